@@ -22,6 +22,7 @@ namespace {
 
 constexpr size_t kTokensAlignment = 64;
 constexpr size_t kBufferedTokens = 65536;
+constexpr size_t kBufferedOffsets = 32768;
 
 struct TokensHeader {
   char magic[16];
@@ -122,6 +123,10 @@ TokenWriter::TokenWriter(std::filesystem::path path, int64_t vocabulary)
   MLBENCH_CHECK(vocabulary > 0, fmt::format("a vocabulary of {}", vocabulary));
   fd_ = FileDescriptor(open(temporary_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!fd_) throw_system_error("cannot write " + temporary_, errno);
+  const std::string beside = temporary_ + ".offsets";
+  offsets_fd_ = FileDescriptor(open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!offsets_fd_) throw_system_error("cannot write " + beside, errno);
+  unlink(beside.c_str());
   buffer_.reserve(kBufferedTokens);
   write_all(fd_.get(), std::string(sizeof(TokensHeader), '\0'), temporary_);
 }
@@ -140,7 +145,10 @@ void TokenWriter::append(std::span<const int32_t> tokens) {
 }
 
 void TokenWriter::end_record() {
-  longest_ = std::max(longest_, tokens_ - offsets_.back());
+  longest_ = std::max(longest_, tokens_ - begin_);
+  begin_ = tokens_;
+  ++records_;
+  if (offsets_.size() == kBufferedOffsets) flush_offsets();
   offsets_.push_back(tokens_);
 }
 
@@ -149,22 +157,40 @@ void TokenWriter::flush() {
   buffer_.clear();
 }
 
+void TokenWriter::flush_offsets() {
+  write_all(offsets_fd_.get(), bytes_of(offsets_), temporary_ + ".offsets");
+  offsets_.clear();
+}
+
+void TokenWriter::add_offsets() {
+  flush_offsets();
+  std::vector<char> block(kBufferedOffsets * sizeof(int64_t));
+  for (off_t at = 0;;) {
+    const ssize_t count = pread(offsets_fd_.get(), block.data(), block.size(), at);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw_system_error("cannot read " + temporary_ + ".offsets", errno);
+    if (count == 0) return;
+    write_all(fd_.get(), {block.data(), static_cast<size_t>(count)}, temporary_);
+    at += count;
+  }
+}
+
 std::string TokenWriter::commit() {
-  if (tokens_ > offsets_.back()) end_record();
+  if (tokens_ > begin_) end_record();
   flush();
   const size_t end = sizeof(TokensHeader) + static_cast<size_t>(tokens_) * sizeof(int32_t);
   write_all(fd_.get(), std::string(offsets_begin(static_cast<size_t>(tokens_)) - end, '\0'), temporary_);
-  write_all(fd_.get(), bytes_of(offsets_), temporary_);
+  add_offsets();
 
   // The counts precede the tokens in the hash, and are known only now: the tokens are read back.
-  TokensHeader header = make_header(static_cast<int64_t>(offsets_.size()) - 1, tokens_, vocabulary_, longest_);
+  TokensHeader header = make_header(records_, tokens_, vocabulary_, longest_);
   Sha256 hash;
   hash.update(head_of(header));
   {
     const MappedFile written(temporary_);
     hash.update(written.bytes().subspan(sizeof header, static_cast<size_t>(tokens_) * sizeof(int32_t)));
+    hash.update(written.bytes().subspan(offsets_begin(static_cast<size_t>(tokens_))));
   }
-  hash.update(bytes_of(offsets_));
   const std::string digits = hash.hex();
   std::memcpy(header.sha256, digits.data(), sizeof header.sha256);
   if (lseek(fd_.get(), 0, SEEK_SET) != 0) throw_system_error("cannot write " + temporary_, errno);

@@ -76,8 +76,8 @@ class CachedTokens {
   std::span<const int64_t> offsets_;
 };
 
-// Writes such a file in one pass; of its tokens it keeps 256 KiB in memory, and 8 bytes per record. Readers see nothing
-// before commit(); without it nothing is left. One writer per path: callers hold the lock of the cache.
+// Writes such a file in one pass; it keeps 512 KiB in memory, however many tokens and records there are. Readers see
+// nothing before commit(); without it nothing is left. One writer per path: callers hold the lock of the cache.
 class TokenWriter {
  public:
   // Ids are in [0, vocabulary).
@@ -97,14 +97,18 @@ class TokenWriter {
 
  private:
   void flush();
+  void flush_offsets();
+  void add_offsets();  // behind the tokens
 
   std::filesystem::path path_;
   std::string temporary_;
   int64_t vocabulary_;
   FileDescriptor fd_;
+  FileDescriptor offsets_fd_;  // of a file beside it that has no name any more
   std::vector<int32_t> buffer_;
-  std::vector<int64_t> offsets_{0};
-  int64_t tokens_ = 0, longest_ = 0;
+  std::vector<int64_t> offsets_{0};  // not in that file yet
+  int64_t tokens_ = 0, longest_ = 0, records_ = 0;
+  int64_t begin_ = 0;  // of the record under way
 };
 
 }  // namespace mlbench::dataset

@@ -1,9 +1,11 @@
 #include "mlbench/dataset/cached_tokens.h"
 
 #include <gmock/gmock.h>
+#include <malloc.h>
 
 #include <fstream>
 #include <numeric>
+#include <span>
 
 #include "mlbench/dataset/test_support.h"
 
@@ -58,6 +60,27 @@ TEST(CachedTokens, MayBeManyOrNone) {
   const CachedTokens none(folder / "none");
   none.verify();
   EXPECT_EQ(none.records(), 0);
+}
+
+TEST(CachedTokens, MillionsOfRecordsTakeNoMemory) {
+  constexpr int64_t kRecords = 2'000'000;
+  const TemporaryFolder folder;
+  TokenWriter writer(folder / "train", 10);
+  const size_t before = mallinfo2().uordblks;
+  const std::vector<int32_t> one = {7};
+  for (int64_t i = 0; i < kRecords; ++i) writer.add(std::span(one).first(static_cast<size_t>(i % 2)));
+  EXPECT_LT(mallinfo2().uordblks, before + (1 << 20)) << "of " << kRecords << " records";
+  writer.commit();
+  const CachedTokens cached(folder / "train");
+  cached.verify();
+  ASSERT_EQ(cached.records(), kRecords);
+  const TokenColumn column = cached.column("tokens");
+  EXPECT_EQ(column.offsets.back(), kRecords / 2);
+  for (const int64_t record :
+       {int64_t{0}, int64_t{32766}, int64_t{32767}, int64_t{32768}, int64_t{65535}, kRecords - 1}) {
+    EXPECT_EQ(column.offsets[static_cast<size_t>(record)], record / 2) << record;
+    EXPECT_EQ(column.length(record), record % 2) << record;
+  }
 }
 
 TEST(CachedTokens, WithoutACommitNothingIsLeft) {

@@ -1,8 +1,9 @@
 #pragma once
 
-// Numbers of a binary file, front to back. Internal to dataset/.
+// Numbers of a binary file, front to back: none are kept, whatever counts the file names. Internal to dataset/.
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -27,16 +28,13 @@ class BinaryInput {
   void fill(std::span<T> values, const char* what) {
     file_.read_exactly(std::as_writable_bytes(values), what);
   }
-  // A vector of so many, which grows with what the file has: a count that is made up cannot take all memory.
-  std::vector<int64_t> integers(int64_t count, const char* what) {
+  // Past so many bytes.
+  void skip(int64_t bytes, const char* what) {
     constexpr int64_t kStep = 1 << 20;
-    std::vector<int64_t> values;
-    for (int64_t done = 0; done < count; done += kStep) {
-      const auto part = static_cast<size_t>(std::min(kStep, count - done));
-      values.resize(values.size() + part);
-      fill(std::span(values).last(part), what);
+    std::vector<std::byte> left(static_cast<size_t>(std::min(kStep, bytes)));
+    for (int64_t done = 0; done < bytes; done += kStep) {
+      fill(std::span(left).first(static_cast<size_t>(std::min(kStep, bytes - done))), what);
     }
-    return values;
   }
 
  private:

@@ -27,8 +27,8 @@ constexpr int64_t kTorchInt32 = 4;  // its number among the types
 class IndexedTokens {
  public:
   IndexedTokens(const fs::path& index, const fs::path& data, const std::vector<int32_t>& ids)
-      : data_(data), from_file_ids_(ids) {
-    BinaryInput in(index);
+      : index_(index), data_(data), from_file_ids_(ids) {
+    BinaryInput& in = index_;
     std::array<char, 8> magic{};
     in.fill(std::span<char>(magic), "header");
     if (std::string_view(magic.data(), magic.size()) != std::string_view("TNTIDX\0\0", 8)) {
@@ -43,22 +43,22 @@ class IndexedTokens {
                       "bytes (int32) and at least one record",
                       index.string(), version, type, size, records));
     }
-    in.integers(records + 1, "offsets of dimensions");
-    offsets_ = in.integers(records + 1, "offsets of data");
-    for (size_t i = 0; i + 1 < offsets_.size(); ++i) {
-      const int64_t length = offsets_[i + 1] - offsets_[i];
-      if (offsets_.front() != 0 || offsets_[i + 1] < offsets_[i] || length > kMostTokensOfRecord) {
-        throw UserError(fmt::format("{}: record {} is from {} to {}: expected rising offsets from 0", index.string(), i,
-                                    offsets_[i], offsets_[i + 1]));
-      }
-    }
+    records_ = records;
+    in.skip((records + 1) * 8, "offsets of dimensions");
+    offset_ = in.integer("offsets of data");
   }
 
-  int64_t records() const { return std::ssize(offsets_) - 1; }
+  int64_t records() const { return records_; }
 
   // The next record, without the end that stands behind it, in our ids.
   void next(std::vector<int32_t>& ids) {
-    ids.resize(static_cast<size_t>(offsets_[next_ + 1] - offsets_[next_]));
+    const int64_t end = index_.integer("offsets of data");
+    if ((next_ == 0 && offset_ != 0) || end < offset_ || end - offset_ > kMostTokensOfRecord) {
+      throw UserError(fmt::format("{}: record {} is from {} to {}: expected rising offsets from 0",
+                                  index_.path().string(), next_, offset_, end));
+    }
+    ids.resize(static_cast<size_t>(end - offset_));
+    offset_ = end;
     data_.fill(std::span(ids), "ids");
     for (int32_t& id : ids) {
       if (id < 0 || id >= std::ssize(from_file_ids_)) {
@@ -72,10 +72,9 @@ class IndexedTokens {
   }
 
  private:
-  BinaryInput data_;
+  BinaryInput index_, data_;
   const std::vector<int32_t>& from_file_ids_;
-  std::vector<int64_t> offsets_;
-  size_t next_ = 0;
+  int64_t records_ = 0, offset_ = 0, next_ = 0;
 };
 
 Json copy_indexed(const TextJob& job, size_t split, const DictionaryFile& dictionary,

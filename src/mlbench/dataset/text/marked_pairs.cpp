@@ -48,10 +48,11 @@ void take_inner(std::span<const Id> ids, std::vector<int32_t>& out) {
 
 struct StridedHeader {
   int64_t pairs = 0, vocabulary = 0, longest = 0;
-  std::vector<int64_t> source_lengths, target_lengths;
 };
+constexpr int64_t kStridedHead = 4 * 8;  // bytes before the lengths
 
-// int64: pairs, vocabulary, shortest, longest; lengths of the sources, of the targets; the place of what follows.
+// int64: pairs, vocabulary, shortest, longest; lengths of the sources, of the targets; the place of what follows, where
+// `in` is then.
 StridedHeader read_strided_header(BinaryInput& in, int64_t classes) {
   StridedHeader header;
   header.pairs = in.integer("header");
@@ -64,8 +65,7 @@ StridedHeader read_strided_header(BinaryInput& in, int64_t classes) {
     throw UserError(fmt::format("{}: {} pairs of up to {} tokens of a vocabulary of {}: expected one of at most {}",
                                 in.path().string(), header.pairs, header.longest, header.vocabulary, classes));
   }
-  header.source_lengths = in.integers(header.pairs, "lengths");
-  header.target_lengths = in.integers(header.pairs, "lengths");
+  in.skip(2 * header.pairs * 8, "lengths");
   const int64_t offset = in.integer("header"), expected = 8 * (5 + 2 * header.pairs);
   if (offset != expected) {
     throw UserError(fmt::format("{}: pairs at byte {}, expected {}", in.path().string(), offset, expected));
@@ -73,14 +73,18 @@ StridedHeader read_strided_header(BinaryInput& in, int64_t classes) {
   return header;
 }
 
-// Then for each pair both sides, `longest` ids each, of 16 bits where the vocabulary allows.
+// Then for each pair both sides, `longest` ids each, of 16 bits where the vocabulary allows. Their lengths are read
+// beside, at their own places of the file: there may be more of them than memory.
 template <typename Id>
 void copy_strided(const TextJob& job, const StridedHeader& header, BinaryInput& in, PairWriter& writer) {
   const auto stride = static_cast<size_t>(header.longest);
   std::vector<Id> row(2 * stride);
+  BinaryInput source_lengths(in.path()), target_lengths(in.path());
+  source_lengths.skip(kStridedHead, "lengths");
+  target_lengths.skip(kStridedHead + header.pairs * 8, "lengths");
   std::vector<int32_t> source, target;
   ProgressLines news(job, "reading " + in.path().filename().string());
-  const auto side = [&](size_t first, int64_t length, size_t pair) {
+  const auto side = [&](size_t first, int64_t length, int64_t pair) {
     if (length < 0 || length > header.longest) {
       throw UserError(fmt::format("{}: pair {} has a side of {} tokens, expected 0 to {}", in.path().string(), pair,
                                   length, header.longest));
@@ -94,10 +98,10 @@ void copy_strided(const TextJob& job, const StridedHeader& header, BinaryInput& 
     }
     return ids;
   };
-  for (size_t pair = 0; pair < header.source_lengths.size(); ++pair, news.count()) {
+  for (int64_t pair = 0; pair < header.pairs; ++pair, news.count()) {
     in.fill(std::span(row), "pairs");
-    take_inner(side(0, header.source_lengths[pair], pair), source);
-    take_inner(side(stride, header.target_lengths[pair], pair), target);
+    take_inner(side(0, source_lengths.integer("lengths"), pair), source);
+    take_inner(side(stride, target_lengths.integer("lengths"), pair), target);
     writer.add(source, target, "");
   }
 }

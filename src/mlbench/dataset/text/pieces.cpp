@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::chrono::hours kLearningTimeout{6};
-constexpr size_t kMostKnownWords = 500'000;
+constexpr size_t kMostKnownWords = 500'000, kMostKnownBytes = 64 << 20;
 constexpr size_t kLongestMergedWord = 4096;  // bytes; merging takes time of the square
 
 // Bytes of the code point that begins here.
@@ -39,16 +39,18 @@ void WordCounts::add(std::string_view tokens) {
       ++known->second;
     } else {
       counts_.emplace(word, 1);
-      if (counts_.size() > most_words_) prune();
+      bytes_ += word.size();
+      if (full()) prune();
     }
   });
 }
 
 void WordCounts::prune() {
-  for (int64_t least = 2; counts_.size() > most_words_ / 2; ++least) {
+  for (int64_t least = 2; counts_.size() > most_words_ / 2 || bytes_ > most_bytes_ / 2; ++least) {
     std::erase_if(counts_, [&](const auto& entry) {
       if (entry.second >= least) return false;
       dropped_ += entry.second;
+      bytes_ -= entry.first.size();
       return true;
     });
   }
@@ -116,8 +118,12 @@ void PieceEncoder::encode(std::string_view tokens, std::vector<int32_t>& ids) {
     }
     auto known = known_.find(word);
     if (known == known_.end()) {
-      if (known_.size() >= kMostKnownWords) known_.clear();
+      if (known_.size() >= kMostKnownWords || known_bytes_ >= kMostKnownBytes) {
+        known_.clear();
+        known_bytes_ = 0;
+      }
       known = known_.emplace(word, encode_word(word)).first;
+      known_bytes_ += word.size() + known->second.size() * sizeof(int32_t);
     }
     ids.insert(ids.end(), known->second.begin(), known->second.end());
   });

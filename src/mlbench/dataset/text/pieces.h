@@ -19,10 +19,12 @@ namespace mlbench::dataset::text {
 // Before the first piece of a word, as SentencePiece writes it: U+2581.
 inline constexpr std::string_view kWordStart = "\u2581";
 
-// How often each word occurs, in bounded memory: above `most_words` different ones the rarest are dropped.
+// How often each word occurs, in bounded memory: above `most_words` different ones, or `most_bytes` of them, the rarest
+// are dropped. The learner takes up to 75 bytes for each byte of them.
 class WordCounts {
  public:
-  explicit WordCounts(size_t most_words = 3'000'000) : most_words_(most_words) {}
+  explicit WordCounts(size_t most_words = 3'000'000, size_t most_bytes = 24 << 20)
+      : most_words_(most_words), most_bytes_(most_bytes) {}
 
   void add(std::string_view tokens);  // with blanks between them
   bool empty() const { return counts_.empty(); }
@@ -34,7 +36,10 @@ class WordCounts {
  private:
   void prune();
 
-  size_t most_words_;
+  bool full() const { return counts_.size() > most_words_ || bytes_ > most_bytes_; }
+
+  size_t most_words_, most_bytes_;
+  size_t bytes_ = 0;  // of the different words
   int64_t dropped_ = 0;
   StringTable<int64_t> counts_;
 };
@@ -63,6 +68,7 @@ class PieceEncoder {
 
   StringTable<int32_t> ids_;
   StringTable<std::vector<int32_t>> known_;
+  size_t known_bytes_ = 0;  // of their words and ids
 };
 
 }  // namespace mlbench::dataset::text

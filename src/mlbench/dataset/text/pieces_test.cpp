@@ -44,6 +44,17 @@ TEST(Words, TheRarestGoWhenThereAreTooMany) {
   EXPECT_EQ(read_file(folder / "words"), "a\t3\nb\t2\n");
 }
 
+TEST(Words, TheRarestGoWhenTheyTakeTooMuchMemory) {
+  WordCounts words(1000, 20);
+  words.add("frequent frequent short rare1 ");
+  EXPECT_EQ(words.size(), 3U) << "18 bytes";
+  words.add("longer");
+  const TemporaryFolder folder;
+  words.write(folder / "words");
+  EXPECT_EQ(read_file(folder / "words"), "frequent\t2\n");
+  EXPECT_EQ(words.dropped(), 3);
+}
+
 // Of "abab": a+b (id 4) merges before b+a (id 5), and both leftmost first.
 TEST(PieceEncoder, MergesTheLowestIdFirst) {
   const std::string start(kWordStart);

@@ -40,22 +40,56 @@ void visit_lines(const std::vector<fs::path>& files, TextCounts& counts, const V
   }
 }
 
+// All different words are counted, since a rare one keeps its id: so many are, within 1 GB.
+constexpr size_t kMostWords = 4'000'000, kMostWordBytes = 128 << 20;
+
 struct CountedWord {
-  std::string word;
   int64_t count = 0, first = 0;  // its place among the new words
 };
+using CountedWords = StringTable<CountedWord>;
 
-// The most frequent first, those that came first before others; <unk> and <eos> at their ids.
-std::vector<std::string> order_words(const StringTable<CountedWord>& counted) {
-  std::vector<const CountedWord*> order;
-  for (const auto& [word, one] : counted) {
-    if (word != kUnknownWord && word != kEndWord) order.push_back(&one);
+// Every word of the files. UserError for more of them than memory is promised for.
+CountedWords count_words(const TextJob& job) {
+  CountedWords counted;
+  size_t bytes = 0;
+  ProgressLines counting(job, "counting words");
+  for (const auto& files : job.files) {
+    TextCounts ignored;
+    visit_lines(files, ignored, [&](std::string_view line) {
+      for_each_word(line, [&](std::string_view word) {
+        auto known = counted.find(word);
+        if (known == counted.end()) {
+          known = counted.emplace(word, CountedWord{0, std::ssize(counted)}).first;
+          bytes += word.size();
+        }
+        ++known->second.count;
+      });
+      if (counted.size() > kMostWords || bytes > kMostWordBytes) {
+        throw UserError(
+            fmt::format("{} has more than {} different words of {} MiB: expected at most {} of {} MiB, with "
+                        "blanks between words",
+                        job.description.name, counted.size() - 1, bytes >> 20, kMostWords, kMostWordBytes >> 20));
+      }
+      counting.count();
+    });
   }
-  std::ranges::sort(order, [](const CountedWord* a, const CountedWord* b) {
-    return a->count != b->count ? a->count > b->count : a->first < b->first;
+  return counted;
+}
+
+// The first `most` of them: the most frequent first, those that came first before others; <unk> and <eos> at their ids.
+std::vector<std::string> order_words(const CountedWords& counted, int64_t most) {
+  using Entry = CountedWords::value_type;
+  std::vector<const Entry*> order;
+  for (const Entry& one : counted) {
+    if (one.first != kUnknownWord && one.first != kEndWord) order.push_back(&one);
+  }
+  std::ranges::sort(order, [](const Entry* a, const Entry* b) {
+    return a->second.count != b->second.count ? a->second.count > b->second.count : a->second.first < b->second.first;
   });
   std::vector<std::string> words;
-  for (const CountedWord* one : order) words.push_back(one->word);
+  for (const Entry* one : order) {
+    if (std::ssize(words) < most) words.push_back(one->first);
+  }
   words.insert(words.begin() + std::min<std::ptrdiff_t>(kUnknown, std::ssize(words)), std::string(kUnknownWord));
   words.insert(words.begin() + std::min<std::ptrdiff_t>(kEnd, std::ssize(words)), std::string(kEndWord));
   return words;
@@ -65,26 +99,14 @@ std::vector<std::string> order_words(const StringTable<CountedWord>& counted) {
 
 Json make_words(const TextJob& job) {
   const DatasetDescription& description = job.description;
-  StringTable<CountedWord> counted;
-  ProgressLines counting(job, "counting words");
-  for (const auto& files : job.files) {
-    TextCounts ignored;
-    visit_lines(files, ignored, [&](std::string_view line) {
-      for_each_word(line, [&](std::string_view word) {
-        auto known = counted.find(word);
-        if (known == counted.end()) {
-          known = counted.emplace(word, CountedWord{std::string(word), 0, std::ssize(counted)}).first;
-        }
-        ++known->second.count;
-      });
-      counting.count();
-    });
-  }
-  std::vector<std::string> words = order_words(counted);
-  counted.clear();
-  if (std::ssize(words) > description.classes) {
+  CountedWords counted = count_words(job);
+  std::vector<std::string> words = order_words(counted, description.classes);
+  const int64_t different =
+      std::ssize(counted) + (counted.contains(kUnknownWord) ? 0 : 1) + (counted.contains(kEndWord) ? 0 : 1);
+  counted = {};
+  if (different > description.classes) {
     job.say(fmt::format("{} of {} words do not fit into a vocabulary of {}: the rarest become {}",
-                        std::ssize(words) - description.classes, words.size(), description.classes, kUnknownWord));
+                        different - description.classes, different, description.classes, kUnknownWord));
     words.resize(static_cast<size_t>(description.classes));
   }
   TextVocabulary vocabulary({VocabularyKind::kWords, description.classes, "", ""}, std::move(words));
