@@ -61,8 +61,8 @@ constexpr MemberRow kMemberRows[] = {
 
 constexpr std::string_view kPreparedAlways[] = {"prepare_s", "data"};
 constexpr std::string_view kBeginAlways[] = {"effective", "versions", "comm_stack", "peak_rss"};
-constexpr std::string_view kBeginSometimes[] = {"start_step",     "last_step",  "steps_per_epoch",
-                                                "samples_before", "parameters", "storage", "notes"};
+constexpr std::string_view kBeginSometimes[] = {
+    "start_step", "last_step", "steps_per_epoch", "samples_before", "parameters", "storage", "notes"};
 constexpr std::string_view kEpochAlways[] = {"step", "epoch"};
 constexpr std::string_view kEpochSometimes[] = {"train_ns", "train_loss", "metrics", "gradient_norm", "clipped_steps"};
 constexpr std::string_view kEvaluationAlways[] = {"step", "duration_ns"};

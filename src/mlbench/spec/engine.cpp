@@ -122,8 +122,8 @@ HostSlots host_of_line(const std::vector<std::string>& words) {
   for (size_t i = 1; i < words.size(); i += 3) {
     const auto* row = std::ranges::find(kHostFields, words[i], &HostFieldRow::name);
     if (row == std::end(kHostFields) || i + 2 >= words.size() || words[i + 1] != "=") {
-      throw UserError(fmt::format("'{}' is not expected behind a host: slots=N is, and max_slots=N",
-                                  shortened(words[i])));
+      throw UserError(
+          fmt::format("'{}' is not expected behind a host: slots=N is, and max_slots=N", shortened(words[i])));
     }
     if (row->field == HostField::kUser) refuse_user(host.name);
     const int64_t count =

@@ -53,7 +53,8 @@ TEST(Engine, AnImageIsNoOptionOfItsEngine) {
 TEST(Engine, HostFilesAreThoseOfOpenMpiAndMpich) {
   EXPECT_EQ(hosts_of_file("# ours\n\nh1 slots=2 max_slots=4\n h2:3 # the big one\nh3\r\nh1\n", "hosts"),
             "h1:3,h2:3,h3:1");
-  EXPECT_EQ(hosts_of_file("h1 slots = 2 max-slots= 4 // ours\nh2 max_slots =2\n// none\nh3 count=3\nh4\tcpu\t=\t2\n", "hosts"),
+  EXPECT_EQ(hosts_of_file("h1 slots = 2 max-slots= 4 // ours\nh2 max_slots =2\n// none\nh3 count=3\nh4\tcpu\t=\t2\n",
+                          "hosts"),
             "h1:2,h2:1,h3:3,h4:2");
   EXPECT_EQ(error_of([] { hosts_of_file("# none\n", "hosts"); }),
             "hosts: names no host: expected lines like 'h1 slots=2'");

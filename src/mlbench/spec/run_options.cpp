@@ -309,8 +309,8 @@ EngineOptions engine_of(const RunOptions& options) {
   engine.image = options.image;
   const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
   if (engine.image.starts_with('-') || std::ranges::any_of(engine.image, control)) {
-    throw UserError(fmt::format("--image '{}': expected an image as in registry.example/team/image:1",
-                                shortened(engine.image)));
+    throw UserError(
+        fmt::format("--image '{}': expected an image as in registry.example/team/image:1", shortened(engine.image)));
   }
   engine.requeue = count_of(options, &Options::requeue, 0);
   engine.kubernetes = {options.kube_context, options.name_space,   options.memory,     options.data_volume,

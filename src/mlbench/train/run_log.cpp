@@ -41,13 +41,12 @@ void RunLog::begin(int64_t step, int64_t last_step) {
     return kind.empty() ? Json(nullptr) : Json(kind);
   };
   const Json storage = {{"data", lies_on(c_.run.cache_dir)}, {"run", lies_on(c_.run.run_dir)}};
-  Json event =
-      make_event(EventKind::kBegin,
-                 {member::kStartStep(step), member::kStorage(storage),
-                  member::kParameters(c_.framework.layout().parameter_count()), member::kEffective(effective),
-                  member::kVersions(versions), member::kCommStack(c_.comm.description()),
-                  member::kStepsPerEpoch(plan_.steps_per_epoch()), member::kLastStep(last_step),
-                  member::kSamplesBefore(plan_.samples_after(step)), member::kPeakRss(peak_rss_bytes())});
+  Json event = make_event(EventKind::kBegin,
+                          {member::kStartStep(step), member::kStorage(storage),
+                           member::kParameters(c_.framework.layout().parameter_count()), member::kEffective(effective),
+                           member::kVersions(versions), member::kCommStack(c_.comm.description()),
+                           member::kStepsPerEpoch(plan_.steps_per_epoch()), member::kLastStep(last_step),
+                           member::kSamplesBefore(plan_.samples_after(step)), member::kPeakRss(peak_rss_bytes())});
   if (Json notes = notes_on(effective); !notes.empty()) add_members(event, {member::kNotes(std::move(notes))});
   c_.recorder.event(std::move(event));
 }
