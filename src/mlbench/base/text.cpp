@@ -1,5 +1,7 @@
 #include "mlbench/base/text.h"
 
+#include <algorithm>
+
 #include "mlbench/base/errors.h"
 
 namespace mlbench {
@@ -47,6 +49,10 @@ void fill_in(std::string& text, std::string_view word, const std::string& value)
   for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += value.size()) {
     text.replace(at, word.size(), value);
   }
+}
+
+bool has_control_character(std::string_view text) {
+  return std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
 void replace_path(std::string& text, std::string_view path, const std::string& other) {

@@ -25,6 +25,17 @@ TEST(Text, WordsAreSplitAsAShellDoes) {
   EXPECT_THROW(split_words("say 'it"), UserError);
 }
 
+TEST(Text, ControlCharactersAreSeen) {
+  for (const char* has : {"a\nb", "\t", "\x7f", "\x01z"}) EXPECT_TRUE(has_control_character(has)) << has;
+  for (const char* has_none : {"", "a b", "\u00FC~"}) EXPECT_FALSE(has_control_character(has_none)) << has_none;
+}
+
+TEST(Text, PathsAreReplacedWhereNoOtherNameGoesOn) {
+  std::string text = "/runs/a:/runs/a-2 /runs/a/b,x=/runs/a";
+  replace_path(text, "/runs/a", "/tmp/runs/a");
+  EXPECT_EQ(text, "/tmp/runs/a:/runs/a-2 /tmp/runs/a/b,x=/tmp/runs/a");
+}
+
 TEST(Text, EveryWordIsFilledInOnce) {
   std::string text = "{rank} of {rank}";
   fill_in(text, "{rank}", "a {rank}");

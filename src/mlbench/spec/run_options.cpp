@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/text.h"
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/communication.h"
 #include "mlbench/spec/fields.h"
@@ -307,8 +308,7 @@ EngineOptions engine_of(const RunOptions& options) {
   }
   if (engine.setup.find('\0') != std::string::npos) throw UserError("--setup holds a zero byte: it is no text");
   engine.image = options.image;
-  const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
-  if (engine.image.starts_with('-') || std::ranges::any_of(engine.image, control)) {
+  if (engine.image.starts_with('-') || has_control_character(engine.image)) {
     throw UserError(
         fmt::format("--image '{}': expected an image as in registry.example/team/image:1", shortened(engine.image)));
   }

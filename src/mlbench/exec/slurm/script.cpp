@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/text.h"
 #include "mlbench/exec/linked.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/launcher_words.h"
@@ -63,8 +64,7 @@ std::string quoted_for_sbatch(const std::string& value) {
 
 // A path of this run in an option of sbatch: one line, without what would begin another.
 const std::string& one_line(const std::string& path) {
-  const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
-  if (std::ranges::none_of(path, control)) return path;
+  if (!has_control_character(path)) return path;
   throw UserError(
       fmt::format("{} has a line break, a tab or another control character in it, and an option of sbatch is "
                   "one line: use another folder",
@@ -157,7 +157,7 @@ std::string option_line(const std::string& option) {
                     "its dashes, as in partition=gpu or exclusive",
                     option.substr(0, 80)));
   }
-  if (std::ranges::any_of(option, [](unsigned char c) { return c < 0x20 || c == 0x7f; })) {
+  if (has_control_character(option)) {
     throw UserError(
         fmt::format("--slurm-option {}: a line break, a tab or another control character stands in its "
                     "value: an option is one line of the batch script",
