@@ -18,6 +18,7 @@
 #include "mlbench/base/test_words.h"
 #include "mlbench/exec/container.h"
 #include "mlbench/exec/kubernetes/manifest.h"
+#include "mlbench/exec/kubernetes/test_kubelet.h"
 #include "mlbench/exec/local/mpirun.h"
 #include "mlbench/exec/mpirun/command.h"
 #include "mlbench/exec/mpirun/programs.h"
@@ -91,34 +92,15 @@ Variables given(const Variables& variables, const LaunchRequest& request) {
 
 // ---- models --------------------------------------------------------------------------------------------------------
 
-// Kubernetes' "Define a command and arguments for a container".
-std::string by_kubelet(const std::string& text, const Variables& known) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char next = i + 1 < text.size() ? text[i + 1] : 'x';
-    const size_t end = text.find(')', i);
-    if (text[i] == '$' && next == '$') {
-      out += text[i++];
-    } else if (text[i] == '$' && next == '(' && end != std::string::npos) {
-      const auto value = known.find(text.substr(i + 2, end - i - 2));
-      out += value == known.end() ? text.substr(i, end + 1 - i) : value->second;
-      i = end;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
-}
-
 Arrived of_container(const Json& container, const Variables& secret, const LaunchRequest& request) {
   Variables known;
   for (const Json& one : container.at("env")) {
     const std::string name = one.at("name");
-    if (one.contains("value")) known[name] = by_kubelet(one.at("value"), known);
+    if (one.contains("value")) known[name] = kubernetes::by_kubelet(one.at("value"), known);
     if (secret.contains(name)) known[name] = secret.at(name);
   }
   Arrived arrived{.environment = given(known, request), .working_directory = container.at("workingDir")};
-  for (const Json& word : container.at("command")) arrived.command.push_back(by_kubelet(word, known));
+  for (const Json& word : container.at("command")) arrived.command.push_back(kubernetes::by_kubelet(word, known));
   return arrived;
 }
 

@@ -24,6 +24,7 @@
 #include "mlbench/base/process.h"
 #include "mlbench/base/text.h"
 #include "mlbench/exec/kubernetes/manifest.h"
+#include "mlbench/exec/kubernetes/test_kubelet.h"
 #include "mlbench/net/http/server.h"
 
 namespace mlbench::exec::kubernetes {
@@ -239,8 +240,9 @@ class FakeKubernetes final : public net::http::Service {
     return list;
   }
 
-  std::string value_of(const Json& variable, size_t rank) const {
-    if (variable.contains("value")) return variable["value"];
+  // `known`: the container's variables before this one, which may stand in its value.
+  std::string value_of(const Json& variable, size_t rank, const std::map<std::string, std::string>& known) const {
+    if (variable.contains("value")) return by_kubelet(variable["value"], known);
     const Json& from = variable["valueFrom"];
     if (from.contains("secretKeyRef")) {
       const std::string secret = from["secretKeyRef"]["name"];
@@ -257,14 +259,15 @@ class FakeKubernetes final : public net::http::Service {
     for (size_t rank = 0; rank < count && held_.is_null(); ++rank) {
       const Json& container = job.object["spec"]["template"]["spec"]["containers"][0];
       ProcessOptions options;
-      options.arguments = container["command"].get<std::vector<std::string>>();
+      std::map<std::string, std::string> known;
+      for (const Json& variable : container["env"]) {
+        known[variable["name"]] = value_of(variable, rank, known);
+      }
+      for (const Json& word : container["command"]) options.arguments.push_back(by_kubelet(word, known));
       options.arguments.front() = guard_;
       fill_in(options.arguments, kScratch, scratch_.string());
-      for (const Json& variable : container["env"]) {
-        std::string value = value_of(variable, rank);
-        fill_in(value, kScratch, scratch_.string());
-        options.environment[variable["name"]] = value;
-      }
+      options.environment = known;
+      for (auto& [name, value] : options.environment) fill_in(value, kScratch, scratch_.string());
       options.environment["JOB_COMPLETION_INDEX"] = std::to_string(rank);
       // As each pod has a /tmp.
       const std::filesystem::path own = scratch_ / ("tmp-" + std::to_string(rank));
