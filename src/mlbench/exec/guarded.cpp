@@ -88,8 +88,10 @@ class GuardedGroup final : public RankGroup {
       wake_guard(ranks_[rank]);
       left.push_back({static_cast<int>(rank), ranks_[rank].pid, memory_before_});
     }
-    ranks_.clear();  // closes the channels: the guards end what is left, and exit
+    // Closes the channels, of guards that nobody accepted too: they end what is left, and exit.
+    ranks_.clear();
     arrivals_.clear();
+    listener_.reset();
     const auto deadline = steady_clock::now() + kLauncherPatience;
     for (ChildProcess& launcher : launchers_) {
       const auto time = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
