@@ -61,13 +61,18 @@ Course course_of(const Json& record) {
   return course;
 }
 
-std::optional<TimedValue> value_after(const Course& course, double seconds) {
+std::optional<TimedValue> any_value_after(const Course& course, double seconds) {
   std::optional<TimedValue> found;
   for (const Evaluation& one : course.evaluations) {
     const bool weights_of_then = course.stopped_at_s == seconds && &one == &course.evaluations.back();
     if (one.at_s > seconds && !weights_of_then) continue;
     found = TimedValue{course.metric, one.value, one.at_s, course.end_s < seconds};
   }
+  return found;
+}
+
+std::optional<TimedValue> value_after(const Course& course, double seconds) {
+  const auto found = any_value_after(course, seconds);
   return found && std::isfinite(found->value) ? found : std::nullopt;
 }
 

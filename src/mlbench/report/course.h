@@ -40,6 +40,8 @@ struct TimedValue {
   bool ended = false;  // the run had ended before
 };
 std::optional<TimedValue> value_after(const Course& course, double seconds);
+// The same, also where it was not finite.
+std::optional<TimedValue> any_value_after(const Course& course, double seconds);
 std::optional<TimedValue> value_after(const Json& record, double seconds);
 
 }  // namespace mlbench::report

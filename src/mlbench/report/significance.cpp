@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -75,9 +76,12 @@ RepeatedFigures figures_of_repeats(const RepeatedRun& run, const Significance& a
     if (const auto ratio = communication_per_compute(record)) ratios.push_back(*ratio);
     const Course course = course_of(record);
     const bool same = asked.after_s && course.metric == asked.metric && course.split == asked.split;
-    if (const auto value = same ? value_after(course, *asked.after_s) : std::nullopt) {
+    const auto value = same ? any_value_after(course, *asked.after_s) : std::nullopt;
+    if (value && std::isfinite(value->value)) {
       values.push_back(value->value);
       if (value->ended) ++figures.ended;
+    } else if (value) {
+      ++figures.not_finite;
     }
     labels.insert(one.labels.begin(), one.labels.end());
     if (one.state != "finished") labels.insert(one.state);
@@ -171,6 +175,11 @@ Significance significance_of(const std::vector<RepeatedRun>& given, const Signif
     if (figures.reached > 0 && figures.reached < figures.runs) {
       significance.notes.push_back(fmt::format("{}: {} of {} repeats missed the goal, so it has no time to it",
                                                figures.name, figures.runs - figures.reached, figures.runs));
+    }
+    if (figures.not_finite > 0) {
+      significance.notes.push_back(fmt::format("{}: after {} s, {} of {} of {} repeats was NaN or infinite, so no mean",
+                                               figures.name, format_seconds(significance.after_s), significance.metric,
+                                               figures.not_finite, figures.runs));
     }
     if (!significance.runs.empty()) {
       const RepeatedFigures& base = significance.runs.front();
@@ -310,6 +319,7 @@ Json to_json(const Significance& significance) {
                     {"samples_per_s", sample(one.samples_per_s)},
                     {"value_after", sample(one.value_after)},
                     {"ended", one.ended},
+                    {"not_finite", one.not_finite},
                     {"communication_per_compute", sample(one.communication_per_compute)},
                     {"labels", one.labels},
                     {"differs_in", one.differs_in},

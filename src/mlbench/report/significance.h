@@ -32,8 +32,9 @@ struct RepeatedFigures {
   bool shared_host = false;  // then it has no times, rates or ratios
   Sample time_to_goal_s;     // empty unless every repeat reached the goal
   Sample samples_per_s, communication_per_compute;
-  Sample value_after;  // empty unless every repeat has one
-  size_t ended = 0;    // repeats that had ended before that moment: their last value is taken
+  Sample value_after;     // empty unless every repeat has one
+  size_t ended = 0;       // repeats that had ended before that moment: their last value is taken
+  size_t not_finite = 0;  // repeats whose value at that moment was NaN or infinite, which is none
   std::vector<std::string> labels;
   // Against the first run; above 1 is more time, more throughput, a higher value.
   std::vector<std::string> differs_in;  // names of keys

@@ -121,6 +121,19 @@ TEST(Significance, ARepeatWithoutAValueLeavesNone) {
   EXPECT_FALSE(significance.runs[1].value_after.mean);
 }
 
+// A model that diverged has no accuracy to average, and whoever reads the table learns why.
+TEST(Significance, ValuesThatAreNotFiniteAreNamed) {
+  auto second = repeats("b-2", {40, 41, 42});
+  for (Json& evaluation : second[1]["evaluations"]) evaluation["metrics"]["Prec@1"] = nullptr;
+  const Significance significance = significance_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", second}}, {50});
+  EXPECT_TRUE(significance.runs[0].value_after.mean);
+  EXPECT_FALSE(significance.runs[1].value_after.mean);
+  EXPECT_EQ(significance.runs[1].not_finite, 1U);
+  EXPECT_EQ(to_json(significance)["runs"][1]["not_finite"], 1);
+  EXPECT_THAT(significance_text(significance),
+              HasSubstr("b-2: after 50.0 s, Prec@1 of 1 of 3 repeats was NaN or infinite, so no mean"));
+}
+
 // Without a time given: the moment at which the fastest run had its last evaluation, so that each has a value.
 TEST(Significance, TheMomentIsTheLatestThatAllReached) {
   const Significance significance = significance_of({{"a-2", repeats("a-2", {40})}, {"b-2", repeats("b-2", {20})}}, {});
