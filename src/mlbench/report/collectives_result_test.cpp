@@ -6,6 +6,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/test_error.h"
 #include "mlbench/record/test_schema.h"
+#include "mlbench/report/collectives_comparison.h"
 #include "mlbench/report/test_collectives.h"
 
 namespace mlbench::report {
@@ -195,6 +196,13 @@ TEST(CollectivesResult, EveryKindOfDocumentMeetsTheSchema) {
   for (const CollectivesResult& result :
        {full_result(), make_result("", "", 1, {}), make_result("r-2", "gloo", 2, stalled)}) {
     EXPECT_EQ(validator.complaint(to_json(result)), "");
+  }
+  for (const int64_t workers : {2, 4}) {  // of others, nothing is compared
+    const CollectivesResult other = make_result("other", "gloo", workers, full_result().rows);
+    Json compared = to_json(full_result());
+    compared["comparison"] = to_json(compare_collectives({full_result()}, {other}));
+    EXPECT_EQ(compared["comparison"]["rows"].empty(), workers == 4);
+    EXPECT_EQ(validator.complaint(compared), "");
   }
   // The validator is awake, down to the members of rows.
   Json wrong = to_json(full_result());
