@@ -30,6 +30,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/peer_words.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/base/process.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/base/text.h"
@@ -137,6 +138,21 @@ void make_folder(const std::filesystem::path& folder) {
     }
   }
   for (const char* name : {"logs", "spool", "checkpoints"}) std::filesystem::create_directories(folder / name);
+}
+
+// Folders of other runs of the same name beside this one's, NAME-IDENTITY: nothing of them is read. Whether such a run
+// lives on this host is not known here, so they are named, not removed.
+void name_folders_of_other_runs(const std::filesystem::path& folder) {
+  const std::string own = folder.filename(), name = own.substr(0, own.rfind('-') + 1);
+  if (name.empty()) return;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.parent_path(), ignored)) {
+    const std::string other = entry.path().filename();
+    if (other == own || !other.starts_with(name) || other.find('-', name.size()) != std::string::npos) continue;
+    std::fprintf(stderr,
+                 "mlbench-guard: %s is of another run of this name, and is not read: remove it once that ended\n",
+                 printable(entry.path().string()).c_str());
+  }
 }
 
 // The same for all who share it, whatever they call it.
@@ -403,6 +419,7 @@ int guard_rank(const std::vector<std::string>& arguments) {
     rank.secret = taken_variable(kSecretVariable);
     rank.folder = taken_variable(kFolderVariable);
     make_folder(rank.folder);
+    if (options.environment["LOCAL_RANK"] == "0") name_folders_of_other_runs(rank.folder);
     const net::Endpoint own = free_endpoint_towards(std::string_view(address).substr(kLink.size()));
     place["address"] = own.host;
     place["port"] = own.port;

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -330,6 +331,21 @@ class LinkedGuardTest : public testing::Test {
   std::optional<ChildProcess> guard_;
   std::unique_ptr<Channel> channel_;
 };
+
+// Of a home that was made anew, say: the same name, another identity.
+TEST_F(LinkedGuardTest, FoldersOfOtherRunsOfItsNameAreNamedAndNotRead) {
+  for (const char* other : {"run-2-bbbb", "run-2-more-cccc", "run-1-dddd"}) {
+    std::filesystem::create_directories(folder_ / "scratch" / other / "spool");
+    write_file_atomically(folder_ / "scratch" / other / "spool/steps", "old\n");
+  }
+  variables_[kFolderVariable] = folder_ / "scratch/run-2-aaaa";
+  start("exit 0");
+  EXPECT_EQ(next(), "end 0 0");
+  EXPECT_EQ(here("spool/steps"), "");
+  const std::string said = read_file(folder_ / "guard.log");
+  EXPECT_THAT(said, HasSubstr("scratch/run-2-bbbb is of another run of this name"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
 
 TEST_F(LinkedGuardTest, AllThatARankWroteComesBehindItsEnd) {
   start(
