@@ -114,6 +114,11 @@ constexpr Limit kLimits[] = {
     {RLIMIT_NOFILE, "open files (ulimit -n)", 64, 1024},
     {RLIMIT_STACK, "the stack in bytes (ulimit -s: in KiB)", 1 << 20, 8 << 20},
     {RLIMIT_FSIZE, "file sizes in bytes (ulimit -f: in KiB)", 16 << 20, RLIM_INFINITY},
+    // A shell's limits of its own are soft; who sets a limit that is to hold sets the hard one.
+    {RLIMIT_CPU, "processor time in seconds (ulimit -t)", 0, RLIM_INFINITY},
+    {RLIMIT_AS, "address space in bytes (ulimit -v: in KiB)", 64 << 20, RLIM_INFINITY},
+    {RLIMIT_DATA, "data in bytes (ulimit -d: in KiB)", 16 << 20, RLIM_INFINITY},
+    {RLIMIT_NPROC, "processes (ulimit -u)", 0, RLIM_INFINITY},
 };
 
 void raise_limits() {

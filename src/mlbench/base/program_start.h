@@ -10,8 +10,8 @@
 // - Ignored signals have their default, but SIGHUP stays ignored (nohup), and SIGPIPE and SIGXFSZ are: what cannot be
 //   written is an error, and no reason to die.
 // - The umask is 077 for our files (keep_files_private); for children the parent's, less what it takes from the owner.
-// - Low limits of open files, of the stack (of new threads, too) and of file sizes are raised to what our programs
-//   need; if the hard limit is below that: UserError.
+// - Low soft limits of open files, of the stack (of new threads, too), of file sizes, processor time, address space,
+//   data and processes are raised to what our programs need; if the hard limit is below the least: UserError.
 // - Variables by which another launcher tells a task its place (RANK, OMPI_*, PMI_*, SLURM_*, ...) are left out of what
 //   children get (process.h); getenv() still finds them.
 // - A working folder that was removed: working_folder_is_gone().

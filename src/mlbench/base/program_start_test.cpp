@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -151,6 +153,30 @@ TEST(ProgramStart, LimitsAreRaised) {
                                 (size.rlim_cur == size.rlim_max ? "all " : "less ") + says("ulimit -n");
                        }),
             "1024 8 all 1024\n");
+}
+
+// `ulimit -S -t 3600` in a shell's start-up file, say, would end a long run.
+TEST(ProgramStart, LimitsOfTimeAndMemoryAreRaisedToTheHardOnes) {
+  static constexpr std::array kResources = {RLIMIT_CPU, RLIMIT_AS, RLIMIT_DATA, RLIMIT_NPROC};
+  const auto low = [] {
+    for (const auto resource : kResources) {
+      rlimit limit{};
+      getrlimit(resource, &limit);
+      limit.rlim_cur =
+          std::min(resource == RLIMIT_CPU || resource == RLIMIT_NPROC ? 3600 : rlim_t{1} << 60, limit.rlim_max);
+      setrlimit(resource, &limit);
+    }
+  };
+  const auto still_low = [] {
+    std::string numbers;
+    for (const auto resource : kResources) {
+      rlimit limit{};
+      getrlimit(resource, &limit);
+      if (limit.rlim_cur != limit.rlim_max) numbers += std::to_string(resource) + " ";
+    }
+    return numbers;
+  };
+  EXPECT_EQ(in_program(low, still_low), "");
 }
 
 TEST(ProgramStart, ALimitThatCannotBeRaisedIsRefused) {
