@@ -26,7 +26,10 @@ begin() {
     code=$?
     [ "$(cat "$1/state")" = RUNNING ] || exit
     echo "$code:0" >"$1/code"
-    if [ "$code" = 0 ]; then echo COMPLETED >"$1/state"; else echo NonZeroExitCode >"$1/reason"; echo FAILED >"$1/state"; fi
+    state=COMPLETED
+    if [ "$code" != 0 ]; then state=FAILED; echo NonZeroExitCode >"$1/reason"; fi
+    # Whoever is ended within a write leaves an empty file.
+    echo "$state" >"$1/state.new" && mv "$1/state.new" "$1/state"
   ' fake "$job" >>"$(option output)" 2>&1 </dev/null &
   # In a session of its own: what ends with sbatch is ended.
   until [ -s "$job/pid" ]; do sleep 0.01; done
