@@ -4,7 +4,8 @@
         subprocess.run(["sinfo"], env=slurm.environment)
 
 Root, and Debian's slurmctld slurmd slurm-client munge libpmix2 (tools/setup.sh engines). With `hosts` ({name: address})
-and `enter` (host, words -> words) each node is a host of its own, such as a network namespace: slurmctld is on the first.
+and `enter` (host, words -> words) each node is a host of its own, such as a network namespace: slurmctld is on the first. With `gpus`
+each node has so many GPUs, as far as Slurm knows: they are device files of /dev/null's kind.
 """
 
 import os
@@ -12,6 +13,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import time
 
@@ -119,9 +121,10 @@ def free_ports(count):
 
 
 class SlurmCluster:
-    def __init__(self, folder, nodes=4, hosts=None, enter=None):
+    def __init__(self, folder, nodes=4, hosts=None, enter=None, gpus=0):
         self.folder = pathlib.Path(folder).resolve()
         self.names = list(hosts) if hosts else [f"n{number}" for number in range(1, nodes + 1)]
+        self.gpus = gpus
         self.hosts, self.enter = hosts, enter or (lambda host, words: words)
         self.environment = {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
         self.environment["PATH"] = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
@@ -150,6 +153,14 @@ class SlurmCluster:
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         port = free_ports(len(self.names) + 1)
         size = "CPUs=2 RealMemory=1000 State=UNKNOWN"
+        types = ""
+        if self.gpus:
+            size += f" Gres=gpu:{self.gpus}"
+            types = "GresTypes=gpu\n"
+            for number in range(self.gpus):
+                os.mknod(self.folder / f"gpu{number}", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+            (self.folder / "gres.conf").write_text(
+                f"Name=gpu Flags=nvidia_gpu_env File={self.folder}/gpu[0-{self.gpus - 1}]\n")
         if self.hosts:
             nodes = [f"NodeName={name} NodeAddr={address} Port={port + 1} {size}" for name, address in self.hosts.items()]
             controller, address = self.names[0], self.hosts[self.names[0]]
@@ -161,7 +172,8 @@ class SlurmCluster:
             controller, address = "localhost", "127.0.0.1"
         (self.folder / "slurm.conf").write_text(
             CONFIGURATION.format(folder=self.folder, port=port, mark=os.getpid(), controller=controller,
-                                 controller_address=address, nodes="\n".join(nodes), names=",".join(self.names)))
+                                 controller_address=address, nodes=types + "\n".join(nodes),
+                                 names=",".join(self.names)))
         self.start_munge()
         self.run(self.enter(controller, ["slurmctld", "-c", "-f", str(self.folder / "slurm.conf")]))
         for name in self.names:

@@ -345,6 +345,63 @@ class SlurmTest(unittest.TestCase):
             master.wait(timeout=60)
 
 
+class GpuTest(unittest.TestCase):
+    """Two nodes with two GPUs each, which no program could use."""
+
+    @classmethod
+    def setUpClass(cls):
+        stack = contextlib.ExitStack()
+        cls.addClassCleanup(stack.close)
+        cls.folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mls", dir="/tmp")))
+        cls.slurm = stack.enter_context(slurm_cluster.SlurmCluster(cls.folder / "slurm", nodes=2, gpus=2))
+
+    def mlbench(self, ranks, *options, code=0):
+        home = self.folder / self._testMethodName
+        words = [mlbench_path(), "run", "g", str(ranks), "--executor", "slurm", "--gpu", *options, "--local", "--", "sh", "-c",
+                 "echo $CUDA_VISIBLE_DEVICES"]
+        done = subprocess.run(words, env={**self.slurm.environment, "MLBENCH_HOME": str(home)}, capture_output=True,
+                              text=True, timeout=PATIENCE_S, cwd="/")
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        run = home / f"runs/g-{ranks}"
+        return json.loads((run / "run.json").read_text()), [
+            log.read_text().strip() for log in sorted(run.glob("logs/rank-*.seg-1.log"))]
+
+    def test_each_rank_has_one(self):
+        record, seen = self.mlbench(4)
+        self.assertEqual(seen, ["0", "1", "0", "1"])
+        self.assertEqual(record["requested"]["device"], "cuda")
+
+    def test_where_the_job_has_some_each_rank_gets_one(self):
+        record, seen = self.mlbench(4, "--ranks-per-host", "2", "--slurm-option", "gres=gpu:2")
+        self.assertEqual(seen, ["0", "1", "0", "1"])
+        self.assertEqual([place["gpu"] for place in record["placement"]], [0, 1, 0, 1])
+
+    def test_the_user_says_what_ranks_see(self):
+        _, seen = self.mlbench(2, "--env", "CUDA_VISIBLE_DEVICES=0,1")
+        self.assertEqual(seen, ["0,1", "0,1"])
+
+    def test_more_than_there_are_is_refused_by_slurm(self):
+        record, _ = self.mlbench(3, "--ranks-per-host", "3", code=RUN_FAILED)
+        self.assertIn("Slurm refuses the job", record["failure"]["message"])
+
+    def test_the_nodes_say_how_many_they_have(self):
+        words = [mlbench_path(), "serve", "--listen", "127.0.0.1:0", "--json"]
+        home = self.folder / "home"
+        with subprocess.Popen(words, env={**self.slurm.environment, "MLBENCH_HOME": str(home)}, stdout=subprocess.PIPE,
+                              text=True, cwd="/") as master:
+            try:
+                lines = iter(master.stdout.readline, "}\n")
+                served = json.loads("".join(lines) + "}")
+                question = urllib.request.Request(
+                    served["url"] + "/api/v1/catalog",
+                    headers={"Authorization": "Bearer " + pathlib.Path(served["token_file"]).read_text().strip()})
+                with urllib.request.urlopen(question, timeout=60) as answer:
+                    rows = {row["name"]: row["gpus"] for row in json.load(answer)["executors"]}
+                self.assertEqual(rows["slurm"], 4)
+            finally:
+                master.terminate()
+
+
 if __name__ == "__main__":
     lack = slurm_cluster.missing()
     if lack:

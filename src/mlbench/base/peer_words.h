@@ -61,6 +61,7 @@ inline constexpr PeerNumber kRank{"a rank", 0, 1'000'000};
 inline constexpr PeerNumber kRankCount{"a number of ranks", 1, 1'000'000};
 inline constexpr PeerNumber kProcess{"a process", 0, int64_t{1} << 31};
 inline constexpr PeerNumber kCore{"a core", 0, (int64_t{1} << 20) - 1};
+inline constexpr PeerNumber kGpu{"a GPU", 0, (int64_t{1} << 31) - 1};
 inline constexpr PeerNumber kCores{"a number of cores", 1, int64_t{1} << 20};
 inline constexpr PeerObject kCapture{"what a host says of itself", size_t{64} << 10, 6};
 // How much of it. Whatever peers say within these bounds, all that is kept of 10,000 ranks stays below the size of a

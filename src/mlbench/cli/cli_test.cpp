@@ -942,8 +942,26 @@ TEST_F(Cli, AManifestForOthersIsAllThatIsPrinted) {
                HasSubstr("stands in no manifest"));
 }
 
+TEST_F(Cli, ACustomRunOnGpusGivesEachRankItsOwn) {
+  environment_["CUDA_VISIBLE_DEVICES"] = "2,5";
+  const std::vector<std::string> words = {"run", "g",       "2",  "--gpu",
+                                          "--",  "/bin/sh", "-c", "echo $CUDA_VISIBLE_DEVICES"};
+  std::vector<std::string> plan = words;
+  plan.insert(plan.begin() + 3, "--dry-run");
+  EXPECT_THAT(mlbench(plan).out, AllOf(HasSubstr("CUDA_VISIBLE_DEVICES=2 "), HasSubstr("CUDA_VISIBLE_DEVICES=5 ")));
+  const Result result = mlbench(words);
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(read_file(home() / "runs/g-2/logs/rank-1.seg-1.log"), "5\n");
+  const Json record = Json::parse(read_file(home() / "runs/g-2/run.json"));
+  EXPECT_EQ(record["requested"]["device"], "cuda");
+  EXPECT_EQ(record["placement"][1]["gpu"], 5);
+  expect_error({"run", "g", "3", "--gpu", "--", "true"}, HasSubstr("start at most 2 here"));
+  environment_["CUDA_VISIBLE_DEVICES"] = "-1";
+  expect_error({"run", "g", "1", "--gpu", "--dry-run", "--", "true"}, HasSubstr("this host has no NVIDIA GPU"));
+}
+
 TEST_F(Cli, ACustomRunHasNoOptionsOfTasks) {
-  for (const char* flag : {"--explain", "--profile", "--gpu", "--light", "--synthetic", "--fixed-batch", "--overlap"}) {
+  for (const char* flag : {"--explain", "--profile", "--light", "--synthetic", "--fixed-batch", "--overlap"}) {
     expect_error({"run", "c", "1", flag, "--", "true"}, HasSubstr(std::string(flag) + " is an option of tasks"));
   }
   expect_error({"run", "c", "1", "--task", "mnist", "--", "true"}, HasSubstr("--task is an option of tasks"));

@@ -313,6 +313,7 @@ std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const Pla
   common.threads_per_worker = threads_of(options, facts, engine);
   common.cache_dir = facts.home / "cache";
   spec::set_command(common, options.command);
+  if (options.gpu) common.device = "cuda";
   common.work_dir = options.work_dir;
   common.environment = options.environment;
   const bool rank_word = std::any_of(options.command.begin(), options.command.end(),
@@ -384,12 +385,6 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts&
   spec::RunSpec common = plan_task(options, facts.home);
   common.fixed_batch = options.fixed_batch;
   if (options.gpu) common.device = "cuda";
-  if (options.gpu && !options.image.empty() && (options.executor == "local" || options.executor == "mpirun")) {
-    throw UserError(
-        fmt::format("--gpu with --image: the executor '{}' gives containers no GPUs; leave out one, or use "
-                    "the executor slurm or kubernetes",
-                    options.executor));
-  }
   if (options.explain) common.profile = "explain";
   if (options.profile) common.profile = "time";
   common.timeline = options.timeline;

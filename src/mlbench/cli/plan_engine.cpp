@@ -48,7 +48,7 @@ std::optional<int64_t> PlanEngine::most_on_a_host(int64_t ranks) const {
 }
 
 void PlanEngine::check(spec::RunSpec run) const {
-  if (executor_->on_this_host() && options.image.empty()) return;
+  if (executor_->on_this_host() && options.image.empty() && run.device == "cpu") return;
   run.run_dir = "/runs/" + run.name;  // it has none yet
   executor_->describe(
       supervise::launch_request(run, *executor_, "mlbench-worker", 1, std::nullopt, run.oversubscribed));

@@ -7,6 +7,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/gpus.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/processor.h"
 
@@ -512,13 +513,36 @@ TEST_F(Plan, OptionsOfTasksAndOfCommandsAreRefusedWithTheOther) {
   options_.command = {"/bin/true"};
   options_.work_dir = folder_.path();
   EXPECT_EQ(error(), "no error");
-  for (bool RunOptions::*flag :
-       {&RunOptions::explain, &RunOptions::profile, &RunOptions::gpu, &RunOptions::light, &RunOptions::synthetic,
-        &RunOptions::fixed_batch, &RunOptions::overlap, &RunOptions::timeline}) {
+  for (bool RunOptions::*flag : {&RunOptions::explain, &RunOptions::profile, &RunOptions::light, &RunOptions::synthetic,
+                                 &RunOptions::fixed_batch, &RunOptions::overlap, &RunOptions::timeline}) {
     options_.*flag = true;
     EXPECT_THAT(error(), HasSubstr("is an option of tasks: give it to your command, behind --"));
     options_.*flag = false;
   }
+}
+
+TEST_F(Plan, ACommandMayHaveGpus) {
+  options_ = {};
+  options_.name = "c";
+  options_.workers = {"1", "2"};
+  options_.command = {"/bin/true"};
+  options_.work_dir = folder_.path();
+  options_.gpu = true;
+  setenv(kVisibleGpus, "0,1", 1);
+  EXPECT_EQ(plan_runs(options_, facts_).back().device, "cuda");
+  setenv(kVisibleGpus, "0", 1);
+  EXPECT_THAT(error(), HasSubstr("start at most 1 here"));
+  setenv(kVisibleGpus, "", 1);
+  EXPECT_THAT(error(), HasSubstr("this host has no NVIDIA GPU"));
+  options_.environment = {"CUDA_VISIBLE_DEVICES=5"};
+  EXPECT_EQ(error(), "no error") << "the user says what ranks see";
+  options_.environment.clear();
+  facts_.executors.emplace_back("kubernetes");
+  options_.executor = "kubernetes";
+  options_.image = "theirs:1";
+  options_.work_dir.clear();
+  EXPECT_EQ(plan_runs(options_, facts_).back().device, "cuda") << "its engine says what its nodes have";
+  unsetenv(kVisibleGpus);
 }
 
 TEST_F(Plan, OverlapIsAnOverrideThatLeavesARunClosed) {

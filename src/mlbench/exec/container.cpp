@@ -1,6 +1,7 @@
 #include "mlbench/exec/container.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,6 +37,21 @@ std::string volume(const SharedFolder& folder) {
                     path));
   }
   return fmt::format("{}:{}{}", path, path, folder.writable ? "" : ":ro");
+}
+
+// Podman takes them from the host's description of its devices (CDI), docker from NVIDIA's runtime.
+void add_gpus(std::vector<std::string>& words, const ContainerOptions& options) {
+  if (options.gpus.empty()) return;
+  if (options.engine == "podman") {
+    for (const std::string& gpu : options.gpus) words.insert(words.end(), {"--device", "nvidia.com/gpu=" + gpu});
+    return;
+  }
+  const std::string names = fmt::format("{}", fmt::join(options.gpus, ","));
+  // Docker takes the value apart at commas that are in no quotes.
+  const bool several = options.gpus.size() > 1;
+  words.insert(words.end(), {"--gpus", names == kAllGpus ? names
+                                       : several         ? fmt::format("\"device={}\"", names)
+                                                         : "device=" + names});
 }
 
 // Empty: it is not on this host, or the engine does not answer; what it says then, the pull says again.
@@ -204,6 +220,7 @@ std::vector<std::string> container_command(const ContainerOptions& options, cons
   if (options.engine == "docker" && !options.cores.empty()) add("--cpuset-cpus", core_list(options.cores));
   if (options.cpus > 0) add("--cpus", fmt::format("{:g}", options.cpus));
   if (options.memory_bytes > 0) add("--memory", std::to_string(options.memory_bytes));
+  add_gpus(words, options);
   add("--volume", volume({request.guard, false}));
   for (const SharedFolder& folder : options.folders) add("--volume", volume(folder));
   for (const std::string& variable : options.variables) add("--env", variable);

@@ -25,7 +25,9 @@ struct ContainerOptions {
   std::vector<int> cores = {};              // of docker, whose containers are no children of ours; empty: all
   double cpus = 0;                          // that it may keep busy at a time; 0: all
   int64_t memory_bytes = 0;                 // that it may take; 0: all
+  std::vector<std::string> gpus = {};       // of its host, by number or name (base/gpus.h); or kAllGpus alone
 };
+inline constexpr const char* kAllGpus = "all";
 
 // podman where it is in PATH, else docker. UserError naming the packages where neither is.
 std::string container_engine();

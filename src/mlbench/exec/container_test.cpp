@@ -94,6 +94,21 @@ TEST(Container, PodmanKeepsTheUsersNumber) {
   EXPECT_EQ(container_command(options, in_container(), "openmpi", {"true"}), expected);
 }
 
+TEST(Container, GpusAreNamedAsEachEngineTakesThem) {
+  const auto words = [](const char* engine, std::vector<std::string> gpus) {
+    const ContainerOptions options{.engine = engine, .image = "i", .gpus = std::move(gpus)};
+    return command_line({}, container_command(options, in_container(), "direct", {"true"}));
+  };
+  EXPECT_THAT(words("podman", {"1"}), HasSubstr(" --device nvidia.com/gpu=1 --volume "));
+  EXPECT_THAT(words("podman", {"0", "GPU-7f"}),
+              HasSubstr(" --device nvidia.com/gpu=0 --device nvidia.com/gpu=GPU-7f --volume "));
+  EXPECT_THAT(words("podman", {kAllGpus}), HasSubstr(" --device nvidia.com/gpu=all --volume "));
+  EXPECT_THAT(words("docker", {"1"}), HasSubstr(" --gpus device=1 --volume "));
+  EXPECT_THAT(words("docker", {"0", "2"}), HasSubstr(" --gpus '\"device=0,2\"' --volume "));
+  EXPECT_THAT(words("docker", {kAllGpus}), HasSubstr(" --gpus all --volume "));
+  for (const char* engine : {"podman", "docker"}) EXPECT_THAT(words(engine, {}), testing::Not(HasSubstr("gpu")));
+}
+
 TEST(Container, WhatCannotBeIsRefused) {
   const ContainerOptions options{.engine = "podman", .image = "i"};
   LaunchRequest request = in_container();

@@ -6,7 +6,9 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/gpus.h"
 #include "mlbench/base/growing_lines.h"
+#include "mlbench/guard/launcher_words.h"
 
 namespace mlbench::exec {
 namespace {
@@ -26,6 +28,12 @@ std::string quoted(const std::string& word) {
 }
 
 }  // namespace
+
+bool gives_own_gpu(const LaunchRequest& request) {
+  const std::map<std::string, std::string>& said = request.environment;
+  const bool by_user = said.contains(kVisibleGpus) || said.contains(std::string(guard::kShield) + kVisibleGpus);
+  return request.gpu && request.rank_words && !by_user;
+}
 
 void check_utf8(const LaunchRequest& request, const std::string& taker) {
   const auto check = [&](const std::string& text, const std::string& what) {

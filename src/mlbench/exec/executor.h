@@ -80,6 +80,10 @@ std::string last_words_in(const std::filesystem::path& log);
 std::string command_line(const std::map<std::string, std::string>& environment,
                          const std::vector<std::string>& command);
 
+// Whether each rank is to see one GPU of its host and no other: of a command of the user's, unless --env names the GPUs
+// that it sees. A worker picks its own among all.
+bool gives_own_gpu(const LaunchRequest& request);
+
 // UserError for a word, a folder or a variable's value that is no UTF-8: `taker` ("podman") keeps them as JSON, which
 // would hold others.
 void check_utf8(const LaunchRequest& request, const std::string& taker);
@@ -153,6 +157,14 @@ struct Rendezvous {
   std::string address = "127.0.0.1";  // as the ranks' hosts reach it; best a number
 };
 
+// What the hosts of an executor's cluster have for ranks, as far as its engine says so before any run; empty: it does
+// not, and who asks for it learns it from the engine or from a rank.
+struct HostsOffer {
+  std::optional<int64_t> gpus = {};           // NVIDIA's, of all hosts
+  std::optional<int64_t> cores = {};          // of all hosts
+  std::optional<int64_t> cores_on_host = {};  // the most that one of them has
+};
+
 enum class StartState { kQueued, kStarting, kStarted, kFailed };
 
 struct StartStatus {
@@ -197,6 +209,8 @@ class Executor {
   // Whether ranks see the files of an image, and not those of this host: data sets lie at kImageData there, and what
   // they prepare goes to kImageCache.
   virtual bool in_images() const { return false; }
+  // Asks the engine, and waits for its answer for a few seconds. Never throws.
+  virtual HostsOffer offer() const { return {}; }
   // Asked before start(), which then has Links in its request, unless the ranks are on this host. IoError, UserError as
   // start().
   virtual Rendezvous rendezvous(const LaunchRequest& /*request*/) const { return {}; }

@@ -53,6 +53,7 @@ HostWords host_words(const std::string& text) {
   words.environment = capture_in(*said, "environment");
   words.guard_build_id = word_in(words.environment, "build_id", peer_words::kBuildId);
   words.cores.numbers = cores_in(*said);
+  if (const int gpu = number("gpu", peer_words::kGpu, -1); gpu >= 0) words.gpu = gpu;
   words.cores.at_a_time = number_in(words.host, "cores", peer_words::kCores, 1);
   return words;
 }

@@ -3,6 +3,7 @@
 // What guards of other hosts say (guard/channel.h), as values whose types and bounds base/peer_words.h has. Each
 // function throws PeerFault for anything else.
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,7 @@ struct HostWords {
   std::string build_id;
   LocalPlace local;
   CoreShare cores;                    // less the host's name
+  std::optional<int> gpu;             // number of the one that it gives its rank
   Json host = Json::object();         // of HostCapture
   Json environment = Json::object();  // likewise
   std::string guard_build_id;

@@ -377,6 +377,7 @@ class LinkedGroup final : public RankGroup {
     one.folder = said.folder.empty() ? fmt::format("of rank {}", rank) : said.folder;
     one.local = said.local;
     one.cores = said.cores;
+    placement_[rank].gpu = said.gpu;
     if (guards_place_) place(rank, said);
     expect_build(rank, request_.guard, guard_build_, said.guard_build_id);
     expect_build(rank, request_.command.front(), worker_build_, said.build_id);

@@ -202,6 +202,8 @@ TEST_F(HostileGuard, IsNamedForWhatNoHostSays) {
                            R"({"build_id": "\u001b[2J"})",
                            R"({"cores": "x"})",
                            R"({"cores": [-1]})",
+                           R"({"gpu": -1})",
+                           R"({"gpu": "0"})",
                            R"({"cores": [1e99]})",
                            R"({"host": 7})",
                            R"({"host": {"cores": -5}})",

@@ -11,7 +11,8 @@
 //                                                        it cannot say), "port": one that is free there, "folder":
 //                                                        the run's there, the same text from all guards that share
 //                                                        it, "build_id": of the rank's program, or null; the guard's
-//                                                        is that of "environment"
+//                                                        is that of "environment"; "gpu": the number of the one that
+//                                                        it gives its rank, or null
 //   supervisor  -> guard        put NAME NEWLINE OFFSET SIZE NEWLINE BYTES   files of the run's folder on another
 //                                                        host, piece by piece, before the start; one that several
 //                                                        guards share to one of them, whose rank starts first
@@ -64,6 +65,8 @@ inline constexpr const char* kFolderVariable =
 inline constexpr std::string_view kOutOfMemory = " oom";
 // Set: "{rank}" within the command's words stands for the rank's number. For launchers that start one command for all.
 inline constexpr const char* kRankWordsVariable = "MLBENCH_GUARD_RANK_WORDS";
+// Set: the rank sees one GPU of its host, that of its number there, and no other (base/gpus.h). Likewise.
+inline constexpr const char* kOwnGpuVariable = "MLBENCH_GUARD_OWN_GPU";
 
 // Of a message over a socket of this host; what is longer is cut.
 inline constexpr size_t kMostMessageBytes = 16384;

@@ -27,6 +27,7 @@
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/cgroups.h"
 #include "mlbench/base/environment.h"
+#include "mlbench/base/gpus.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/peer_words.h"
@@ -181,9 +182,9 @@ net::Endpoint free_endpoint_towards(std::string_view supervisor) {
 class Guard {
  public:
   // `folder`: of the run, where it is not the supervisor's; else empty. `place`: what it says of that, as channel.h has
-  // it.
-  Guard(std::unique_ptr<Channel> supervisor, std::filesystem::path folder, Json place)
-      : supervisor_(std::move(supervisor)), folder_(std::move(folder)), place_(std::move(place)) {
+  // it. `own_gpu`: the rank is given one.
+  Guard(std::unique_ptr<Channel> supervisor, std::filesystem::path folder, Json place, bool own_gpu)
+      : supervisor_(std::move(supervisor)), folder_(std::move(folder)), place_(std::move(place)), own_gpu_(own_gpu) {
     sigset_t signals;
     sigemptyset(&signals);
     for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
@@ -193,6 +194,7 @@ class Guard {
 
   int run(ProcessOptions options) {
     tell("rank", options.environment["RANK"]);
+    if (own_gpu_) or_say_why([&] { give_gpu(options); });
     if (supervisor_->elsewhere()) {
       place_["host"] = capture_host(0);
       place_["environment"] = capture_environment();
@@ -257,6 +259,14 @@ class Guard {
       tell("pid", std::to_string(rank.pid()));
       return rank;
     });
+  }
+
+  // The one of its number on this host; all that ranks on it may use are known here alone.
+  void give_gpu(ProcessOptions& options) {
+    const std::string gpu = gpu_of_rank(visible_gpus(), std::stoi(options.environment["LOCAL_RANK"]));
+    const auto number = gpu_number(gpu);
+    place_["gpu"] = number ? Json(*number) : Json();
+    options.environment[kVisibleGpus] = gpu;
   }
 
   void launch(const std::vector<std::string>& words) {
@@ -382,6 +392,7 @@ class Guard {
   const std::unique_ptr<Channel> supervisor_;
   const std::filesystem::path folder_;
   Json place_;
+  const bool own_gpu_;
   FileDescriptor signals_;
   bool closed_ = false;
   std::optional<int> asked_;                            // the signal that is to end the guard: it is handed on
@@ -408,6 +419,8 @@ int guard_rank(const std::vector<std::string>& arguments) {
     fill_in(options.arguments, "{rank}", options.environment["RANK"]);
     unsetenv(kRankWordsVariable);
   }
+  const bool own_gpu = environment_variable(kOwnGpuVariable).has_value();
+  unsetenv(kOwnGpuVariable);
   options.new_session = true;  // nothing that the rank does to its group reaches us
   options.die_with_parent = true;
   const std::string address = taken_variable(kAddressVariable);
@@ -430,7 +443,7 @@ int guard_rank(const std::vector<std::string>& arguments) {
   become_subreaper();
   place["node"] = launcher.host != nullptr ? environment_variable(launcher.host).value_or("") : "";
   unshield_environment();  // what the launcher says was read before
-  return Guard(connect_to(address, rank), rank.folder, std::move(place)).run(std::move(options));
+  return Guard(connect_to(address, rank), rank.folder, std::move(place), own_gpu).run(std::move(options));
 }
 
 }  // namespace mlbench::guard

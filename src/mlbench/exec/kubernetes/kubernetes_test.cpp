@@ -173,6 +173,55 @@ TEST(KubernetesManifest, RunsThatShareTheirNodesComeToNoMeasurements) {
               "namespaceSelector": {}, "topologyKey": "kubernetes.io/hostname"}])"));
 }
 
+TEST(KubernetesManifest, ACommandIsToldOfTheGpuOfItsPod) {
+  const auto told = [](const Json& container) {
+    std::string gpus = "nothing";
+    for (const Json& one : container["env"]) {
+      if (one["name"] == "CUDA_VISIBLE_DEVICES") gpus = one.value("value", "a value of the secret");
+    }
+    return gpus;
+  };
+  LaunchRequest request = plain_request();
+  request.gpu = true;
+  EXPECT_EQ(told(container_of(objects_for(request, with_image()))), "nothing") << "a worker finds it";
+  request.rank_words = true;
+  const Json container = container_of(objects_for(request, with_image()));
+  EXPECT_EQ(told(container), "0");
+  EXPECT_EQ(container["resources"]["limits"], Json({{"cpu", "2"}, {"nvidia.com/gpu", "1"}}));
+  for (const char* kind : {"job", "mpijob"}) {
+    const Json object = launched_by_others(kind, request, nullptr, with_image(), {}).back();
+    const bool mpi = kind == std::string("mpijob");
+    const Json& spec = object["spec"];
+    const Json& one = mpi ? spec["mpiReplicaSpecs"]["Worker"]["template"] : spec["template"];
+    EXPECT_EQ(one["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"], "1") << kind;
+    if (!mpi) {
+      EXPECT_EQ(told(one["spec"]["containers"][0]), "0");
+      continue;
+    }
+    const Json& launcher = spec["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0];
+    EXPECT_FALSE(launcher["resources"]["limits"].contains("nvidia.com/gpu"));
+    EXPECT_THAT(launcher["command"], testing::Contains("CUDA_VISIBLE_DEVICES"));
+  }
+  request.environment["CUDA_VISIBLE_DEVICES"] = "0,1";
+  EXPECT_EQ(told(container_of(objects_for(request, with_image()))), "nothing") << "the user says it";
+}
+
+TEST(KubernetesStatus, NodesSayWhatTheyCanGive) {
+  const Json nodes = Json::parse(R"({"items": [
+    {"status": {"allocatable": {"cpu": "3920m", "nvidia.com/gpu": "2"}, "capacity": {"cpu": "4", "nvidia.com/gpu": "4"}}},
+    {"status": {"allocatable": {"cpu": "64", "nvidia.com/gpu": "1"}}},
+    {"spec": {"unschedulable": true}, "status": {"allocatable": {"cpu": "96", "nvidia.com/gpu": "8"}}},
+    {"status": {"allocatable": {"cpu": "x", "nvidia.com/gpu": 3}}}, 7, {}]})");
+  const HostsOffer offer = offer_of_nodes(nodes);
+  EXPECT_EQ(offer.gpus, 3);
+  EXPECT_EQ(offer.cores, 67);
+  EXPECT_EQ(offer.cores_on_host, 64);
+  EXPECT_FALSE(offer_of_nodes(nullptr).gpus);
+  Json part = nodes;
+  part["metadata"]["continue"] = "more";
+  EXPECT_FALSE(offer_of_nodes(part).gpus);
+}
+
 TEST(KubernetesManifest, AnImageOfTheUsersOwnGetsAGuard) {
   LaunchRequest request = plain_request();
   request.command = {"python", "train.py", "{rank}", "{hosts}"};

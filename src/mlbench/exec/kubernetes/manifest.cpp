@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/gpus.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/sha256.h"
@@ -98,7 +99,7 @@ Json container_security() {
 Json resources_of(const LaunchRequest& request, const spec::EngineOptions& engine) {
   Json each = {{"cpu", std::to_string(request.threads)}};
   if (!engine.kubernetes.memory.empty()) each["memory"] = engine.kubernetes.memory;
-  if (request.gpu) each["nvidia.com/gpu"] = "1";
+  if (request.gpu) each[kGpuResource] = "1";
   return {{"requests", each}, {"limits", each}};
 }
 
@@ -226,6 +227,7 @@ Json service_of(const Json& labels, const std::string& name) {
 Json place_variables(const LaunchRequest& request) {
   Json list = Json::array({variable("WORLD_SIZE", std::to_string(request.workers)), variable("LOCAL_RANK", "0"),
                            variable("LOCAL_WORLD_SIZE", "1")});
+  if (gives_own_gpu(request)) list.push_back(variable(kVisibleGpus, "0"));  // the one of its pod
   if (!request.rank_words || request.backend == "mpi") return list;
   // exec/horovod.h, with a rank per host.
   const std::string index = fmt::format("metadata.annotations['{}']", kIndexLabel), one = "1",

@@ -18,6 +18,7 @@ inline constexpr const char* kQueueLabel = "kueue.x-k8s.io/queue-name";
 inline constexpr const char* kVolumeVariable = "MLBENCH_DATA_VOLUME";
 inline constexpr size_t kLongestLabel = 63;
 inline constexpr const char* kScratch = "/scratch";  // in a pod: what its rank writes
+inline constexpr const char* kGpuResource = "nvidia.com/gpu";
 inline constexpr const char* kRankContainer = "rank";
 // What the processes of a deleted pod get to end: a guard needs 3, and its rank is told before its pod is.
 inline constexpr int kGraceSeconds = 5;

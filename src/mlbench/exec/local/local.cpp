@@ -7,6 +7,7 @@
 #include "mlbench/base/cgroups.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/gpus.h"
 #include "mlbench/base/text.h"
 #include "mlbench/exec/container.h"
 #include "mlbench/exec/guarded.h"
@@ -23,6 +24,7 @@ std::map<std::string, std::string> environment_of(const LaunchRequest& request, 
   std::map<std::string, std::string> environment = request.environment;
   environment["RANK"] = environment["LOCAL_RANK"] = std::to_string(rank);
   environment["WORLD_SIZE"] = environment["LOCAL_WORLD_SIZE"] = std::to_string(request.workers);
+  if (gives_own_gpu(request)) environment[kVisibleGpus] = gpu_of_rank(visible_gpus(), rank);
   if (request.rank_words) {
     std::vector<LocalPlace> places;  // all are on this host
     for (int each = 0; each < request.workers; ++each) places.push_back({each, request.workers});
@@ -57,11 +59,24 @@ ContainerOptions container_of(const std::string& image) {
 
 // As the engine's own command has them, which hands them on by their names.
 std::map<std::string, std::string> environment_in_image(const LaunchRequest& request, int rank) {
-  return guard::shielded(environment_of(request, rank));
+  std::map<std::string, std::string> environment = environment_of(request, rank);
+  if (gives_own_gpu(request)) environment[kVisibleGpus] = "0";  // the first, and only, of its container
+  return guard::shielded(environment);
+}
+
+// A worker has all that this process may use, and picks its own; what --env names is of all.
+std::vector<std::string> gpus_in_image(const LaunchRequest& request, int rank) {
+  if (!request.gpu) return {};
+  if (request.environment.contains(kVisibleGpus)) return {kAllGpus};
+  std::vector<std::string> gpus = visible_gpus();
+  const std::string own = gpu_of_rank(gpus, rank);
+  if (gives_own_gpu(request)) return {own};
+  return gpus;
 }
 
 std::vector<std::string> command_in_image(ContainerOptions container, const LaunchRequest& request, int rank) {
   container.name = container_name(request, rank);
+  container.gpus = gpus_in_image(request, rank);
   container.folders = {{folder_here(request), true}};
   container.folders.insert(container.folders.end(), request.folders.begin(), request.folders.end());
   for (const auto& [name, value] : environment_in_image(request, rank)) container.variables.push_back(name);
@@ -75,8 +90,10 @@ bool under_mpirun(const LaunchRequest& request) { return request.backend == "mpi
 std::vector<Placement> placement_of(const LaunchRequest& request) {
   std::vector<Placement> places;
   const std::vector<int> cores = allowed_cores();
+  const std::vector<std::string> gpus = gives_own_gpu(request) ? visible_gpus() : std::vector<std::string>();
   for (int rank = 0; rank < request.workers; ++rank) {
     places.push_back({.host = host_name(), .rank = rank, .local_rank = rank, .cores = cores});
+    if (!gpus.empty()) places.back().gpu = gpu_number(gpu_of_rank(gpus, rank));
   }
   return places;
 }
@@ -88,6 +105,11 @@ class LocalExecutor final : public Executor {
   std::string name() const override { return "local"; }
 
   bool on_this_host() const override { return true; }
+
+  HostsOffer offer() const override {
+    const int64_t cores = available_cores();
+    return {std::ssize(visible_gpus()), cores, cores};
+  }
 
   std::unique_ptr<Start> start(const LaunchRequest& request) override {
     if (!image_.empty()) return start_containers(request);

@@ -14,6 +14,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/gpus.h"
 #include "mlbench/exec/container.h"
 #include "mlbench/exec/test_fake_podman.h"
 
@@ -112,6 +113,59 @@ TEST_P(LocalExecutorTest, RanksAreOnThisHostAndItsCores) {
     EXPECT_FALSE(place.gpu);
   }
   EXPECT_TRUE(group->captures().empty()) << "the supervisor is here itself";
+}
+
+// What CUDA_VISIBLE_DEVICES says of this process, for a while.
+class VisibleGpus {
+ public:
+  explicit VisibleGpus(const char* names) { setenv(kVisibleGpus, names, 1); }
+  ~VisibleGpus() { unsetenv(kVisibleGpus); }
+  VisibleGpus(const VisibleGpus&) = delete;
+  VisibleGpus& operator=(const VisibleGpus&) = delete;
+};
+
+TEST_P(LocalExecutorTest, EachRankOfACommandSeesAGpuOfItsOwn) {
+  const VisibleGpus gpus("3,GPU-1b,5");
+  LaunchRequest launch = request("echo $CUDA_VISIBLE_DEVICES$MLBENCH_GUARD_OWN_GPU", 2);
+  launch.rank_words = launch.gpu = true;
+  const auto group = start(launch);
+  const std::vector<Placement> places = group->placement();
+  EXPECT_EQ(places[0].gpu, 3);
+  EXPECT_FALSE(places[1].gpu) << "it has a name, and no number";
+  while (group->running()) group->poll(100ms);
+  EXPECT_EQ(log(0), "3\n");
+  EXPECT_EQ(log(1), "GPU-1b\n");
+}
+
+TEST_P(LocalExecutorTest, AWorkerSeesAllGpusAndPicksItsOwn) {
+  const VisibleGpus gpus("3,5");
+  LaunchRequest launch = request("echo $CUDA_VISIBLE_DEVICES", 2);
+  launch.gpu = true;
+  const auto group = start(launch);
+  while (group->running()) group->poll(100ms);
+  EXPECT_EQ(log(1), "3,5\n");
+}
+
+TEST_P(LocalExecutorTest, WhatTheUserSaysOfGpusGoesBefore) {
+  const VisibleGpus gpus("3");
+  LaunchRequest launch = request("echo $CUDA_VISIBLE_DEVICES", 2);
+  launch.rank_words = launch.gpu = true;
+  launch.environment = {{kVisibleGpus, "6,7"}};
+  const auto group = start(launch);
+  EXPECT_FALSE(group->placement()[0].gpu);
+  while (group->running()) group->poll(100ms);
+  EXPECT_EQ(log(1), "6,7\n");
+}
+
+TEST_P(LocalExecutorTest, MoreRanksThanGpusAreRefused) {
+  const VisibleGpus gpus("3");
+  LaunchRequest launch = request("true", 2);
+  launch.rank_words = launch.gpu = true;
+  const auto refusal = testing::ThrowsMessage<UserError>(testing::HasSubstr("start at most 1 here"));
+  EXPECT_THAT([&] { executor_->start(launch); }, refusal);
+  EXPECT_THAT([&] { executor_->describe(launch); }, refusal);
+  EXPECT_EQ(executor_->offer().gpus, 1);
+  EXPECT_EQ(executor_->offer().cores, available_cores());
 }
 
 TEST_P(LocalExecutorTest, PidsAreThoseOfTheRanks) {
@@ -295,6 +349,33 @@ TEST_P(LocalImageTest, RanksHaveTheVariablesGivenAndNoOthers) {
                   {"image_ids", {"sha256:here"}}}));
   while (group->running()) group->poll(100ms);
   EXPECT_EQ(log(1), "b--1\n");
+}
+
+TEST_P(LocalImageTest, AContainerHasTheGpuOfItsRankAlone) {
+  const VisibleGpus gpus("3,5");
+  LaunchRequest launch = request("echo $CUDA_VISIBLE_DEVICES", 2);
+  launch.rank_words = launch.gpu = true;
+  const auto lines = in("here")->describe(launch);
+  EXPECT_THAT(lines[1], testing::AllOf(testing::StartsWith("CUDA_VISIBLE_DEVICES=0 "),
+                                       testing::HasSubstr(" --device nvidia.com/gpu=5 "),
+                                       testing::HasSubstr(" --env CUDA_VISIBLE_DEVICES ")));
+  EXPECT_THAT(lines[1], testing::Not(testing::HasSubstr("gpu=3")));
+  const auto group = start_and_wait(*in("here"), launch, kPatience);
+  EXPECT_EQ(group->placement()[1].gpu, 5);
+  while (group->running()) group->poll(100ms);
+  EXPECT_EQ(log(1), "0\n");
+  launch.rank_words = false;
+  EXPECT_THAT(in("here")->describe(launch)[1],
+              testing::HasSubstr(" --device nvidia.com/gpu=3 --device nvidia.com/gpu=5 "))
+      << "a worker picks its own";
+  launch.rank_words = true;
+  launch.environment = {{kVisibleGpus, "1"}};
+  EXPECT_THAT(in("here")->describe(launch)[1], testing::AllOf(testing::StartsWith("CUDA_VISIBLE_DEVICES=1 "),
+                                                              testing::HasSubstr(" --device nvidia.com/gpu=all ")));
+  launch.environment.clear();
+  launch.workers = 3;
+  EXPECT_THAT([&] { in("here")->describe(launch); },
+              testing::ThrowsMessage<UserError>(testing::HasSubstr("start at most 2 here")));
 }
 
 TEST_P(LocalImageTest, AnImageThatIsNotHereIsPulledFirst) {

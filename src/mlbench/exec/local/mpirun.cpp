@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "mlbench/base/environment.h"
+#include "mlbench/base/gpus.h"
+#include "mlbench/guard/channel.h"
 #include "mlbench/guard/launcher_words.h"
 
 namespace mlbench::exec::local {
@@ -27,6 +29,10 @@ ProcessOptions mpirun(const LaunchRequest& request) {
   ProcessOptions options;
   options.arguments = std::move(command);
   options.environment = guard::shielded(request.environment);
+  if (gives_own_gpu(request)) {
+    gpu_of_rank(visible_gpus(), request.workers - 1);
+    options.environment[guard::kOwnGpuVariable] = "1";
+  }
   options.environment["OMPI_ALLOW_RUN_AS_ROOT"] = options.environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
   options.working_directory = request.working_directory;  // mpirun gives ranks its own
   options.output = request.log_dir / fmt::format("mpirun.seg-{}.log", request.segment);

@@ -67,6 +67,7 @@ bool is_plain(const std::string& text) {
 // The same words on all hosts: each has the engine, and the folders.
 std::vector<std::string> in_image(const spec::EngineOptions& engine, const LaunchRequest& moved) {
   ContainerOptions container{.engine = container_engine(), .image = engine.image};
+  if (moved.gpu) container.gpus = {kAllGpus};  // of whatever host it is on
   container.folders = {{engine.scratch.empty() ? "/tmp" : engine.scratch, true}};
   container.folders.insert(container.folders.end(), moved.folders.begin(), moved.folders.end());
   for (const auto& [name, value] : guard::shielded(moved.environment)) container.variables.push_back(name);

@@ -197,6 +197,7 @@ class MpirunExecutor final : public Executor {
     LaunchRequest plan = request;
     plan.links.folder = folder_here(plan);
     plan = moved_to(plan, folder_on_hosts(plan, engine_.scratch));
+    add_own_gpu(plan);
     const auto added = variables_of_links(plan);
     for (const std::string& name : added) plan.environment[name];
     const std::vector<std::string> hosts = hosts_of_ranks(engine_, plan.workers);
@@ -206,12 +207,18 @@ class MpirunExecutor final : public Executor {
   }
 
  private:
+  // Which GPUs a host has, its guards see.
+  static void add_own_gpu(LaunchRequest& request) {
+    if (gives_own_gpu(request)) request.environment[guard::kOwnGpuVariable] = "1";
+  }
+
   // `copied`: where the programs are instead.
   static std::unique_ptr<Start> launch(const LaunchRequest& request, const std::vector<std::string>& hosts,
                                        const spec::EngineOptions& engine,
                                        const std::optional<std::filesystem::path>& copied) {
     const std::filesystem::path folder = folder_on_hosts(request, engine.scratch);
     LaunchRequest moved = moved_to(request, folder);
+    add_own_gpu(moved);
     moved.environment.merge(guard_environment(request, folder));
     if (copied) {
       moved.guard = *copied / request.guard.filename();

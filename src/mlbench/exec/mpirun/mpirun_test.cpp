@@ -99,6 +99,22 @@ TEST(Mpirun, InAnImageItStartsContainersOnAllHosts) {
               ThrowsMessage<UserError>(HasSubstr("--image with --backend mpi")));
 }
 
+TEST(Mpirun, GuardsGiveRanksTheirGpus) {
+  const FakePodman podman(FAKE_PODMAN);
+  spec::EngineOptions engine;
+  engine.hosts = "h1:2,h2:2";
+  LaunchRequest request = plan(3);
+  request.gpu = true;
+  EXPECT_THAT(make(engine)->describe(request).front(), Not(HasSubstr("GPU"))) << "a worker picks its own";
+  request.rank_words = true;
+  EXPECT_THAT(make(engine)->describe(request).front(),
+              AllOf(HasSubstr("MLBENCH_GUARD_OWN_GPU=1 "), HasSubstr(" -x MLBENCH_GUARD_OWN_GPU ")));
+  engine.image = "team/image:1";
+  EXPECT_THAT(make(engine)->describe(request).front(),
+              AllOf(HasSubstr(" --device nvidia.com/gpu=all "), HasSubstr(" --env MLBENCH_GUARD_OWN_GPU ")));
+  EXPECT_FALSE(make(engine)->offer().gpus) << "which hosts there are, each run says";
+}
+
 TEST(Mpirun, OnThisHostAloneNoSshIsAsked) {
   spec::EngineOptions engine;
   engine.hosts = "localhost:4";
@@ -330,6 +346,30 @@ class FakeMpirunTest : public testing::Test {
   std::optional<net::KvServer> rendezvous_;
   std::unique_ptr<Executor> executor_;
 };
+
+TEST_F(FakeMpirunTest, EachRankOfACommandSeesAGpuOfItsHost) {
+  // As the shell of a host has it.
+  program("mpirun", "CUDA_VISIBLE_DEVICES=4,6,7; export CUDA_VISIBLE_DEVICES" + kStartGuards + "wait\n");
+  LaunchRequest request = command("echo $CUDA_VISIBLE_DEVICES$MLBENCH_GUARD_OWN_GPU");
+  request.gpu = true;
+  const auto begun = start(request);
+  wait_for(*begun, StartState::kStarted);
+  auto group = begun->take();
+  const auto places = group->placement();
+  EXPECT_EQ(places[0].gpu, 4);
+  EXPECT_EQ(places[2].gpu, 7);
+  while (group->running()) group->poll(100ms);
+  EXPECT_EQ(log(1), "6\n");
+}
+
+TEST_F(FakeMpirunTest, AHostWithTooFewGpusIsNamed) {
+  program("mpirun", "CUDA_VISIBLE_DEVICES=4,6; export CUDA_VISIBLE_DEVICES" + kStartGuards + "wait\n");
+  LaunchRequest request = command("true");
+  request.gpu = true;
+  const auto begun = start(request);
+  EXPECT_THAT(wait_for(*begun, StartState::kFailed).words,
+              AllOf(HasSubstr("rank 2 on h2: --gpu: each rank needs a GPU"), HasSubstr("start at most 2 here")));
+}
 
 TEST_F(FakeMpirunTest, RanksAreWhereTheirHostsAre) {
   program("mpirun", holding() + "echo \"$*\" > " + (dir_ / "words").string() + kStartGuards + "wait\n");

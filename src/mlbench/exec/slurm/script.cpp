@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/gpus.h"
 #include "mlbench/base/text.h"
 #include "mlbench/exec/linked.h"
 #include "mlbench/guard/channel.h"
@@ -47,6 +48,26 @@ constexpr OwnOption kOwnOptions[] = {
 bool says_who_shares(const std::string& option) {
   const std::string_view key = std::string_view(option).substr(0, option.find('='));
   return key == "exclusive" || key == "oversubscribe" || key == "share";
+}
+
+// Who says which GPUs the tasks have.
+enum class GpusBy {
+  kNobody,  // no run that uses them
+  kUs,      // one for each task, which srun binds it to
+  kJob,     // an option gives the job, or its nodes, some: the guard of each rank picks one
+  kTask,    // an option gives them to tasks
+};
+
+GpusBy who_gives_gpus(const LaunchRequest& request, const std::vector<std::string>& options) {
+  if (!request.gpu) return GpusBy::kNobody;
+  GpusBy by = GpusBy::kUs;
+  for (const std::string& option : options) {
+    const std::string_view key = std::string_view(option).substr(0, option.find('='));
+    if (key == "gpus-per-task" || key == "gpu-bind" || key.starts_with("tres-")) return GpusBy::kTask;
+    const bool other = key == "gres" && option.find("gpu") == std::string::npos;
+    if (!other && (key == "gres" || key == "gpus" || key.starts_with("gpus-per-"))) by = GpusBy::kJob;
+  }
+  return by;
 }
 
 bool is_option_key(std::string_view key) {
@@ -128,6 +149,11 @@ std::vector<std::string> srun(const LaunchRequest& request, const spec::EngineOp
     words.push_back(fmt::format("--ntasks-per-node={}", std::min<int64_t>(engine.ranks_per_host, request.workers)));
   }
   words.push_back(fmt::format("--cpus-per-task={}", request.threads));
+  if (who_gives_gpus(request, engine.slurm) == GpusBy::kUs) {
+    words.emplace_back("--gpus-per-task=1");
+    // A worker picks its own among all of its node.
+    if (!gives_own_gpu(request)) words.emplace_back("--gpu-bind=none");
+  }
   // Each of these a site may set otherwise. The supervisor judges which end of a rank ends the run.
   words.insert(words.end(),
                {"--distribution=block", "--cpu-bind=none", request.backend == "mpi" ? "--mpi=pmix" : "--mpi=none",
@@ -183,7 +209,13 @@ LaunchRequest on_hosts(const LaunchRequest& request, const spec::EngineOptions& 
     theirs = moved_to(std::move(theirs), folder_on_hosts(request, engine.scratch));
   }
   theirs.environment = guard::shielded(theirs.environment);
+  if (const auto gpus = theirs.environment.extract(kVisibleGpus)) {  // srun sets, or unsets, it
+    theirs.environment[std::string(guard::kShield) + kVisibleGpus] = gpus.mapped();
+  }
   if (request.rank_words) theirs.environment[guard::kRankWordsVariable] = "1";  // for describe(), too
+  if (gives_own_gpu(request) && who_gives_gpus(request, engine.slurm) == GpusBy::kJob) {
+    theirs.environment[guard::kOwnGpuVariable] = "1";
+  }
   if (request.backend == "mpi") {
     if (request.environment.contains("MLBENCH_OVERSUBSCRIBED")) {
       theirs.environment["OMPI_MCA_mpi_yield_when_idle"] = "1";
@@ -216,6 +248,7 @@ std::string batch_script(const LaunchRequest& request, const spec::EngineOptions
     text += line("ntasks-per-node", std::to_string(on_each));
   }
   text += line("cpus-per-task", std::to_string(request.threads));
+  if (who_gives_gpus(request, engine.slurm) == GpusBy::kUs) text += line("gpus-per-task", "1");
   text += line("chdir", one_line(start_folder(request, engine).string()));
   text += line("output", for_file_pattern(one_line(log_path(request).string())));
   text += line("open-mode", "append");

@@ -172,6 +172,50 @@ TEST(SlurmScript, AFileOfApptainersIsItsToRun) {
   EXPECT_THAT([&] { batch_script(request, engine); }, testing::ThrowsMessage<UserError>(HasSubstr("absolute path")));
 }
 
+TEST(SlurmScript, EachTaskHasAGpuUnlessOptionsSayWhichItHas) {
+  LaunchRequest request = plain_request();
+  request.gpu = true;
+  spec::EngineOptions engine;
+  const auto script = [&] { return batch_script(on_hosts(request, engine), engine); };
+  const auto guard_picks = [&] { return on_hosts(request, engine).environment.contains("MLBENCH_GUARD_OWN_GPU"); };
+  const std::string line = "#SBATCH --cpus-per-task=1\n#SBATCH --gpus-per-task=1\n";
+  EXPECT_THAT(script(), testing::AllOf(HasSubstr(line), HasSubstr(" --gpus-per-task=1 --gpu-bind=none ")))
+      << "a worker picks its own";
+  EXPECT_FALSE(guard_picks());
+  request.rank_words = true;
+  EXPECT_THAT(script(), testing::AllOf(HasSubstr(line), HasSubstr(" --cpus-per-task=1 --gpus-per-task=1 --dist")));
+  EXPECT_FALSE(guard_picks()) << "srun binds each task";
+  request.environment["CUDA_VISIBLE_DEVICES"] = "0,1";
+  EXPECT_THAT(script(), HasSubstr(" --gpus-per-task=1 --gpu-bind=none "));
+  EXPECT_EQ(on_hosts(request, engine).environment.at("MLBENCH_GIVEN_CUDA_VISIBLE_DEVICES"), "0,1")
+      << "srun has its own";
+  request.environment.erase("CUDA_VISIBLE_DEVICES");
+  for (const char* option : {"gres=gpu:a100:2", "gpus=4", "gpus-per-node=2", "gpus-per-socket=1"}) {
+    engine.slurm = {"partition=short", option};
+    EXPECT_THAT(script(), Not(HasSubstr("gpus-per-task"))) << option;
+    EXPECT_TRUE(guard_picks()) << option;
+  }
+  for (const char* option : {"gpus-per-task=2", "gpu-bind=closest", "tres-per-task=gres:gpu:1"}) {
+    engine.slurm = {"gres=gpu:2", option};
+    EXPECT_THAT(script(), Not(HasSubstr("srun --ntasks=4 --cpus-per-task=1 --gpu"))) << option;
+    EXPECT_FALSE(guard_picks()) << option << ": the user binds tasks";
+  }
+  engine.slurm = {"gres=nvme:1"};
+  EXPECT_THAT(script(), HasSubstr(line));
+  request.gpu = false;
+  EXPECT_THAT(script(), Not(HasSubstr("gpu")));
+}
+
+TEST(SlurmAnswers, NodesSayWhatTheyHave) {
+  const HostsOffer offer = offer_of_nodes(
+      "n1 8 gpu:2\nn1 8 gpu:2\nn2 64 gpu:a100:4(S:0-1,3),shard:8(S:0),gpu:h100:1\nn3 16 (null)\nnonsense\n");
+  EXPECT_EQ(offer.gpus, 7);
+  EXPECT_EQ(offer.cores, 88);
+  EXPECT_EQ(offer.cores_on_host, 64);
+  EXPECT_EQ(offer_of_nodes("n3 16 (null)\n").gpus, 0);
+  EXPECT_FALSE(offer_of_nodes("127.0.0.1\n").gpus) << "nothing that is known";
+}
+
 TEST(SlurmScript, NodesAreOneRunsAloneUnlessItSharesThem) {
   LaunchRequest request = plain_request();
   const std::string line = "#SBATCH --exclusive\n";

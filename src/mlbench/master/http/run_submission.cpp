@@ -118,10 +118,11 @@ void add_communication(Json& request, const spec::Communication& communication) 
 // What would make this run again, as a request, but for what its executor was told.
 Json request_of(const spec::RunSpec& run) {
   if (spec::kind_of(run) == spec::RunKind::kCommand) {
-    return {{"workers", {run.workers}}, {"command", run.command},
-            {"work_dir", run.work_dir}, {"env", run.environment},
-            {"backend", run.backend},   {"executor", run.executor},
-            {"seed", run.seed},         {"threads_per_worker", run.threads_per_worker}};
+    return {{"workers", {run.workers}},   {"command", run.command},
+            {"work_dir", run.work_dir},   {"env", run.environment},
+            {"backend", run.backend},     {"executor", run.executor},
+            {"seed", run.seed},           {"threads_per_worker", run.threads_per_worker},
+            {"gpu", run.device == "cuda"}};
   }
   if (run.collectives) {
     Json request = {{"workers", {run.workers}},
