@@ -4,7 +4,7 @@
 import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
 import {get, post, textOf, usePolled} from './api';
 import {NONE, number, plural, taskLabel} from './format';
-import {applies, commandOf, EMPTY, engineOf, isComplete, rangeText, requestOf, takes, type Field, type Fields, type Form, type Kind} from './request';
+import {applies, commandOf, EMPTY, engineOf, isComplete, offersGpus, rangeText, requestOf, takes, type Field, type Fields, type Form, type Kind} from './request';
 import {go, runHref} from './router';
 import type {Catalog, Choice, Plan, RunSummary, Task} from './types';
 import {Dialog, ErrorNote, Loading, Segmented} from './ui';
@@ -172,7 +172,6 @@ export function NewRun({onClose}: {onClose: () => void}) {
     </label>
   ) : null);
   const catalog = offer?.catalog;
-  const gpu = catalog?.devices?.some((device) => device.name === 'cuda' && device.available) ?? false;
   const count = current?.plan?.runs.length ?? 0;
 
   return (
@@ -250,7 +249,9 @@ export function NewRun({onClose}: {onClose: () => void}) {
               )}
               {catalog && !custom && <Choices label="Communication backend" usual="the usual one" value={form.backend} choices={catalog.backends} onChoose={(backend) => change({backend})} />}
               {catalog && catalog.executors.length > 1 && <Choices label="Executor" usual="the usual one" value={form.executor} choices={catalog.executors} onChoose={(executor) => change({executor})} />}
-              {gpu && has('gpu') && <label class="check"><input type="checkbox" checked={form.gpu} onChange={(event) => change({gpu: event.currentTarget.checked})} /> on GPUs, one per worker</label>}
+              {has('gpu') && offersGpus(engines, form.executor) && <label class="check"><input type="checkbox" checked={form.gpu} onChange={(event) => change({gpu: event.currentTarget.checked})} /> on GPUs, one per worker
+                {engine !== undefined && engine.gpus === null && <span class="hint">Whether the hosts of {engine.name} have any is not known here.</span>}
+              </label>}
             </div>
           </fieldset>
           <details>

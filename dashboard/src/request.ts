@@ -96,6 +96,7 @@ export interface Engine {
   name: string;
   options?: string[];   // not of masters before these were told
   usual?: boolean;
+  gpus?: number | null; // that its hosts have for ranks; null: the master does not know
 }
 
 // The one that runs, where `chosen` is '' for the usual one.
@@ -107,6 +108,9 @@ export function takes(engines: Engine[], chosen: string, name: string): boolean 
   if (!engines.some((one) => one.options?.includes(name))) return true;
   return engineOf(engines, chosen)?.options?.includes(name) ?? false;
 }
+
+// Whether ranks of the engine may have GPUs: what the master does not know, the engine or a rank says.
+export const offersGpus = (engines: Engine[], chosen: string): boolean => engineOf(engines, chosen)?.gpus !== 0;
 
 // "1 to 1,024", "1 ms to 8760 h 00 min"; nothing where there is no range that says something.
 export function rangeText(field: Field | undefined): string {
@@ -156,6 +160,7 @@ export function requestOf(form: Form, fields: Fields, engines: Engine[] = []): R
   const request: RunRequest = {name: form.name.trim(), workers: words(form.workers)};
   for (const [name, value] of Object.entries(form)) {
     if (name === 'kind' || name in request || !applies(fields, name, form.kind) || !takes(engines, form.executor, name)) continue;
+    if (name === 'gpu' && !offersGpus(engines, form.executor)) continue;
     if (typeof value === 'boolean') {
       if (value) request[name] = true;
     } else if (fields[name]!.type === 'array') {

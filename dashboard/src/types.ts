@@ -201,6 +201,7 @@ export interface Choice {
   algorithms?: string[];  // of a communication backend
   options?: string[];     // of an executor: what its engine can be told, by the names of RunRequest
   usual?: boolean;        // of an executor: runs that name none have it
+  gpus?: number | null;   // of an executor: that its hosts have for ranks; null: not known before a run
 }
 
 export interface Catalog {

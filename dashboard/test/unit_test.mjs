@@ -206,6 +206,14 @@ test('an engine is told what it takes, and no other', () => {
   assert.equal(request.commandOf(usual), 'mlbench run r 4 --task 1a --comm-timeout 2m --image w:1 --host-network --pod-overlay r-pod.yaml --overlap');
 });
 
+test('GPUs are asked for where the hosts of the executor may have some', () => {
+  const fields = {...FIELDS, executor: text, gpu: flag};
+  const engines = [{name: 'local', usual: true, gpus: 0}, {name: 'mpirun', gpus: null}, {name: 'kubernetes', gpus: 2}, {name: 'old'}];
+  const asked = (executor) => request.requestOf({...request.EMPTY, name: 'r', workers: '2', kind: 'command', command: 'true', gpu: true, executor}, fields, engines).gpu ?? false;
+  assert.deepEqual(['', 'local', 'mpirun', 'kubernetes', 'old'].map(asked), [false, false, true, true, true]);
+  assert.equal(request.commandOf({name: 'r', workers: ['2'], gpu: true, command: ['true']}), 'mlbench run r 2 --gpu -- true');
+});
+
 test('a command is split into words as a shell would, without a shell', () => {
   assert.deepEqual(request.commandWords(`python3 'my script.py' --x="a b" c\\ d {rank} '' $HOME`), ['python3', 'my script.py', '--x=a b', 'c d', '{rank}', '', '$HOME']);
   assert.equal(request.commandWords("python3 'open"), null);

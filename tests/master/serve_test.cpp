@@ -557,6 +557,33 @@ TEST_F(Serve, WhatTheVariablesOfTheMasterSayHoldsForItsRuns) {
   }
 }
 
+TEST_F(Serve, GpusAreOfferedAsTheHostsOfTheExecutorHaveThem) {
+  const test::Variable gpus("CUDA_VISIBLE_DEVICES", "0,1"), kubeconfig("KUBECONFIG", "/no/such");
+  start();
+  const Json catalog = get("/catalog");
+  for (const Json& row : catalog["executors"]) {
+    EXPECT_EQ(row["gpus"], row["name"] == "local" ? Json(2) : Json(nullptr)) << row;
+  }
+  EXPECT_EQ(catalog["devices"][1]["available"], true);
+  const Json body = {{"name", "c"}, {"workers", {2}}, {"gpu", true}, {"command", {"true"}}};
+  EXPECT_EQ(post("/plan", body, 200)["runs"][0]["device"], "cuda");
+  post("/runs", body, 201);
+  ASSERT_TRUE(becomes("c-2", "finished"));
+  EXPECT_EQ(get("/runs/c-2")["requested"]["device"], "cuda");
+  post("/runs/c-2/clone", {{"name", "d"}}, 201);
+  ASSERT_TRUE(becomes("d-2", "finished"));
+  EXPECT_EQ(get("/runs/d-2")["requested"]["device"], "cuda");
+}
+
+TEST_F(Serve, AMasterWithoutGpusOffersThemWhereItsExecutorMayHaveThem) {
+  const test::Variable gpus("CUDA_VISIBLE_DEVICES", "-1"), executor("MLBENCH_EXECUTOR", "mpirun");
+  start();
+  const Json catalog = get("/catalog");
+  EXPECT_EQ(catalog["executors"][0]["gpus"], 0);
+  EXPECT_EQ(catalog["executors"][1]["gpus"], nullptr);
+  EXPECT_EQ(catalog["devices"][1]["available"], true) << "its hosts are named by each run";
+}
+
 TEST_F(Serve, AMasterOfAPodIsFoundByItsAddress) {
   const test::Variable address("MLBENCH_POD_IP", "fd00::7");
   start({}, "0.0.0.0:0");

@@ -5,7 +5,6 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <memory>
-#include <optional>
 #include <tuple>
 
 #include "mlbench/base/descriptors.h"
@@ -17,6 +16,7 @@
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/clusters/port_forward.h"
 #include "mlbench/cli/context.h"
+#include "mlbench/cli/executor_offers.h"
 #include "mlbench/cli/keeper.h"
 #include "mlbench/cli/lists.h"
 #include "mlbench/cli/plan.h"
@@ -73,15 +73,20 @@ master::Hooks make_hooks(const Context& context, const ServeDefaults& defaults, 
     return planned;
   };
   hooks.tasks = list_tasks;
-  hooks.catalog = [home, worker, usual = defaults.executor.empty() ? "local" : defaults.executor] {
+  const std::string usual = defaults.executor.empty() ? "local" : defaults.executor;
+  const auto offers = std::make_shared<ExecutorOffers>();
+  hooks.offer = [offers, usual] { return master::ClusterOffer{usual, offers->of(usual)}; };
+  hooks.catalog = [home, worker, usual, offers] {
     const auto found = supervise::worker_catalog(worker, home);
     if (!found.catalog) throw UserError(found.reason);
     Json catalog = *found.catalog;
     catalog["executors"] = list_executors();
     for (Json& row : catalog["executors"]) row["usual"] = row["name"] == usual;
-    const bool gpus = !capture_host(0).at("gpus").empty();
-    catalog["devices"] = {{{"name", "cpu"}, {"available", true}, {"reason", ""}},
-                          {{"name", "cuda"}, {"available", gpus}, {"reason", gpus ? "" : "no NVIDIA GPU here"}}};
+    add_gpus(catalog["executors"], *offers);
+    const bool gpus = offers->of(usual).gpus != 0;
+    catalog["devices"] = {
+        {{"name", "cpu"}, {"available", true}, {"reason", ""}},
+        {{"name", "cuda"}, {"available", gpus}, {"reason", gpus ? "" : "no host of its executor has a GPU to give"}}};
     return catalog;
   };
   return hooks;
@@ -104,9 +109,8 @@ ExitCode serve(const Context& context, const ServeOptions& options) {
   settings.legacy_api = options.legacy_api;
   const ServeDefaults defaults = serve_defaults(environment_variable);
   settings.address = defaults.address;
-  const std::optional<double> stop_s =
-      options.stop_runs.empty() ? std::nullopt
-                                : std::optional(parse_duration(options.stop_runs, "--stop-runs", kStopTimes));
+  const bool stops = !options.stop_runs.empty();
+  const double stop_s = stops ? parse_duration(options.stop_runs, "--stop-runs", kStopTimes) : 0;
   settings.certificate = options.certificate;
   settings.key = options.key;
   settings.cores = available_cores();
@@ -129,14 +133,14 @@ ExitCode serve(const Context& context, const ServeOptions& options) {
   int signal = 0;
   sigwait(&signals, &signal);
   const char* why = signal == SIGINT ? "interrupted" : "asked to end";
-  if (!stop_s) {
+  if (!stops) {
     spdlog::info("{}: stopping; runs go on", why);
     return ExitCode::kOk;
   }
   spdlog::info("{}: stopping its runs first", why);
   const std::vector<std::string> left =
-      master.stop_runs(std::chrono::round<std::chrono::milliseconds>(std::chrono::duration<double>(*stop_s)));
-  if (!left.empty()) spdlog::warn("not ended after {} s: {}", *stop_s, fmt::join(left, ", "));
+      master.stop_runs(std::chrono::round<std::chrono::milliseconds>(std::chrono::duration<double>(stop_s)));
+  if (!left.empty()) spdlog::warn("not ended after {} s: {}", stop_s, fmt::join(left, ", "));
   return ExitCode::kOk;
 }
 

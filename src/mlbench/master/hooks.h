@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
+#include "mlbench/exec/executor.h"
 #include "mlbench/spec/run_spec.h"
 
 namespace mlbench::master {
@@ -23,6 +24,11 @@ struct PlannedRuns {
   std::vector<std::string> warnings;  // for people: why a run is open, ...
 };
 
+struct ClusterOffer {
+  std::string executor;
+  exec::HostsOffer hosts;
+};
+
 // Called by several threads at once.
 struct Hooks {
   // A request for runs (schema RunRequest in api/openapi.json, less no_wait) to specifications; nothing is started.
@@ -30,6 +36,8 @@ struct Hooks {
   std::function<PlannedRuns(const Json& request)> plan;
   std::function<Json()> tasks;    // list of {name, rules, title, ...}
   std::function<Json()> catalog;  // that of the worker, with executors and devices; UserError without a worker
+  // What the hosts have for ranks of requests that name no executor. Waits for an engine's answer, for seconds.
+  std::function<ClusterOffer()> offer;
 };
 
 }  // namespace mlbench::master

@@ -69,6 +69,7 @@ class MasterTest : public testing::Test {
     hooks_.plan = [](const Json&) -> PlannedRuns { throw UserError("nothing can be planned here"); };
     hooks_.tasks = [] { return Json::array({{{"name", "2a"}, {"rules", "2021"}}}); };
     hooks_.catalog = []() -> Json { throw UserError("there is no worker"); };
+    hooks_.offer = [] { return ClusterOffer{"local", {.gpus = 0, .cores = 8, .cores_on_host = 8}}; };
   }
   fs::path home() const { return folder_.path() / "home"; }
   Master& master() {
@@ -583,6 +584,48 @@ TEST_F(MasterTest, AnOfficialImageBecomesARunOfItsTask) {
   EXPECT_EQ(planned["backend"], "gloo");
   EXPECT_EQ(planned["light"], true);
   EXPECT_EQ(send("POST", "/api/runs/", form, "application/x-www-form-urlencoded", {}, false).status, 409);
+}
+
+TEST_F(MasterTest, MlbenchsClientsGetWhatTheHostsOfTheExecutorHave) {
+  options_.legacy_api = true;
+  Json planned;
+  hooks_.plan = [&](const Json& request) -> PlannedRuns {
+    planned = request;
+    throw UserError("this much is seen");
+  };
+  ClusterOffer offer;
+  hooks_.offer = [&] { return offer; };
+  const auto ask = [&](const std::string& cpus, const std::string& gpu) {
+    planned = nullptr;
+    const ClientResponse answer =
+        send("POST", "/api/runs/",
+             "name=a&num_workers=4&num_cpus=" + cpus + "&gpu_enabled=" + gpu +
+                 "&light_target=true&backend=GLOO&image_name=mlbench%2Fpytorch-epsilon-logistic-regression-all-reduce"
+                 "%3Alatest",
+             "application/x-www-form-urlencoded", {}, false);
+    EXPECT_EQ(answer.status, 422);
+    return Json::parse(answer.body)["message"].get<std::string>();
+  };
+  struct Case {
+    exec::HostsOffer hosts;
+    const char* cpus;
+    int64_t each;
+  };
+  for (const Case& one : {Case{{0, 8, 8}, "3", 2}, Case{{0, 2, 2}, "3", 1}, Case{{4, 64, 12}, "64", 12},
+                          Case{{4, 64, 64}, "3.0", 3}, Case{{}, "48", 48}, Case{{}, "0", 1}}) {
+    offer = {"kubernetes", one.hosts};
+    ask(one.cpus, "false");
+    EXPECT_EQ(planned["threads_per_worker"], one.each) << one.cpus;
+    EXPECT_EQ(planned["gpu"], false);
+  }
+  offer.hosts.gpus = 0;
+  EXPECT_THAT(ask("1", "true"), HasSubstr("no host of the executor 'kubernetes'"));
+  EXPECT_TRUE(planned.is_null());
+  for (const std::optional<int64_t> gpus : {std::optional<int64_t>(1), std::optional<int64_t>()}) {
+    offer.hosts.gpus = gpus;
+    EXPECT_EQ(ask("1", "true"), "this much is seen");
+    EXPECT_EQ(planned["gpu"], true);
+  }
 }
 
 TEST_F(MasterTest, ACustomImageIsForThoseWhoShowTheToken) {

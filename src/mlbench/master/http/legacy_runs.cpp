@@ -25,6 +25,7 @@ namespace {
 
 constexpr size_t kMostLogLines = 10'000;
 constexpr std::chrono::seconds kStopPatience{20};
+constexpr int64_t kMostCpus = 1'000'000;
 
 struct Image {
   std::string_view image, task;
@@ -115,6 +116,14 @@ std::string task_of_image(const Services& services, const std::string& image) {
       422, fmt::format("image_name '{}' is unknown: valid are {}", image.substr(0, 100), fmt::join(valid, ", ")));
 }
 
+// A fair share of the cores that the hosts have, as far as that is known: what is beyond, the engine refuses.
+int64_t most_cores_each(const exec::HostsOffer& hosts, int64_t workers) {
+  int64_t most = kMostCpus;
+  if (hosts.cores) most = std::min(most, *hosts.cores / workers);
+  if (hosts.cores_on_host) most = std::min(most, *hosts.cores_on_host);
+  return std::max<int64_t>(1, most);
+}
+
 // MLBench's clients show no token, and are not to start whatever they like.
 void check_is_known(const Services& services, const Request& request) {
   const std::string_view secret = shown_secret(request);
@@ -173,13 +182,19 @@ Response create_run(Services& services, const Call& call) {
   }
   std::transform(backend.begin(), backend.end(), backend.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
-  if (fields.flag("gpu_enabled")) throw HttpError(422, "gpu_enabled: there is no GPU in the cluster of this server");
-
-  const int64_t fair = std::max<int64_t>(1, services.hosts.cores() / workers);
+  const bool gpu = fields.flag("gpu_enabled");
+  const ClusterOffer offer = services.hooks.offer();
+  if (gpu && offer.hosts.gpus == 0) {
+    throw HttpError(422, fmt::format("gpu_enabled: no host of the executor '{}', which starts runs of this API, has a "
+                                     "GPU to give",
+                                     offer.executor));
+  }
+  const int64_t most = most_cores_each(offer.hosts, workers);
   Json request = {{"name", "api"},
                   {"workers", {workers}},
                   {"backend", backend},
-                  {"threads_per_worker", std::clamp<int64_t>(static_cast<int64_t>(std::min(cpus, 1e6)), 1, fair)}};
+                  {"gpu", gpu},
+                  {"threads_per_worker", std::clamp<int64_t>(static_cast<int64_t>(std::min(cpus, 1e6)), 1, most)}};
   PlannedRuns planned;
   try {
     if (custom) {

@@ -1,0 +1,36 @@
+#include "mlbench/cli/executor_offers.h"
+
+#include "mlbench/catalog/control/catalog.h"
+
+namespace mlbench::cli {
+namespace {
+
+constexpr std::chrono::seconds kFresh{30};
+
+exec::HostsOffer ask(const std::string& executor) {
+  for (const catalog::ExecutorRow& row : catalog::executors()) {
+    if (row.name == executor && row.available().available) return row.make({})->offer();
+  }
+  return {};
+}
+
+}  // namespace
+
+exec::HostsOffer ExecutorOffers::of(const std::string& executor) {
+  const std::lock_guard lock(mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  const auto found = known_.find(executor);
+  if (found != known_.end() && now - found->second.since < kFresh) return found->second.offer;
+  const exec::HostsOffer offer = ask(executor);
+  known_[executor] = {std::chrono::steady_clock::now(), offer};
+  return offer;
+}
+
+void add_gpus(Json& executors, ExecutorOffers& offers) {
+  for (Json& row : executors) {
+    const auto gpus = offers.of(row.at("name").get<std::string>()).gpus;
+    row["gpus"] = gpus ? Json(*gpus) : Json();
+  }
+}
+
+}  // namespace mlbench::cli
