@@ -66,6 +66,46 @@ def make_engine(folder):
     return None, why
 
 
+MPI_IMAGE = "localhost/openmpi:test"
+MPI_PROGRAM = r"""
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int count, char** words) {
+  MPI_Init(&count, &words);
+  int rank, size, numbers = 1 << 20;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  double *own = malloc(8 * numbers), *sum = malloc(8 * numbers);
+  for (int i = 0; i < numbers; ++i) own[i] = rank + 1;
+  for (int again = 0; again < 5; ++again) MPI_Allreduce(own, sum, numbers, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  printf("%d of %d: %g\n", rank, size, sum[numbers - 1]);
+  MPI_Finalize();
+  return count > 1 ? atoi(words[1]) : 0;
+}
+"""
+
+
+def make_mpi_image(folder):
+    """An image with a program that uses Open MPI, of the files that this machine has of that."""
+    (folder / "sum.c").write_text(MPI_PROGRAM)
+    subprocess.run(["mpicc", "-o", folder / "sum", folder / "sum.c"], check=True, timeout=60)
+    said = subprocess.run(["mpicc", "--showme:libdirs"], check=True, text=True, capture_output=True).stdout
+    folders = [pathlib.Path(found, name) for found in ["/usr/lib/x86_64-linux-gnu", *said.split()]
+               for name in ("openmpi", "openmpi3", "pmix2", "pmix")]
+    folders += map(pathlib.Path, ("/etc/openmpi", "/usr/share/openmpi", "/usr/share/pmix", "/usr/share/pmix2"))
+    files = {str(file) for one in folders for file in one.rglob("*") if file.is_file()}
+    programs = [str(folder / "sum"), *(file for file in files if ".so" in file)]
+    said = subprocess.run(["ldd", *programs], text=True, capture_output=True, timeout=60).stdout
+    files |= {word for word in said.split() if word.startswith("/") and not word.endswith(":")}
+    with tarfile.open(folder / "mpi.tar", "w", dereference=True) as image:
+        image.add(folder / "sum", "bin/sum")
+        for file in sorted(files):
+            image.add(file, file.lstrip("/"))
+    subprocess.run(["podman", "import", "--quiet", folder / "mpi.tar", MPI_IMAGE], env=ENGINE, check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
 class PodmanTest(unittest.TestCase):
     def setUp(self):
         self.home = FOLDER / self._testMethodName
@@ -99,13 +139,26 @@ class PodmanTest(unittest.TestCase):
                               stdin=subprocess.DEVNULL, timeout=120)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
 
-    def begin(self):
+    def begin(self, *options):
         """A run that goes on and on, once all of its ranks do."""
-        process = subprocess.Popen(self.words("echo here; while sleep 1; do :; done"), env=self.environment,
+        words = self.words("sleep 4711 & echo here; while sleep 1; do :; done")
+        words[words.index("--"):words.index("--")] = options
+        process = subprocess.Popen(words, env=self.environment,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(process.wait, 60)
         self.wait_for(lambda: [self.log(rank) for rank in (0, 1)] == ["here\n"] * 2, "both ranks speak")
         return process
+
+    def kill_supervisor(self):
+        said = subprocess.run(["pgrep", "--full", f"supervise.*{self.home}"], text=True, stdout=subprocess.PIPE)
+        self.assertTrue(said.stdout.split(), "no supervisor")
+        for pid in said.stdout.split():
+            os.kill(int(pid), signal.SIGKILL)
+
+    def nothing_is_left(self):
+        left = ["pgrep", "--full", "^sleep 4711"]
+        self.wait_for(lambda: subprocess.run(left, stdout=subprocess.DEVNULL).returncode == 1, "what ranks started ends",
+                      GONE_WITHIN_S)
 
     def log(self, rank):
         file = self.home / f"runs/own-2/logs/rank-{rank}.seg-1.log"
@@ -138,6 +191,18 @@ class PodmanTest(unittest.TestCase):
         self.assertEqual(process.wait(60), STOPPED)
         self.assertEqual(self.record()["state"], "stopped")
 
+    @unittest.skipUnless(shutil.which("mpicc"), "missing capability: mpicc (package libopenmpi-dev)")
+    def test_ranks_of_mpi_find_each_other(self):
+        make_mpi_image(FOLDER)
+        words = [MLBENCH, "run", "own", "2", "--local", "--image", MPI_IMAGE, "--backend", "mpi", "--", "/bin/sum"]
+        for code, more in ((0, []), (RUN_FAILED, ["3"])):
+            shutil.rmtree(self.home, ignore_errors=True)
+            done = subprocess.run([*words, *more], env=self.environment, text=True, capture_output=True,
+                                  stdin=subprocess.DEVNULL, timeout=120)
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+            self.assertEqual([self.log(rank) for rank in (0, 1)], ["0 of 2: 3\n", "1 of 2: 3\n"])
+            self.assertFalse((self.home / "runs/own-2/openmpi").exists())
+
     # ---- what goes wrong
 
     def test_a_killed_container(self):
@@ -146,14 +211,26 @@ class PodmanTest(unittest.TestCase):
         self.podman("kill", one)
         self.assertEqual(process.wait(60), RUN_FAILED)
         self.assertEqual((self.record()["failure"]["kind"], self.record()["failure"]["rank"]), ("rank_died", 1))
+        self.nothing_is_left()
 
     def test_a_killed_supervisor(self):
         process = self.begin()
-        said = subprocess.run(["pgrep", "--full", f"supervise.*{self.home}"], text=True, stdout=subprocess.PIPE)
-        self.assertTrue(said.stdout.split(), "no supervisor")
-        for pid in said.stdout.split():
-            os.kill(int(pid), signal.SIGKILL)
+        self.kill_supervisor()
         process.wait(60)
+        self.nothing_is_left()
+
+    @unittest.skipUnless(shutil.which("mpirun"), "missing capability: mpirun (package openmpi-bin)")
+    def test_what_is_killed_below_mpirun(self):
+        process = self.begin("--backend", "mpi")
+        self.podman("kill", next(name for name in self.containers() if name.endswith("-1")))
+        self.assertEqual(process.wait(60), RUN_FAILED)
+        self.assertEqual(self.record()["failure"]["rank"], 1)
+        self.nothing_is_left()
+        shutil.rmtree(self.home)
+        process = self.begin("--backend", "mpi")
+        self.kill_supervisor()
+        process.wait(60)
+        self.nothing_is_left()
 
     def test_an_image_that_is_none(self):
         self.mlbench("true", image="localhost/none:test", code=RUN_FAILED)

@@ -80,16 +80,24 @@ void remove_containers(const std::string& engine, const std::vector<std::string>
   }
 }
 
+// What earlier containers of these ranks left.
+void clear_up(const ContainerOptions& options, const std::vector<std::string>& names) {
+  remove_containers(options.engine, names);
+  std::error_code ignored;
+  if (!options.session_folder.empty()) std::filesystem::remove_all(options.session_folder, ignored);
+}
+
 class ContainerGroup final : public RankGroup {
  public:
-  ContainerGroup(std::unique_ptr<RankGroup> ranks, std::string engine, std::vector<std::string> names, Json allocation)
+  ContainerGroup(std::unique_ptr<RankGroup> ranks, ContainerOptions options, std::vector<std::string> names,
+                 Json allocation)
       : ranks_(std::move(ranks)),
-        engine_(std::move(engine)),
+        options_(std::move(options)),
         names_(std::move(names)),
         allocation_(std::move(allocation)) {}
   ~ContainerGroup() override {
     ranks_.reset();
-    remove_containers(engine_, names_);
+    clear_up(options_, names_);
   }
 
   std::vector<RankExit> poll(milliseconds timeout) override { return ranks_->poll(timeout); }
@@ -107,7 +115,7 @@ class ContainerGroup final : public RankGroup {
 
  private:
   std::unique_ptr<RankGroup> ranks_;
-  const std::string engine_;
+  const ContainerOptions options_;
   const std::vector<std::string> names_;
   const Json allocation_;
 };
@@ -135,7 +143,7 @@ class ContainerStart final : public Start {
     if (pull_ && !pull_->wait(milliseconds(0))) pull_->stop(seconds(2));
     if (!ranks_) return;
     ranks_.reset();
-    remove_containers(options_.engine, names_);
+    clear_up(options_, names_);
   }
 
   StartStatus poll(milliseconds timeout) override {
@@ -160,12 +168,13 @@ class ContainerStart final : public Start {
     Json allocation = {{"engine", options_.engine}, {"job", job_}, {"image", options_.image}, {"image_ids", ids}};
     auto group = ranks_->take();
     ranks_.reset();
-    return std::make_unique<ContainerGroup>(std::move(group), options_.engine, names_, std::move(allocation));
+    return std::make_unique<ContainerGroup>(std::move(group), options_, names_, std::move(allocation));
   }
 
  private:
   void launch_ranks() {
-    remove_containers(options_.engine, names_);
+    clear_up(options_, names_);
+    if (!options_.session_folder.empty()) std::filesystem::create_directories(options_.session_folder);
     ranks_ = launch_();
   }
 
@@ -201,10 +210,16 @@ std::span<const char* const> openmpi_variables() {
 
 std::vector<std::string> container_command(const ContainerOptions& options, const LaunchRequest& request,
                                            const std::string& launcher, const std::vector<std::string>& command) {
-  if (request.backend == "mpi") {
+  if (request.backend == "mpi" && !options.below_mpirun) {
     throw UserError(
-        "--image with --backend mpi: ranks in podman or docker do not find the mpirun that starts them; use gloo, or "
-        "the executor slurm or kubernetes");
+        "--image with --backend mpi: on other hosts, ranks in containers do not find their mpirun; use gloo, or the "
+        "executor local, slurm or kubernetes");
+  }
+  if (options.below_mpirun && options.engine != "podman") {
+    throw UserError(
+        "--image with --backend mpi: docker gives ranks no variables but those named, and mpirun names its own; "
+        "install "
+        "podman, or use gloo");
   }
   check_utf8(request, options.engine);
   std::vector<std::string> words = {options.engine, "run", "--rm"};
@@ -213,6 +228,9 @@ std::vector<std::string> container_command(const ContainerOptions& options, cons
   add("--network", "host");
   add("--ipc", "host");
   add("--user", fmt::format("{}:{}", geteuid(), getegid()));
+  // Open MPI takes shared memory for its own where the process that made it has the same number: in a container of its
+  // own each rank would be the same process.
+  if (options.below_mpirun) add("--pid", "host");
   // Rootless, the user's number would be another one within.
   if (options.engine == "podman" && geteuid() != 0) add("--userns", "keep-id");
   // Labels of SELinux keep containers from the folders below.
@@ -224,6 +242,9 @@ std::vector<std::string> container_command(const ContainerOptions& options, cons
   add("--volume", volume({request.guard, false}));
   for (const SharedFolder& folder : options.folders) add("--volume", volume(folder));
   for (const std::string& variable : options.variables) add("--env", variable);
+  if (options.below_mpirun) {
+    for (const char* prefix : {"OMPI_*", "PMIX_*"}) add("--env", prefix);
+  }
   if (!request.working_directory.empty()) add("--workdir", request.working_directory.string());
   add("--entrypoint", request.guard.string());
   words.insert(words.end(), {options.image, launcher});

@@ -26,6 +26,9 @@ struct ContainerOptions {
   double cpus = 0;                          // that it may keep busy at a time; 0: all
   int64_t memory_bytes = 0;                 // that it may take; 0: all
   std::vector<std::string> gpus = {};       // of its host, by number or name (base/gpus.h); or kAllGpus alone
+  // Ranks that one mpirun of this host starts: they have its variables, and see its processes.
+  bool below_mpirun = false;
+  std::filesystem::path session_folder = {};  // of that mpirun: made before the start, removed with the containers
 };
 inline constexpr const char* kAllGpus = "all";
 
@@ -39,7 +42,8 @@ std::string container_name(const LaunchRequest& request, int rank);
 std::span<const char* const> openmpi_variables();
 
 // "podman run ... IMAGE LAUNCHER COMMAND...", the guard being what runs in the image. The working directory is the
-// request's; without one, the image's. UserError for the back end mpi, and for paths that the engine would take apart.
+// request's; without one, the image's. UserError for the back end mpi but below an mpirun of this host, and for paths that
+// the engine would take apart.
 std::vector<std::string> container_command(const ContainerOptions& options, const LaunchRequest& request,
                                            const std::string& launcher, const std::vector<std::string>& command);
 

@@ -113,8 +113,11 @@ TEST(Container, WhatCannotBeIsRefused) {
   const ContainerOptions options{.engine = "podman", .image = "i"};
   LaunchRequest request = in_container();
   request.backend = "mpi";
-  EXPECT_THAT([&] { container_command(options, request, "direct", {"true"}); },
-              ThrowsMessage<UserError>(HasSubstr("--image with --backend mpi")));
+  EXPECT_THAT([&] { container_command(options, request, "openmpi", {"true"}); },
+              ThrowsMessage<UserError>(HasSubstr("--image with --backend mpi: on other hosts")));
+  ContainerOptions docker{.engine = "docker", .image = "i", .below_mpirun = true};
+  EXPECT_THAT([&] { container_command(docker, request, "openmpi", {"true"}); },
+              ThrowsMessage<UserError>(HasSubstr("install podman, or use gloo")));
   request = in_container();
   request.guard = "/opt/a:b/mlbench-guard";
   EXPECT_THAT([&] { container_command(options, request, "direct", {"true"}); },

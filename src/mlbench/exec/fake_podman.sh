@@ -31,7 +31,13 @@ run)
   done
   shift
   set -- "$entry" "$@"
+  set -f
   for name in $variables; do
+    case $name in
+    *'*')
+      for each in $(env | sed -n "s/^\\(${name%?}[A-Za-z0-9_]*\\)=.*/\\1/p"); do set -- "$each=$(printenv "$each")" "$@"; done
+      continue ;;
+    esac
     if value=$(printenv "$name"); then set -- "$name=$value" "$@"; fi
   done
   exec env -i "PATH=$PATH" "$@" ;;

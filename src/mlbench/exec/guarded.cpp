@@ -45,10 +45,8 @@ class GuardedGroup final : public RankGroup {
   // Not in the constructor: when it fails, the destructor is to end what has been started.
   void launch(std::vector<ProcessOptions> launchers) {
     guard::become_subreaper();
-    if (launchers.front().arguments.front() != request_.guard) {
-      in_containers_ = launchers.front().environment.contains("RANK");
-      if (!in_containers_) above_guards_ = launchers.front();
-    }
+    if (request_.backend == "mpi") above_guards_ = launchers.front();
+    in_containers_ = request_.in_image;
     listener_.emplace();
     for (ProcessOptions& options : launchers) {
       options.environment[guard::kAddressVariable] = listener_->address();
@@ -294,7 +292,7 @@ class GuardedGroup final : public RankGroup {
   const LaunchRequest request_;
   const std::vector<Placement> placement_;
   std::optional<ProcessOptions> above_guards_;  // the one launcher that is no guard itself
-  bool in_containers_ = false;                  // the launchers are podman or docker, each with one guard
+  bool in_containers_ = false;                  // each guard is the first process of one
   std::vector<ProcessOptions> launched_;        // as launchers_ were started
   std::vector<ChildProcess> launchers_;
   std::optional<guard::Listener> listener_;                 // until all ranks run

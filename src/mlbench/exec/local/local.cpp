@@ -74,17 +74,35 @@ std::vector<std::string> gpus_in_image(const LaunchRequest& request, int rank) {
   return gpus;
 }
 
+bool under_mpirun(const LaunchRequest& request) { return request.backend == "mpi"; }
+
+// The same of all ranks.
+std::map<std::string, std::string> common_environment_in_image(const LaunchRequest& request) {
+  std::map<std::string, std::string> environment = request.environment;
+  if (gives_own_gpu(request)) environment[kVisibleGpus] = "0";
+  return environment;
+}
+
 std::vector<std::string> command_in_image(ContainerOptions container, const LaunchRequest& request, int rank) {
   container.name = container_name(request, rank);
   container.gpus = gpus_in_image(request, rank);
   container.folders = {{folder_here(request), true}};
   container.folders.insert(container.folders.end(), request.folders.begin(), request.folders.end());
-  for (const auto& [name, value] : environment_in_image(request, rank)) container.variables.push_back(name);
+  container.below_mpirun = under_mpirun(request);
+  const auto environment = container.below_mpirun ? guard::shielded(common_environment_in_image(request))
+                                                  : environment_in_image(request, rank);
+  for (const auto& [name, value] : environment) container.variables.push_back(name);
   container.variables.emplace_back(guard::kAddressVariable);
-  return container_command(container, request, "direct", words_of(request, rank));
+  if (!container.below_mpirun) return container_command(container, request, "direct", words_of(request, rank));
+  return container_command(container, request, "openmpi", guard::shielded(request.command));
 }
 
-bool under_mpirun(const LaunchRequest& request) { return request.backend == "mpi"; }
+ProcessOptions mpirun_of_containers(const ContainerOptions& container, LaunchRequest request) {
+  std::vector<std::vector<std::string>> commands;
+  for (int rank = 0; rank < request.workers; ++rank) commands.push_back(command_in_image(container, request, rank));
+  request.environment = common_environment_in_image(request);
+  return mpirun(request, commands);
+}
 
 // All of them here, on whatever cores this process has: which of these a rank binds to is its own choice.
 std::vector<Placement> placement_of(const LaunchRequest& request) {
@@ -115,7 +133,7 @@ class LocalExecutor final : public Executor {
     if (!image_.empty()) return start_containers(request);
     std::vector<ProcessOptions> launchers;
     if (under_mpirun(request)) {
-      if (!program_exists("mpirun")) throw IoError("back end mpi: there is no mpirun in PATH (Debian: openmpi-bin)");
+      expect_mpirun();
       launchers.push_back(mpirun(request));
     } else {
       for (int rank = 0; rank < request.workers; ++rank) {
@@ -133,6 +151,10 @@ class LocalExecutor final : public Executor {
   std::vector<std::string> describe(const LaunchRequest& request) const override {
     if (!image_.empty()) {
       std::vector<std::string> lines;
+      if (under_mpirun(request)) {
+        const ProcessOptions options = mpirun_of_containers(container(), request);
+        return {command_line(options.environment, options.arguments)};
+      }
       for (int rank = 0; rank < request.workers; ++rank) {
         lines.push_back(
             command_line(environment_in_image(request, rank), command_in_image(container(), request, rank)));
@@ -151,12 +173,22 @@ class LocalExecutor final : public Executor {
   }
 
  private:
+  static void expect_mpirun() {
+    if (!program_exists("mpirun")) throw IoError("back end mpi: there is no mpirun in PATH (Debian: openmpi-bin)");
+  }
+
   ContainerOptions container() const { return container_of(image_); }
 
-  std::unique_ptr<Start> start_containers(const LaunchRequest& request) const {
-    const ContainerOptions options = container();
+  std::unique_ptr<Start> start_containers(LaunchRequest request) const {
+    request.in_image = true;
+    ContainerOptions options = container();
     std::vector<ProcessOptions> launchers;
-    for (int rank = 0; rank < request.workers; ++rank) {
+    if (under_mpirun(request)) {
+      expect_mpirun();
+      launchers.push_back(mpirun_of_containers(options, request));
+      options.session_folder = session_folder(request);
+    }
+    for (int rank = 0; rank < request.workers && !under_mpirun(request); ++rank) {
       ProcessOptions launcher;
       launcher.arguments = command_in_image(options, request, rank);
       launcher.environment = environment_in_image(request, rank);

@@ -418,16 +418,78 @@ TEST_P(LocalImageTest, AKilledContainerIsALostRankAlone) {
   EXPECT_THAT(group->poll(300ms), testing::IsEmpty());
 }
 
-TEST(LocalExecutor, NoMpirunStartsContainers) {
-  const FakePodman podman(FAKE_PODMAN);
-  spec::EngineOptions engine;
-  engine.image = "here";
-  LaunchRequest request;
-  request.backend = "mpi";
-  EXPECT_THAT([&] { local::make(engine)->describe(request); },
-              testing::ThrowsMessage<UserError>(testing::HasSubstr("--image with --backend mpi")));
+class MpiImageTest : public LocalImageTest {
+ protected:
+  fs::path run() const { return dir_ / "run"; }
+  LaunchRequest in_run(const std::string& script, int workers) const {
+    LaunchRequest launch = request(script, workers);
+    launch.log_dir = run() / "logs";
+    fs::create_directories(launch.log_dir);
+    return launch;
+  }
+  std::string log_in_run(int rank) const { return read_file(rank_log_path(run() / "logs", 1, rank)); }
+};
+
+TEST_P(MpiImageTest, OneMpirunStartsAContainerPerRank) {
+  LaunchRequest launch = in_run("true", 2);
+  launch.guard = "/opt/mlbench-guard";
+  launch.command = {"python3", "train.py", ":"};
+  launch.environment = {{"A", "b c"}, {"PATH", "/x"}};
+  const auto lines = in("i:1")->describe(launch);
+  ASSERT_EQ(lines.size(), 1u);
+  const std::string session = (run() / "openmpi").string();
+  EXPECT_THAT(lines[0], testing::AllOf(testing::HasSubstr("A='b c' "), testing::HasSubstr(" mpirun --bind-to none"),
+                                       testing::HasSubstr(" --mca orte_tmpdir_base " + session +
+                                                          " --mca btl_vader_single_copy_mechanism none ")));
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_THAT(lines[0], testing::HasSubstr(" -n 1 --host localhost:2 podman run --rm --name " +
+                                             container_name(launch, rank) + " --network host --ipc host "));
+  }
+  const std::string end =
+      " --env A --env MLBENCH_GIVEN_PATH --env MLBENCH_GUARD --env 'OMPI_*' --env 'PMIX_*' --entrypoint "
+      "/opt/mlbench-guard i:1 openmpi python3 train.py '\\:'";
+  EXPECT_THAT(lines[0], testing::AllOf(testing::HasSubstr(end + " : -n 1 "), testing::EndsWith(end),
+                                       testing::HasSubstr(" --pid host ")));
 }
 
+TEST_P(MpiImageTest, RanksHaveTheVariablesOfMpirun) {
+  setenv("NOT_FOR_RANKS", "x", 1);
+  const VisibleGpus gpus("3,5");
+  LaunchRequest launch =
+      in_run("echo $A-$NOT_FOR_RANKS-$RANK-$OMPI_COMM_WORLD_LOCAL_RANK-$CUDA_VISIBLE_DEVICES; ls -d " +
+                 (run() / "openmpi").string() + "/*",
+             2);
+  launch.environment = {{"A", "b"}};
+  launch.rank_words = launch.gpu = true;
+  auto group = start_and_wait(*in("here"), launch, kPatience);
+  unsetenv("NOT_FOR_RANKS");
+  EXPECT_EQ(group->placement()[1].gpu, 5);
+  EXPECT_EQ(group->allocation()["image_ids"], Json({"sha256:here"}));
+  while (group->running()) {
+    for (const RankExit& exit : group->poll(100ms)) EXPECT_EQ(exit.end.code, 0);
+  }
+  EXPECT_THAT(log_in_run(1), testing::StartsWith("b--1-1-0\n" + (run() / "openmpi").string() + "/"));
+  EXPECT_THAT(podman_.said(), testing::HasSubstr(" --device nvidia.com/gpu=5 "));
+  group.reset();
+  EXPECT_FALSE(fs::exists(run() / "openmpi"));
+  EXPECT_THAT(podman_.said(), testing::EndsWith("rm --force --ignore " + container_name(launch, 0) + " " +
+                                                container_name(launch, 1) + "\n"));
+}
+
+TEST_P(MpiImageTest, AKilledContainerIsALostRank) {
+  const auto group = start_and_wait(*in("here"), in_run("echo $PPID; exec sleep 600", 2), kPatience);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const fs::path log = rank_log_path(run() / "logs", 1, 1);
+  while (!fs::exists(log) || read_file(log).empty()) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  kill(std::stoi(log_in_run(1)), SIGKILL);
+  const auto exits = group->poll(kPatience);
+  ASSERT_FALSE(exits.empty());
+  EXPECT_EQ(exits[0].rank, 1);
+  EXPECT_EQ(exits[0].end.code, 137);
+}
+
+INSTANTIATE_TEST_SUITE_P(BackEnds, MpiImageTest, testing::Values("mpi"),
+                         [](const auto& info) { return std::string(info.param); });
 INSTANTIATE_TEST_SUITE_P(BackEnds, LocalImageTest, testing::Values("gloo"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -96,7 +96,7 @@ TEST(Mpirun, InAnImageItStartsContainersOnAllHosts) {
                               folder_of(engine, request)));
   request.backend = "mpi";
   EXPECT_THAT([&] { make(engine)->describe(request); },
-              ThrowsMessage<UserError>(HasSubstr("--image with --backend mpi")));
+              ThrowsMessage<UserError>(HasSubstr("--image with --backend mpi: on other hosts")));
 }
 
 TEST(Mpirun, GuardsGiveRanksTheirGpus) {
