@@ -87,7 +87,7 @@ function Preview({plan, error, waiting}: {plan: Plan | null; error: string; wait
           <thead><tr><th>Run</th><th class="num">Workers</th><th class="num">CPUs each</th><th>Task</th><th>Division</th><th>By</th><th>Data</th><th class="num">Seed</th></tr></thead>
           <tbody>{plan.runs.map((run) => (
             <tr key={run.name}>
-              <th>{run.name}{run.taken && <span class="badge failed">name taken</span>}</th><td class="num">{run.workers}</td><td class="num">{run.threads_per_worker}</td>
+              <th>{run.name}{run.taken && <span class="badge failed">name taken</span>}</th><td class="num">{run.workers}</td><td class="num">{run.cpus ?? run.threads_per_worker}</td>
               <td>{taskLabel(run)}{run.light && ', light goal'}{run.overrides.map((one) => <div key={one.key}><code>{one.key}={one.value}</code></div>)}</td>
               <td>{run.division}</td><td>{run.framework === 'none' ? '' : `${run.framework}, `}{run.backend}{run.device === 'cpu' ? '' : `, ${run.device}`}</td><td>{run.data === 'none' ? NONE : run.data}</td><td class="num">{run.seed}</td>
             </tr>

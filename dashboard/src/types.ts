@@ -129,6 +129,7 @@ export interface RunRecord extends RunSummary {
   task_hash: string;
   oversubscribed: boolean;
   shared_host?: boolean;  // not in old records
+  engine?: {cpus?: number | null} | null;  // not in old records
   stop_reason?: string | null;  // not in old records
   comm_stack: string | null;
   requested: Record<string, Json>;
@@ -252,6 +253,7 @@ export interface PlannedRun {
   device: string;
   workers: number;
   threads_per_worker: number;
+  cpus: number | null;  // the limit of each container
   seed: number;
   data: string;
   light: boolean;

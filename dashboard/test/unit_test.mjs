@@ -151,12 +151,12 @@ const count = {type: ['string', 'integer'], minimum: 1, maximum: 1024};
 const tasks = (field) => ({...field, 'x-applies-to': 'tasks'}), task = (field) => ({...field, 'x-applies-to': 'training'}), command = (field) => ({...field, 'x-applies-to': 'commands'});
 const FIELDS = {
   name: text, workers: {type: 'array', items: count}, task: tasks(text), rules: task(text), light: task(flag), set: task(list), backend: text,
-  threads_per_worker: count, command: command(list), env: command(list), max_time: task({type: ['string', 'number'], minimum: 0.001, maximum: 7200, 'x-unit': 's'}),
+  threads_per_worker: {type: ['string', 'number'], minimum: 0.1, maximum: 1024}, command: command(list), env: command(list), max_time: task({type: ['string', 'number'], minimum: 0.001, maximum: 7200, 'x-unit': 's'}),
   seed: {type: ['string', 'integer'], minimum: 0, maximum: 2 ** 64}, netem: tasks(text), timeline: tasks(flag),
 };
 
 test('what a field takes and goes with is the master\'s to say', () => {
-  assert.equal(request.rangeText(FIELDS.threads_per_worker), '1 to 1,024');
+  assert.equal(request.rangeText(FIELDS.threads_per_worker), '0.1 to 1,024');
   assert.equal(request.rangeText(FIELDS.workers), '1 to 1,024');
   assert.equal(request.rangeText(FIELDS.max_time), '1 ms to 2 h 00 min');
   assert.equal(request.rangeText({type: 'string', minimum: 1e-6, maximum: 1e6}), '0.000001 to 1,000,000');

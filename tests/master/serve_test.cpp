@@ -336,6 +336,7 @@ TEST_F(Serve, NumbersBeyondTheirRangesAreRefused) {
       Json body = request("x", {1});
       if (key == "ranks_per_host" || key == "requeue") body.update({{"executor", "mpirun"}, {"hosts", "localhost"}});
       if (key == "requeue") body["checkpoint_every"] = "10";
+      if (key == "threads_per_worker") body.update({{"executor", "kubernetes"}, {"image", "worker:1"}});
       body[key] = list ? Json::array({value}) : value;
       return body;
     };

@@ -93,7 +93,7 @@ function Figures({data}: {data: Loaded}) {
   const after = `${repeated.metric} after ${seconds(repeated.after_s)}`;
   const rows: [string, (i: number) => string, boolean][] = [
     ['Task', (i) => taskLabel(records[i]!), true], ['Goal', (i) => records[i]!.goal ? `${records[i]!.goal!.metric} ${number(records[i]!.goal!.target, 4)}${records[i]!.limits['light'] ? ', light' : ''}` : 'none', true],
-    ['Division', (i) => records[i]!.division ?? NONE, true], ['Workers', (i) => String(records[i]!.workers), true], ['CPUs per worker', (i) => String(records[i]!.threads_per_worker), true],
+    ['Division', (i) => records[i]!.division ?? NONE, true], ['Workers', (i) => String(records[i]!.workers), true], ['CPUs per worker', (i) => String(records[i]!.engine?.cpus ?? records[i]!.threads_per_worker), true],
     ['Framework', (i) => records[i]!.framework ?? NONE, true], ['Backend', (i) => records[i]!.comm_stack ?? records[i]!.backend ?? NONE, true], ['Seeds', (i) => repeats[i]!.map((run) => run.seed ?? NONE).join(', '), true],
     ['Overrides', (i) => records[i]!.overrides.map((one) => `${one.key}=${one.value}`).join(' ') || 'none', true],
     ['Build', (i) => String(records[i]!.environment['git_describe'] ?? NONE), true],

@@ -198,7 +198,7 @@ function About({run}: {run: FullRecord}) {
           ['Limits', Object.entries(run.limits).filter(([, value]) => value !== null && value !== false).map(([key, value]) => key === 'light' ? 'light goal' : key === 'to_the_end' ? 'to the end' : `${key} ${plain(value)}`).join(', ') || 'none'],
           ...(run.stop_reason ? [['Ended by', run.stop_reason.replaceAll('_', ' ')] as [string, string]] : []),
           ['Framework', run.framework ?? NONE], ['Backend', run.comm_stack ?? run.backend ?? NONE], ['Executor', run.executor ?? NONE],
-          ['Workers', `${run.workers} × ${plural(run.threads_per_worker ?? 0, 'CPU')}${run.oversubscribed ? ', oversubscribed' : ''}${run.shared_host ? ', shared host' : ''}`],
+          ['Workers', `${run.workers} × ${plural(run.engine?.cpus ?? run.threads_per_worker ?? 0, 'CPU')}${run.oversubscribed ? ', oversubscribed' : ''}${run.shared_host ? ', shared host' : ''}`],
           ['Data', plain(run.data['name']) + (run.data['synthetic'] ? ', synthetic' : '')], ['Seed', String(run.seed)], ['Parameters', run.parameters === null ? NONE : run.parameters.toLocaleString('en')],
           ['Exit codes', run.exit_codes === null ? NONE : run.exit_codes.map((code) => code ?? '?').join(' ')],
           ...(run.notes.length > 0 ? [['Remarks', run.notes.join('; ')] as [string, string]] : []),
@@ -280,7 +280,7 @@ export function RunPage({name}: {name: string}) {
       <div class="page-head run-head">
         <div>
           <h1>{name} <StateBadge state={state} /></h1>
-          <p class="soft">{taskLabel(run)} · {plural(run.workers ?? 0, 'worker')} × {plural(run.threads_per_worker ?? 0, 'CPU')} {run.collectives ? '' : ` · ${run.framework}`} · {run.backend}
+          <p class="soft">{taskLabel(run)} · {plural(run.workers ?? 0, 'worker')} × {plural(run.engine?.cpus ?? run.threads_per_worker ?? 0, 'CPU')} {run.collectives ? '' : ` · ${run.framework}`} · {run.backend}
             {(now.labels ?? []).map((label) => <span key={label} class="label">{label}</span>)}</p>
         </div>
         <Actions run={{...now, state}} onChange={record.again} />

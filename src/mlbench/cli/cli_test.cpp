@@ -268,7 +268,7 @@ TEST_F(Cli, RunPrintsItsRecordsAsJson) {
 TEST_F(Cli, NumbersBeyondTheirRangesAreRefusedBeforeAnythingStarts) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> wrong = {
       {{"9000000000000000000"}, "worker count '9000000000000000000' is not a whole number from 1 to 10000"},
-      {{"-c", "70000", "1"}, "--threads-per-worker '70000' is not a whole number from 1 to 1024"},
+      {{"-c", "70000", "1"}, "--threads-per-worker '70000' is not a number from 0.1 to 1024"},
       {{"--repeat", "1000000000000", "1"}, "--repeat '1000000000000' is not a whole number from 1 to 1000"},
       {{"--comm-timeout", "1e18", "1"}, "--comm-timeout '1e18' is not a time from 0.001s to 24h"},
       {{"--max-time", "1e308h", "1"}, "--max-time '1e308h' is not a time from 0.001s to 8760h"},

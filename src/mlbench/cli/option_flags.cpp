@@ -32,6 +32,9 @@ std::string full_help(const RunOption& option, const std::string& help) {
     case OptionKind::kSteps:
       facts.push_back(to_text(option.range));
       break;
+    case OptionKind::kCpus:  // a verb with words of its own for it starts no containers
+      facts.push_back(to_text(help.empty() ? option.range : spec::kThreadCounts));
+      break;
     case OptionKind::kSize:
       facts.push_back(fmt::format("from {} to {}", spec::size_text(static_cast<int64_t>(option.range.least)),
                                   spec::size_text(static_cast<int64_t>(option.range.most))));

@@ -247,7 +247,8 @@ std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanF
       run.executor = options.executor;
       run.engine = engine.options;
       run.share_host = options.share_host;
-      run.oversubscribed = engine.most_on_a_host(count).value_or(0) * run.threads_per_worker > facts.cores;
+      run.oversubscribed =
+          static_cast<double>(engine.most_on_a_host(count).value_or(0)) * spec::cpus_per_worker(run) > facts.cores;
       finish(run);
       engine.check(run);
       runs.push_back(std::move(run));
@@ -263,24 +264,29 @@ int64_t threads_of(const RunOptions& options, const PlanFacts& facts, const Plan
                    std::optional<int64_t> usual = std::nullopt) {
   const std::vector<int64_t> counts = spec::workers_of(options);
   const auto on_a_host = engine.most_on_a_host(*std::max_element(counts.begin(), counts.end()));
-  if (!on_a_host) return spec::count_of(options, &RunOptions::threads_per_worker, usual.value_or(1));
+  if (!on_a_host) return spec::cpus_of(options, usual.value_or(1)).threads;
   const int64_t largest = *on_a_host;
   if (largest > most_ranks(facts.cores)) {
     throw UserError(
         fmt::format("{} workers: a host of {} cores starts at most {}", largest, facts.cores, most_ranks(facts.cores)));
   }
-  const auto most = static_cast<int64_t>(spec::run_option(&RunOptions::threads_per_worker).range.most);
+  const auto most = static_cast<int64_t>(spec::kThreadCounts.most);
   const int64_t fair = options.share_host ? 1 : std::clamp<int64_t>(facts.cores / largest, 1, most);
-  const int64_t threads = spec::count_of(options, &RunOptions::threads_per_worker, usual.value_or(fair));
+  const spec::CpuShare given = spec::cpus_of(options, usual.value_or(fair));
+  const int64_t threads = given.threads;
   if (largest * threads > most_threads(facts.cores)) {
     throw UserError(fmt::format("{} workers with {} threads each are {} threads; a host of {} cores starts at most {}",
                                 largest, threads, largest * threads, facts.cores, most_threads(facts.cores)));
   }
-  if (options.share_host && largest * threads > facts.cores) {
+  spec::RunSpec whole;
+  whole.workers = largest;
+  whole.threads_per_worker = threads;
+  whole.engine.cpus = given.limit;
+  if (const int64_t cores = spec::cores_needed(whole); options.share_host && cores > facts.cores) {
     throw UserError(
-        fmt::format("--share-host: {} workers with {} thread{} each need {} cores of their own, and this "
+        fmt::format("--share-host: {} workers with {} each need {} cores of their own, and this "
                     "host has {}: give less workers or threads (-c), or leave it out",
-                    largest, threads, threads == 1 ? "" : "s", largest * threads, facts.cores));
+                    largest, spec::cpus_text(whole), cores, facts.cores));
   }
   return threads;
 }
@@ -452,10 +458,11 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
     if (std::string slow = why_bfloat16_is_slow(); !slow.empty()) warnings.push_back(std::move(slow));
   }
   if (!communication.netem.empty()) warnings.emplace_back("the network is made (--netem): times are synthetic");
-  if (!oversubscribed.empty()) {
+  if (const double limit = runs.front().engine.cpus; !oversubscribed.empty()) {
     warnings.push_back(
-        fmt::format("{} workers x {} threads on {} cores: oversubscribed, times measure the scheduler too",
-                    fmt::join(oversubscribed, ", "), runs.front().threads_per_worker, cores));
+        fmt::format("{} workers x {} threads{} on {} cores: oversubscribed, times measure the scheduler too",
+                    fmt::join(oversubscribed, ", "), runs.front().threads_per_worker,
+                    limit > 0 ? fmt::format(" with {} CPUs", limit) : "", cores));
   }
   if (runs.front().share_host) {
     warnings.emplace_back("the runs share their host (--share-host): their times stand in no table");

@@ -240,6 +240,38 @@ TEST_F(Plan, RanksInImagesSeeTheirFiles) {
   EXPECT_EQ(plan_runs(options_, facts_).front().backend, "mpi");
 }
 
+TEST_F(Plan, AFractionOfACpuIsALimitWithWholeThreads) {
+  options_.threads_per_worker = "2.5";
+  EXPECT_THAT(error(), AllOf(HasSubstr("the executor 'local' limits CPUs of containers alone"),
+                             HasSubstr("give a whole number, an --image")));
+  facts_.executors = {"local", "kubernetes"};
+  options_.executor = "kubernetes";
+  options_.image = "worker:1";
+  auto run = plan_runs(options_, facts_).front();
+  EXPECT_EQ(run.threads_per_worker, 2);
+  EXPECT_EQ(run.engine.cpus, 2.5);
+  options_.task.clear();
+  options_.synthetic = false;
+  options_.command = {"true"};
+  options_.threads_per_worker = "0.5";
+  run = plan_runs(options_, facts_).front();
+  EXPECT_EQ(run.threads_per_worker, 1);
+  EXPECT_EQ(run.engine.cpus, 0.5);
+  options_.executor = "local";
+  options_.workers = {"3", "4"};
+  options_.threads_per_worker = "2.5";
+  const auto runs = plan_runs(options_, facts_);
+  EXPECT_FALSE(runs[0].oversubscribed);
+  EXPECT_TRUE(runs[1].oversubscribed) << "10 of 8 cores";
+  EXPECT_THAT(plan_warnings(runs, 8),
+              ElementsAre(HasSubstr("4 workers x 2 threads with 2.5 CPUs on 8 cores: oversubscribed")));
+  options_.share_host = true;
+  EXPECT_EQ(
+      error(),
+      "--share-host: 4 workers with 2 threads with 2.5 CPUs each need 10 cores of their own, and this host has 8: "
+      "give less workers or threads (-c), or leave it out");
+}
+
 TEST_F(Plan, OptionsBecomeLimitsAndPolicies) {
   options_.light = true;
   options_.max_steps = "100";
@@ -433,7 +465,7 @@ TEST_F(Plan, WrongNumbersSayWhatIsExpected) {
 // What a request over REST may hold, and what the command line may: nothing is planned outside of its range.
 TEST_F(Plan, NoNumberBeyondItsRangeIsPlanned) {
   facts_.catalog["backends"][0]["tunables"] = {"links", "socket_buffer", "interface"};
-  facts_.executors = {"local", "slurm"};
+  facts_.executors = {"local", "slurm", "kubernetes"};
   const Json good = spec::to_json(options_);
   const auto planned = [&](const Json& request) -> std::string {
     try {
@@ -459,11 +491,16 @@ TEST_F(Plan, NoNumberBeyondItsRangeIsPlanned) {
       EXPECT_THAT(planned(request), testing::Not("")) << request;
     }
     for (const double end : {option.range.least, option.range.most}) {
-      const bool real = option.kind == spec::OptionKind::kReal || option.kind == spec::OptionKind::kDuration;
+      const bool real = option.kind == spec::OptionKind::kReal || option.kind == spec::OptionKind::kCpus ||
+                        option.kind == spec::OptionKind::kDuration;
       const Json value = real ? Json(end) : Json(static_cast<int64_t>(end));
       Json request = good;
       request["workers"] = {1};
       if (option.member == spec::RunOption::Member(&RunOptions::ranks_per_host)) request["executor"] = "slurm";
+      if (option.kind == spec::OptionKind::kCpus) {
+        request["executor"] = "kubernetes";
+        request["image"] = "worker:1";
+      }
       if (option.member == spec::RunOption::Member(&RunOptions::requeue)) {
         request["executor"] = "slurm";
         request["checkpoint_every"] = "10";

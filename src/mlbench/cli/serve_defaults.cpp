@@ -15,9 +15,9 @@ constexpr const char *kExecutor = "MLBENCH_EXECUTOR", *kMostWorkers = "MLBENCH_M
                      *kPodAddress = "MLBENCH_POD_IP";
 constexpr Range kLimitRange{1, 1e6}, kGpuRange{0, 1024};
 
-void check_limit(const spec::RunSpec& run, const std::optional<int64_t>& most, int64_t asked, const char* what,
+void check_limit(const spec::RunSpec& run, const std::optional<int64_t>& most, double asked, const char* what,
                  const char* variable) {
-  if (!most || asked <= *most) return;
+  if (!most || asked <= static_cast<double>(*most)) return;
   throw master::AboveLimit(fmt::format("run '{}' asks for {} {}, and this master gives at most {} ({})", run.name,
                                        asked, what, *most, variable));
 }
@@ -49,8 +49,8 @@ void apply_defaults(const ServeDefaults& defaults, const Json& request, spec::Ru
 
 void check_limits(const ServeDefaults& defaults, const std::vector<spec::RunSpec>& runs) {
   for (const spec::RunSpec& run : runs) {
-    check_limit(run, defaults.most_workers, run.workers, "workers", kMostWorkers);
-    check_limit(run, defaults.most_threads, run.threads_per_worker, "cores for each worker", kMostThreads);
+    check_limit(run, defaults.most_workers, static_cast<double>(run.workers), "workers", kMostWorkers);
+    check_limit(run, defaults.most_threads, spec::cpus_per_worker(run), "cores for each worker", kMostThreads);
     check_limit(run, defaults.most_worker_gpus, run.device == "cuda" ? 1 : 0, "GPU for each worker", kMostWorkerGpus);
   }
 }

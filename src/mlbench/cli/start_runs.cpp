@@ -154,10 +154,9 @@ std::string describe(const spec::RunSpec& run) {
   if (run.oversubscribed) labels += ", oversubscribed";
   if (run.share_host) labels += ", shared host";
   const std::string framework = run.collectives ? "" : run.framework + ", ";
-  return fmt::format("{}: {}, {} worker{} x {} thread{}, {}{}, {}", run.name,
+  return fmt::format("{}: {}, {} worker{} x {}, {}{}, {}", run.name,
                      run.command.empty() ? run.task.task.name : exec::command_line({}, run.command), run.workers,
-                     run.workers == 1 ? "" : "s", run.threads_per_worker, run.threads_per_worker == 1 ? "" : "s",
-                     framework, run.backend, labels);
+                     run.workers == 1 ? "" : "s", spec::cpus_text(run), framework, run.backend, labels);
 }
 
 Json plans_of(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,

@@ -123,9 +123,11 @@ spec::RunSpec plan_evaluation(const Context& context, const EvaluateOptions& opt
     run = plan_task(given, context.home());
   }
   if (!given.framework.empty()) run.framework = given.framework;
-  const double most = spec::run_option(&RunOptions::threads_per_worker).range.most;
-  const auto cores = static_cast<int64_t>(std::min<double>(available_cores(), most));
-  run.threads_per_worker = spec::count_of(given, &RunOptions::threads_per_worker, cores);
+  const auto cores = static_cast<int64_t>(std::min<double>(available_cores(), spec::kThreadCounts.most));
+  run.engine.cpus = 0;  // no container is started
+  run.threads_per_worker = given.threads_per_worker.empty()
+                               ? cores
+                               : parse_count(given.threads_per_worker, "--threads-per-worker", spec::kThreadCounts);
   if (kind == Kind::kCheckpoint) take_training_facts(run, input, given);
   if (!run.synthetic) dataset::locate(dataset::find_description(run.data_name), run.data_dirs);
   return run;

@@ -58,7 +58,7 @@ struct SweepWords {
 SweepOptions options_of(const SweepWords& words) {
   SweepOptions options;
   options.run = words.run;
-  const Range threads = spec::run_option(&spec::RunOptions::threads_per_worker).range;
+  const Range threads = spec::kThreadCounts;
   options.procs_per_node = parse_counts(words.procs_per_node, "--procs-per-node", kProcsPerNode);
   options.intra_op = parse_counts(words.intra_op, "--intra-op", threads);
   options.inter_op = parse_counts(words.inter_op, "--inter-op", threads);

@@ -236,7 +236,7 @@ std::vector<std::string> container_command(const ContainerOptions& options, cons
   // Labels of SELinux keep containers from the folders below.
   add("--security-opt", "label=disable");
   if (options.engine == "docker" && !options.cores.empty()) add("--cpuset-cpus", core_list(options.cores));
-  if (options.cpus > 0) add("--cpus", fmt::format("{:g}", options.cpus));
+  if (options.cpus > 0) add("--cpus", fmt::format("{:.7g}", options.cpus));
   if (options.memory_bytes > 0) add("--memory", std::to_string(options.memory_bytes));
   add_gpus(words, options);
   add("--volume", volume({request.guard, false}));

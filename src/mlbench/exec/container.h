@@ -23,7 +23,7 @@ struct ContainerOptions {
   std::vector<SharedFolder> folders = {};   // at the same paths within
   std::vector<std::string> variables = {};  // names; their values are in the environment of the engine's command alone
   std::vector<int> cores = {};              // of docker, whose containers are no children of ours; empty: all
-  double cpus = 0;                          // that it may keep busy at a time; 0: all
+  double cpus = 0;                          // that it may keep busy at a time, in thousandths; 0: all
   int64_t memory_bytes = 0;                 // that it may take; 0: all
   std::vector<std::string> gpus = {};       // of its host, by number or name (base/gpus.h); or kAllGpus alone
   // Ranks that one mpirun of this host starts: they have its variables, and see its processes.

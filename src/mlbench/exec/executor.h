@@ -211,6 +211,8 @@ class Executor {
   virtual bool in_images() const { return false; }
   // Asks the engine, and waits for its answer for a few seconds. Never throws.
   virtual HostsOffer offer() const { return {}; }
+  // Whether each rank is in a container or pod that EngineOptions::cpus limits: only there are fractions of a CPU.
+  virtual bool limits_cpus() const { return in_images(); }
   // Asked before start(), which then has Links in its request, unless the ranks are on this host. IoError, UserError as
   // start().
   virtual Rendezvous rendezvous(const LaunchRequest& /*request*/) const { return {}; }

@@ -659,11 +659,68 @@ TEST_F(MasterTest, ACustomImageIsForThoseWhoShowTheToken) {
   EXPECT_FALSE(planned.contains("task") || planned.contains("light"));
 }
 
+// MLBench's clients give CPUs with a fraction.
+TEST_F(MasterTest, ClientsGetTheCpusThatTheExecutorCanGive) {
+  options_.legacy_api = true;
+  std::string executor = "local";
+  Json planned;
+  hooks_.plan = [&](const Json& request) {
+    planned = request;
+    spec::RunSpec run;
+    run.name = "planned-1";
+    run.executor = executor;
+    run.cache_dir = home() / "cache";
+    spec::set_command(run, {"true"});
+    return PlannedRuns{{run}, {}};
+  };
+  int number = 0;
+  const auto cpus_for = [&](const std::string& given, const std::string& image) {
+    const std::string form = fmt::format(
+        "name=c-{}&num_workers=1&num_cpus={}&gpu_enabled=false&light_target=true&backend=gloo&image_name={}", ++number,
+        given, image);
+    const ClientResponse answer = send("POST", "/api/runs/", form, "application/x-www-form-urlencoded");
+    EXPECT_EQ(answer.status, 201) << answer.body;
+    return planned["threads_per_worker"];
+  };
+  const std::string official = "mlbench%2Fpytorch-epsilon-logistic-regression-all-reduce%3Alatest";
+  const std::string custom = "custom_image&custom_image_name=i&custom_image_command=true";
+  EXPECT_EQ(cpus_for("1.5", official), 1) << "programs of this host";
+  EXPECT_EQ(cpus_for("100000", official), available_cores());
+  EXPECT_EQ(cpus_for("0.5", custom), 0.5) << "a container";
+  executor = "kubernetes";
+  EXPECT_EQ(cpus_for("2.5", official), 2.5);
+  EXPECT_EQ(cpus_for("1e300", official), 1'000'000) << "the cores of this host say nothing";
+  EXPECT_EQ(cpus_for("3.0", custom), 3);
+  EXPECT_EQ(cpus_for("0", custom), 1);
+}
+
+TEST_F(MasterTest, ACloneHasTheLimitOfCpusWithTheSameExecutor) {
+  spec::RunSpec run;
+  run.name = "a-1";
+  run.executor = "kubernetes";
+  run.threads_per_worker = 2;
+  run.engine.cpus = 2.5;
+  run.cache_dir = home() / "cache";
+  spec::set_command(run, {"true"});
+  home::create_run(home(), run, home::Waiting{});
+  Json planned;
+  hooks_.plan = [&](const Json& request) -> PlannedRuns {
+    planned = request;
+    throw UserError("enough");
+  };
+  EXPECT_EQ(send("POST", "/api/v1/runs/a-1/clone", R"({"name": "b"})").status, 422);
+  EXPECT_EQ(planned["threads_per_worker"], 2.5);
+  EXPECT_FALSE(planned.contains("cpus"));
+  EXPECT_EQ(send("POST", "/api/v1/runs/a-1/clone", R"({"name": "b", "executor": "local"})").status, 422);
+  EXPECT_EQ(planned["threads_per_worker"], 2);
+}
+
 TEST_F(MasterTest, APlanShowsTheRunsAndMakesNone) {
   hooks_.plan = [&](const Json&) {
     spec::RunSpec run;
     run.name = "planned-2";
     run.workers = 2;
+    run.engine.cpus = 2.5;
     run.cache_dir = home() / "cache";
     spec::set_task(run, spec::find_task("fashion-mnist", "", "", {}), {});
     return PlannedRuns{{run}, {"a warning"}};
@@ -680,6 +737,7 @@ TEST_F(MasterTest, APlanShowsTheRunsAndMakesNone) {
     EXPECT_EQ(run["task"], "fashion-mnist");
     EXPECT_EQ(run["workers"], 2);
     EXPECT_EQ(run["device"], "cpu");
+    EXPECT_EQ(run["cpus"], 2.5);
     EXPECT_EQ(run["overrides"], Json::array());
     EXPECT_EQ(fs::exists(home() / "runs" / "planned-2"), taken);
     fs::create_directories(home() / "runs" / "planned-2");

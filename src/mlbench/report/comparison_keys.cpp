@@ -153,7 +153,12 @@ std::string precision(const Json& record) {
 }
 
 std::string workers(const Json& record) { return counted(record, "/workers", "worker"); }
-std::string threads_per_worker(const Json& record) { return counted(record, "/threads_per_worker", "thread"); }
+// Beside it the limit of the rank's container, where that is no whole number of CPUs.
+std::string threads_per_worker(const Json& record) {
+  const std::string threads = counted(record, "/threads_per_worker", "thread");
+  const auto cpus = number(record, "/engine/cpus");
+  return cpus ? fmt::format("{} with {:.7g} CPUs", threads, *cpus) : threads;
+}
 std::string inter_op_threads(const Json& record) {
   const std::string words = counted(record, "/inter_op_threads", "inter-op thread");
   return words.empty() ? "1 inter-op thread" : words;  // records from before there was a choice

@@ -379,8 +379,10 @@ std::string run_details(const Json& record) {
     for (const Json& one : *overrides) task += fmt::format(", {}={}", text(one, "/key"), text(one, "/value"));
   }
   line("task", task);
-  line("run", fmt::format("{} x {}, {}, {}, {}, seed {:.0f}", plural(figures.workers, "worker"),
-                          plural(figures.threads_per_worker, "thread"), text(record, "/framework"),
+  const auto cpus = number(record, "/engine/cpus");
+  line("run", fmt::format("{} x {}{}, {}, {}, {}, seed {:.0f}", plural(figures.workers, "worker"),
+                          plural(figures.threads_per_worker, "thread"),
+                          cpus ? fmt::format(" with {:.7g} CPUs", *cpus) : "", text(record, "/framework"),
                           text(record, "/backend"), text(record, "/executor"), number(record, "/seed").value_or(0)));
   if (const Json* hosts = member(record, "hosts", Json::value_t::array); hosts && hosts->size() > 1) {
     std::vector<std::string> names;

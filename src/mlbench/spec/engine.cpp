@@ -216,6 +216,7 @@ Json to_json(const EngineOptions& engine) {
           {"setup", text_or_null(engine.setup)},
           {"scratch", text_or_null(engine.scratch)},
           {"image", text_or_null(engine.image)},
+          {"cpus", engine.cpus > 0 ? Json(engine.cpus) : Json()},
           {"kube_context", text_or_null(engine.kubernetes.context)},
           {"namespace", text_or_null(engine.kubernetes.name_space)},
           {"memory", text_or_null(engine.kubernetes.memory)},

@@ -14,6 +14,7 @@ namespace mlbench::spec {
 
 inline constexpr Range kRanksPerHost{1, 1024};
 inline constexpr Range kRequeues{1, 100};
+inline constexpr Range kCpusOfARank{0.1, 1024};
 inline constexpr size_t kLongestSetup = 64 * 1024;
 inline constexpr size_t kLongestPodOverlay = 64 * 1024;
 
@@ -37,6 +38,9 @@ struct EngineOptions {
   std::string setup = {};               // lines of shell that run before the ranks, as they are
   std::string scratch = {};             // absolute folder on the hosts for what ranks write; "": /tmp
   std::string image = {};               // of containers in which the ranks run; "": the executor's default
+  // CPUs that each rank's container or pod may keep busy at a time, in thousandths: 2.5; 0: a whole number of threads
+  // was asked for, which the executor's own way gives.
+  double cpus = 0;
   KubernetesOptions kubernetes = {};
   // How often a run goes on by itself from its last checkpoint, once a host was lost or the engine took ranks away.
   int64_t requeue = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "mlbench/base/errors.h"
@@ -17,7 +18,6 @@ namespace mlbench::spec {
 namespace {
 
 constexpr Range kWorkerCounts{1, kMostWorkers};
-constexpr Range kThreadRange{1, 1024};
 constexpr Range kRepeatRange{1, kMostRunsPerRequest};
 constexpr Range kStepRange{1, 1e12};
 constexpr Range kEpochLimits{1e-6, 1e6};      // a millionth rounds to one step, never to none
@@ -98,10 +98,11 @@ constexpr RunOption kRows[] = {
      .usual = "1", .value = "N", .group = kHow, .help = "run each worker count N times",
      .not_compared = "repeats differ in it"},
     {.name = "threads_per_worker", .flags = "-c,--threads-per-worker,--num-cpus",
-     .member = &Options::threads_per_worker, .kind = Kind::kCount, .range = kThreadRange, .value = "N",
-     .group = kHow, .help = "default: cores / largest K, at least 1", .compared = "threads_per_worker"},
+     .member = &Options::threads_per_worker, .kind = Kind::kCpus, .range = kCpusOfARank, .value = "N", .group = kHow,
+     .help = "default: cores / largest K, at least 1; 2.5 limits each container to 2.5 CPUs, with 2 threads",
+     .compared = "threads_per_worker"},
     {.name = "inter_op_threads", .flags = "--inter-op-threads", .member = &Options::inter_op_threads,
-     .kind = Kind::kCount, .applies = kTraining, .range = kThreadRange, .usual = "1", .value = "N", .group = kHow,
+     .kind = Kind::kCount, .applies = kTraining, .range = kThreadCounts, .usual = "1", .value = "N", .group = kHow,
      .help = "pool for operations beside each other (torch); the steps of our tasks launch none there",
      .compared = "inter_op_threads"},
     {.name = "checkpoint_every", .flags = "--checkpoint-every", .member = &Options::checkpoint_every,
@@ -219,6 +220,15 @@ bool is_given(const RunOption& option, const RunOptions& options) {
   return given;
 }
 
+double parse_cpus(const std::string& text, const RunOption& option) {
+  const double cpus = parse_real(text, label_of(option), option.range);
+  if (std::abs(std::round(cpus * 1000) - cpus * 1000) > 1e-6) {
+    throw UserError(fmt::format("{} '{}' has more than three digits behind its point: give thousandths, as in 2.125",
+                                label_of(option), shortened(text)));
+  }
+  return cpus;
+}
+
 void check_text(const RunOption& option, const std::string& text) {
   const std::string label = label_of(option);
   if (!option.word.empty() && text == option.word) return;
@@ -231,6 +241,9 @@ void check_text(const RunOption& option, const std::string& text) {
       break;
     case Kind::kReal:
       parse_real(text, label, option.range);
+      break;
+    case Kind::kCpus:
+      parse_cpus(text, option);
       break;
     case Kind::kDuration:
       parse_duration(text, label, option.range);
@@ -312,6 +325,7 @@ EngineOptions engine_of(const RunOptions& options) {
     throw UserError(
         fmt::format("--image '{}': expected an image as in registry.example/team/image:1", shortened(engine.image)));
   }
+  engine.cpus = cpus_of(options, 1).limit;
   engine.requeue = count_of(options, &Options::requeue, 0);
   engine.kubernetes = {options.kube_context, options.name_space,   options.memory,     options.data_volume,
                        options.queue,        options.host_network, options.pod_overlay};
@@ -361,6 +375,13 @@ void check_run_options(const RunOptions& options) {
     throw UserError(fmt::format("--seed {} with --repeat {}: the last one's seed would be above {}", seed, repeats,
                                 std::numeric_limits<uint64_t>::max()));
   }
+}
+
+CpuShare cpus_of(const RunOptions& options, int64_t otherwise) {
+  if (options.threads_per_worker.empty()) return {otherwise, 0};
+  const double cpus = parse_cpus(options.threads_per_worker, run_option(&Options::threads_per_worker));
+  const double whole = std::floor(cpus);
+  return {std::max<int64_t>(1, static_cast<int64_t>(whole)), whole == cpus ? 0 : cpus};
 }
 
 int64_t count_of(const RunOptions& options, std::string RunOptions::*member, int64_t otherwise) {

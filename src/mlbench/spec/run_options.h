@@ -59,6 +59,7 @@ enum class OptionKind {
   kCounts,    // a list of them, at least one
   kSeed,      // any 64 bits
   kReal,      //
+  kCpus,      // whole threads, or a limit with at most three digits behind its point
   kSize,      // bytes, or with a unit
   kDuration,  // seconds, or with a unit
   kSteps,     // a count of steps, or the word
@@ -109,6 +110,15 @@ EngineOptions engine_of(const RunOptions& options);
 // what was given, and what can be. Whether names (of frameworks, data sets, ...) exist is not looked at.
 void check_run_options(const RunOptions& options);
 
+// What -c says: a whole number is one of threads; any other, 2.5, is the limit of a container, with as many threads as
+// it has whole CPUs, at least one.
+struct CpuShare {
+  int64_t threads = 1;
+  double limit = 0;  // 0: none
+};
+// `otherwise` threads where nothing is given. UserError as check_run_options.
+CpuShare cpus_of(const RunOptions& options, int64_t otherwise);
+
 // The number given, or `otherwise`. UserError as check_run_options.
 int64_t count_of(const RunOptions& options, std::string RunOptions::*member, int64_t otherwise);
 uint64_t seed_of(const RunOptions& options, uint64_t otherwise);
@@ -130,5 +140,6 @@ Json run_request_properties();
 // Most runs that one request makes: worker counts times repeats.
 inline constexpr int64_t kMostRunsPerRequest = 1000;
 inline constexpr int64_t kMostWorkers = 10'000;
+inline constexpr Range kThreadCounts{1, 1024};  // of a worker
 
 }  // namespace mlbench::spec

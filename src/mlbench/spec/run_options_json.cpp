@@ -25,7 +25,7 @@ std::string text_of(const Json& value, const RunOption& option) {
 }
 
 Json number_schema(const RunOption& option) {
-  const bool real = option.kind == Kind::kReal || option.kind == Kind::kDuration;
+  const bool real = option.kind == Kind::kReal || option.kind == Kind::kCpus || option.kind == Kind::kDuration;
   const auto end = [&](double value) { return real ? Json(value) : Json(static_cast<int64_t>(value)); };
   Json schema = {{"type", {"string", real ? "number" : "integer"}}};
   schema["minimum"] = option.kind == Kind::kSeed ? Json(0) : end(option.range.least);

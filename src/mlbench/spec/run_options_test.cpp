@@ -53,6 +53,10 @@ bool is_number(const RunOption& option) {
          option.kind != OptionKind::kObject;
 }
 
+bool is_real(const RunOption& option) {
+  return option.kind == OptionKind::kReal || option.kind == OptionKind::kCpus || option.kind == OptionKind::kDuration;
+}
+
 TEST(RunOptions, EveryRowIsComplete) {
   std::set<std::string_view> names;
   for (const RunOption& option : run_options()) {
@@ -63,7 +67,7 @@ TEST(RunOptions, EveryRowIsComplete) {
     if (option.kind == OptionKind::kSeed || !is_number(option)) continue;
     EXPECT_LT(option.range.least, option.range.most);
     EXPECT_LE(option.range.most, std::pow(2, 53));
-    if (option.kind != OptionKind::kReal && option.kind != OptionKind::kDuration) {
+    if (!is_real(option)) {
       EXPECT_EQ(option.range.least, std::floor(option.range.least));
       EXPECT_EQ(option.range.most, std::floor(option.range.most));
     }
@@ -79,7 +83,7 @@ TEST(RunOptions, TheEndsOfEachRangeAreTakenAndNothingBeyond) {
       for (const char* right : {"0", "42", "18446744073709551615"}) EXPECT_EQ(refusal(with(option, right)), "no error");
       wrong.insert(wrong.end(), {"18446744073709551616", "1.5", "-0", "1e3"});
     } else {
-      const bool real = option.kind == OptionKind::kReal || option.kind == OptionKind::kDuration;
+      const bool real = is_real(option);
       const auto text = [&](double value) { return real ? fmt::format("{}", value) : fmt::format("{:.0f}", value); };
       const auto beyond = [&](double end, double way) {
         return text(real ? std::nextafter(end, way * std::numeric_limits<double>::infinity()) : end + way);
@@ -208,6 +212,30 @@ TEST(RunOptions, ValuesAreReadInTheirUnits) {
   EXPECT_EQ(real_of(options, &RunOptions::max_epochs, 0), 2.5);
   EXPECT_EQ(count_of(options, &RunOptions::max_steps, 0), 10);
   EXPECT_EQ(seed_of(options, 42), 7U);
+}
+
+TEST(RunOptions, AFractionOfACpuIsALimitOfContainers) {
+  RunOptions options = plain(false);
+  const auto given = [&](const char* text) {
+    options.threads_per_worker = text;
+    const CpuShare share = cpus_of(options, 7);
+    EXPECT_EQ(engine_of(options).cpus, share.limit);
+    return std::pair(share.threads, share.limit);
+  };
+  EXPECT_EQ(given(""), std::pair(int64_t{7}, 0.0));
+  EXPECT_EQ(given("2"), std::pair(int64_t{2}, 0.0));
+  EXPECT_EQ(given("2.0"), std::pair(int64_t{2}, 0.0));
+  EXPECT_EQ(given("2.5"), std::pair(int64_t{2}, 2.5));
+  EXPECT_EQ(given("0.25"), std::pair(int64_t{1}, 0.25));
+  EXPECT_EQ(given("1023.125"), std::pair(int64_t{1023}, 1023.125));
+  options.threads_per_worker = "2.0005";
+  EXPECT_EQ(refusal(options),
+            "--threads-per-worker '2.0005' has more than three digits behind its point: give thousandths, as in 2.125");
+  const Json schema = run_request_properties()["threads_per_worker"];
+  EXPECT_EQ(schema["type"], Json({"string", "number"}));
+  EXPECT_EQ(schema["minimum"], 0.1);
+  EXPECT_EQ(schema["maximum"], 1024);
+  EXPECT_EQ(run_options_from_json({{"threads_per_worker", 2.5}}).threads_per_worker, "2.5");
 }
 
 TEST(RunOptions, DefaultsAreThoseOfARun) {

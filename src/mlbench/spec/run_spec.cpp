@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "mlbench/base/errors.h"
@@ -34,6 +35,7 @@ void describe_engine(V& v, Engine& one) {
   v.field("setup", one.setup);
   v.field("scratch", one.scratch);
   v.field("image", one.image);
+  v.field("cpus", one.cpus, {.range = Range{0, kCpusOfARank.most}});
   v.table("kubernetes", [&] {
     auto& kubernetes = one.kubernetes;
     v.field("context", kubernetes.context);
@@ -79,7 +81,7 @@ void describe_run(V& v, Spec& spec) {
   v.field("executor", spec.executor, kRequired);
   v.table("engine", [&] { describe_engine(v, spec.engine); });  // younger than the rest
   v.field("workers", spec.workers, range_of(&RunOptions::workers));
-  v.field("threads_per_worker", spec.threads_per_worker, range_of(&RunOptions::threads_per_worker));
+  v.field("threads_per_worker", spec.threads_per_worker, {.required = true, .range = kThreadCounts});
   v.field("inter_op_threads", spec.inter_op_threads,
           {.range = run_option(&RunOptions::inter_op_threads).range});  // younger than the rest
   v.field("oversubscribed", spec.oversubscribed, kRequired);
@@ -182,6 +184,19 @@ void set_collectives(RunSpec& spec, CollectivesSpec collectives) {
   spec.division = !official ? "own" : closed ? "closed" : "open";
   spec.framework = spec.data_name = "none";
   spec.collectives = std::move(collectives);
+}
+
+double cpus_per_worker(const RunSpec& spec) {
+  return std::max(spec.engine.cpus, static_cast<double>(spec.threads_per_worker));
+}
+
+std::string cpus_text(const RunSpec& spec) {
+  return fmt::format("{} thread{}{}", spec.threads_per_worker, spec.threads_per_worker == 1 ? "" : "s",
+                     spec.engine.cpus > 0 ? fmt::format(" with {} CPUs", spec.engine.cpus) : "");
+}
+
+int64_t cores_needed(const RunSpec& spec) {
+  return static_cast<int64_t>(std::ceil(static_cast<double>(spec.workers) * cpus_per_worker(spec)));
 }
 
 RunKind kind_of(const RunSpec& spec) {

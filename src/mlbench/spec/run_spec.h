@@ -98,6 +98,13 @@ void set_command(RunSpec& spec, std::vector<std::string> command);
 // `communication`.
 void set_collectives(RunSpec& spec, CollectivesSpec collectives);
 
+// Of each worker: its threads, or the limit of its container where that is no whole number.
+double cpus_per_worker(const RunSpec& spec);
+// "2 threads", "2 threads with 2.5 CPUs": for people.
+std::string cpus_text(const RunSpec& spec);
+// Whole cores for all of its workers.
+int64_t cores_needed(const RunSpec& spec);
+
 RunKind kind_of(const RunSpec& spec);
 // Shorthands for the row of its kind.
 inline bool uses_worker(const RunSpec& spec) { return row_of(kind_of(spec)).worker; }

@@ -28,6 +28,7 @@ RunSpec full_spec() {
                  "module load mpi\n",
                  "/scratch",
                  "worker:1",
+                 2.5,
                  {"lab", "team", "4Gi", "claim", "queue", true, "{\"spec\": {}}"},
                  3};
   spec.workers = 2;
@@ -59,6 +60,25 @@ TEST(RunSpec, JsonIsExactlyInvertible) {
   const RunSpec back = run_spec_from_json(Json::parse(json.dump()));
   EXPECT_EQ(back, spec);
   EXPECT_EQ(to_json(back).dump(), json.dump());
+}
+
+TEST(RunSpec, ALimitOfCpusCountsWithItsFraction) {
+  RunSpec spec = full_spec();
+  spec.workers = 3;
+  spec.threads_per_worker = 2;
+  spec.engine.cpus = 0;
+  EXPECT_EQ(cpus_text(spec), "2 threads");
+  EXPECT_EQ(cores_needed(spec), 6);
+  spec.engine.cpus = 2.5;
+  EXPECT_EQ(cpus_text(spec), "2 threads with 2.5 CPUs");
+  EXPECT_EQ(cores_needed(spec), 8);
+  EXPECT_EQ(run_spec_from_json(to_json(spec)).engine.cpus, 2.5);
+  EXPECT_EQ(to_json(spec.engine)["cpus"], 2.5);
+  Json json = to_json(spec);
+  json["engine"].erase("cpus");  // of earlier programs
+  EXPECT_EQ(run_spec_from_json(json).engine.cpus, 0);
+  json["engine"]["cpus"] = -1;
+  EXPECT_THAT(error_of([&] { run_spec_from_json(json); }), HasSubstr("cpus"));
 }
 
 TEST(RunSpec, TheInversionIsTriedOnOtherValuesThanTheDefaults) {
@@ -129,7 +149,7 @@ TEST(RunSpec, NoNumberIsReadBeyondItsRange) {
       }
     }
   }
-  EXPECT_EQ(checked, 15);
+  EXPECT_EQ(checked, 16);
 }
 
 TEST(RunSpec, DivisionFollowsTheRules) {

@@ -93,8 +93,8 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
   }
   request.workers = static_cast<int>(run.workers);
   request.environment["OMP_NUM_THREADS"] = std::to_string(run.threads_per_worker);
-  // Only who has all cores of this host to himself may tell threads where to run.
-  if (!oversubscribed && spec::uses_worker(run) && executor.on_this_host()) {
+  // Only who has all cores of this host to himself may tell threads where to run; a limit of CPUs has none of its own.
+  if (!oversubscribed && run.engine.cpus == 0 && spec::uses_worker(run) && executor.on_this_host()) {
     request.environment["MLBENCH_CORES"] = Json(allowed_cores()).dump();
   }
   if (oversubscribed) {

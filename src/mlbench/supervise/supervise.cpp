@@ -201,7 +201,7 @@ class Supervisor {
 
   std::optional<EndRequest> wait_for_cores() {
     if (!executor_.on_this_host() && !names_this_host(run_)) return std::nullopt;
-    CoreQueue queue(core_path_, run_.share_host ? run_.workers * run_.threads_per_worker : 0);
+    CoreQueue queue(core_path_, run_.share_host ? spec::cores_needed(run_) : 0);
     cores_ = queue.take(milliseconds(0));
     if (cores_) return keep_to_cores();
     if (options_.no_wait) {

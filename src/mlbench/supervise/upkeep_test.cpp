@@ -104,6 +104,15 @@ TEST_F(UpkeepTest, UtilisationIsThatOfTheTimeWhenAllRanksWereThere) {
   EXPECT_EQ(progress_.utilisation, all);
 }
 
+TEST_F(UpkeepTest, UtilisationIsOfTheCpusThatContainersAreLimitedTo) {
+  run_.workers = 2;
+  run_.engine.cpus = 2.5;
+  upkeep_.begin_segment();
+  clock_.advance(10s);
+  upkeep_.update_record({{exec::RankUsage{4.5}, exec::RankUsage{3}}, 4});
+  EXPECT_EQ(progress_.utilisation.at("cpu"), 0.15);
+}
+
 TEST_F(UpkeepTest, UtilisationIsThatOfTheTimeWhenItWasSeen) {
   upkeep_.begin_segment();
   clock_.advance(2s);

@@ -39,6 +39,14 @@ void check_options(const ExecutorRow& row, const spec::EngineOptions& engine) {
   }
 }
 
+void check_cpus(const exec::Executor& executor, const spec::EngineOptions& engine) {
+  if (engine.cpus == 0 || executor.limits_cpus()) return;
+  throw UserError(
+      fmt::format("--threads-per-worker {}: the executor '{}' limits CPUs of containers alone; give a whole number, an "
+                  "--image (slurm: a .sif file), or --executor kubernetes",
+                  engine.cpus, executor.name()));
+}
+
 }  // namespace
 
 const std::vector<ExecutorRow>& executors() {
@@ -66,7 +74,9 @@ std::unique_ptr<exec::Executor> make_executor(const std::string& name, const spe
   for (const ExecutorRow& row : executors()) {
     if (row.name == name) {
       check_options(row, engine);
-      return row.make(engine);
+      auto executor = row.make(engine);
+      check_cpus(*executor, engine);
+      return executor;
     }
     names.emplace_back(row.name);
   }

@@ -1,5 +1,6 @@
 #include "mlbench/catalog/control/catalog.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -59,6 +60,26 @@ TEST(ExecutorTable, ImagesHaveFilesOfTheirOwn) {
   engine.kubernetes.memory = "4Gi";
   EXPECT_EQ(error_of([&] { make_executor("slurm", engine); }),
             "--memory: the executor 'slurm' does not take it; executors that take it: kubernetes");
+}
+
+TEST(ExecutorTable, AFractionOfACpuIsForContainersAlone) {
+  const auto refused = [](const char* executor, const std::string& image) {
+    spec::EngineOptions engine;
+    engine.cpus = 2.5;
+    engine.image = image;
+    return error_of([&] { make_executor(executor, engine); });
+  };
+  for (const char* executor : {"local", "mpirun", "slurm"}) {
+    EXPECT_EQ(refused(executor, ""),
+              fmt::format("--threads-per-worker 2.5: the executor '{}' limits CPUs of containers alone; give a whole "
+                          "number, an --image (slurm: a .sif file), or --executor kubernetes",
+                          executor));
+  }
+  EXPECT_EQ(refused("local", "i:1"), "no error");
+  EXPECT_EQ(refused("mpirun", "i:1"), "no error");
+  EXPECT_THAT(refused("slurm", "i:1"), testing::HasSubstr("a .sif file")) << "pyxis";
+  EXPECT_EQ(refused("slurm", "/images/i.sif"), "no error");
+  EXPECT_EQ(refused("kubernetes", ""), "no error");
 }
 
 TEST(ExecutorTable, UnknownNameListsTheValidOnes) {

@@ -120,6 +120,15 @@ TEST(KubernetesManifest, HasAllThatAClusterMayDecideOtherwise) {
   EXPECT_EQ(objects.secret["stringData"], Json({{"OMP_NUM_THREADS", "2"}}));
 }
 
+TEST(KubernetesManifest, AFractionOfACpuIsRequestAndLimit) {
+  spec::EngineOptions engine = with_image();
+  engine.cpus = 2.5;
+  const Json container = container_of(objects_for(plain_request(), engine));
+  EXPECT_EQ(container["resources"], Json::parse(R"({"requests": {"cpu": "2500m"}, "limits": {"cpu": "2500m"}})"));
+  engine.cpus = 0.125;
+  EXPECT_EQ(container_of(objects_for(plain_request(), engine))["resources"]["limits"]["cpu"], "125m");
+}
+
 TEST(KubernetesManifest, HasWhatWasAskedFor) {
   LaunchRequest request = plain_request();
   request.gpu = true;

@@ -97,7 +97,7 @@ Json container_security() {
 }
 
 Json resources_of(const LaunchRequest& request, const spec::EngineOptions& engine) {
-  Json each = {{"cpu", std::to_string(request.threads)}};
+  Json each = {{"cpu", engine.cpus > 0 ? fmt::format("{:.0f}m", engine.cpus * 1000) : std::to_string(request.threads)}};
   if (!engine.kubernetes.memory.empty()) each["memory"] = engine.kubernetes.memory;
   if (request.gpu) each[kGpuResource] = "1";
   return {{"requests", each}, {"limits", each}};

@@ -90,6 +90,7 @@ Json mpi_job(const LaunchRequest& request, const Json& spec, const std::string& 
   starts.share_host = true;  // it measures nothing
   spec::EngineOptions little = engine;
   little.ranks_per_host = 0;
+  little.cpus = 0;
   little.kubernetes.memory = "256Mi";
   little.kubernetes.data_volume.clear();
   Defaults without_data = defaults;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "mlbench/base/cgroups.h"
@@ -47,12 +48,12 @@ std::vector<std::string> command_of(const LaunchRequest& request, int rank) {
 
 // Containers are in control groups of their own, beside that of this process: what it is held to, each of them is.
 // Podman without root may not be able to do that.
-ContainerOptions container_of(const std::string& image) {
-  ContainerOptions options{.engine = container_engine(), .image = image};
+ContainerOptions container_of(const spec::EngineOptions& engine) {
+  ContainerOptions options{.engine = container_engine(), .image = engine.image, .cpus = engine.cpus};
   const std::vector<int> cores = allowed_cores();
   if (std::ssize(cores) < sysconf(_SC_NPROCESSORS_ONLN)) options.cores = cores;
   if (options.engine == "podman" && geteuid() != 0) return options;
-  options.cpus = cgroup_cpu_quota().value_or(0);
+  if (const auto quota = cgroup_cpu_quota()) options.cpus = options.cpus > 0 ? std::min(options.cpus, *quota) : *quota;
   if (const auto memory = cgroup_memory()) options.memory_bytes = memory->limit_bytes;
   return options;
 }
@@ -118,7 +119,7 @@ std::vector<Placement> placement_of(const LaunchRequest& request) {
 
 class LocalExecutor final : public Executor {
  public:
-  explicit LocalExecutor(std::string image) : image_(std::move(image)) {}
+  explicit LocalExecutor(spec::EngineOptions engine) : engine_(std::move(engine)) {}
 
   std::string name() const override { return "local"; }
 
@@ -129,8 +130,10 @@ class LocalExecutor final : public Executor {
     return {std::ssize(visible_gpus()), cores, cores};
   }
 
+  bool limits_cpus() const override { return !engine_.image.empty(); }
+
   std::unique_ptr<Start> start(const LaunchRequest& request) override {
-    if (!image_.empty()) return start_containers(request);
+    if (!engine_.image.empty()) return start_containers(request);
     std::vector<ProcessOptions> launchers;
     if (under_mpirun(request)) {
       expect_mpirun();
@@ -149,7 +152,7 @@ class LocalExecutor final : public Executor {
   }
 
   std::vector<std::string> describe(const LaunchRequest& request) const override {
-    if (!image_.empty()) {
+    if (!engine_.image.empty()) {
       std::vector<std::string> lines;
       if (under_mpirun(request)) {
         const ProcessOptions options = mpirun_of_containers(container(), request);
@@ -177,7 +180,7 @@ class LocalExecutor final : public Executor {
     if (!program_exists("mpirun")) throw IoError("back end mpi: there is no mpirun in PATH (Debian: openmpi-bin)");
   }
 
-  ContainerOptions container() const { return container_of(image_); }
+  ContainerOptions container() const { return container_of(engine_); }
 
   std::unique_ptr<Start> start_containers(LaunchRequest request) const {
     request.in_image = true;
@@ -200,15 +203,13 @@ class LocalExecutor final : public Executor {
     });
   }
 
-  const std::string image_;  // "": ranks are programs of this host
+  const spec::EngineOptions engine_;  // without an image ranks are programs of this host
 };
 
 }  // namespace
 
 Availability available() { return {true, ""}; }
 
-std::unique_ptr<Executor> make(const spec::EngineOptions& engine) {
-  return std::make_unique<LocalExecutor>(engine.image);
-}
+std::unique_ptr<Executor> make(const spec::EngineOptions& engine) { return std::make_unique<LocalExecutor>(engine); }
 
 }  // namespace mlbench::exec::local

@@ -336,6 +336,15 @@ TEST_P(LocalImageTest, DescribesExactCommandsWithoutValuesOfVariables) {
   EXPECT_EQ(words.find("b c"), std::string::npos) << "the value is in the environment alone";
 }
 
+TEST_P(LocalImageTest, AFractionOfACpuIsALimitOfEachContainer) {
+  spec::EngineOptions engine;
+  engine.image = "i:1";
+  engine.cpus = 0.25;  // less than any quota of this process
+  for (const std::string& line : local::make(engine)->describe(request("true", 2))) {
+    EXPECT_THAT(line, testing::HasSubstr(" --cpus 0.25 "));
+  }
+}
+
 TEST_P(LocalImageTest, RanksHaveTheVariablesGivenAndNoOthers) {
   setenv("NOT_FOR_RANKS", "x", 1);
   LaunchRequest launch = request("echo $A-$NOT_FOR_RANKS-$RANK", 2);

@@ -66,7 +66,7 @@ bool is_plain(const std::string& text) {
 
 // The same words on all hosts: each has the engine, and the folders.
 std::vector<std::string> in_image(const spec::EngineOptions& engine, const LaunchRequest& moved) {
-  ContainerOptions container{.engine = container_engine(), .image = engine.image};
+  ContainerOptions container{.engine = container_engine(), .image = engine.image, .cpus = engine.cpus};
   if (moved.gpu) container.gpus = {kAllGpus};  // of whatever host it is on
   container.folders = {{engine.scratch.empty() ? "/tmp" : engine.scratch, true}};
   container.folders.insert(container.folders.end(), moved.folders.begin(), moved.folders.end());

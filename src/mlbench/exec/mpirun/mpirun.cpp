@@ -165,6 +165,7 @@ class MpirunExecutor final : public Executor {
 
   std::string name() const override { return "mpirun"; }
   bool on_this_host() const override { return false; }
+  bool limits_cpus() const override { return !engine_.image.empty(); }
 
   Rendezvous rendezvous(const LaunchRequest& request) const override {
     hosts_of_ranks(engine_, 1);  // says what to type where there are none

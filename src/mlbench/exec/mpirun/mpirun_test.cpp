@@ -94,6 +94,9 @@ TEST(Mpirun, InAnImageItStartsContainersOnAllHosts) {
                               "--env OMPI_COMM_WORLD_LOCAL_SIZE --workdir /home/x/work --entrypoint "
                               "/opt/mlbench-guard team/image:1 openmpi /opt/mlbench-worker --run-dir " +
                               folder_of(engine, request)));
+  EXPECT_THAT(line, Not(HasSubstr("--cpus")));
+  engine.cpus = 2.5;
+  EXPECT_THAT(make(engine)->describe(request).front(), HasSubstr(" --cpus 2.5 --volume "));
   request.backend = "mpi";
   EXPECT_THAT([&] { make(engine)->describe(request); },
               ThrowsMessage<UserError>(HasSubstr("--image with --backend mpi: on other hosts")));

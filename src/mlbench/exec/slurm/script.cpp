@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -106,9 +107,6 @@ bool is_address(const std::string& text) {
   return text.find(':') != std::string::npos || std::ranges::all_of(text, fits);
 }
 
-// By the form of its name: a file of Apptainer's, which runs it; all others are pyxis'.
-bool is_of_apptainer(const std::string& image) { return image.ends_with(".sif"); }
-
 // Of the guard and of the folders that ranks need, at the same paths within, as both take them.
 std::string mounts(const LaunchRequest& request, const spec::EngineOptions& engine) {
   std::vector<SharedFolder> folders = {{request.guard, false},
@@ -135,6 +133,7 @@ std::vector<std::string> apptainer(const LaunchRequest& request, const spec::Eng
   }
   std::vector<std::string> words = {"apptainer",    "exec",   "--no-mount",
                                     "home,cwd,tmp", "--bind", mounts(request, engine)};
+  if (engine.cpus > 0) words.insert(words.end(), {"--cpus", fmt::format("{}", engine.cpus)});
   if (request.gpu) words.emplace_back("--nv");
   if (!request.working_directory.empty()) {
     words.insert(words.end(), {"--pwd", request.working_directory.string()});
@@ -143,12 +142,17 @@ std::vector<std::string> apptainer(const LaunchRequest& request, const spec::Eng
   return words;
 }
 
+// Slurm gives whole ones.
+std::string cpus_per_task(const LaunchRequest& request, const spec::EngineOptions& engine) {
+  return std::to_string(engine.cpus > 0 ? static_cast<int>(std::ceil(engine.cpus)) : request.threads);
+}
+
 std::vector<std::string> srun(const LaunchRequest& request, const spec::EngineOptions& engine) {
   std::vector<std::string> words = {"srun", fmt::format("--ntasks={}", request.workers)};
   if (engine.ranks_per_host > 0) {
     words.push_back(fmt::format("--ntasks-per-node={}", std::min<int64_t>(engine.ranks_per_host, request.workers)));
   }
-  words.push_back(fmt::format("--cpus-per-task={}", request.threads));
+  words.push_back("--cpus-per-task=" + cpus_per_task(request, engine));
   if (who_gives_gpus(request, engine.slurm) == GpusBy::kUs) {
     words.emplace_back("--gpus-per-task=1");
     // A worker picks its own among all of its node.
@@ -173,6 +177,8 @@ std::vector<std::string> srun(const LaunchRequest& request, const spec::EngineOp
 }
 
 }  // namespace
+
+bool is_of_apptainer(const std::string& image) { return image.ends_with(".sif"); }
 
 std::string option_line(const std::string& option) {
   const size_t equals = std::min(option.find('='), option.size());
@@ -247,7 +253,7 @@ std::string batch_script(const LaunchRequest& request, const spec::EngineOptions
     text += line("nodes", std::to_string((request.workers + on_each - 1) / on_each));
     text += line("ntasks-per-node", std::to_string(on_each));
   }
-  text += line("cpus-per-task", std::to_string(request.threads));
+  text += line("cpus-per-task", cpus_per_task(request, engine));
   if (who_gives_gpus(request, engine.slurm) == GpusBy::kUs) text += line("gpus-per-task", "1");
   text += line("chdir", one_line(start_folder(request, engine).string()));
   text += line("output", for_file_pattern(one_line(log_path(request).string())));

@@ -11,6 +11,9 @@
 
 namespace mlbench::exec::slurm {
 
+// By the form of its name: a file of Apptainer's, which runs it; all other images are pyxis'.
+bool is_of_apptainer(const std::string& image);
+
 // KEY or KEY=VALUE as a line "#SBATCH --KEY=VALUE" of a batch script, VALUE quoted where sbatch would take it apart.
 // UserError for what is no option, has a line break or another control character in it, or is mlbench's own to decide.
 std::string option_line(const std::string& option);

@@ -72,6 +72,7 @@ class SlurmExecutor final : public Executor {
   std::string name() const override { return "slurm"; }
   bool on_this_host() const override { return false; }
   bool shares_hosts() const override { return true; }
+  bool limits_cpus() const override { return is_of_apptainer(engine_.image); }  // pyxis has no word for it
 
   HostsOffer offer() const override {
     const Answer answer =

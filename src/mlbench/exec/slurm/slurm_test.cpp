@@ -216,6 +216,18 @@ TEST(SlurmAnswers, NodesSayWhatTheyHave) {
   EXPECT_FALSE(offer_of_nodes("127.0.0.1\n").gpus) << "nothing that is known";
 }
 
+TEST(SlurmScript, ApptainerLimitsAFractionOfTheCpusThatSlurmGives) {
+  LaunchRequest request = plain_request();
+  request.threads = 2;
+  spec::EngineOptions engine;
+  engine.image = "/images/worker.sif";
+  engine.cpus = 2.5;
+  const std::string script = batch_script(on_hosts(request, engine), engine);
+  EXPECT_THAT(script, HasSubstr("#SBATCH --cpus-per-task=3\n"));
+  EXPECT_THAT(script, HasSubstr("exec srun --ntasks=4 --cpus-per-task=3 "));
+  EXPECT_THAT(script, HasSubstr(" --cpus 2.5 /images/worker.sif "));
+}
+
 TEST(SlurmScript, NodesAreOneRunsAloneUnlessItSharesThem) {
   LaunchRequest request = plain_request();
   const std::string line = "#SBATCH --exclusive\n";

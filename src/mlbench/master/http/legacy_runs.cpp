@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "mlbench/base/input.h"
@@ -16,6 +17,7 @@
 #include "mlbench/master/http/dates.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/run_options.h"
+#include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::master::legacy {
 
@@ -124,6 +126,9 @@ int64_t most_cores_each(const exec::HostsOffer& hosts, int64_t workers) {
   return std::max<int64_t>(1, most);
 }
 
+// 2 and 2.5, where a request of MLBench's clients has 2.0 and 2.5.
+Json json_of(double cpus) { return std::floor(cpus) == cpus ? Json(static_cast<int64_t>(cpus)) : Json(cpus); }
+
 // MLBench's clients show no token, and are not to start whatever they like.
 void check_is_known(const Services& services, const Request& request) {
   const std::string_view secret = shown_secret(request);
@@ -190,11 +195,12 @@ Response create_run(Services& services, const Call& call) {
                                      offer.executor));
   }
   const int64_t most = most_cores_each(offer.hosts, workers);
+  const int64_t here = std::clamp<int64_t>(static_cast<int64_t>(std::min(cpus, 1e6)), 1, most);
   Json request = {{"name", "api"},
                   {"workers", {workers}},
                   {"backend", backend},
                   {"gpu", gpu},
-                  {"threads_per_worker", std::clamp<int64_t>(static_cast<int64_t>(std::min(cpus, 1e6)), 1, most)}};
+                  {"threads_per_worker", here}};
   PlannedRuns planned;
   try {
     if (custom) {
@@ -206,6 +212,13 @@ Response create_run(Services& services, const Call& call) {
       request["light"] = light == "true" && fields.flag("light_target");
     }
     planned = services.hooks.plan(request);
+    // Containers may have a fraction of a CPU.
+    const bool on_others = supervise::hosts_needed(planned.runs.front()).empty();
+    const double asked = cpus > 0 && (on_others || custom) ? std::min(cpus, static_cast<double>(most)) : here;
+    if (asked != here) {
+      request["threads_per_worker"] = json_of(asked);
+      planned = services.hooks.plan(request);
+    }
   } catch (const AboveLimit&) {
     throw;
   } catch (const UserError& error) {

@@ -100,6 +100,7 @@ void check_has_task(const spec::RunSpec& run) {
 void add_engine(Json& request, const spec::EngineOptions& engine) {
   const Json given = spec::to_json(engine);
   for (const std::string& name : spec::names_of_given(engine)) request[name] = given.at(name);
+  if (engine.cpus > 0) request["threads_per_worker"] = engine.cpus;
 }
 
 void add_communication(Json& request, const spec::Communication& communication) {
@@ -209,6 +210,7 @@ Response preview_runs(Services& services, const Request& request) {
                               {"device", run.device},
                               {"workers", run.workers},
                               {"threads_per_worker", run.threads_per_worker},
+                              {"cpus", run.engine.cpus > 0 ? Json(run.engine.cpus) : Json()},
                               {"seed", run.seed},
                               {"data", run.data_name},
                               {"light", run.limits.light},

@@ -22,7 +22,7 @@ constexpr auto kFirstPause = 500ms, kLongestPause = 30'000ms;  // between tries 
 Job job_of(const spec::RunSpec& run, bool no_wait) {
   std::vector<std::string> hosts = supervise::hosts_needed(run);
   const bool cores = run.share_host && !hosts.empty();  // those of an engine's hosts it gives itself
-  return {run.name, run.workers, no_wait, std::move(hosts), cores ? run.workers * run.threads_per_worker : 0};
+  return {run.name, run.workers, no_wait, std::move(hosts), cores ? spec::cores_needed(run) : 0};
 }
 }  // namespace
 
