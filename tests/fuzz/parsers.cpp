@@ -26,6 +26,7 @@
 #include "mlbench/dataset/text/subword_dictionary.h"
 #include "mlbench/dataset/text/text_format.h"
 #include "mlbench/dataset/text/vocabulary.h"
+#include "mlbench/exec/kubernetes/nodes.h"
 #include "mlbench/exec/kubernetes/status.h"
 #include "mlbench/exec/kubernetes/yaml.h"
 #include "mlbench/exec/slurm/answers.h"
@@ -685,12 +686,16 @@ const Parser kParsers[] = {
      [](const std::string& input) {
        exec::slurm::parse_submission(input);
        if (const auto job = exec::slurm::parse_job(input)) exec::slurm::allocation_of({"1", ""}, *job);
+       to_json(exec::ClusterNodes{exec::slurm::parse_nodes(input)});
      },
      []() -> std::vector<std::string> {
        return {
            "JobId=12 JobName=a b JobState=RUNNING Reason=None Restarts=1 NodeList=n[1-4] NumNodes=4 NumCPUs=8 "
            "TRES=cpu=8,mem=1G,node=4,billing=8 Partition=test\n",
-           "12;north\n", "JobId=1 JobState=PENDING Restarts=99999999999999999999 =x ==", repeated("a=", 10000)};
+           "12;north\n", "JobId=1 JobState=PENDING Restarts=99999999999999999999 =x ==", repeated("a=", 10000),
+           "NodeName=n1 CPUEfctv=2 CPUTot=4 Gres=gpu:a100:4(S:0-1),gpu:99999999999999999999,gpu "
+           "RealMemory=9223372036854775807 "
+           "State=MIXED+DRAIN* Reason=a b\nNodeName=n2 State=+\n"};
      }},
     {"host_list", [](const std::string& input) { spec::parse_hosts(spec::hosts_of_file(input, "fuzz")); },
      []() -> std::vector<std::string> {
@@ -724,13 +729,18 @@ const Parser kParsers[] = {
      [](const std::string& input) {
        if (const auto pod = try_parse_json(input, inputs::kKubernetesAnswer)) {
          exec::kubernetes::end_of(exec::kubernetes::pod_view(*pod));
+         to_json(exec::ClusterNodes{{exec::kubernetes::node_of(*pod)}});
        }
      },
      []() -> std::vector<std::string> {
-       return {R"({"metadata": {"name": "p", "labels": {"batch.kubernetes.io/job-completion-index": "1"}},
+       return {
+           R"({"metadata": {"name": "p", "labels": {"batch.kubernetes.io/job-completion-index": "1"}},
                   "status": {"phase": "Failed", "containerStatuses": [{"name": "rank", "state":
                   {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]}})",
-               R"({"status": {"conditions": [1, {"type": "DisruptionTarget", "status": "True"}]}})"};
+           R"({"metadata": {"name": "n"}, "spec": {"unschedulable": true, "taints": [{"key": "a", "effect": "NoSchedule"}]},
+                  "status": {"allocatable": {"cpu": "3920m", "memory": "16Gi", "nvidia.com/gpu": "1e999"},
+                  "conditions": [{"type": "Ready", "status": "True"}]}})",
+           R"({"status": {"conditions": [1, {"type": "DisruptionTarget", "status": "True"}]}})"};
      }},
     {"node_list", [](const std::string& input) { net::first_host_of_nodelist(input); },
      []() -> std::vector<std::string> {

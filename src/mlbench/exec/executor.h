@@ -15,6 +15,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
+#include "mlbench/exec/nodes.h"
 #include "mlbench/exec/placement.h"
 
 namespace mlbench::net {
@@ -213,6 +214,9 @@ class Executor {
   virtual HostsOffer offer() const { return {}; }
   // Whether each rank is in a container or pod that EngineOptions::cpus limits: only there are fractions of a CPU.
   virtual bool limits_cpus() const { return in_images(); }
+  // The nodes that there are for ranks, whatever runs on them now. Waits for the engine's answer, some seconds at most;
+  // where there is none, ClusterNodes::problem says why.
+  virtual ClusterNodes nodes() const { return {.nodes = {this_node()}}; }
   // Asked before start(), which then has Links in its request, unless the ranks are on this host. IoError, UserError as
   // start().
   virtual Rendezvous rendezvous(const LaunchRequest& /*request*/) const { return {}; }

@@ -20,6 +20,7 @@
 #include "mlbench/exec/kubernetes/config.h"
 #include "mlbench/exec/kubernetes/job.h"
 #include "mlbench/exec/kubernetes/manifest.h"
+#include "mlbench/exec/kubernetes/nodes.h"
 #include "mlbench/exec/kubernetes/status.h"
 #include "mlbench/exec/linked.h"
 #include "mlbench/exec/openmpi.h"
@@ -34,6 +35,7 @@ constexpr size_t kSuffixBytes = 4;
 // Of a job that nobody waits for any more.
 constexpr std::chrono::seconds kWithdrawAnswer{5}, kWithdrawChange{15};
 constexpr std::chrono::seconds kOfferAnswer{3};
+constexpr std::chrono::seconds kNodesAnswer{5};
 constexpr const char* kLater = "(given at the start)";
 
 // "https://HOST:PORT", "https://[::1]:6443"
@@ -110,6 +112,16 @@ class KubernetesExecutor final : public Executor {
     }
     if (!address_) address_ = address_for_pods(cluster());
     return {*address_, *address_};
+  }
+
+  ClusterNodes nodes() const override {
+    try {
+      Api api(cluster(), {.answer = kNodesAnswer});
+      return nodes_of(api,
+                      engine_.kubernetes.name_space.empty() ? cluster().name_space : engine_.kubernetes.name_space);
+    } catch (const std::exception& error) {
+      return {.nodes = {}, .problem = error.what()};
+    }
   }
 
   std::unique_ptr<Start> start(const LaunchRequest& request) override {

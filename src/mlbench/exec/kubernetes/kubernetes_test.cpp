@@ -17,6 +17,7 @@
 #include "mlbench/exec/kubernetes/config.h"
 #include "mlbench/exec/kubernetes/job.h"
 #include "mlbench/exec/kubernetes/manifest.h"
+#include "mlbench/exec/kubernetes/nodes.h"
 #include "mlbench/exec/kubernetes/overlay.h"
 #include "mlbench/exec/kubernetes/status.h"
 #include "mlbench/exec/kubernetes/test_fake_kubernetes.h"
@@ -819,6 +820,78 @@ TEST_F(KubernetesApi, TokensAreReadAnew) {
   EXPECT_TRUE(api.get("/version").good());
 }
 
+// ---- nodes ---------------------------------------------------------------------------------------------------------
+
+Json node_named(const std::string& name) {
+  Json node = Json::parse(R"({
+    "metadata": {"name": ""}, "spec": {},
+    "status": {"allocatable": {"cpu": "3920m", "memory": "16393244Ki", "nvidia.com/gpu": "2", "pods": "110"},
+               "capacity": {"cpu": "4"},
+               "conditions": [{"type": "MemoryPressure", "status": "False"},
+                              {"type": "Ready", "status": "True", "message": "kubelet is posting ready status"}]}})");
+  node["metadata"]["name"] = name;
+  return node;
+}
+
+TEST(KubernetesNodes, QuantitiesAreNumbers) {
+  for (const auto& [text, amount] : {std::pair("2500m", 2.5),
+                                     {"3", 3.0},
+                                     {"4Gi", 0x1p32},
+                                     {"1.5k", 1500.0},
+                                     {"2e3", 2000.0},
+                                     {"0", 0.0},
+                                     {"1E", 1e18},
+                                     {"100000000n", 0.1}}) {
+    ASSERT_TRUE(amount_of(text)) << text;
+    EXPECT_DOUBLE_EQ(*amount_of(text), amount) << text;
+  }
+  for (const char* text : {"", "m", "-1", "1 Gi", "4GiB", "nan", "inf", "1e999"}) EXPECT_FALSE(amount_of(text)) << text;
+}
+
+TEST(KubernetesNodes, HaveWhatPodsMayHave) {
+  Json node = node_named("n1");
+  EXPECT_EQ(to_json(ClusterNodes{{node_of(node)}})["nodes"], Json::parse(R"([
+    {"name": "n1", "state": "Ready", "ready": true, "cpus": 3.92, "memory_bytes": 16786681856, "gpus": 2, "slots": null}
+  ])"));
+  node["status"]["allocatable"].erase("nvidia.com/gpu");
+  EXPECT_EQ(node_of(node).gpus, 0);
+  node["spec"]["taints"] = Json::parse(R"([{"key": "nvidia.com/gpu", "effect": "NoSchedule"},
+                                           {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+                                           {"key": "slow", "effect": "PreferNoSchedule"}])");
+  node["spec"]["unschedulable"] = true;
+  EXPECT_EQ(node_of(node).state, "Ready, cordoned, tainted nvidia.com/gpu:NoSchedule");
+  EXPECT_EQ(node_of(node).ready, false);
+  node = node_named("n1");
+  node["status"]["conditions"][1]["status"] = "Unknown";
+  node["status"]["conditions"][1]["message"] = "Kubelet stopped posting node status.";
+  EXPECT_EQ(node_of(node).state, "not ready (Kubelet stopped posting node status.)");
+  EXPECT_EQ(node_of(node).ready, false);
+  for (const char* odd :
+       {"null", "[]", "{}", R"({"status": {"allocatable": 3, "conditions": "x"}, "spec": {"taints": 1}})"}) {
+    const ClusterNode none = node_of(Json::parse(odd));
+    EXPECT_FALSE(none.cpus || none.memory_bytes || *none.ready) << odd;
+  }
+}
+
+TEST_F(KubernetesApi, ListsNodesPageByPage) {
+  fake_.have_nodes({node_named("n1"), node_named("n2"), node_named("n3")});
+  const ClusterNodes all = make({})->nodes();
+  EXPECT_EQ(all.problem, "");
+  std::vector<std::string> names;
+  for (const ClusterNode& node : all.nodes) names.push_back(node.name);
+  EXPECT_THAT(names, ElementsAre("n1", "n2", "n3"));
+}
+
+TEST_F(KubernetesApi, SaysWhyNodesAreNotKnown) {
+  fake_.fail("GET", "/nodes", 500, 1);
+  const ClusterNodes none = make({})->nodes();
+  EXPECT_TRUE(none.nodes.empty());
+  EXPECT_EQ(none.problem, "Kubernetes does not say what nodes it has: made by the test");
+  spec::EngineOptions engine;
+  engine.kubernetes.context = "nowhere";
+  EXPECT_THAT(make(engine)->nodes().problem, HasSubstr("nowhere"));
+}
+
 // ---- a job ---------------------------------------------------------------------------------------------------------
 
 constexpr JobPace kFastJob{
@@ -1014,6 +1087,18 @@ TEST_F(KubernetesRun, MakesThreeObjectsThatGoTogether) {
   EXPECT_EQ(group->placement()[1].host, "node-1");
   group.reset();
   EXPECT_TRUE(fake_.empty());
+}
+
+TEST_F(KubernetesRun, WhereNodesMayNotBeListedThoseWithRanksAre) {
+  fake_.refuse_nodes();
+  const auto group = run("exec sleep 600");
+  const ClusterNodes known = executor_->nodes();
+  EXPECT_THAT(known.problem, AllOf(HasSubstr("lets this master list no nodes"), HasSubstr("rbac.nodes")));
+  ASSERT_EQ(known.nodes.size(), 2U);
+  EXPECT_EQ(known.nodes[1].name, "node-1");
+  EXPECT_FALSE(known.nodes[1].ready || known.nodes[1].cpus);
+  EXPECT_THAT(fake_.asked(), testing::Contains("GET /api/v1/namespaces/team/pods?limit=500&labelSelector="
+                                               "app.kubernetes.io%2Fcomponent%3Drank"));
 }
 
 TEST_F(KubernetesRun, AJobIsWithdrawnByWhatWasNotedOfIt) {

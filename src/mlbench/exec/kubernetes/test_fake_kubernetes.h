@@ -96,6 +96,10 @@ class FakeKubernetes final : public net::http::Service {
     const std::scoped_lock lock(mutex_);
     pod_warnings_.push_back({rank, reason, message});
   }
+  void have_nodes(Json nodes) {
+    const std::scoped_lock lock(mutex_);
+    nodes_ = std::move(nodes);
+  }
   void refuse_nodes() { fail("GET", "/nodes", 403, 1000); }
 
   std::vector<std::string> asked() const {  // "METHOD /path"
@@ -186,7 +190,15 @@ class FakeKubernetes final : public net::http::Service {
   net::http::Response answer(const net::http::Request& request) {
     const std::vector<std::string>& path = request.target.segments;
     if (request.raw_target == "/version") return json(200, {{"gitVersion", "v1.34.4"}});
-    if (path.size() >= 3 && path[2] == "nodes") return json(200, {{"items", Json::array()}});
+    if (path.size() >= 3 && path[2] == "nodes") {
+      // A page each.
+      const size_t mark = request.raw_target.find("&continue=after");
+      const size_t at = mark == std::string::npos ? 0 : std::stoul(request.raw_target.substr(mark + 15));
+      Json page = {{"metadata", Json::object()}, {"items", Json::array()}};
+      if (at < nodes_.size()) page["items"].push_back(nodes_[at]);
+      if (at + 1 < nodes_.size()) page["metadata"]["continue"] = "after" + std::to_string(at + 1);
+      return json(200, page);
+    }
     const bool batch = path.size() >= 6 && path[1] == "batch";
     const size_t kind = batch ? 5 : 4;  // /apis/batch/v1/namespaces/NS/jobs, /api/v1/namespaces/NS/pods
     if (path.size() <= kind) return failure(404, "no such path");
@@ -365,7 +377,7 @@ class FakeKubernetes final : public net::http::Service {
   std::vector<std::string> asked_;
   std::map<std::string, Job> jobs_;     // by name
   std::map<std::string, Json> others_;  // by kind/name
-  Json held_;
+  Json held_, nodes_ = Json::array();
   std::string warning_;
   std::vector<PodWarning> pod_warnings_;
   int last_uid_ = 0;

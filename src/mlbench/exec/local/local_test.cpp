@@ -502,6 +502,16 @@ INSTANTIATE_TEST_SUITE_P(BackEnds, MpiImageTest, testing::Values("mpi"),
 INSTANTIATE_TEST_SUITE_P(BackEnds, LocalImageTest, testing::Values("gloo"),
                          [](const auto& info) { return std::string(info.param); });
 
+TEST(LocalExecutor, ItsNodeIsThisHost) {
+  const ClusterNodes all = local::make()->nodes();
+  ASSERT_EQ(all.nodes.size(), 1U);
+  EXPECT_EQ(all.nodes[0].name, host_name());
+  EXPECT_EQ(all.nodes[0].cpus, available_cores());
+  EXPECT_EQ(all.nodes[0].memory_bytes, host_memory_bytes());
+  EXPECT_EQ(all.nodes[0].ready, true);
+  EXPECT_EQ(all.problem, "");
+}
+
 // What mpirun says when it cannot start the ranks is in the error.
 TEST(LocalExecutor, MpirunThatFailsIsQuoted) {
   if (!program_exists("mpirun")) GTEST_SKIP() << "missing capability: mpirun";

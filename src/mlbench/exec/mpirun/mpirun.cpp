@@ -178,6 +178,23 @@ class MpirunExecutor final : public Executor {
     return {};
   }
 
+  // Nobody is asked: the hosts are those that were named.
+  ClusterNodes nodes() const override {
+    ClusterNodes known;
+    if (engine_.hosts.empty()) {
+      known.problem = "hosts are named with each run (-H, --hostfile): those of active runs are shown";
+      return known;
+    }
+    for (const spec::HostSlots& host : spec::parse_hosts(engine_.hosts)) {
+      ClusterNode node;
+      if (is_this_host(host.name)) node = this_node();
+      node.name = host.name;
+      node.slots = engine_.ranks_per_host > 0 ? engine_.ranks_per_host : host.slots;
+      known.nodes.push_back(std::move(node));
+    }
+    return known;
+  }
+
   std::unique_ptr<Start> start(const LaunchRequest& request) override {
     if (!program_exists("mpirun")) {
       throw IoError("executor mpirun: there is no mpirun in PATH (Debian: openmpi-bin)");

@@ -118,6 +118,24 @@ TEST(Mpirun, GuardsGiveRanksTheirGpus) {
   EXPECT_FALSE(make(engine)->offer().gpus) << "which hosts there are, each run says";
 }
 
+TEST(Mpirun, TheNodesAreTheHostsThatWereNamed) {
+  EXPECT_THAT(make({})->nodes().problem, HasSubstr("-H, --hostfile"));
+  spec::EngineOptions engine;
+  engine.hosts = "h1:2,h2,localhost:4";
+  ClusterNodes named = make(engine)->nodes();
+  ASSERT_EQ(named.nodes.size(), 3U);
+  EXPECT_EQ(named.problem, "");
+  EXPECT_EQ(named.nodes[0].name, "h1");
+  EXPECT_EQ(named.nodes[0].slots, 2);
+  EXPECT_FALSE(named.nodes[0].ready || named.nodes[0].cpus) << "nobody asked it";
+  EXPECT_EQ(named.nodes[1].slots, 1);
+  EXPECT_EQ(named.nodes[2].name, "localhost");
+  EXPECT_EQ(named.nodes[2].slots, 4);
+  EXPECT_EQ(named.nodes[2].cpus, available_cores());
+  engine.ranks_per_host = 3;
+  EXPECT_EQ(make(engine)->nodes().nodes[1].slots, 3);
+}
+
 TEST(Mpirun, OnThisHostAloneNoSshIsAsked) {
   spec::EngineOptions engine;
   engine.hosts = "localhost:4";

@@ -66,6 +66,54 @@ Json number_or_null(const std::string& text) {
   return number ? Json(*number) : Json();
 }
 
+// "KEY=VALUE KEY=VALUE ...", where a value may have blanks; "" for (null). Of a key that comes again the first counts:
+// comments and commands, where others' words stand, come last.
+std::map<std::string, std::string> fields_of(const std::string& line) {
+  std::map<std::string, std::string> fields;
+  std::istringstream words(line);
+  std::string* value = nullptr;
+  std::string repeated;
+  for (std::string word; words >> word;) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos || !is_key(std::string_view(word).substr(0, equals))) {
+      if (value != nullptr) *value += " " + word;
+      continue;
+    }
+    std::string text = word.substr(equals + 1);
+    if (text == "(null)") text.clear();
+    const auto [place, is_new] = fields.emplace(word.substr(0, equals), text);
+    repeated = text;
+    value = is_new ? &place->second : &repeated;
+  }
+  return fields;
+}
+
+// "gpu:a100:4(S:0-1),gpu:2,shard:8": of all kinds together.
+int64_t gpus_in(const std::string& resources) {
+  std::istringstream parts(resources);
+  int64_t gpus = 0;
+  for (std::string part; std::getline(parts, part, ',');) {
+    part.resize(std::min(part.size(), part.find('(')));
+    if (part == "gpu") ++gpus;
+    if (part.starts_with("gpu:"))
+      gpus += std::clamp<int64_t>(number_of(part.substr(part.rfind(':') + 1)).value_or(1), 0, 1024);
+  }
+  return gpus;
+}
+
+// sinfo(1), NODE STATE CODES: whether such a node takes jobs, now or after those that it has. The mark behind it is of
+// its power, or "*": it does not answer.
+bool takes_jobs(const std::string& state) {
+  std::istringstream parts(state.substr(0, state.find_first_of("*~#!%$@^-")));
+  std::string base;
+  std::getline(parts, base, '+');
+  constexpr std::array<std::string_view, 5> kGood = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "RESERVED"};
+  bool good = is_one_of(kGood, base) && state.find('*') == std::string::npos;
+  constexpr std::array<std::string_view, 6> kBad = {"DOWN", "DRAIN", "FAIL", "MAINT", "INVALID_REG", "NOT_RESPONDING"};
+  for (std::string flag; std::getline(parts, flag, '+');) good = good && !is_one_of(kBad, flag);
+  return good;
+}
+
 }  // namespace
 
 std::optional<JobName> parse_submission(const std::string& output) {
@@ -116,25 +164,32 @@ std::string JobInfo::words() const {
 }
 
 std::optional<JobInfo> parse_job(const std::string& output) {
-  JobInfo job;
-  std::istringstream words(output.substr(0, output.find('\n')));
-  std::string* value = nullptr;
-  std::string repeated;
-  for (std::string word; words >> word;) {
-    const size_t equals = word.find('=');
-    if (equals == std::string::npos || !is_key(std::string_view(word).substr(0, equals))) {
-      if (value != nullptr) *value += " " + word;
-      continue;
-    }
-    std::string text = word.substr(equals + 1);
-    if (text == "(null)") text.clear();
-    // The first counts: comments and commands, where others' words stand, come last.
-    const auto [place, is_new] = job.fields.emplace(word.substr(0, equals), text);
-    repeated = text;
-    value = is_new ? &place->second : &repeated;
-  }
+  JobInfo job{fields_of(output.substr(0, output.find('\n')))};
   if (!job.fields.contains("JobId") || job.state().empty()) return std::nullopt;
   return job;
+}
+
+std::vector<ClusterNode> parse_nodes(const std::string& output) {
+  std::vector<ClusterNode> nodes;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line) && nodes.size() < kMostNodes;) {
+    std::map<std::string, std::string> fields = fields_of(line);
+    const std::string state = fields["State"];
+    if (fields["NodeName"].empty() || state.empty()) continue;
+    const std::string reason = fields["Reason"];
+    const auto effective = number_of(fields["CPUEfctv"]);  // less those that the system keeps; since Slurm 22.05
+    const auto cpus = effective ? effective : number_of(fields["CPUTot"]);
+    const auto memory_mib = number_of(fields["RealMemory"]);
+    nodes.push_back({.name = fields["NodeName"],
+                     .state = reason.empty() ? state : fmt::format("{} ({})", state, reason),
+                     .ready = takes_jobs(state),
+                     .cpus = cpus ? std::optional(static_cast<double>(*cpus)) : std::nullopt,
+                     .memory_bytes = memory_mib && *memory_mib < (int64_t{1} << 40)
+                                         ? std::optional(*memory_mib * 1024 * 1024)
+                                         : std::nullopt,
+                     .gpus = gpus_in(fields["Gres"])});
+  }
+  return nodes;
 }
 
 bool job_is_unknown(const std::string& errors) { return errors.find("Invalid job id") != std::string::npos; }

@@ -5,9 +5,11 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "mlbench/base/json.h"
 #include "mlbench/exec/executor.h"
+#include "mlbench/exec/nodes.h"
 
 namespace mlbench::exec::slurm {
 
@@ -43,6 +45,9 @@ struct JobInfo {
 std::optional<JobInfo> parse_job(const std::string& output);
 // Of scontrol, where it said that there is no such job (any more).
 bool job_is_unknown(const std::string& errors);
+
+// The lines of `scontrol show nodes --oneliner`; what is none is left out.
+std::vector<ClusterNode> parse_nodes(const std::string& output);
 
 // What is known of it before Slurm is asked: the beginning of the following; and back. Empty where it is no job's.
 Json identity_of(const JobName& name);

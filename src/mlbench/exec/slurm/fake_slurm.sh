@@ -4,6 +4,7 @@
 #   plan      what happens: "run" at once, "queue N": after N looks, "refuse", "hang" (scontrol), "forget"
 #   per_node  ranks on each node (default: all on one)
 #   calls     what was asked for
+#   nodes     what scontrol says of the nodes
 #   job.ID/   script, state, reason, restarts, code: a test may write them
 set -u
 home=$FAKE_SLURM
@@ -70,6 +71,10 @@ case $self in
     id=${!#}
     job=$home/job.$id
     [ "$plan" = hang ] && exec sleep 600
+    if [ "${1-} ${2-}" = 'show nodes' ]; then
+      [ "$plan" = refuse ] && echo 'slurm_load_node error: Unable to contact slurm controller (connect failure)' >&2 && exit 1
+      exec cat "$home/nodes"
+    fi
     if [ "$plan" = forget ] || [ ! -d "$job" ]; then
       echo 'slurm_load_jobs error: Invalid job id specified' >&2
       exit 1

@@ -85,6 +85,14 @@ class SlurmExecutor final : public Executor {
     return {*address_, *address_};
   }
 
+  ClusterNodes nodes() const override {
+    const Answer answer = ask(slurm_command({"scontrol", "show", "nodes", "--oneliner"}), kNodesPatience);
+    if (answer.good()) return {.nodes = parse_nodes(answer.output)};
+    return {.nodes = {},
+            .problem = fmt::format("Slurm does not say what nodes it has: scontrol: {}",
+                                   answer.errors.empty() ? "it failed without a word" : answer.errors)};
+  }
+
   std::unique_ptr<Start> start(const LaunchRequest& request) override {
     const LaunchRequest theirs = on_hosts(request, engine_);
     write_file_atomically(script_path(request), batch_script(theirs, engine_));

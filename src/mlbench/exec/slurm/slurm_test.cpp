@@ -515,6 +515,57 @@ class SlurmTest : public testing::Test {
   std::unique_ptr<Executor> executor_ = make({});
 };
 
+// As `scontrol show nodes --oneliner` of Slurm 22.05.8 printed it, less some fields.
+const std::string kNode =
+    "NodeName=n1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=2 CPUTot=4 CPULoad=3.02 AvailableFeatures=(null) "
+    "ActiveFeatures=(null) Gres=(null) NodeAddr=127.0.0.1 NodeHostName=localhost Port=17001 Version=22.05.8 "
+    "OS=Linux 6.1.0 #1 SMP PREEMPT_DYNAMIC @0  RealMemory=4000 AllocMem=0 FreeMem=18400 Sockets=2 Boards=1 State=IDLE "
+    "ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A Partitions=test  BootTime=2026-01-31T12:00:00 "
+    "CfgTRES=cpu=2,mem=4000M,billing=2 AllocTRES= CapWatts=n/a ExtSensorsTemp=n/s";
+
+std::string node_with(const std::string& name, const std::string& state, const std::string& gres = "(null)",
+                      const std::string& behind = "") {
+  std::string text = kNode;
+  for (const auto& [from, to] : {std::pair<std::string, std::string>("NodeName=n1", "NodeName=" + name),
+                                 {"State=IDLE", "State=" + state},
+                                 {"Gres=(null)", "Gres=" + gres}}) {
+    text.replace(text.find(from), from.size(), to);
+  }
+  return text + behind + "\n";
+}
+
+TEST_F(SlurmTest, SaysWhatNodesThereAre) {
+  slurm_.write("nodes", node_with("n1", "IDLE") +
+                            node_with("n2", "IDLE+DRAIN", "(null)", " Reason=disk is full [root@2026-01-31T12:00:00]") +
+                            node_with("g1", "MIXED", "gpu:a100:4(S:0-1),gpu:2,shard:8") + node_with("n3", "DOWN*") +
+                            "No nodes in the system\n");
+  const ClusterNodes all = executor_->nodes();
+  EXPECT_EQ(all.problem, "");
+  EXPECT_EQ(to_json(all)["nodes"], Json::parse(R"json([
+    {"name": "n1", "state": "IDLE", "ready": true, "cpus": 2.0, "memory_bytes": 4194304000, "gpus": 0, "slots": null},
+    {"name": "n2", "state": "IDLE+DRAIN (disk is full [root@2026-01-31T12:00:00])", "ready": false, "cpus": 2.0,
+     "memory_bytes": 4194304000, "gpus": 0, "slots": null},
+    {"name": "g1", "state": "MIXED", "ready": true, "cpus": 2.0, "memory_bytes": 4194304000, "gpus": 6, "slots": null},
+    {"name": "n3", "state": "DOWN*", "ready": false, "cpus": 2.0, "memory_bytes": 4194304000, "gpus": 0, "slots": null}
+  ])json"));
+  EXPECT_THAT(slurm_.read("calls"), HasSubstr("scontrol show nodes --oneliner"));
+  for (const char* good : {"ALLOCATED", "COMPLETING", "IDLE~", "IDLE+CLOUD", "MIXED#"}) {
+    EXPECT_EQ(parse_nodes(node_with("n", good)).front().ready, true) << good;
+  }
+  for (const char* bad : {"IDLE*", "MIXED+DRAIN", "UNKNOWN", "ALLOCATED+MAINT", "FUTURE", "IDLE+NOT_RESPONDING"}) {
+    EXPECT_EQ(parse_nodes(node_with("n", bad)).front().ready, false) << bad;
+  }
+}
+
+TEST_F(SlurmTest, SaysWhyItsNodesAreNotKnown) {
+  slurm_.write("plan", "refuse");
+  const ClusterNodes none = executor_->nodes();
+  EXPECT_TRUE(none.nodes.empty());
+  EXPECT_EQ(none.problem,
+            "Slurm does not say what nodes it has: scontrol: slurm_load_node error: Unable to contact slurm controller "
+            "(connect failure)");
+}
+
 TEST_F(SlurmTest, QueuesThenRunsWhereSlurmSays) {
   slurm_.write("plan", "queue 2");
   slurm_.write("per_node", "2");
