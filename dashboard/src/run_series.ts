@@ -28,11 +28,14 @@ const TITLES = new Map<string, [string, string]>([
   ['bytes', ['Bytes sent', 'bytes per step']],
   ['cpu_cores', ['Processors', 'cores in use']],
   ['memory_bytes', ['Memory', 'bytes in use']],
+  ['network_in_bytes_per_s', ['Network in', 'bytes per second']],
+  ['network_out_bytes_per_s', ['Network out', 'bytes per second']],
 ]);
 const ORDER = [...TITLES.keys()];
 
 // What the supervisor sees from time to time belongs to no step.
-export const isOverTime = ({split, metric}: Metric): boolean => split === '' && (metric === 'cpu_cores' || metric === 'memory_bytes');
+export const isOverTime = ({split, metric}: Metric): boolean => split === '' &&
+  ['cpu_cores', 'memory_bytes', 'network_in_bytes_per_s', 'network_out_bytes_per_s'].includes(metric);
 
 export function titleOf(of: Metric): {title: string; unit: string} {
   const {split, metric} = of;

@@ -467,7 +467,7 @@ const Parser kParsers[] = {
        if (const auto usage = guard::parse_usage(input)) guard::to_text(*usage);
      },
      []() -> std::vector<std::string> {
-       return {"1500000 4096", "0 0"};
+       return {"1500000 4096", "1500000 4096 7 9223372036854775807", "0 0"};
      }},
     {"usage_line",
      [](const std::string& input) {

@@ -1035,8 +1035,10 @@ TEST_F(OtherHostTest, WhatRanksUseThereIsKnownHere) {
   EXPECT_TRUE(eventually([&] {
     const auto lines = usage_lines(dir);
     if (!lines.empty()) ranks = lines.back().ranks;
-    return ranks.size() == 2 && ranks[0].cpu_cores && ranks[1].cpu_cores;
+    return ranks.size() == 2 && ranks[0].cpu_cores && ranks[1].cpu_cores && ranks[0].network_in;
   }));
+  EXPECT_TRUE(ranks.at(0).network_out);
+  EXPECT_FALSE(ranks.at(1).network_in || ranks.at(1).network_out) << "the first of a host stands for its network";
   write_file_atomically(folder_.path() / "go", "");
   EXPECT_EQ(end(), 0);
   const Json utilisation = record(dir)["utilisation"];

@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -193,6 +194,25 @@ std::optional<int64_t> host_memory_bytes() {
   if (text.is_string()) bytes = number_in<int64_t>(text.get<std::string>()).value_or(kUnknown / 1024) * 1024;
   if (const auto group = cgroup_memory()) bytes = std::min(bytes, group->limit_bytes);
   return bytes == kUnknown ? std::nullopt : std::optional(bytes);
+}
+
+NetworkBytes parse_network_bytes(const std::string& text) {
+  std::istringstream in(text);
+  NetworkBytes bytes;
+  for (std::string line; std::getline(in, line);) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos || trimmed(line.substr(0, colon)) == "lo") continue;
+    std::istringstream fields(line.substr(colon + 1));
+    const auto add = [](int64_t& sum, int64_t value) {
+      if (value >= 0 && value <= std::numeric_limits<int64_t>::max() - sum) sum += value;
+    };
+    int64_t value = 0;
+    for (int field = 0; fields >> value; ++field) {
+      if (field == 0) add(bytes.received, value);
+      if (field == 8) add(bytes.sent, value);
+    }
+  }
+  return bytes;
 }
 
 std::string host_name() {

@@ -38,6 +38,14 @@ struct CpuTicks {
 // From the text of /proc/stat; empty where that has not all of it.
 std::optional<CpuTicks> parse_cpu_ticks(const std::string& stat);
 
+// Of all network interfaces but the loopback, since they were made.
+struct NetworkBytes {
+  int64_t received = 0, sent = 0;
+  bool operator==(const NetworkBytes&) const = default;
+};
+// From the text of /proc/net/dev, which is that of the reader's network namespace: of a pod, or of a host.
+NetworkBytes parse_network_bytes(const std::string& text);
+
 std::string host_name();
 // Identity of this boot of this host: boot id of the kernel, with the network namespace's inode.
 std::string boot_id();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mlbench/base/clock.h"
+#include "mlbench/base/environment.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
 #include "mlbench/exec/nodes.h"
@@ -116,6 +117,8 @@ struct RankUsage {
   double cpu_s = 0;  // so far
   int64_t memory_bytes = 0;
   Nanoseconds age{0};  // since it was seen
+  // Of the pod, or host, in whose network it is, which the first of several ranks there stands for; else empty.
+  std::optional<NetworkBytes> network = {};
 };
 struct GroupUsage {
   std::vector<std::optional<RankUsage>> ranks;  // empty where it is not known, and of those that ended

@@ -115,10 +115,13 @@ class LinkedGroup final : public RankGroup {
   GroupUsage usage() const override {
     GroupUsage usage{{}, cores()};
     const auto now = steady_clock::now();
+    std::set<std::string> networks;  // by hosts as they call themselves: a pod is one of its own
     for (const Rank& rank : ranks_) {
+      const bool first = networks.insert(request_.links.server->host(static_cast<int>(usage.ranks.size()))).second;
       auto& one = usage.ranks.emplace_back();
       if (!rank.running || rank.ended || !rank.usage) continue;
       one = RankUsage{to_seconds(rank.usage->processor), rank.usage->memory_bytes, now - rank.usage_came};
+      if (first) one->network = rank.usage->network;
     }
     return usage;
   }

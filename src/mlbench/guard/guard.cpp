@@ -356,7 +356,10 @@ class Guard {
   void tell_usage_if_due() {
     if (!next_usage_ || steady_clock::now() < *next_usage_) return;
     next_usage_ = steady_clock::now() + kUsageInterval;
-    if (const auto usage = usage_below(getpid(), launched())) tell("usage", to_text(*usage));
+    auto usage = usage_below(getpid(), launched());
+    if (!usage) return;
+    usage->network = network_here();
+    tell("usage", to_text(*usage));
   }
 
   // Until the supervisor, a signal, the end of a child or, while the rank runs, the next look at what it uses.

@@ -405,6 +405,7 @@ TEST_F(LinkedGuardTest, SaysWhatTheRankUses) {
   EXPECT_LT(usage->processor, 60s);
   EXPECT_GT(usage->memory_bytes, 100 << 10);
   EXPECT_LT(usage->memory_bytes, 100 << 20);
+  EXPECT_TRUE(usage->network);
 }
 
 TEST_F(LinkedGuardTest, TheRankIsToldOfItsPeers) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <memory>
 #include <vector>
@@ -63,20 +64,40 @@ std::optional<Usage> usage_below(pid_t root, std::span<const pid_t> left_out) {
   return Usage{std::chrono::microseconds(ticks * (1'000'000 / sysconf(_SC_CLK_TCK))), pages * sysconf(_SC_PAGESIZE)};
 }
 
+std::optional<NetworkBytes> network_here() {
+  try {
+    return parse_network_bytes(read_file("/proc/net/dev"));
+  } catch (const IoError&) {
+    return std::nullopt;
+  }
+}
+
 std::string to_text(const Usage& usage) {
-  return std::to_string(usage.processor.count()) + " " + std::to_string(usage.memory_bytes);
+  std::string text = std::to_string(usage.processor.count()) + " " + std::to_string(usage.memory_bytes);
+  if (usage.network) {
+    text += " " + std::to_string(usage.network->received) + " " + std::to_string(usage.network->sent);
+  }
+  return text;
 }
 
 std::optional<Usage> parse_usage(std::string_view text) {
   const char* const end = text.data() + text.size();
-  int64_t processor = 0, memory = 0;
-  const auto first = std::from_chars(text.data(), end, processor);
-  if (first.ec != std::errc() || first.ptr == end || *first.ptr != ' ') return std::nullopt;
-  const auto second = std::from_chars(first.ptr + 1, end, memory);
-  if (second.ec != std::errc() || second.ptr != end) return std::nullopt;
-  const auto possible = [](int64_t used) { return used >= 0 && used <= kMostUsed; };
-  if (!possible(processor) || !possible(memory)) return std::nullopt;
-  return Usage{std::chrono::microseconds(processor), memory};
+  std::array<int64_t, 4> amounts{};
+  size_t count = 0;
+  for (const char* at = text.data(); count < amounts.size(); ++at) {
+    const auto [stop, error] = std::from_chars(at, end, amounts[count]);
+    if (error != std::errc() || amounts[count] < 0) return std::nullopt;
+    // A network's counters are its host's, however old that is; nobody adds them up.
+    if (count < 2 && amounts[count] > kMostUsed) return std::nullopt;
+    ++count;
+    at = stop;
+    if (at == end) break;
+    if (*at != ' ' || count == amounts.size()) return std::nullopt;
+  }
+  if (count != 2 && count != 4) return std::nullopt;
+  Usage usage{std::chrono::microseconds(amounts[0]), amounts[1]};
+  if (count == 4) usage.network = NetworkBytes{amounts[2], amounts[3]};
+  return usage;
 }
 
 }  // namespace mlbench::guard

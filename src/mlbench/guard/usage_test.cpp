@@ -125,11 +125,36 @@ TEST(UsageText, GoesBothWays) {
   ASSERT_TRUE(usage);
   EXPECT_EQ(usage->processor, 1500ms);
   EXPECT_EQ(usage->memory_bytes, 4096);
+  EXPECT_FALSE(usage->network);
+  const auto more = parse_usage(to_text({1'500'000us, 4096, NetworkBytes{7, 1'000'000'000'000'000'001}}));
+  ASSERT_TRUE(more);
+  EXPECT_EQ(more->memory_bytes, 4096);
+  EXPECT_EQ(more->network, (NetworkBytes{7, 1'000'000'000'000'000'001}));
 }
 
 TEST(UsageText, NonsenseIsEmpty) {
-  for (const char* text : {"", " ", "1", "1 ", " 1", "1 2 ", "1 2 3", "1  2", "-1 2", "1 -2", "1.5 2", "nan 2", "1 inf",
-                           "1000000000000001 0", "0 1000000000000001", "99999999999999999999 1", "0x1 2"}) {
+  for (const char* text : {"",
+                           " ",
+                           "1",
+                           "1 ",
+                           " 1",
+                           "1 2 ",
+                           "1 2 3",
+                           "1 2 3 ",
+                           "1 2 3 4 ",
+                           "1 2 3 4 5",
+                           "1 2 3 -4",
+                           "1 2  3 4",
+                           "1  2",
+                           "-1 2",
+                           "1 -2",
+                           "1.5 2",
+                           "nan 2",
+                           "1 inf",
+                           "1000000000000001 0",
+                           "0 1000000000000001",
+                           "99999999999999999999 1",
+                           "0x1 2"}) {
     EXPECT_FALSE(parse_usage(text)) << "'" << text << "'";
   }
 }

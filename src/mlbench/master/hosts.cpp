@@ -34,22 +34,8 @@ std::pair<double, double> parse_memory_mib(const std::string& text) {
 }
 
 std::pair<double, double> parse_network_mib(const std::string& text) {
-  std::istringstream in(text);
-  double received = 0, sent = 0;
-  for (std::string line; std::getline(in, line);) {
-    const size_t colon = line.find(':');
-    if (colon == std::string::npos) continue;
-    std::string name = line.substr(0, colon);
-    name.erase(0, name.find_first_not_of(' '));
-    if (name == "lo") continue;
-    std::istringstream fields(line.substr(colon + 1));
-    double value = 0;
-    for (int field = 0; fields >> value; ++field) {
-      if (field == 0) received += value;
-      if (field == 8) sent += value;
-    }
-  }
-  return {received / kMiB, sent / kMiB};
+  const NetworkBytes bytes = parse_network_bytes(text);
+  return {static_cast<double>(bytes.received) / kMiB, static_cast<double>(bytes.sent) / kMiB};
 }
 
 HostSampler::HostSampler(const Clock& clock)

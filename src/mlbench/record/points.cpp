@@ -62,9 +62,11 @@ void add_points(Points& points, const UsageLine& line) {
   const auto step = static_cast<int64_t>(line.wall_s);
   for (size_t i = 0; i < line.ranks.size(); ++i) {
     const auto rank = static_cast<int64_t>(i);
-    const auto& [cores, memory] = line.ranks[i];
+    const auto& [cores, memory, in, out] = line.ranks[i];
     if (cores) points[{"", "cpu_cores", rank}].push_back({line.time_us, step, *cores});
     if (memory) points[{"", "memory_bytes", rank}].push_back({line.time_us, step, static_cast<double>(*memory)});
+    if (in) points[{"", "network_in_bytes_per_s", rank}].push_back({line.time_us, step, *in});
+    if (out) points[{"", "network_out_bytes_per_s", rank}].push_back({line.time_us, step, *out});
   }
 }
 

@@ -5,8 +5,9 @@
 //   of steps        (train, loss), the mean over the samples; ("", lr), samples_per_s; per step step_s, bytes, KIND_s
 //   of epochs       (train, METRIC) over all ranks; of evaluations on test data (test, METRIC) over all ranks
 //   over all ranks  ("", gradient_norm) of epochs; ("", loss_scale) where it changed
-//   of all runs     ("", cpu_cores) and ("", memory_bytes) of each rank, whose steps are seconds of the run's wall
-//                   clock; not in exports
+//   of all runs     ("", cpu_cores), ("", memory_bytes) and, of ranks of other hosts, ("", network_in_bytes_per_s) and
+//                   ("", network_out_bytes_per_s) of each rank, whose steps are seconds of the run's wall clock; not in
+//                   exports
 //   of custom runs  the values by the names that the script gave (legacy_names.h), and ("", epoch)
 
 #include <cstdint>

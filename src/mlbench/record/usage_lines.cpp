@@ -12,6 +12,7 @@ constexpr const char* kTime = "time_us";
 constexpr const char* kWall = "wall_s";
 constexpr const char* kCores = "cpu_cores";
 constexpr const char* kMemory = "memory_bytes";
+constexpr const char *kIn = "network_in_bytes_per_s", *kOut = "network_out_bytes_per_s";  // younger than the rest
 
 // An amount of which sums do not overflow.
 std::optional<double> amount_of(const Json& value) {
@@ -25,12 +26,19 @@ std::optional<double> amount_of(const Json& value) {
 std::filesystem::path usage_path(const std::filesystem::path& run_dir) { return run_dir / "spool" / "usage.jsonl"; }
 
 std::string to_text(const UsageLine& line) {
-  Json cores = Json::array(), memory = Json::array();
+  Json cores = Json::array(), memory = Json::array(), in = Json::array(), out = Json::array();
   for (const UsageLine::Rank& rank : line.ranks) {
     cores.push_back(rank.cpu_cores ? Json(*rank.cpu_cores) : Json(nullptr));
     memory.push_back(rank.memory_bytes ? Json(*rank.memory_bytes) : Json(nullptr));
+    in.push_back(rank.network_in ? Json(*rank.network_in) : Json(nullptr));
+    out.push_back(rank.network_out ? Json(*rank.network_out) : Json(nullptr));
   }
-  return Json({{kTime, line.time_us}, {kWall, line.wall_s}, {kCores, std::move(cores)}, {kMemory, std::move(memory)}})
+  return Json({{kTime, line.time_us},
+               {kWall, line.wall_s},
+               {kCores, std::move(cores)},
+               {kMemory, std::move(memory)},
+               {kIn, std::move(in)},
+               {kOut, std::move(out)}})
       .dump();
 }
 
@@ -42,9 +50,14 @@ std::optional<UsageLine> parse_usage_line(std::string_view text) {
   const Json cores = json->value(kCores, Json()), memory = json->value(kMemory, Json());
   if (!time || !wall || !cores.is_array() || !memory.is_array() || cores.size() != memory.size()) return std::nullopt;
   UsageLine line{*time, *wall, {}};
+  const Json in = json->value(kIn, Json()), out = json->value(kOut, Json());
+  const auto amount_at = [](const Json& list, size_t rank) {
+    return list.is_array() && rank < list.size() ? amount_of(list[rank]) : std::nullopt;
+  };
   for (size_t rank = 0; rank < cores.size(); ++rank) {
     const auto bytes = amount_of(memory[rank]);
-    line.ranks.push_back({amount_of(cores[rank]), bytes ? std::optional(std::llround(*bytes)) : std::nullopt});
+    line.ranks.push_back({amount_of(cores[rank]), bytes ? std::optional(std::llround(*bytes)) : std::nullopt,
+                          amount_at(in, rank), amount_at(out, rank)});
   }
   return line;
 }

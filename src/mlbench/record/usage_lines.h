@@ -15,6 +15,9 @@ struct UsageLine {
   struct Rank {
     std::optional<double> cpu_cores;      // in use, in the mean since the look before
     std::optional<int64_t> memory_bytes;  // resident
+    // Bytes per second, likewise, over the network of its pod or host, of all that use it; of several ranks there the
+    // first has them.
+    std::optional<double> network_in = {}, network_out = {};
   };
   int64_t time_us = 0;      // Unix epoch
   double wall_s = 0;        // of the run: `clocks.wall_s`

@@ -8,7 +8,8 @@ namespace mlbench::record {
 namespace {
 
 TEST(UsageLine, GoesBothWays) {
-  const auto line = parse_usage_line(to_text({1'700'000'000'000'000, 12.5, {{0.5, 4096}, {std::nullopt, 8192}, {}}}));
+  const auto line =
+      parse_usage_line(to_text({1'700'000'000'000'000, 12.5, {{0.5, 4096, 10.5, 0}, {std::nullopt, 8192}, {}}}));
   ASSERT_TRUE(line);
   EXPECT_EQ(line->time_us, 1'700'000'000'000'000);
   EXPECT_EQ(line->wall_s, 12.5);
@@ -18,6 +19,19 @@ TEST(UsageLine, GoesBothWays) {
   EXPECT_FALSE(line->ranks[1].cpu_cores);
   EXPECT_EQ(line->ranks[1].memory_bytes, 8192);
   EXPECT_FALSE(line->ranks[2].memory_bytes);
+  EXPECT_EQ(line->ranks[0].network_in, 10.5);
+  EXPECT_EQ(line->ranks[0].network_out, 0);
+  EXPECT_FALSE(line->ranks[1].network_in || line->ranks[1].network_out);
+}
+
+TEST(UsageLine, OfOlderProgramsKnowsNoNetwork) {
+  for (const char* more : {"", R"(, "network_in_bytes_per_s": [], "network_out_bytes_per_s": 3)"}) {
+    const auto line = parse_usage_line(
+        std::string(R"({"time_us": 1, "wall_s": 1, "cpu_cores": [1], "memory_bytes": [2])") + more + "}");
+    ASSERT_TRUE(line) << more;
+    EXPECT_EQ(line->ranks.at(0).memory_bytes, 2);
+    EXPECT_FALSE(line->ranks[0].network_in || line->ranks[0].network_out);
+  }
 }
 
 TEST(UsageLine, OthersAreNone) {
@@ -39,14 +53,16 @@ TEST(UsageLine, ValuesThatAreNoAmountsAreNotKnown) {
 
 TEST(UsageLine, ItsStepIsTheSecondOfTheRun) {
   Points points;
-  add_points(points, UsageLine{5'000'000, 12.9, {{0.5, 4096}, {std::nullopt, 8192}}});
-  ASSERT_EQ(points.size(), 3u);
+  add_points(points, UsageLine{5'000'000, 12.9, {{0.5, 4096}, {std::nullopt, 8192, 7, 9}}});
+  ASSERT_EQ(points.size(), 5u);
   const auto& cores = points.at({"", "cpu_cores", 0});
   ASSERT_EQ(cores.size(), 1u);
   EXPECT_EQ(cores[0].time_us, 5'000'000);
   EXPECT_EQ(cores[0].step, 12);
   EXPECT_EQ(cores[0].value, 0.5);
   EXPECT_EQ(points.at({"", "memory_bytes", 1}).at(0).value, 8192);
+  EXPECT_EQ(points.at({"", "network_in_bytes_per_s", 1}).at(0).value, 7);
+  EXPECT_EQ(points.at({"", "network_out_bytes_per_s", 1}).at(0).value, 9);
 }
 
 }  // namespace

@@ -189,9 +189,11 @@ SeriesByName usage_of(const std::filesystem::path& run_dir, const Json& record) 
   const auto add = [&](std::string_view text) {
     const auto line = record::parse_usage_line(text);
     for (size_t rank = 0; line && rank < std::min(workers, line->ranks.size()); ++rank) {
-      const auto& [cores, bytes] = line->ranks[rank];
+      const auto& [cores, bytes, in, out] = line->ranks[rank];
       if (cores) series[fmt::format("rank-{}_cpu", rank)].push_back({line->time_us, *cores});
       if (bytes) series[fmt::format("rank-{}_memory", rank)].push_back({line->time_us, double(*bytes) / (1 << 20)});
+      if (in) series[fmt::format("rank-{}_network_in", rank)].push_back({line->time_us, *in / (1 << 20)});
+      if (out) series[fmt::format("rank-{}_network_out", rank)].push_back({line->time_us, *out / (1 << 20)});
     }
   };
   while (read_lines(record::usage_path(run_dir), at, add)) {

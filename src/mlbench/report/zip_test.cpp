@@ -93,7 +93,7 @@ TEST_F(Download, PointsHaveDateValueAndCumulative) {
 TEST_F(Download, HoldsWhatRanksUsed) {
   const int64_t start_us = unix_us(parse_utc("2026-01-31T12:00:00Z"));
   const std::vector<record::UsageLine> lines = {
-      {start_us, 2, {{1.5, 3 << 20}, {std::nullopt, 1 << 19}}},
+      {start_us, 2, {{1.5, 3 << 20, 1 << 20, 1 << 19}, {std::nullopt, 1 << 19}}},
       {start_us + 2'000'000, 4, {{0.25, 4 << 20}, {1, std::nullopt}, {9, 9}}}};
   std::string text = "damaged\n";
   for (const record::UsageLine& line : lines) text += to_text(line) + "\n";
@@ -106,6 +106,8 @@ TEST_F(Download, HoldsWhatRanksUsed) {
   };
   EXPECT_THAT(values("rank-0_cpu.json"), ElementsAre("1.5", "0.25"));
   EXPECT_THAT(values("rank-0_memory.json"), ElementsAre("3", "4")) << "MiB";
+  EXPECT_THAT(values("rank-0_network_in.json"), ElementsAre("1")) << "MiB per second";
+  EXPECT_THAT(values("rank-0_network_out.json"), ElementsAre("0.5"));
   EXPECT_THAT(values("rank-1_cpu.json"), ElementsAre("1"));
   EXPECT_THAT(values("rank-1_memory.json"), ElementsAre("0.5"));
   EXPECT_EQ(Json::parse(content_of(members, "rank-1_cpu.json"))[0]["date"], "2026-01-31T12:00:02Z");

@@ -8,7 +8,8 @@
 namespace mlbench::store {
 
 Merge merge_of(std::string_view metric) {
-  constexpr std::array<std::string_view, 4> kSummed = {"samples_per_s", "bytes", "cpu_cores", "memory_bytes"};
+  constexpr std::array<std::string_view, 6> kSummed = {
+      "samples_per_s", "bytes", "cpu_cores", "memory_bytes", "network_in_bytes_per_s", "network_out_bytes_per_s"};
   return std::ranges::find(kSummed, metric) != kSummed.end() ? Merge::kSum : Merge::kMean;
 }
 

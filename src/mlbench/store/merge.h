@@ -12,8 +12,8 @@ namespace mlbench::store {
 
 enum class Merge { kMean, kSum };
 
-// Rates and counts (samples_per_s, bytes) and what ranks use (cpu_cores, memory_bytes) add up over ranks; everything
-// else is a mean.
+// Rates and counts (samples_per_s, bytes) and what ranks use (cpu_cores, memory_bytes, network) add up over ranks;
+// everything else is a mean.
 Merge merge_of(std::string_view metric);
 std::string_view name_of(Merge merge);  // "mean", "sum"
 

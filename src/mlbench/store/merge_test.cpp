@@ -30,6 +30,7 @@ TEST(Merge, RatesAndCountsAddUpAndTheRestIsAMean) {
   EXPECT_EQ(merge_of("samples_per_s"), Merge::kSum);
   EXPECT_EQ(merge_of("bytes"), Merge::kSum);
   EXPECT_EQ(merge_of("cpu_cores"), Merge::kSum);
+  EXPECT_EQ(merge_of("network_in_bytes_per_s"), Merge::kSum);
   EXPECT_EQ(merge_of("memory_bytes"), Merge::kSum);
   EXPECT_EQ(merge_of("loss"), Merge::kMean);
   EXPECT_EQ(name_of(merge_of("lr")), "mean");

@@ -4,8 +4,6 @@
 #include <fstream>
 #include <utility>
 
-#include "mlbench/record/usage_lines.h"
-
 namespace mlbench::supervise {
 namespace {
 
@@ -21,18 +19,26 @@ void UsageLog::add(const std::filesystem::path& run_dir, double wall_s, const ex
   for (size_t rank = 0; rank < usage.ranks.size(); ++rank) {
     auto& one = line.ranks.emplace_back();
     if (!usage.ranks[rank]) continue;
-    one.cpu_cores = cores_in_use(before_[rank], *usage.ranks[rank]);
+    one = used_since(before_[rank], *usage.ranks[rank]);
     one.memory_bytes = usage.ranks[rank]->memory_bytes;
   }
   std::ofstream(record::usage_path(run_dir), std::ios::app) << record::to_text(line) + "\n";
 }
 
-std::optional<double> UsageLog::cores_in_use(std::optional<Seen>& before, const exec::RankUsage& usage) const {
-  const Seen now{usage.cpu_s, clock_.now() - usage.age};
-  if (before && now.time - before->time < kShortest) return std::nullopt;
+record::UsageLine::Rank UsageLog::used_since(std::optional<Seen>& before, const exec::RankUsage& usage) const {
+  const Seen now{usage.cpu_s, usage.network, clock_.now() - usage.age};
+  if (before && now.time - before->time < kShortest) return {};
   const auto earlier = std::exchange(before, now);
-  if (!earlier || now.cpu_s < earlier->cpu_s) return std::nullopt;
-  return (now.cpu_s - earlier->cpu_s) / to_seconds(now.time - earlier->time);
+  if (!earlier) return {};
+  const auto rate = [&](double less, double more) {
+    return more < less ? std::nullopt : std::optional((more - less) / to_seconds(now.time - earlier->time));
+  };
+  record::UsageLine::Rank used{rate(earlier->cpu_s, now.cpu_s), {}};
+  if (earlier->network && now.network) {
+    used.network_in = rate(static_cast<double>(earlier->network->received), static_cast<double>(now.network->received));
+    used.network_out = rate(static_cast<double>(earlier->network->sent), static_cast<double>(now.network->sent));
+  }
+  return used;
 }
 
 }  // namespace mlbench::supervise

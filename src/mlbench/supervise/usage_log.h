@@ -8,6 +8,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/exec/executor.h"
+#include "mlbench/record/usage_lines.h"
 
 namespace mlbench::supervise {
 
@@ -23,10 +24,11 @@ class UsageLog {
  private:
   struct Seen {
     double cpu_s = 0;
+    std::optional<NetworkBytes> network;
     TimePoint time;
   };
-  // Cores in use since the look before; empty where there is no later one.
-  std::optional<double> cores_in_use(std::optional<Seen>& before, const exec::RankUsage& usage) const;
+  // Cores in use, and bytes per second, since the look before; nothing where there is no later one.
+  record::UsageLine::Rank used_since(std::optional<Seen>& before, const exec::RankUsage& usage) const;
 
   const Clock& clock_;
   std::vector<std::optional<Seen>> before_;  // of each rank

@@ -66,6 +66,27 @@ TEST_F(UsageLogTest, NewRanksBeginAnew) {
   EXPECT_FALSE(lines().at(1).ranks.at(0).cpu_cores);
 }
 
+TEST_F(UsageLogTest, TheNetworkIsInBytesPerSecond) {
+  const auto seen = [](double cpu_s, int64_t in, int64_t out) {
+    RankUsage usage{cpu_s, 100};
+    usage.network = NetworkBytes{in, out};
+    return usage;
+  };
+  add({seen(1, 1000, 50), RankUsage{1, 100}});
+  clock_.advance(2s);
+  add({seen(2, 5000, 50), RankUsage{2, 100}});
+  clock_.advance(2s);
+  add({seen(3, 10, 150), RankUsage{3, 100}});  // an interface went
+  ASSERT_EQ(lines().size(), 3u);
+  EXPECT_FALSE(lines()[0].ranks[0].network_in);
+  EXPECT_EQ(lines()[1].ranks[0].network_in, 2000);
+  EXPECT_EQ(lines()[1].ranks[0].network_out, 0);
+  EXPECT_FALSE(lines()[1].ranks[1].network_in);
+  EXPECT_EQ(lines()[1].ranks[1].cpu_cores, 0.5);
+  EXPECT_FALSE(lines()[2].ranks[0].network_in);
+  EXPECT_EQ(lines()[2].ranks[0].network_out, 50);
+}
+
 TEST_F(UsageLogTest, OfNobodyThereIsNoLine) {
   add({});
   add({std::nullopt});
