@@ -96,17 +96,25 @@ class ChartTest(KubernetesTest):
         for objects in self.objects.values():
             for one in objects:
                 self.assertTrue(one["metadata"]["name"].startswith("bench-"), one["metadata"]["name"])
-                self.assertEqual(one["metadata"]["namespace"], "lab")
+                self.assertEqual(one["metadata"].get("namespace"), None if one["kind"].startswith("Cluster") else "lab")
                 self.assertEqual(one["metadata"]["labels"]["app.kubernetes.io/instance"], "bench")
 
     def test_the_master_may_not_do_more_than_it_does(self):
+        beyond = [one for one in self.objects["default"] if one["kind"].startswith("Cluster")]
+        self.assertFalse(beyond, "rights beyond the namespace")
         for objects in self.objects.values():
-            self.assertFalse([one for one in objects if one["kind"].startswith("Cluster")], "rights beyond the namespace")
             [role] = [one for one in objects if one["kind"] == "Role"]
             rights = {(group, resource, verb) for rule in role["rules"] for group in rule["apiGroups"]
                       for resource in rule["resources"] for verb in rule["verbs"]}
             self.assertEqual(rights, rendered_chart.RIGHTS)
             self.assertNotIn("*", {word for right in rights for word in right})
+
+    def test_it_lists_nodes_where_that_is_asked_for(self):
+        name = "bench-lab-nodes"  # of the release and its namespace: another one's is another
+        role, binding = self.one("full", "ClusterRole", name), self.one("full", "ClusterRoleBinding", name)
+        self.assertEqual(role["rules"], [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}])
+        self.assertEqual(binding["roleRef"]["name"], name)
+        self.assertEqual(binding["subjects"], [{"kind": "ServiceAccount", "name": "bench-master", "namespace": "lab"}])
 
     def test_no_container_has_rights_on_its_node(self):
         for variant in self.objects:

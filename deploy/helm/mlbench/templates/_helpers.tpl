@@ -3,6 +3,11 @@
 {{ .Release.Name }}-master
 {{- end }}
 
+{{/* Of what belongs to no namespace. */}}
+{{- define "mlbench.nodes" -}}
+{{ .Release.Name }}-{{ .Release.Namespace }}-nodes
+{{- end }}
+
 {{- define "mlbench.workers" -}}
 {{ .Release.Name }}-workers
 {{- end }}
