@@ -219,6 +219,42 @@ export interface Cluster {
   waiting: string[];
 }
 
+// A node of an executor's cluster; null is what the engine does not tell.
+export interface ClusterNode {
+  name: string;
+  state: string;
+  ready: boolean | null;
+  cpus: number | null;
+  memory_bytes: number | null;
+  gpus: number | null;
+  slots: number | null;
+}
+
+export interface NodeCluster {
+  executor: string;
+  context: string | null;
+  usual: boolean;
+  nodes: ClusterNode[];
+  problem: string | null;
+}
+
+// What a rank used when it was seen last; null is what is not known.
+export interface RankOnNode {
+  run: string;
+  rank: number;
+  executor: string;
+  node: string | null;
+  cpu_cores: number | null;
+  memory_bytes: number | null;
+  network_in_bytes_per_s: number | null;
+  network_out_bytes_per_s: number | null;
+}
+
+export interface NodePage {
+  clusters: NodeCluster[];
+  ranks: RankOnNode[];
+}
+
 export interface HostSamples {
   time_us: number[];
   cpu: number[];

@@ -619,6 +619,9 @@ test('no name becomes HTML', async () => {
 
 test('the cluster page shows the host', async () => {
   await show('#/cluster');
+  const nodes = page.getByRole('region', {name: 'Nodes of local', exact: true});
+  await nodes.getByRole('row').nth(1).waitFor();
+  assert.match(await nodes.getByRole('row').nth(1).textContent(), /this host/);
   for (const title of ['CPU', 'Memory', 'Network']) {
     await page.getByRole('heading', {name: title, exact: true}).waitFor();
     await page.getByRole('button', {name: `${title} as CSV`}).waitFor();

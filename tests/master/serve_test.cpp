@@ -416,6 +416,30 @@ TEST_F(Serve, RunsThatShareTheHostGoTogetherAndAPlainOneWaitsForBoth) {
   EXPECT_THAT(mlbench({"status"}).standard_output, HasSubstr("shared host"));
 }
 
+TEST_F(Serve, ShowsTheNodesAndWhatRanksUse) {
+  setenv("FAKE_STEPS", "100000", 1);
+  start();
+  post("/runs", request("long"), 201);
+  Json shown;
+  ASSERT_TRUE(eventually([&] {
+    shown = get("/nodes");
+    return shown["ranks"].size() == 1 && shown["ranks"][0]["cpu_cores"].is_number();
+  }));
+  const Json rank = shown["ranks"][0], local = shown["clusters"][0];
+  EXPECT_EQ(shown["clusters"].size(), 1U);
+  EXPECT_EQ(local["executor"], "local");
+  EXPECT_EQ(local["usual"], true);
+  EXPECT_TRUE(local["problem"].is_null());
+  EXPECT_EQ(local["nodes"][0]["name"], rank["node"]);
+  EXPECT_EQ(local["nodes"][0]["cpus"], available_cores());
+  EXPECT_EQ(rank["run"], "long-1");
+  EXPECT_GT(rank["memory_bytes"], 1 << 10);
+  EXPECT_TRUE(rank["network_in_bytes_per_s"].is_null()) << "it has none of its own";
+  post("/runs/long-1/stop", Json::object(), 202);
+  ASSERT_TRUE(becomes("long-1", "stopped"));
+  EXPECT_EQ(get("/nodes")["ranks"], Json::array());
+}
+
 TEST_F(Serve, RunsOutliveTheirMasterAndAreAdopted) {
   setenv("FAKE_STEPS", "100000", 1);
   start();

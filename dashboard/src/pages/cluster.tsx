@@ -1,16 +1,18 @@
-// What the hosts do, for the last 30 minutes, and what runs and waits on them.
+// What runs and waits; the nodes of the executors' clusters and what ranks use of them; what the master's own host did
+// in the last 30 minutes.
 
 import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
 import {get, usePolled} from '../api';
 import {Chart} from '../chart';
-import {number, plural, taskLabel} from '../format';
+import {bytes, NONE, number, plural, taskLabel} from '../format';
 import {runHref} from '../router';
 import {rates, type Line} from '../series';
-import type {Cluster, Host, RunPage} from '../types';
+import type {Cluster, ClusterNode, Host, NodeCluster, NodePage, RankOnNode, RunPage} from '../types';
 import {Empty, ErrorNote, Loading} from '../ui';
 
 const WINDOW_S = 1800;
 const PERIOD_MS = 2000;
+const NODES_PERIOD_MS = 10000;  // the master asks engines no more often
 
 // Keeps what came before, asks for what came since.
 async function more(old: Map<string, Host>): Promise<Map<string, Host>> {
@@ -80,6 +82,56 @@ function Tile({name, value, unit}: {name: string; value: string; unit: string}) 
   return <div class="tile"><span class="tile-name">{name}</span><span class="tile-value">{value}<small> {unit}</small></span></div>;
 }
 
+const orNone = <T,>(value: T | null, text: (value: T) => string): string => value === null ? NONE : text(value);
+const rate = (value: number | null): string => orNone(value, (one) => `${bytes(one)}/s`);
+
+function NodeRow({node, ranks}: {node: ClusterNode; ranks: RankOnNode[]}) {
+  return (
+    <tr>
+      <th>{node.name}</th><td>{node.ready === false && <span class="badge failed">not ready</span>} {node.state || NONE}</td>
+      <td class="num">{orNone(node.cpus, (cpus) => number(cpus))}</td><td class="num">{orNone(node.memory_bytes, bytes)}</td><td class="num">{orNone(node.gpus, String)}</td>
+      <td class="num">{orNone(node.slots, String)}</td><td class="num">{ranks.length}</td>
+    </tr>
+  );
+}
+
+function Nodes({cluster, ranks}: {cluster: NodeCluster; ranks: RankOnNode[]}) {
+  const name = `Nodes of ${cluster.executor}${cluster.context === null ? '' : ` (${cluster.context})`}`;
+  return (
+    <section class="panel">
+      <h2>{name}<span class="soft"> · {plural(cluster.nodes.length, 'node')}</span></h2>
+      {cluster.problem !== null && <p class="note">{cluster.problem}</p>}
+      {cluster.nodes.length > 0 && <div class="scroll" tabIndex={0} role="region" aria-label={name}>
+        <table class="figures">
+          <thead><tr><th>Node</th><th>State</th><th class="num">CPUs</th><th class="num">Memory</th><th class="num">GPUs</th><th class="num">Slots</th><th class="num">Ranks</th></tr></thead>
+          <tbody>{cluster.nodes.map((node) => <NodeRow key={node.name} node={node} ranks={ranks.filter((rank) => rank.executor === cluster.executor && rank.node === node.name)} />)}</tbody>
+        </table>
+      </div>}
+    </section>
+  );
+}
+
+function Ranks({ranks}: {ranks: RankOnNode[]}) {
+  return (
+    <section class="panel">
+      <h2>What ranks use</h2>
+      <div class="scroll" tabIndex={0} role="region" aria-label="What ranks use">
+        <table class="figures">
+          <thead><tr><th>Run</th><th class="num">Rank</th><th>Node</th><th class="num">Cores</th><th class="num">Memory</th><th class="num">Network in</th><th class="num">Network out</th></tr></thead>
+          <tbody>{ranks.map((rank) => (
+            <tr key={`${rank.run} ${rank.rank}`}>
+              <th><a href={runHref(rank.run)}>{rank.run}</a></th><td class="num">{rank.rank}</td><td>{rank.node ?? NONE}</td>
+              <td class="num">{orNone(rank.cpu_cores, (cores) => number(cores, 2))}</td><td class="num">{orNone(rank.memory_bytes, bytes)}</td>
+              <td class="num">{rate(rank.network_in_bytes_per_s)}</td><td class="num">{rate(rank.network_out_bytes_per_s)}</td>
+            </tr>
+          ))}</tbody>
+        </table>
+      </div>
+      <p class="soft">The network is that of the rank's pod, or of its whole host, which the first rank there stands for; on this host it is in the chart below.</p>
+    </section>
+  );
+}
+
 export function ClusterPage() {
   const kept = useRef(new Map<string, Host>());
   const [hosts, setHosts] = useState<Host[] | null>(null);
@@ -87,12 +139,13 @@ export function ClusterPage() {
   useEffect(() => { if (polled.data) setHosts([...polled.data.values()]); }, [polled.data]);
   const clusters = usePolled('/clusters', () => get<{clusters: Cluster[]}>('/clusters'), PERIOD_MS);
   const running = usePolled('running', () => get<RunPage>('/runs?state=running&limit=50'), PERIOD_MS);
+  const nodes = usePolled('/nodes', () => get<NodePage>('/nodes'), NODES_PERIOD_MS);
   const last = (host: Host, of: 'cpu' | 'memory') => host.samples[of].at(-1) ?? null;
 
   return (
     <>
-      <div class="page-head"><div><h1>Cluster</h1><p class="soft">Hosts in the last 30 minutes, a sample every 2 seconds</p></div></div>
-      <ErrorNote text={polled.error || clusters.error || running.error} />
+      <div class="page-head"><div><h1>Cluster</h1><p class="soft">What runs, nodes and what ranks use of them; the host of the master in the last 30 minutes</p></div></div>
+      <ErrorNote text={polled.error || clusters.error || running.error || nodes.error} />
       {hosts === null && polled.error === '' && <Loading what="hosts" />}
       {(clusters.data?.clusters ?? []).map((cluster) => {
         const runs = running.data?.runs ?? [];
@@ -119,6 +172,8 @@ export function ClusterPage() {
           </section>
         );
       })}
+      {(nodes.data?.clusters ?? []).map((cluster, i) => <Nodes key={i} cluster={cluster} ranks={nodes.data!.ranks} />)}
+      {nodes.data !== null && nodes.data.ranks.length > 0 && <Ranks ranks={nodes.data.ranks} />}
       {hosts?.length === 0 && <Empty title="No host is known." />}
       {(hosts ?? []).map((host) => (
         <section key={host.host} aria-label={`Host ${host.host}`}>

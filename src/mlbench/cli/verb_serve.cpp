@@ -73,10 +73,13 @@ master::Hooks make_hooks(const Context& context, const ServeDefaults& defaults, 
     return planned;
   };
   hooks.tasks = list_tasks;
-  const std::string usual = defaults.executor.empty() ? "local" : defaults.executor;
+  hooks.executor = defaults.executor.empty() ? "local" : defaults.executor;
+  hooks.nodes = [](const std::string& executor, const spec::EngineOptions& engine) {
+    return exec::to_json(catalog::make_executor(executor, engine)->nodes());
+  };
   const auto offers = std::make_shared<ExecutorOffers>();
-  hooks.offer = [offers, usual] { return master::ClusterOffer{usual, offers->of(usual)}; };
-  hooks.catalog = [home, worker, usual, offers] {
+  hooks.offer = [offers, usual = hooks.executor] { return master::ClusterOffer{usual, offers->of(usual)}; };
+  hooks.catalog = [home, worker, usual = hooks.executor, offers] {
     const auto found = supervise::worker_catalog(worker, home);
     if (!found.catalog) throw UserError(found.reason);
     Json catalog = *found.catalog;

@@ -31,8 +31,8 @@ constexpr auto kStopPoll = 100ms;
 
 std::vector<Route> all_routes(Services& services) {
   std::vector<Route> routes;
-  for (auto part : {system_routes(services), run_routes(services), legacy_routes(services), mlflow_routes(services),
-                    page_routes(services)}) {
+  for (auto part : {system_routes(services), node_routes(services), run_routes(services), legacy_routes(services),
+                    mlflow_routes(services), page_routes(services)}) {
     for (Route& route : part) routes.push_back(std::move(route));
   }
   return routes;
@@ -96,8 +96,8 @@ class Master::Impl {
         scheduler_({options_.home, options_.program, options_.worker, options_.core_lock,
                     Cluster{"local", options_.cores, true}, active_runs()}),
         sessions_(clock_),
-        services_{options_.home, hooks_,  index_, series_, journal_, tracking_, scheduler_,
-                  watcher_,      ingest_, live_,  hosts_,  gpus_,    sessions_, token_},
+        services_{options_.home, hooks_, index_, series_, journal_, tracking_, scheduler_, watcher_,
+                  ingest_,       live_,  hosts_, gpus_,   nodes_,   sessions_, token_},
         api_({token_, options_.legacy_api, allowed_hosts(), &sessions_}, all_routes(services_)),
         server_(server_options(options_), api_) {
     const bool everywhere = options_.host == "0.0.0.0" || options_.host == "::";
@@ -219,6 +219,7 @@ class Master::Impl {
   const SystemClock clock_;
   HostSampler hosts_{clock_};
   GpuSampler gpus_{clock_};
+  NodeLists nodes_{hooks_.nodes, clock_};
   Sessions sessions_;
   Services services_;
   Api api_;

@@ -745,6 +745,43 @@ TEST_F(MasterTest, APlanShowsTheRunsAndMakesNone) {
   EXPECT_EQ(get("/api/v1/runs")["total"], 0);
 }
 
+// Of the usual executor, and of those of active runs.
+TEST_F(MasterTest, ShowsTheNodesOfTheClustersInUse) {
+  hooks_.executor = "kubernetes";
+  hooks_.nodes = [](const std::string& executor, const spec::EngineOptions& engine) -> Json {
+    if (executor == "kubernetes") throw UserError("nobody answers");
+    return {{"nodes", {{{"name", engine.hosts}}}}, {"problem", nullptr}};
+  };
+  int number = 0;
+  for (const char* hosts : {"h1:2", "h2:4", "h1:2"}) {
+    spec::RunSpec run;
+    run.name = fmt::format("r{}-1", ++number);
+    run.executor = "mpirun";
+    run.engine.hosts = hosts;
+    run.cache_dir = home() / "cache";
+    spec::set_command(run, {"true"});
+    home::create_run(home(), run, home::Waiting{});
+  }
+  Json shown;
+  for (int i = 0; i < 1200 && (shown.is_null() || shown["clusters"].size() < 3); ++i) {
+    shown = get("/api/v1/nodes");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_EQ(shown["ranks"], Json::array());
+  ASSERT_EQ(shown["clusters"].size(), 3U);
+  EXPECT_EQ(shown["clusters"][0], Json({{"executor", "kubernetes"},
+                                        {"context", nullptr},
+                                        {"usual", true},
+                                        {"nodes", Json::array()},
+                                        {"problem", "nobody answers"}}));
+  std::set<std::string> hosts;
+  for (const Json& cluster : {shown["clusters"][1], shown["clusters"][2]}) {
+    EXPECT_EQ(cluster["usual"], false);
+    hosts.insert(cluster["nodes"][0]["name"].get<std::string>());
+  }
+  EXPECT_THAT(hosts, ElementsAre("h1:2", "h2:4"));
+}
+
 // ---- submissions ----------------------------------------------------------------------------------------------------
 
 // Plans what a request names: its runs are queued, but only started after the test.

@@ -15,6 +15,7 @@
 #include "mlbench/master/http/session.h"
 #include "mlbench/master/ingest.h"
 #include "mlbench/master/live.h"
+#include "mlbench/master/nodes.h"
 #include "mlbench/master/sched/scheduler.h"
 #include "mlbench/master/watch.h"
 #include "mlbench/store/journal.h"
@@ -36,11 +37,13 @@ struct Services {
   LiveFeed& live;
   HostSampler& hosts;
   GpuSampler& gpus;
+  NodeLists& nodes;
   Sessions& sessions;
   std::string token;
 };
 
 std::vector<Route> system_routes(Services& services);  // health, version, tasks, catalog, clusters, hosts, metrics
+std::vector<Route> node_routes(Services& services);    // /api/v1/nodes
 std::vector<Route> run_routes(Services& services);     // /api/v1/runs
 std::vector<Route> legacy_routes(Services& services);  // /api/: MLBench's clients
 std::vector<Route> mlflow_routes(Services& services);  // /api/2.0/mlflow/: MLflow's clients

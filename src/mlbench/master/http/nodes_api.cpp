@@ -1,0 +1,70 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "mlbench/base/input.h"
+#include "mlbench/home/runs.h"
+#include "mlbench/master/http/services.h"
+#include "mlbench/report/records.h"
+
+namespace mlbench::master {
+
+namespace {
+
+constexpr int64_t kMostActive = 200;  // runs that are looked at
+constexpr size_t kMostRanks = 5000;
+
+struct InUse {
+  std::string executor;
+  spec::EngineOptions cluster;
+  bool usual = false;
+};
+
+// The usual executor's, and those of runs that go on or wait.
+std::vector<InUse> clusters_in_use(const Services& services, Json& ranks) {
+  std::vector<InUse> clusters = {{services.hooks.executor, {}, true}};
+  for (const char* state : {"running", "queued"}) {
+    for (const std::string& summary : services.index.find({.state = state, .limit = kMostActive}).summaries) {
+      const std::string name = text_member(try_parse_json(summary, inputs::kSummary).value_or(Json()), "name");
+      const std::filesystem::path run_dir = report::runs_dir(services.home) / name;
+      InUse one;
+      try {
+        const spec::RunSpec run = home::read_spec(run_dir);
+        one = {run.executor, cluster_options(run.engine)};
+      } catch (const std::exception&) {
+        continue;  // it is gone
+      }
+      const bool known = std::ranges::any_of(
+          clusters, [&](const InUse& other) { return other.executor == one.executor && other.cluster == one.cluster; });
+      if (!known) clusters.push_back(one);
+      if (std::string_view(state) != "running") continue;
+      for (Json& rank : ranks_on_nodes(run_dir)) {
+        if (ranks.size() >= kMostRanks) break;
+        rank["executor"] = one.executor;
+        ranks.push_back(std::move(rank));
+      }
+    }
+  }
+  return clusters;
+}
+
+Response nodes(Services& services) {
+  Json ranks = Json::array(), clusters = Json::array();
+  for (const InUse& one : clusters_in_use(services, ranks)) {
+    const std::string& context = one.cluster.kubernetes.context;
+    Json cluster = {
+        {"executor", one.executor}, {"context", context.empty() ? Json() : Json(context)}, {"usual", one.usual}};
+    cluster.update(services.nodes.of(one.executor, one.cluster));
+    clusters.push_back(std::move(cluster));
+  }
+  return json_response(200, {{"clusters", std::move(clusters)}, {"ranks", std::move(ranks)}});
+}
+
+}  // namespace
+
+std::vector<Route> node_routes(Services& services) {
+  Services* s = &services;
+  return {{"GET", "/api/v1/nodes", Access::kToken, [s](const Call&) { return nodes(*s); }, Lane::kSlow}};
+}
+
+}  // namespace mlbench::master

@@ -1,0 +1,84 @@
+#include "mlbench/master/nodes.h"
+
+#include <exception>
+
+#include "mlbench/base/input.h"
+#include "mlbench/record/usage_lines.h"
+#include "mlbench/report/records.h"
+
+namespace mlbench::master {
+
+namespace {
+
+constexpr size_t kMostClusters = 100;  // that are remembered
+
+template <typename T>
+Json json_or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+}  // namespace
+
+spec::EngineOptions cluster_options(const spec::EngineOptions& engine) {
+  spec::EngineOptions those;
+  those.hosts = engine.hosts;
+  those.ranks_per_host = engine.hosts.empty() ? 0 : engine.ranks_per_host;
+  those.kubernetes.context = engine.kubernetes.context;
+  those.kubernetes.name_space = engine.kubernetes.name_space;
+  return those;
+}
+
+Json NodeLists::of(const std::string& executor, const spec::EngineOptions& engine) {
+  const spec::EngineOptions cluster = cluster_options(engine);
+  std::unique_lock all(mutex_);
+  if (entries_.size() >= kMostClusters) {
+    std::erase_if(entries_, [&](auto& one) {
+      const std::unique_lock idle(one.second->mutex, std::try_to_lock);
+      return idle && clock_.now() - one.second->time > kNodesPeriod;
+    });
+  }
+  auto& known = entries_[executor + " " + spec::to_json(cluster).dump()];
+  if (!known) known = std::make_shared<Entry>();
+  const std::shared_ptr<Entry> entry = known;
+  all.unlock();
+  const std::lock_guard asking(entry->mutex);
+  if (entry->answer.is_null() || clock_.now() - entry->time >= kNodesPeriod) {
+    try {
+      entry->answer = ask_(executor, cluster);
+    } catch (const std::exception& error) {
+      entry->answer = {{"nodes", Json::array()}, {"problem", error.what()}};
+    }
+    entry->time = clock_.now();
+  }
+  return entry->answer;
+}
+
+Json ranks_on_nodes(const std::filesystem::path& run_dir) {
+  Json ranks = Json::array();
+  try {
+    const Json record = read_json_file(run_dir / "run.json", inputs::kRecord);
+    const Json placement = record.value("placement", Json::array());
+    record::UsageLine usage;
+    const auto lines = report::last_lines(record::usage_path(run_dir), 1);
+    if (!lines.empty()) usage = record::parse_usage_line(lines.back()).value_or(record::UsageLine{});
+    for (const Json& place : placement) {
+      const auto rank = integer_of(place.value("rank", Json()));
+      if (!rank || *rank < 0) continue;
+      static const record::UsageLine::Rank kUnseen;
+      const auto index = static_cast<size_t>(*rank);
+      const record::UsageLine::Rank& seen = index < usage.ranks.size() ? usage.ranks[index] : kUnseen;
+      ranks.push_back({{"run", run_dir.filename().string()},
+                       {"rank", *rank},
+                       {"node", place.value("host", Json())},
+                       {"cpu_cores", json_or_null(seen.cpu_cores)},
+                       {"memory_bytes", json_or_null(seen.memory_bytes)},
+                       {"network_in_bytes_per_s", json_or_null(seen.network_in)},
+                       {"network_out_bytes_per_s", json_or_null(seen.network_out)}});
+    }
+  } catch (const std::exception&) {
+    // It has none yet, or none any more.
+  }
+  return ranks;
+}
+
+}  // namespace mlbench::master
