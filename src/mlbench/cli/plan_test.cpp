@@ -159,7 +159,10 @@ TEST_F(Plan, InAnImageACommandStartsWhereTheImageSays) {
   EXPECT_THAT(error(), HasSubstr("no absolute path"));
   options_.work_dir.clear();
   options_.backend = "mpi";
-  EXPECT_THAT(error(), HasSubstr("--image with --backend mpi"));
+  EXPECT_EQ(error(), "no error");
+  setenv("PATH", folder_.path().c_str(), 1);
+  std::filesystem::rename(folder_ / "podman", folder_ / "docker");
+  EXPECT_THAT(error(), HasSubstr("--image with --backend mpi: docker gives ranks no variables"));
   setenv("PATH", path.c_str(), 1);
 }
 
