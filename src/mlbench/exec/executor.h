@@ -161,14 +161,6 @@ struct Rendezvous {
   std::string address = "127.0.0.1";  // as the ranks' hosts reach it; best a number
 };
 
-// What the hosts of an executor's cluster have for ranks, as far as its engine says so before any run; empty: it does
-// not, and who asks for it learns it from the engine or from a rank.
-struct HostsOffer {
-  std::optional<int64_t> gpus = {};           // NVIDIA's, of all hosts
-  std::optional<int64_t> cores = {};          // of all hosts
-  std::optional<int64_t> cores_on_host = {};  // the most that one of them has
-};
-
 enum class StartState { kQueued, kStarting, kStarted, kFailed };
 
 struct StartStatus {
@@ -213,8 +205,6 @@ class Executor {
   // Whether ranks see the files of an image, and not those of this host: data sets lie at kImageData there, and what
   // they prepare goes to kImageCache.
   virtual bool in_images() const { return false; }
-  // Asks the engine, and waits for its answer for a few seconds. Never throws.
-  virtual HostsOffer offer() const { return {}; }
   // Whether each rank is in a container or pod that EngineOptions::cpus limits: only there are fractions of a CPU.
   virtual bool limits_cpus() const { return in_images(); }
   // The nodes that there are for ranks, whatever runs on them now. Waits for the engine's answer, some seconds at most;

@@ -1,6 +1,9 @@
 #include "mlbench/exec/nodes.h"
 
+#include <algorithm>
+
 #include "mlbench/base/environment.h"
+#include "mlbench/base/gpus.h"
 
 namespace mlbench::exec {
 namespace {
@@ -18,7 +21,24 @@ ClusterNode this_node() {
           .ready = true,
           .cpus = available_cores(),
           .memory_bytes = host_memory_bytes(),
-          .gpus = static_cast<int64_t>(capture_host(0).at("gpus").size())};
+          .gpus = std::ssize(visible_gpus())};
+}
+
+HostsOffer offer_of(const ClusterNodes& nodes) {
+  if (nodes.nodes.empty() || !nodes.problem.empty()) return {};
+  HostsOffer offer{.gpus = 0, .cores = 0, .cores_on_host = 0};
+  for (const ClusterNode& node : nodes.nodes) {
+    if (node.ready == false) continue;
+    offer.gpus = node.gpus && offer.gpus ? std::optional(*offer.gpus + *node.gpus) : std::nullopt;
+    if (!node.cpus || !offer.cores) {
+      offer.cores = offer.cores_on_host = std::nullopt;
+      continue;
+    }
+    const auto cores = static_cast<int64_t>(*node.cpus);
+    offer.cores = *offer.cores + cores;
+    offer.cores_on_host = std::max(*offer.cores_on_host, cores);
+  }
+  return offer;
 }
 
 Json to_json(const ClusterNodes& nodes) {

@@ -27,6 +27,15 @@ struct ClusterNodes {
   std::string problem = {};  // why these are not all, or are not known further; "": these are all
 };
 
+// What the nodes that take ranks have for them. What the engine does not tell of all of them is empty: who asks for it
+// learns it from the engine or from a rank.
+struct HostsOffer {
+  std::optional<int64_t> gpus = {};           // NVIDIA's, of all nodes
+  std::optional<int64_t> cores = {};          // whole ones, of all nodes
+  std::optional<int64_t> cores_on_host = {};  // the most that one of them has
+};
+HostsOffer offer_of(const ClusterNodes& nodes);
+
 // More are not asked for.
 inline constexpr size_t kMostNodes = 5000;
 

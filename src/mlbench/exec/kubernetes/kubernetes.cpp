@@ -34,7 +34,6 @@ namespace {
 constexpr size_t kSuffixBytes = 4;
 // Of a job that nobody waits for any more.
 constexpr std::chrono::seconds kWithdrawAnswer{5}, kWithdrawChange{15};
-constexpr std::chrono::seconds kOfferAnswer{3};
 constexpr std::chrono::seconds kNodesAnswer{5};
 constexpr const char* kLater = "(given at the start)";
 
@@ -93,16 +92,6 @@ class KubernetesExecutor final : public Executor {
   bool on_this_host() const override { return false; }
   bool shares_hosts() const override { return true; }
   bool in_images() const override { return true; }
-
-  HostsOffer offer() const override {
-    try {
-      Api api(cluster(), {.answer = kOfferAnswer});
-      const ApiAnswer nodes = api.get("/api/v1/nodes?limit=1000");
-      return nodes.good() ? offer_of_nodes(nodes.body) : HostsOffer{};  // not everybody may ask that
-    } catch (const std::exception&) {
-      return {};  // there is no cluster
-    }
-  }
 
   Rendezvous rendezvous(const LaunchRequest& request) const override {
     check(request, engine_, defaults());

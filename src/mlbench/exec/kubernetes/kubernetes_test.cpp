@@ -216,22 +216,6 @@ TEST(KubernetesManifest, ACommandIsToldOfTheGpuOfItsPod) {
   EXPECT_EQ(told(container_of(objects_for(request, with_image()))), "nothing") << "the user says it";
 }
 
-TEST(KubernetesStatus, NodesSayWhatTheyCanGive) {
-  const Json nodes = Json::parse(R"({"items": [
-    {"status": {"allocatable": {"cpu": "3920m", "nvidia.com/gpu": "2"}, "capacity": {"cpu": "4", "nvidia.com/gpu": "4"}}},
-    {"status": {"allocatable": {"cpu": "64", "nvidia.com/gpu": "1"}}},
-    {"spec": {"unschedulable": true}, "status": {"allocatable": {"cpu": "96", "nvidia.com/gpu": "8"}}},
-    {"status": {"allocatable": {"cpu": "x", "nvidia.com/gpu": 3}}}, 7, {}]})");
-  const HostsOffer offer = offer_of_nodes(nodes);
-  EXPECT_EQ(offer.gpus, 3);
-  EXPECT_EQ(offer.cores, 67);
-  EXPECT_EQ(offer.cores_on_host, 64);
-  EXPECT_FALSE(offer_of_nodes(nullptr).gpus);
-  Json part = nodes;
-  part["metadata"]["continue"] = "more";
-  EXPECT_FALSE(offer_of_nodes(part).gpus);
-}
-
 TEST(KubernetesManifest, AnImageOfTheUsersOwnGetsAGuard) {
   LaunchRequest request = plain_request();
   request.command = {"python", "train.py", "{rank}", "{hosts}"};

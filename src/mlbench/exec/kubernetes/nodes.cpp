@@ -70,7 +70,7 @@ ClusterNode node_of(const Json& object) {
   ClusterNode node{.name = text_member(part(object, "metadata"), "name"),
                    .cpus = amount_of(text_member(resources, "cpu")),
                    .memory_bytes = whole_amount(resources, "memory"),
-                   .gpus = whole_amount(resources, "nvidia.com/gpu").value_or(0)};
+                   .gpus = whole_amount(resources, kGpuResource).value_or(0)};
   std::string status, why;
   for (const Json& condition : part(part(object, "status"), "conditions")) {
     if (text_member(condition, "type") != "Ready") continue;

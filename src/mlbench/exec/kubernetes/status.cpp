@@ -29,16 +29,6 @@ const Json& condition(const Json& object, std::string_view type) {
   return kNone;
 }
 
-// Of a quantity as nodes write it: "8", "3920m". 0 for any other.
-int64_t whole_in(const std::string& quantity) {
-  int64_t number = 0;
-  const char* const last = quantity.data() + quantity.size();
-  const auto [end, error] = std::from_chars(quantity.data(), last, number);
-  if (error != std::errc() || number < 0) return 0;
-  const std::string_view unit(end, static_cast<size_t>(last - end));
-  return unit.empty() ? number : unit == "m" ? number / 1000 : 0;
-}
-
 // What of its containers keeps a pod from running, or ended it.
 void look_at(const Json& containers, PodView& view) {
   for (const Json& container : containers) {
@@ -254,21 +244,6 @@ std::vector<std::string> Warnings::news(const Json& events, const std::string& j
     }
   }
   return notes;
-}
-
-HostsOffer offer_of_nodes(const Json& nodes) {
-  const Json& items = member(nodes, "items");
-  if (!items.is_array() || !text_member(member(nodes, "metadata"), "continue").empty()) return {};
-  HostsOffer offer{.gpus = 0, .cores = 0, .cores_on_host = 0};
-  for (const Json& node : items) {
-    if (member(member(node, "spec"), "unschedulable") == true) continue;
-    const Json& can_give = member(member(node, "status"), "allocatable");
-    const int64_t cores = whole_in(text_member(can_give, "cpu"));
-    *offer.gpus += whole_in(text_member(can_give, kGpuResource));
-    *offer.cores += cores;
-    offer.cores_on_host = std::max(*offer.cores_on_host, cores);
-  }
-  return offer;
 }
 
 }  // namespace mlbench::exec::kubernetes

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
-#include "mlbench/exec/executor.h"
 
 namespace mlbench::exec::kubernetes {
 
@@ -69,9 +68,6 @@ struct JobEnd {
 // `ended`: ranks whose ends are known by their links. Once a pod has failed, the job deletes all others: where a rank's
 // own end is behind that, it is for the links to tell. Empty: nothing.
 std::optional<JobEnd> done_to(const Seen& seen, const std::vector<PodView>& first, const std::set<int>& ended = {});
-
-// Of a list of nodes: what those that take pods can give to these. Empty where the list is not whole.
-HostsOffer offer_of_nodes(const Json& nodes);
 
 // What Kubernetes warns of at a job's pods (events of the type Warning), for people.
 class Warnings {

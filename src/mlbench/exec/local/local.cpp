@@ -125,11 +125,6 @@ class LocalExecutor final : public Executor {
 
   bool on_this_host() const override { return true; }
 
-  HostsOffer offer() const override {
-    const int64_t cores = available_cores();
-    return {std::ssize(visible_gpus()), cores, cores};
-  }
-
   bool limits_cpus() const override { return !engine_.image.empty(); }
 
   std::unique_ptr<Start> start(const LaunchRequest& request) override {

@@ -164,8 +164,8 @@ TEST_P(LocalExecutorTest, MoreRanksThanGpusAreRefused) {
   const auto refusal = testing::ThrowsMessage<UserError>(testing::HasSubstr("start at most 1 here"));
   EXPECT_THAT([&] { executor_->start(launch); }, refusal);
   EXPECT_THAT([&] { executor_->describe(launch); }, refusal);
-  EXPECT_EQ(executor_->offer().gpus, 1);
-  EXPECT_EQ(executor_->offer().cores, available_cores());
+  EXPECT_EQ(offer_of(executor_->nodes()).gpus, 1);
+  EXPECT_EQ(offer_of(executor_->nodes()).cores, available_cores());
 }
 
 TEST_P(LocalExecutorTest, PidsAreThoseOfTheRanks) {

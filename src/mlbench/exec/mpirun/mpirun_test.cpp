@@ -115,7 +115,7 @@ TEST(Mpirun, GuardsGiveRanksTheirGpus) {
   engine.image = "team/image:1";
   EXPECT_THAT(make(engine)->describe(request).front(),
               AllOf(HasSubstr(" --device nvidia.com/gpu=all "), HasSubstr(" --env MLBENCH_GUARD_OWN_GPU ")));
-  EXPECT_FALSE(make(engine)->offer().gpus) << "which hosts there are, each run says";
+  EXPECT_FALSE(offer_of(make(engine)->nodes()).gpus) << "which hosts there are, each run says";
 }
 
 TEST(Mpirun, TheNodesAreTheHostsThatWereNamed) {

@@ -6,7 +6,6 @@
 #include <array>
 #include <cctype>
 #include <charconv>
-#include <set>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -41,23 +40,6 @@ std::optional<int64_t> number_of(const std::string& text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
-}
-
-// Of "gpu:2", "gpu:a100:4(S:0-1),shard:8" or "(null)": those that are called gpu.
-int64_t gpus_in(std::string gres) {
-  constexpr std::string_view kGpu = "gpu:";
-  int64_t count = 0;
-  int depth = 0;  // commas stand within parentheses, too
-  for (char& c : gres) {
-    depth += c == '(' ? 1 : c == ')' ? -1 : 0;
-    if (c == ',' && depth == 0) c = ' ';
-  }
-  std::istringstream words(gres);
-  for (std::string word; words >> word;) {
-    word = word.substr(0, word.find('('));
-    if (word.starts_with(kGpu)) count += number_of(word.substr(word.rfind(':') + 1)).value_or(0);
-  }
-  return count;
 }
 
 Json text_or_null(const std::string& text) { return text.empty() || text == "N/A" ? Json() : Json(text); }
@@ -225,23 +207,6 @@ Json allocation_of(const JobName& name, const JobInfo& job) {
           {"memory", text_or_null(memory)},
           {"resources", text_or_null(resources)},
           {"time_limit", text_or_null(job.field("TimeLimit"))}};
-}
-
-HostsOffer offer_of_nodes(const std::string& said) {
-  std::set<std::string> known;
-  HostsOffer offer{.gpus = 0, .cores = 0, .cores_on_host = 0};
-  std::istringstream lines(said);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string name, cores, gres;
-    words >> name >> cores >> gres;
-    const auto count = number_of(cores);
-    if (gres.empty() || !count || !known.insert(name).second) continue;
-    *offer.gpus += gpus_in(gres);
-    *offer.cores += *count;
-    offer.cores_on_host = std::max(*offer.cores_on_host, *count);
-  }
-  return known.empty() ? HostsOffer{} : offer;
 }
 
 }  // namespace mlbench::exec::slurm

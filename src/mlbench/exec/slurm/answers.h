@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
-#include "mlbench/exec/executor.h"
 #include "mlbench/exec/nodes.h"
 
 namespace mlbench::exec::slurm {
@@ -55,9 +54,5 @@ std::optional<JobName> job_of(const Json& allocation);
 
 // The record's `allocation` (api/run.schema.json).
 Json allocation_of(const JobName& name, const JobInfo& job);
-
-// `said`: a line "NAME CORES GRES" per node, as sinfo's "%N %c %G" has it; a node of several partitions comes more than
-// once. Lines of no such form count nothing.
-HostsOffer offer_of_nodes(const std::string& said);
 
 }  // namespace mlbench::exec::slurm

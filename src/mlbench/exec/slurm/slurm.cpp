@@ -28,7 +28,6 @@ using std::chrono::seconds;
 // sbatch tries again for a while when the controller is busy.
 constexpr seconds kSubmitPatience{60};
 constexpr seconds kNodesPatience{15};
-constexpr seconds kOfferPatience{3};
 // For each answer about a job that nobody waits for any more.
 constexpr seconds kWithdrawPatience{10};
 
@@ -73,12 +72,6 @@ class SlurmExecutor final : public Executor {
   bool on_this_host() const override { return false; }
   bool shares_hosts() const override { return true; }
   bool limits_cpus() const override { return is_of_apptainer(engine_.image); }  // pyxis has no word for it
-
-  HostsOffer offer() const override {
-    const Answer answer =
-        ask(slurm_command({"sinfo", "--noheader", "--Node", "--responding", "--format=%N %c %G"}), kOfferPatience);
-    return answer.good() ? offer_of_nodes(answer.output) : HostsOffer{};
-  }
 
   Rendezvous rendezvous(const LaunchRequest& /*request*/) const override {
     if (!address_) address_ = address_for_nodes();

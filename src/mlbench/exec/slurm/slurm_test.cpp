@@ -206,16 +206,6 @@ TEST(SlurmScript, EachTaskHasAGpuUnlessOptionsSayWhichItHas) {
   EXPECT_THAT(script(), Not(HasSubstr("gpu")));
 }
 
-TEST(SlurmAnswers, NodesSayWhatTheyHave) {
-  const HostsOffer offer = offer_of_nodes(
-      "n1 8 gpu:2\nn1 8 gpu:2\nn2 64 gpu:a100:4(S:0-1,3),shard:8(S:0),gpu:h100:1\nn3 16 (null)\nnonsense\n");
-  EXPECT_EQ(offer.gpus, 7);
-  EXPECT_EQ(offer.cores, 88);
-  EXPECT_EQ(offer.cores_on_host, 64);
-  EXPECT_EQ(offer_of_nodes("n3 16 (null)\n").gpus, 0);
-  EXPECT_FALSE(offer_of_nodes("127.0.0.1\n").gpus) << "nothing that is known";
-}
-
 TEST(SlurmScript, ApptainerLimitsAFractionOfTheCpusThatSlurmGives) {
   LaunchRequest request = plain_request();
   request.threads = 2;
