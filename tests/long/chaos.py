@@ -1,10 +1,11 @@
 """Chaos: ten minutes of faults at random while 50 small runs of three kinds are submitted.
 
-Kills and stops of ranks, supervisors, masters and commands, a full disk for moments, a shortage of descriptors, and
-strangers on every port. Then quiet, in which whatever failed is resumed. At the end each run that was acknowledged is
-finished, failed with a culprit that the faults explain, or stopped as asked; none is lost, none was made or started
-twice, none that was refused exists; no process, lock, port or temporary file is left; and runs that were resumed
-have the weights of one that nobody disturbed.
+Kills and stops of ranks, supervisors, masters and commands, a full disk for moments, a shortage of descriptors,
+strangers on every port, and, beside the 50, runs on two hosts one of which means harm (tests/support/hostile_guard.cpp).
+Then quiet, in which whatever failed is resumed. At the end each run that was acknowledged is finished, failed with a
+culprit that the faults explain, or stopped as asked; none is lost, none was made or started twice, none that was
+refused exists; no process, lock, port or temporary file is left, and no words of a host ran as code; and runs that were
+resumed have the weights of one that nobody disturbed.
 
     chaos.py [--seed N] [--seconds S] [--runs N]       needs MLBENCH_TEST_MLBENCH; for the full disk: root, tmpfs
 
@@ -32,6 +33,8 @@ import urllib.error
 import urllib.request
 
 MLBENCH = os.environ["MLBENCH_TEST_MLBENCH"]
+HOSTILE_GUARD = pathlib.Path(MLBENCH).parent.parent / "tests" / "hostile_guard"
+FAKE_SLURM = pathlib.Path(__file__).parents[2] / "src/mlbench/exec/slurm/fake_slurm.sh"
 DISK_MB = 4000
 COMM_TIMEOUT_S = 5
 # Shorter than the timeout by enough, or longer by enough, that it is clear what is to follow.
@@ -380,6 +383,47 @@ class Strangers(threading.Thread):
             connection.close()
 
 
+class HostileHosts(threading.Thread):
+    """Submits runs of two hosts, the second of which proves the run's secret and then says what no host says."""
+
+    PAUSE_S = (5, 25)
+
+    def __init__(self, chaos, folder):
+        super().__init__(name="hostile hosts")
+        self.chaos = chaos
+        self.random = random.Random(f"{chaos.seed} hostile hosts")
+        self.mark, self.scratch = folder / "mark", folder / "scratch"
+        self.names = subprocess.run([HOSTILE_GUARD], capture_output=True, text=True, check=True).stdout.split()
+        slurm = folder / "slurm"
+        (slurm / "bin").mkdir(parents=True)
+        for program in ("sbatch", "scancel", "scontrol", "sinfo", "srun"):
+            (slurm / "bin" / program).symlink_to(FAKE_SLURM)
+        os.environ.update(PATH=f"{slurm / 'bin'}:{os.environ['PATH']}", FAKE_SLURM=str(slurm),
+                          FAKE_SLURM_HOSTILE_GUARD=str(HOSTILE_GUARD))
+
+    def run(self):
+        number = 0
+        while not self.chaos.ending.wait(self.random.uniform(*self.PAUSE_S)):
+            fault = self.random.choice(self.names)
+            name = f"h{number:03}-{fault}"
+            number += 1
+            request = {"name": name, "workers": [2], "executor": "slurm", "scratch": str(self.scratch), "work_dir": "/",
+                       "env": [f"HOSTILE_FAULT={fault}", f"HOSTILE_MARK={self.mark}"],
+                       "command": ["bash", "-c", "echo {hosts}; sleep 20"]}
+            try:
+                self.chaos.master.call("POST", "/runs", request)
+            except Refused as reason:
+                say(f"{name} is refused: {reason}")
+                with self.chaos.ledger.lock:
+                    self.chaos.ledger.refused.add(f"{name}-2")
+            except Unknown:
+                with self.chaos.ledger.lock:
+                    self.chaos.ledger.maybe.append([f"{name}-2"])
+            else:
+                with self.chaos.ledger.lock:
+                    self.chaos.ledger.acknowledged[f"{name}-2"] = "hostile"
+
+
 class Faults(threading.Thread):
     def __init__(self, chaos):
         super().__init__(name="faults")
@@ -414,8 +458,9 @@ class Faults(threading.Thread):
         running = []
         for name in self.chaos.ledger.names():
             record, lease = self.chaos.home.record(name), self.chaos.home.lease(name)
-            if record and lease and record["state"] == "running" and lease.get("ranks"):
-                running.append((name, lease["pid"], [rank["pid"] for rank in lease["ranks"]]))
+            ranks = [rank["pid"] for rank in (lease or {}).get("ranks") or [] if rank.get("pid")]  # those of this host
+            if record and ranks and record["state"] == "running":
+                running.append((name, lease["pid"], ranks))
         return self.random.choice(running) if running else None
 
     def kill_rank(self):
@@ -534,6 +579,8 @@ EXPLAINED = {
 
 
 class Chaos:
+    SAME_WEIGHTS = ("gloo", "mpi", "shm")
+
     def __init__(self, options, folder, home, marked):
         self.seed = options.seed
         self.marked = marked
@@ -546,15 +593,17 @@ class Chaos:
         self.ledger = Ledger()
         self.shared_memory = set(os.listdir("/dev/shm"))
         self.references = self.undisturbed()
+        self.hostile_hosts = HostileHosts(self, folder)
         self.master = Master(self.home, folder / "master.log")
         self.submitter = Submitter(self, options.runs, options.seconds)
         self.strangers = Strangers(self)
         self.faults = Faults(self)
+        self.actors = [self.strangers, self.submitter, self.faults, self.hostile_hosts]
 
     # The weights that runs are to end with, by back end and number of workers.
     def undisturbed(self):
         hashes = {}
-        for kind in ("gloo", "mpi", "shm"):
+        for kind in self.SAME_WEIGHTS:
             done = subprocess.run(
                 [MLBENCH, *arguments_of(kind, "reference-" + kind, [1, 2]), "--local", "--json", "--home", self.home.path],
                 capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
@@ -581,6 +630,7 @@ class Chaos:
         explained = EXPLAINED.get(failure["kind"], {})
         faults = self.ledger.done_to(name, record)
         good = any(fault in explained and (not explained[fault] or rank == failure["rank"]) for fault, rank in faults)
+        good |= self.ledger.acknowledged.get(name) == "hostile" and failure["rank"] == 1
         check(good, f"{name} failed as {failure['kind']}, rank {failure['rank']}: \"{failure['message']}\"; done to it: {faults}")
 
     def resume(self, name):
@@ -591,7 +641,7 @@ class Chaos:
         check(done.returncode == 0, f"{name} cannot be resumed ({done.returncode}): {done.stderr}")
 
     def torment(self, seconds):
-        for thread in (self.strangers, self.submitter, self.faults):
+        for thread in self.actors:
             thread.start()
         until = time.monotonic() + seconds
         judged = {}
@@ -603,13 +653,13 @@ class Chaos:
                     judged[name] = record["finished_at"]
                     self.judge(name, record)
                     checkpoints = list((self.home.runs / name / "checkpoints").glob("step-*"))
-                    if checkpoints and self.ledger.acknowledged[name] != "command" and rng.random() < 0.5:
+                    if checkpoints and self.ledger.acknowledged[name] in self.SAME_WEIGHTS and rng.random() < 0.5:
                         subprocess.run([MLBENCH, "resume", name, "--detach", "--home", self.home.path], check=False,
                                        capture_output=True, stdin=subprocess.DEVNULL)
                         self.ledger.resumes[name] += 1
             time.sleep(0.5)
         self.ending.set()
-        for thread in (self.submitter, self.faults, self.strangers):
+        for thread in self.actors:
             thread.join()
         return judged
 
@@ -646,7 +696,7 @@ class Chaos:
             for name in there:
                 kind = json.loads((self.home.runs / name / "spec.json").read_text())["backend"]
                 custom = json.loads((self.home.runs / name / "spec.json").read_text())["division"] == "custom"
-                self.ledger.acknowledged[name] = "command" if custom else kind
+                self.ledger.acknowledged[name] = "hostile" if name.startswith("h") else "command" if custom else kind
 
     def check_runs(self):
         ids = collections.Counter()
@@ -662,7 +712,8 @@ class Chaos:
             if record["state"] == "stopped":
                 asked = name in self.ledger.stops or any(fault == "interrupt" for fault, _ in self.ledger.faults[name])
                 check(asked, f"{name} is stopped, and nobody asked")
-            if record["state"] == "finished" and kind != "command":
+            check(record["state"] != "finished" or kind != "hostile", f"{name} finished, and its second rank never ran")
+            if record["state"] == "finished" and kind in self.SAME_WEIGHTS:
                 compared += 1
                 reference = self.references[kind, record["workers"]]
                 check(record["weights_sha256"] == reference,
@@ -676,7 +727,8 @@ class Chaos:
         check(max(ids.values(), default=1) == 1, f"an id was given twice: {ids.most_common(3)}")
         resumed = [name for name in self.ledger.resumes if (self.home.record(name) or {"state": ""})["state"] == "finished"]
         say(f"{len(self.ledger.acknowledged)} runs: {dict(states)}; {len(self.ledger.failed)} failures explained by faults, "
-            f"{compared} hashes compared, {len(resumed)} of runs that were resumed; {len(self.ledger.refused)} refused")
+            f"{compared} hashes compared, {len(resumed)} of runs that were resumed; {len(self.ledger.refused)} refused; "
+            f"{sum(kind == 'hostile' for kind in self.ledger.acknowledged.values())} runs with a hostile host")
         for name in self.ledger.refused:
             check(not (self.home.runs / name).exists(), f"{name} was refused and exists")
 
@@ -729,6 +781,7 @@ class Chaos:
         strange += [str(path) for path in self.temporary.iterdir()]
         strange += ["/dev/shm/" + name for name in set(os.listdir("/dev/shm")) - self.shared_memory]
         check(not strange, f"files are left: {strange}")
+        check(not self.hostile_hosts.mark.exists(), "words of a hostile host ran as code")
 
 
 def main():

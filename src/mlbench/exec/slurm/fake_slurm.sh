@@ -6,6 +6,7 @@
 #   calls     what was asked for
 #   nodes     what scontrol says of the nodes
 #   job.ID/   script, state, reason, restarts, code: a test may write them
+# FAKE_SLURM_HOSTILE_GUARD: a program in place of the guard of task 1, in jobs with HOSTILE_FAULT in their environment.
 set -u
 home=$FAKE_SLURM
 self=${0##*/}
@@ -113,8 +114,10 @@ case $self in
     for ((left = tasks; left > 0; left -= each)); do counts+=${counts:+,}$((left < each ? left : each)); done
     pids=()
     for ((task = 0; task < tasks; task++)); do
+      words=("$@")
+      [[ $task == 1 && -n ${HOSTILE_FAULT:-} ]] && words[0]=$FAKE_SLURM_HOSTILE_GUARD
       SLURM_PROCID=$task SLURM_NTASKS=$tasks SLURM_STEP_NUM_TASKS=$tasks SLURM_LOCALID=$((task % each)) \
-        SLURM_NODEID=$((task / each)) SLURM_STEP_TASKS_PER_NODE=$counts SLURMD_NODENAME=n$((task / each + 1)) "$@" &
+        SLURM_NODEID=$((task / each)) SLURM_STEP_TASKS_PER_NODE=$counts SLURMD_NODENAME=n$((task / each + 1)) "${words[@]}" &
       pids+=($!)
     done
     code=0
