@@ -1,6 +1,6 @@
 // For tests: the guard of a host that means harm, or is broken. As every host of a run it proves the run's secret; then
-// it says what no guard says. HOSTILE_FAULT names what; HOSTILE_MARK is a file that appears if words of this host ran as
-// code. Without HOSTILE_FAULT it prints the names of all faults, one a line.
+// it says what no guard says. HOSTILE_FAULT names what; HOSTILE_MARK is a file that appears if words of this host ran
+// as code. Without HOSTILE_FAULT it prints the names of all faults, one a line.
 
 #include <fmt/format.h>
 #include <poll.h>

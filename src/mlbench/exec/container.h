@@ -42,8 +42,8 @@ std::string container_name(const LaunchRequest& request, int rank);
 std::span<const char* const> openmpi_variables();
 
 // "podman run ... IMAGE LAUNCHER COMMAND...", the guard being what runs in the image. The working directory is the
-// request's; without one, the image's. UserError for the back end mpi but below an mpirun of this host, and for paths that
-// the engine would take apart.
+// request's; without one, the image's. UserError for the back end mpi unless an mpirun of this host starts the
+// containers, and for paths that the engine would take apart.
 std::vector<std::string> container_command(const ContainerOptions& options, const LaunchRequest& request,
                                            const std::string& launcher, const std::vector<std::string>& command);
 

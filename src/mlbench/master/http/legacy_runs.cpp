@@ -196,11 +196,8 @@ Response create_run(Services& services, const Call& call) {
   }
   const int64_t most = most_cores_each(offer.hosts, workers);
   const int64_t here = std::clamp<int64_t>(static_cast<int64_t>(std::min(cpus, 1e6)), 1, most);
-  Json request = {{"name", "api"},
-                  {"workers", {workers}},
-                  {"backend", backend},
-                  {"gpu", gpu},
-                  {"threads_per_worker", here}};
+  Json request = {
+      {"name", "api"}, {"workers", {workers}}, {"backend", backend}, {"gpu", gpu}, {"threads_per_worker", here}};
   PlannedRuns planned;
   try {
     if (custom) {
