@@ -662,13 +662,14 @@ TEST_F(MasterTest, ACustomImageIsForThoseWhoShowTheToken) {
 // MLBench's clients give CPUs with a fraction.
 TEST_F(MasterTest, ClientsGetTheCpusThatTheExecutorCanGive) {
   options_.legacy_api = true;
-  std::string executor = "local";
+  ClusterOffer offer{"local", {.gpus = 0, .cores = 8, .cores_on_host = 8}};
+  hooks_.offer = [&] { return offer; };
   Json planned;
   hooks_.plan = [&](const Json& request) {
     planned = request;
     spec::RunSpec run;
     run.name = "planned-1";
-    run.executor = executor;
+    run.executor = offer.executor;
     run.cache_dir = home() / "cache";
     spec::set_command(run, {"true"});
     return PlannedRuns{{run}, {}};
@@ -685,11 +686,11 @@ TEST_F(MasterTest, ClientsGetTheCpusThatTheExecutorCanGive) {
   const std::string official = "mlbench%2Fpytorch-epsilon-logistic-regression-all-reduce%3Alatest";
   const std::string custom = "custom_image&custom_image_name=i&custom_image_command=true";
   EXPECT_EQ(cpus_for("1.5", official), 1) << "programs of this host";
-  EXPECT_EQ(cpus_for("100000", official), available_cores());
+  EXPECT_EQ(cpus_for("100000", official), 8) << "what there is";
   EXPECT_EQ(cpus_for("0.5", custom), 0.5) << "a container";
-  executor = "kubernetes";
+  offer = {"kubernetes", {}};
   EXPECT_EQ(cpus_for("2.5", official), 2.5);
-  EXPECT_EQ(cpus_for("1e300", official), 1'000'000) << "the cores of this host say nothing";
+  EXPECT_EQ(cpus_for("1e300", official), 1'000'000) << "nobody knows what there is";
   EXPECT_EQ(cpus_for("3.0", custom), 3);
   EXPECT_EQ(cpus_for("0", custom), 1);
 }
