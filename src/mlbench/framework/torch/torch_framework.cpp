@@ -33,10 +33,23 @@ at::ScalarType product_type_of(const std::string& precision) {
   throw UserError(fmt::format("framework 'torch' has no precision '{}'; valid: float32, tf32, bf16, fp16", precision));
 }
 
+// Where several threads call a function of MKL's vector library for the first time at once, one of them may get another
+// variant of it, whose errors are about thirty times as large: 10 of 300 processes had other bits in their first step
+// (LibTorch 2.15, tanh). After a first call by one thread, none of 300 had.
+void call_vector_functions_once() {
+  const at::Tensor one = at::ones({16});
+  at::tanh(one);
+  at::exp(one);
+  at::log(one);
+}
+
 void use_threads(int threads, int inter_op_threads) {
   at::set_num_threads(threads);
   static std::once_flag once;
-  std::call_once(once, [&] { at::set_num_interop_threads(inter_op_threads); });
+  std::call_once(once, [&] {
+    at::set_num_interop_threads(inter_op_threads);
+    call_vector_functions_once();
+  });
 }
 
 class TorchFramework final : public Framework {
