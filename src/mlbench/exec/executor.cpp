@@ -8,6 +8,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/gpus.h"
 #include "mlbench/base/growing_lines.h"
+#include "mlbench/base/utf8.h"
 #include "mlbench/guard/launcher_words.h"
 
 namespace mlbench::exec {
@@ -37,12 +38,9 @@ bool gives_own_gpu(const LaunchRequest& request) {
 
 void check_utf8(const LaunchRequest& request, const std::string& taker) {
   const auto check = [&](const std::string& text, const std::string& what) {
-    try {
-      Json(text).dump();
-    } catch (const Json::type_error&) {
-      throw UserError(fmt::format("{} is no UTF-8, which {} cannot be given: '{}'", what, taker,
-                                  Json(text).dump(-1, ' ', true, Json::error_handler_t::replace)));
-    }
+    if (is_utf8(text)) return;
+    throw UserError(fmt::format("{} is no UTF-8, which {} cannot be given: '{}'", what, taker,
+                                Json(text).dump(-1, ' ', true, Json::error_handler_t::replace)));
   };
   for (const std::string& word : request.command) check(word, "a word of the command");
   for (const auto& [name, value] : request.environment) check(value, "the value of --env " + name);

@@ -7,7 +7,9 @@
 #include <limits>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/base/text.h"
+#include "mlbench/base/utf8.h"
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/communication.h"
 #include "mlbench/spec/fields.h"
@@ -229,8 +231,16 @@ double parse_cpus(const std::string& text, const RunOption& option) {
   return cpus;
 }
 
+// A run's files are JSON, which cannot hold other bytes.
+void check_is_utf8(const RunOption& option, const std::string& text) {
+  if (is_utf8(text)) return;
+  throw UserError(fmt::format("{} '{}' is no UTF-8, and the files of a run hold no other text", label_of(option),
+                              printable(text, 80)));
+}
+
 void check_text(const RunOption& option, const std::string& text) {
   const std::string label = label_of(option);
+  check_is_utf8(option, text);
   if (!option.word.empty() && text == option.word) return;
   switch (option.kind) {
     case Kind::kCount:
@@ -275,6 +285,7 @@ void check_text(const RunOption& option, const std::string& text) {
 }
 
 void check_list(const RunOption& option, const std::vector<std::string>& values) {
+  for (const std::string& value : values) check_is_utf8(option, value);
   if (option.kind == Kind::kTexts && !option.range.contains(static_cast<double>(values.size()))) {
     throw UserError(
         fmt::format("{} has {} values; expected at most {}", label_of(option), values.size(), option.range.most));

@@ -116,6 +116,15 @@ TEST(RunOptions, ATextMayHaveChoices) {
   EXPECT_THAT(refusal(with(run_option(&RunOptions::wire_dtype), "float32")), HasSubstr("valid: bfloat16, float16"));
 }
 
+TEST(RunOptions, TextsAreUtf8) {
+  for (const RunOption& option : run_options()) {
+    const bool text = option.kind == OptionKind::kText || option.kind == OptionKind::kTexts;
+    if (!text || option.name == "name") continue;  // which has a rule of its own
+    EXPECT_EQ(refusal(with(option, "\xff\u00FC")),
+              fmt::format("{} '\\xff\u00FC' is no UTF-8, and the files of a run hold no other text", label_of(option)));
+  }
+}
+
 TEST(RunOptions, SizesMayHaveUnits) {
   RunOptions options = plain(false);
   EXPECT_EQ(bytes_of(options, &RunOptions::socket_buffer, 7), 7);
