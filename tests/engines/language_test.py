@@ -18,7 +18,7 @@ import netns
 import podman_test
 import slurm_cluster
 
-REFUSED = 2
+REFUSED, FAILED = 2, 5
 # What some launcher, shell or file pattern acts upon.
 TAKEN = [":", "--mca", "-mca", "a", "--am", "x", "--tune", "-x", "\\:", "\\\\:", "\\", "$(touch HERE)", "`touch HERE`",
          "$$", "$(HOME)", "${HOME}", "%j", "%%", "a b", "", "a,b:c", "'", '"', "#", ";", "*", "~", "!x", "=ls", "-", "--",
@@ -40,7 +40,7 @@ class LanguageTest(unittest.TestCase):
         return [chosen.choice(TAKEN) for _ in range(12)]
 
     def check(self, options, home, environment=None, words=None, enter=lambda command: command):
-        home = self.folder / home
+        home = self.folder / self._testMethodName / home
         environment = {**(environment or os.environ), "MLBENCH_HOME": str(home), "MLBENCH_CORE_LOCK": str(self.folder / "cores")}
         for seed in range(2 if words is None else 1):
             typed = TAKEN + self.words(seed) if words is None else words
@@ -56,6 +56,10 @@ class LanguageTest(unittest.TestCase):
             self.assertEqual([word.decode() for word in said], typed + list(OWN.values()))
         self.assertEqual(list(self.folder.rglob("HERE")), [], "a shell ran a word")
 
+    def check_refusal_of_home(self, done):
+        self.assertEqual(done.returncode, FAILED, done)
+        self.assertIn(b"use another folder", done.stdout)
+
     def test_mpirun_of_this_host(self):
         self.check(["--backend", "mpi"], "home %j a,b:c")
 
@@ -69,16 +73,15 @@ class LanguageTest(unittest.TestCase):
             self.check(options, "home %j a,b:c", enter=lambda command: network.enter("h1", command))
 
     def test_podman(self):
-        folder = self.folder / "podman"
+        folder = self.folder / "engine"
         folder.mkdir()
         environment, lack = podman_test.make_engine(folder)
         if lack:
             self.skipTest(f"missing capability: {lack}")
         image = ["--image", podman_test.IMAGE]
         self.check(image, "home %j a,b", environment)
-        for home, words in (("home:x", ["a"]), ("home", [b"\xff"])):
-            done = self.check(image, home, environment, words)
-            self.assertEqual(done.returncode, REFUSED, done)
+        self.assertEqual(self.check(image, "home", environment, [b"\xff"]).returncode, REFUSED)
+        self.check_refusal_of_home(self.check(image, "home:x", environment, ["a"]))
 
     def test_slurm(self):
         lack = slurm_cluster.missing()
@@ -87,8 +90,7 @@ class LanguageTest(unittest.TestCase):
         with slurm_cluster.SlurmCluster(self.folder / "slurm", nodes=1) as slurm:
             for home in ("home %j a,b", "home \\ %j"):
                 self.check(["--executor", "slurm"], home, slurm.environment)
-            done = self.check(["--executor", "slurm"], "home\nx", slurm.environment, ["a"])
-            self.assertEqual(done.returncode, REFUSED, done)
+            self.check_refusal_of_home(self.check(["--executor", "slurm"], "home\nx", slurm.environment, ["a"]))
 
 
 if __name__ == "__main__":
