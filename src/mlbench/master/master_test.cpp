@@ -499,7 +499,7 @@ TEST_F(MasterTest, ComparesWhatMayBeCompared) {
     EXPECT_EQ(run["rate"].is_object(), allowed) << change.what;
     EXPECT_EQ(run["baseline"], allowed ? "a-1" : "") << change.what;
     EXPECT_EQ(answer["baseline_workers"], allowed ? 1 : 0) << change.what;
-    EXPECT_EQ(run["no_ratio"] == "", allowed) << change.what;
+    EXPECT_EQ(run["no_ratio"].get<std::string>().empty(), allowed) << change.what;
     if (allowed) continue;
     EXPECT_TRUE(run["to_goal"].is_null()) << change.what;
     EXPECT_TRUE(answer["runs"][0]["rate"].is_null()) << change.what;
@@ -780,7 +780,7 @@ TEST_F(MasterTest, ShowsTheNodesOfTheClustersInUse) {
     EXPECT_EQ(cluster["usual"], false);
     hosts.insert(cluster["nodes"][0]["name"].get<std::string>());
   }
-  EXPECT_THAT(hosts, ElementsAre("h1:2", "h2:4"));
+  EXPECT_THAT(hosts, testing::ElementsAre("h1:2", "h2:4"));
 }
 
 // ---- submissions ----------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ struct SeriesKey {
   std::string split;   // kTrainSplit, kTestSplit, or "": of the run as a whole (lr, times), or of a script's own
   std::string metric;  // "loss", "Prec@1", "samples_per_s"
   int64_t rank = 0;    // that measured it; kAllRanks: one value over all
-  auto operator<=>(const SeriesKey&) const = default;
+  auto operator<=>(const SeriesKey&) const = default;  // NOLINT(modernize-use-nullptr): taken for a comparison with 0
 };
 
 }  // namespace mlbench::record

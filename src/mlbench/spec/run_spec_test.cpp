@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/test_error.h"
 
 namespace mlbench::spec {
 namespace {
@@ -78,7 +79,7 @@ TEST(RunSpec, ALimitOfCpusCountsWithItsFraction) {
   json["engine"].erase("cpus");  // of earlier programs
   EXPECT_EQ(run_spec_from_json(json).engine.cpus, 0);
   json["engine"]["cpus"] = -1;
-  EXPECT_THAT(error_of([&] { run_spec_from_json(json); }), HasSubstr("cpus"));
+  EXPECT_THAT(error_of([&] { run_spec_from_json(json); }), testing::HasSubstr("cpus"));
 }
 
 TEST(RunSpec, TheInversionIsTriedOnOtherValuesThanTheDefaults) {
