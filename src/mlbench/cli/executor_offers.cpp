@@ -1,5 +1,6 @@
 #include "mlbench/cli/executor_offers.h"
 
+#include "mlbench/base/or_null.h"
 #include "mlbench/catalog/control/catalog.h"
 
 namespace mlbench::cli {
@@ -28,8 +29,7 @@ exec::HostsOffer ExecutorOffers::of(const std::string& executor) {
 
 void add_gpus(Json& executors, ExecutorOffers& offers) {
   for (Json& row : executors) {
-    const auto gpus = offers.of(row.at("name").get<std::string>()).gpus;
-    row["gpus"] = gpus ? Json(*gpus) : Json();
+    row["gpus"] = or_null(offers.of(row.at("name").get<std::string>()).gpus);
   }
 }
 

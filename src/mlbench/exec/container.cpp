@@ -218,8 +218,7 @@ std::vector<std::string> container_command(const ContainerOptions& options, cons
   if (options.below_mpirun && options.engine != "podman") {
     throw UserError(
         "--image with --backend mpi: docker gives ranks no variables but those named, and mpirun names its own; "
-        "install "
-        "podman, or use gloo");
+        "install podman, or use gloo");
   }
   check_utf8(request, options.engine);
   std::vector<std::string> words = {options.engine, "run", "--rm"};

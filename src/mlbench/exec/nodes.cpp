@@ -4,16 +4,9 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/gpus.h"
+#include "mlbench/base/or_null.h"
 
 namespace mlbench::exec {
-namespace {
-
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
-
-}  // namespace
 
 ClusterNode this_node() {
   return {.name = host_name(),

@@ -29,6 +29,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/gpus.h"
 #include "mlbench/base/json.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/peer_words.h"
 #include "mlbench/base/printable.h"
@@ -264,8 +265,7 @@ class Guard {
   // The one of its number on this host; all that ranks on it may use are known here alone.
   void give_gpu(ProcessOptions& options) {
     const std::string gpu = gpu_of_rank(visible_gpus(), std::stoi(options.environment["LOCAL_RANK"]));
-    const auto number = gpu_number(gpu);
-    place_["gpu"] = number ? Json(*number) : Json();
+    place_["gpu"] = or_null(gpu_number(gpu));
     options.environment[kVisibleGpus] = gpu;
   }
 

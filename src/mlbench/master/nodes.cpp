@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "mlbench/base/input.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/record/usage_lines.h"
 #include "mlbench/report/records.h"
 
@@ -11,11 +12,6 @@ namespace mlbench::master {
 namespace {
 
 constexpr size_t kMostClusters = 100;  // that are remembered
-
-template <typename T>
-Json json_or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
 
 }  // namespace
 
@@ -70,10 +66,10 @@ Json ranks_on_nodes(const std::filesystem::path& run_dir) {
       ranks.push_back({{"run", run_dir.filename().string()},
                        {"rank", *rank},
                        {"node", place.value("host", Json())},
-                       {"cpu_cores", json_or_null(seen.cpu_cores)},
-                       {"memory_bytes", json_or_null(seen.memory_bytes)},
-                       {"network_in_bytes_per_s", json_or_null(seen.network_in)},
-                       {"network_out_bytes_per_s", json_or_null(seen.network_out)}});
+                       {"cpu_cores", or_null(seen.cpu_cores)},
+                       {"memory_bytes", or_null(seen.memory_bytes)},
+                       {"network_in_bytes_per_s", or_null(seen.network_in)},
+                       {"network_out_bytes_per_s", or_null(seen.network_out)}});
     }
   } catch (const std::exception&) {
     // It has none yet, or none any more.

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/fields.h"
 
@@ -20,11 +21,6 @@ using spec::kRequired;
 // What lies beyond each end of the median's interval.
 constexpr double kTail = 0.0125;
 constexpr double kTailDeviations = 2.2415;  // of the normal distribution
-
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
 
 // Without members that are null; elements that are (the diagonals of matrices) become 0.
 Json without_nulls(const Json& json) {

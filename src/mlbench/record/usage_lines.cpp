@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "mlbench/base/input.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/record/spool.h"
 
 namespace mlbench::record {
@@ -28,10 +29,10 @@ std::filesystem::path usage_path(const std::filesystem::path& run_dir) { return 
 std::string to_text(const UsageLine& line) {
   Json cores = Json::array(), memory = Json::array(), in = Json::array(), out = Json::array();
   for (const UsageLine::Rank& rank : line.ranks) {
-    cores.push_back(rank.cpu_cores ? Json(*rank.cpu_cores) : Json(nullptr));
-    memory.push_back(rank.memory_bytes ? Json(*rank.memory_bytes) : Json(nullptr));
-    in.push_back(rank.network_in ? Json(*rank.network_in) : Json(nullptr));
-    out.push_back(rank.network_out ? Json(*rank.network_out) : Json(nullptr));
+    cores.push_back(or_null(rank.cpu_cores));
+    memory.push_back(or_null(rank.memory_bytes));
+    in.push_back(or_null(rank.network_in));
+    out.push_back(or_null(rank.network_out));
   }
   return Json({{kTime, line.time_us},
                {kWall, line.wall_s},

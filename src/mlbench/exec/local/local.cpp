@@ -58,10 +58,15 @@ ContainerOptions container_of(const spec::EngineOptions& engine) {
   return options;
 }
 
+// The first, and only, GPU of a rank's container.
+void set_only_gpu(std::map<std::string, std::string>& environment, const LaunchRequest& request) {
+  if (gives_own_gpu(request)) environment[kVisibleGpus] = "0";
+}
+
 // As the engine's own command has them, which hands them on by their names.
 std::map<std::string, std::string> environment_in_image(const LaunchRequest& request, int rank) {
   std::map<std::string, std::string> environment = environment_of(request, rank);
-  if (gives_own_gpu(request)) environment[kVisibleGpus] = "0";  // the first, and only, of its container
+  set_only_gpu(environment, request);
   return guard::shielded(environment);
 }
 
@@ -80,7 +85,7 @@ bool under_mpirun(const LaunchRequest& request) { return request.backend == "mpi
 // The same of all ranks.
 std::map<std::string, std::string> common_environment_in_image(const LaunchRequest& request) {
   std::map<std::string, std::string> environment = request.environment;
-  if (gives_own_gpu(request)) environment[kVisibleGpus] = "0";
+  set_only_gpu(environment, request);
   return environment;
 }
 
@@ -185,13 +190,14 @@ class LocalExecutor final : public Executor {
       expect_mpirun();
       launchers.push_back(mpirun_of_containers(options, request));
       options.session_folder = session_folder(request);
-    }
-    for (int rank = 0; rank < request.workers && !under_mpirun(request); ++rank) {
-      ProcessOptions launcher;
-      launcher.arguments = command_in_image(options, request, rank);
-      launcher.environment = environment_in_image(request, rank);
-      launcher.output = rank_log_path(request.log_dir, request.segment, rank);
-      launchers.push_back(std::move(launcher));
+    } else {
+      for (int rank = 0; rank < request.workers; ++rank) {
+        ProcessOptions launcher;
+        launcher.arguments = command_in_image(options, request, rank);
+        launcher.environment = environment_in_image(request, rank);
+        launcher.output = rank_log_path(request.log_dir, request.segment, rank);
+        launchers.push_back(std::move(launcher));
+      }
     }
     return start_in_image(options, request, [request, launchers = std::move(launchers)] {
       return start_guarded(request, placement_of(request), launchers);

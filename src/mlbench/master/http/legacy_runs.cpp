@@ -195,7 +195,7 @@ Response create_run(Services& services, const Call& call) {
                                      offer.executor));
   }
   const int64_t most = most_cores_each(offer.hosts, workers);
-  const int64_t here = std::clamp<int64_t>(static_cast<int64_t>(std::min(cpus, 1e6)), 1, most);
+  const int64_t here = std::max<int64_t>(1, static_cast<int64_t>(std::min(cpus, static_cast<double>(most))));
   Json request = {
       {"name", "api"}, {"workers", {workers}}, {"backend", backend}, {"gpu", gpu}, {"threads_per_worker", here}};
   PlannedRuns planned;
