@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/replace.h"
 
 namespace mlbench {
 
@@ -45,11 +46,7 @@ std::vector<std::string> split_words(std::string_view line) {
   return words;
 }
 
-void fill_in(std::string& text, std::string_view word, const std::string& value) {
-  for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += value.size()) {
-    text.replace(at, word.size(), value);
-  }
-}
+void fill_in(std::string& text, std::string_view word, const std::string& value) { replace_all(text, word, value); }
 
 bool has_control_character(std::string_view text) {
   return std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
@@ -57,15 +54,17 @@ bool has_control_character(std::string_view text) {
 
 void replace_path(std::string& text, std::string_view path, const std::string& other) {
   constexpr std::string_view kBehind = "/:;,=\"' \t\n";
+  std::string result;
+  size_t copied = 0;
   for (size_t at = 0; (at = text.find(path, at)) != std::string::npos;) {
     const size_t behind = at + path.size();
-    if (behind < text.size() && kBehind.find(text[behind]) == std::string_view::npos) {
-      at = behind;
-      continue;
+    if (behind == text.size() || kBehind.find(text[behind]) != std::string_view::npos) {
+      result.append(text, copied, at - copied).append(other);
+      copied = behind;
     }
-    text.replace(at, path.size(), other);
-    at += other.size();
+    at = behind;
   }
+  if (copied > 0) text = result.append(text, copied);
 }
 
 void fill_in(std::vector<std::string>& command, std::string_view word, const std::string& value) {

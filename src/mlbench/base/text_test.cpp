@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/replace.h"
 
 namespace mlbench {
 namespace {
@@ -34,6 +35,17 @@ TEST(Text, PathsAreReplacedWhereNoOtherNameGoesOn) {
   std::string text = "/runs/a:/runs/a-2 /runs/a/b,x=/runs/a";
   replace_path(text, "/runs/a", "/tmp/runs/a");
   EXPECT_EQ(text, "/tmp/runs/a:/runs/a-2 /tmp/runs/a/b,x=/tmp/runs/a");
+}
+
+TEST(Text, WhatIsReplacedIsNotSearchedAgain) {
+  std::string text = "aaa b aa";
+  replace_all(text, "aa", "a");
+  EXPECT_EQ(text, "aa b a");
+  replace_all(text, "c", "d");
+  EXPECT_EQ(text, "aa b a");
+  std::u32string wide = U"<>x<>";
+  replace_all(wide, U"<>", U"");
+  EXPECT_EQ(wide, U"x");
 }
 
 TEST(Text, EveryWordIsFilledInOnce) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/replace.h"
 #include "mlbench/unicode/unicode.h"
 
 namespace mlbench::metrics {
@@ -15,18 +16,6 @@ namespace {
 
 constexpr std::array<std::pair<const char*, Tokenizer>, 3> kTokenizers = {
     {{"13a", Tokenizer::k13a}, {"intl", Tokenizer::kIntl}, {"none", Tokenizer::kNone}}};
-
-void replace_all(std::u32string& text, std::u32string_view what, std::u32string_view by) {
-  size_t found = text.find(what);
-  if (found == std::u32string::npos) return;
-  std::u32string result;
-  size_t copied = 0;
-  for (; found != std::u32string::npos; found = text.find(what, copied)) {
-    result.append(text, copied, found - copied).append(by);
-    copied = found + what.size();
-  }
-  text = result.append(text, copied);
-}
 
 // ---- the regular expressions of the two scorers ---------------------------------------------------------------------
 

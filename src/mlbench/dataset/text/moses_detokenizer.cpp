@@ -4,20 +4,16 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <unordered_map>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/replace.h"
 #include "mlbench/dataset/text/characters.h"
 #include "mlbench/dataset/text/moses.h"
 
 namespace mlbench::dataset::text {
 
 namespace {
-
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-}
 
 // &amp; last, so that what it makes is no escape again.
 void unescape(std::string& text) {
@@ -51,18 +47,9 @@ class Quotes {
   void take(std::u32string_view mark) { ++count(mark); }
 
  private:
-  int& count(std::u32string_view mark) {
-    const std::u32string_view kind = all_of(mark, U"\u201E\u201C\u201D") ? U"\"" : mark;
-    const auto known = std::ranges::find(kinds_, kind);
-    const auto index = static_cast<size_t>(known - kinds_.begin());
-    if (known == kinds_.end()) {
-      kinds_.push_back(kind);
-      counts_.push_back(0);
-    }
-    return counts_[index];
-  }
-  std::vector<std::u32string_view> kinds_;
-  std::vector<int> counts_;
+  int& count(std::u32string_view mark) { return counts_[all_of(mark, U"\u201E\u201C\u201D") ? U"\"" : mark]; }
+
+  std::unordered_map<std::u32string_view, int> counts_;
 };
 
 }  // namespace

@@ -87,6 +87,20 @@ TEST(Moses, BadBytesBecomeReplacementCharacters) {
   EXPECT_EQ(MosesTokenizer("en").tokenize("a\xFF b\xE2\x82"), "a \uFFFD b \uFFFD");
 }
 
+// In time linear in the line: that of its square would be minutes.
+TEST(Moses, TakesALineOfAMillionTokens) {
+  const std::string line(1'000'000, '[');
+  const MosesTokenizer tokenizer("en");
+  const MosesDetokenizer detokenizer("en");
+  const std::string tokens = tokenizer.tokenize(line);
+  ASSERT_EQ(tokens.size(), 6'000'000 - 1);
+  EXPECT_EQ(detokenizer.detokenize(tokens), line);
+  std::string marks;
+  for (size_t i = 1; i < 1400; ++i) marks += std::string(i, '\'') + " ";
+  // All of the first half open, all of the second close: no blank stays.
+  EXPECT_EQ(detokenizer.detokenize(marks + marks).size(), 2 * 1399 * 700);
+}
+
 TEST(Moses, UnknownLanguageListsTheValidOnes) {
   EXPECT_THAT(test::message_of<UserError>([] { MosesTokenizer("fr"); }), AllOf(HasSubstr("'fr'"), HasSubstr("en, de")));
   EXPECT_THAT(test::message_of<UserError>([] { MosesDetokenizer("fr"); }), HasSubstr("en, de"));
