@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -121,8 +121,9 @@ std::vector<FrameworkOptions> every_model() {
 }
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return a.numel() == b.numel() &&
-         std::memcmp(a.const_data_ptr<float>(), b.const_data_ptr<float>(), static_cast<size_t>(a.numel()) * 4) == 0;
+  const std::span left(a.const_data_ptr<float>(), static_cast<size_t>(a.numel()));
+  const std::span right(b.const_data_ptr<float>(), static_cast<size_t>(b.numel()));
+  return std::ranges::equal(std::as_bytes(left), std::as_bytes(right));
 }
 
 // Without padding, which is nobody's.
