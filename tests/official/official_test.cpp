@@ -105,16 +105,6 @@ const std::vector<Attempt>& attempts() {
        [](Asked& asked) { asked.edit("momentum = 0.9", "momentum = 0.9\ndampening = 0.1"); }, "own"},
       {"a time of its own",
        [](Asked& asked) { asked.text = task_file("fashion-mnist.toml") + "[limits]\nmax_time_s = 60\n"; }, "own"},
-      {"the file from before the list, and what was official then",
-       [](Asked& asked) {
-         asked.text = task_file("1a-2018.toml");
-         replace(asked.text, "\"train-goal\"]", "\"v2-mlbench-20\"]");
-         asked.text = asked.text.substr(0, asked.text.find("[variant.train-goal")) +
-                      "[variant.v2-mlbench-20.model]\nversion = \"v2-mlbench\"\n";
-         asked.options.variant = "v2-mlbench-20";
-         asked.options.workers = {"2"};
-       },
-       "own"},
       {"a copy with an override",
        [](Asked& asked) {
          asked.edit("lr = 0.05", "lr = 0.06");

@@ -134,7 +134,7 @@ void check_task(const RunSpec& spec, const std::string& file) {
   const auto changed = [&](const std::string& what) {
     throw UserError(fmt::format("{}: {}: the file was changed after the run was made", file, what));
   };
-  if (!spec.task.open && !hash_fits(spec.task.canonical, spec.task.hash)) {
+  if (!spec.task.open && hash_of(spec.task.canonical) != spec.task.hash) {
     changed(fmt::format("task.hash is {}, but that of its task is {}", spec.task.hash.substr(0, 12),
                         hash_of(spec.task.canonical).substr(0, 12)));
   }

@@ -30,11 +30,6 @@ void erase(Json& root, std::string_view path) {
   if (const auto [table, key] = place_of(root, path); table != nullptr) table->erase(key);
 }
 
-Json without_outside_hash(Json canonical) {
-  for (const std::string_view path : kOutsideHash) erase(canonical, path);
-  return canonical;
-}
-
 }  // namespace
 
 const std::vector<LaterKey>& later_keys() {
@@ -50,7 +45,7 @@ const std::vector<LaterKey>& later_keys() {
 }
 
 Json hashed_form(Json canonical, const std::vector<LaterKey>& later) {
-  canonical = without_outside_hash(std::move(canonical));
+  for (const std::string_view path : kOutsideHash) erase(canonical, path);
   canonical.erase("variants");
   for (const LaterKey& key : later) {
     const auto [table, name] = place_of(canonical, key.path);
@@ -66,10 +61,6 @@ Json hashed_form(Json canonical, const std::vector<LaterKey>& later) {
 
 std::string hash_of(const Json& canonical) { return sha256_hex(canonical_json(hashed_form(canonical))); }
 
-bool hash_fits(const Json& canonical, const std::string& hash) {
-  return hash == hash_of(canonical) || hash == sha256_hex(canonical_json(without_outside_hash(canonical)));
-}
-
 const std::vector<OfficialTask>& official_tasks() {
   static const std::vector<OfficialTask> kTasks = [] {
     std::vector<OfficialTask> tasks;
@@ -78,13 +69,14 @@ const std::vector<OfficialTask>& official_tasks() {
       if (line.empty() || line.starts_with('#')) continue;
       std::istringstream words(line);
       OfficialTask one;
-      words >> one.hash >> one.task >> one.rules >> one.variant >> one.mark;
+      std::string mark;
+      words >> one.hash >> one.task >> one.rules >> one.variant >> mark;
       MLBENCH_CHECK(!one.variant.empty(), "official_hashes.txt: a line without hash, task, rules and variant");
       for (std::string* word : {&one.rules, &one.variant}) {
         if (*word == "-") word->clear();
       }
-      MLBENCH_CHECK(one.mark.empty() || one.mark == kBeforeList || one.mark == kWrongRule,
-                    "official_hashes.txt: an unknown mark");
+      one.wrong_rule = mark == "wrong-rule";
+      MLBENCH_CHECK(mark.empty() || one.wrong_rule, "official_hashes.txt: an unknown mark");
       tasks.push_back(std::move(one));
     }
     return tasks;
@@ -94,7 +86,7 @@ const std::vector<OfficialTask>& official_tasks() {
 
 bool is_official(std::string_view hash) {
   return std::ranges::any_of(official_tasks(),
-                             [&](const OfficialTask& one) { return one.hash == hash && one.mark != kWrongRule; });
+                             [&](const OfficialTask& one) { return one.hash == hash && !one.wrong_rule; });
 }
 
 }  // namespace mlbench::spec

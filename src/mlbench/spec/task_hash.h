@@ -1,7 +1,6 @@
 #pragma once
 
-// What identifies a task, and which tasks are official: those whose hash stands in tasks/official_hashes.txt, the list
-// of all hashes that this program ever had built in.
+// What identifies a task, and which tasks are official: those whose hash stands in tasks/official_hashes.txt.
 
 #include <string>
 #include <string_view>
@@ -24,17 +23,10 @@ const std::vector<LaterKey>& later_keys();
 Json hashed_form(Json canonical, const std::vector<LaterKey>& later = later_keys());
 // SHA-256 over canonical_json of that, in hexadecimal digits.
 std::string hash_of(const Json& canonical);
-// Whether `hash` is that of the form: by this rule, or by the one before the list of official tasks, which took the
-// list of variants, too.
-bool hash_fits(const Json& canonical, const std::string& hash);
-
-inline constexpr std::string_view kBeforeList = "before-list", kWrongRule = "wrong-rule";
 
 struct OfficialTask {
   std::string hash, task, rules, variant;  // rules, variant: "" where there is none
-  // before-list: of a task file from before the list. It identifies runs of that time: no task file has it any more.
-  // wrong-rule: of a task file that did not say what its sources do. Its runs are not the task's.
-  std::string mark;
+  bool wrong_rule = false;                 // of a task file that did not say what its sources do: no run of it counts
 };
 // In the order of the list.
 const std::vector<OfficialTask>& official_tasks();
