@@ -8,7 +8,7 @@ import sys
 import tempfile
 import unittest
 
-from rederive_test import EVENTS, RECORD, STEPS, version_2
+from rederive_test import EVENTS, RECORD, STEPS, spool_of
 
 KEEP = pathlib.Path(__file__).with_name("keep_result.py")
 
@@ -24,7 +24,7 @@ class KeepResult(unittest.TestCase):
         self.record["hosts"][0] |= {"name": "crunch17", "addresses": ["10.1.2.3"]}
         self.record["placement"] = [{"rank": rank, "host": "crunch17", "local_rank": rank} for rank in (0, 1)]
         for rank in (0, 1):
-            (self.run_dir / f"spool/rank-{rank}.seg-1.steps").write_bytes(version_2(STEPS[rank]))
+            (self.run_dir / f"spool/rank-{rank}.seg-1.steps").write_bytes(spool_of(STEPS[rank]))
             (self.run_dir / f"spool/rank-{rank}.seg-1.events").write_text("\n".join(map(json.dumps, EVENTS[rank])))
 
     def keep(self):

@@ -27,11 +27,10 @@ import sys
 KINDS = ["batch_load", "init", "fwd_pass", "comp_loss", "backprop", "agg", "opt_step", "comp_metrics", "checkpoint"]
 HEADER = struct.Struct("<8sIIQIIqI20x")
 CELLS = {"u64": "Q", "i64": "q", "f64": "d"}
-VERSION_1 = struct.Struct("<QQIIQddqQ" + "qqq" * (1 + len(KINDS)))
 OPEN = {"": open, ".xz": lzma.open, ".gz": gzip.open}
 STOP_REASONS = {"goal", "max_steps", "max_epochs", "max_time", "epochs"}  # others are not the task's own end
 
-# exchange_ns: None, or per step; hidden_ns: per step
+# exchange_ns, hidden_ns: per step
 Step = collections.namedtuple("Step", "first count samples end_ns kinds exchange_ns hidden_ns")
 Segment = collections.namedtuple("Segment", "start_us steps events")
 
@@ -39,14 +38,7 @@ Segment = collections.namedtuple("Segment", "start_us steps events")
 # ---- raw files -------------------------------------------------------------------------------------------------------
 
 
-def read_version_1(data):
-    for offset in range(HEADER.size, len(data) - VERSION_1.size + 1, VERSION_1.size):
-        fields = VERSION_1.unpack_from(data, offset)
-        sums = fields[9::3]  # of each (sum, min, max): total, then the kinds
-        yield Step(fields[1], fields[2], fields[4], fields[7], sums[1:], None, [0] * fields[2])
-
-
-def read_version_2(data, header_bytes, columns):
+def read_records(data, header_bytes, columns):
     names = [struct.unpack_from("<24s8s", data, HEADER.size + 32 * i) for i in range(columns)]
     names = [(name.rstrip(b"\0").decode(), kind.rstrip(b"\0").decode()) for name, kind in names]
     fixed = [(name, CELLS[kind]) for name, kind in names if not kind.endswith("[]")]
@@ -62,8 +54,8 @@ def read_version_2(data, header_bytes, columns):
             row[name] = struct.unpack_from(f"<{row['count']}{cell}", data, offset)
             offset += 8 * row["count"]
         yield Step(row["first_step"], row["count"], row["samples"], row["end_ns"],
-                   [row[kind + "_ns"] for kind in KINDS], row.get("exchange_ns"),
-                   row.get("hidden_ns", [0] * row["count"]))
+                   [row[kind + "_ns"] for kind in KINDS], row["exchange_ns"],
+                   row.get("hidden_ns", [0] * row["count"]))  # kept results of builds that hid nothing lack it
 
 
 def read_steps(path):
@@ -73,9 +65,12 @@ def read_steps(path):
     if not data:
         return 0, []
     magic, version, header_bytes, _, _, _, start_us, columns = HEADER.unpack_from(data)
-    if magic != b"MLBSTEPS" or version not in (1, 2):
-        sys.exit(f"rederive.py: {path}: not a spool of version 1 or 2")
-    return start_us, list(read_version_1(data) if version == 1 else read_version_2(data, header_bytes, columns))
+    if magic != b"MLBSTEPS":
+        sys.exit(f"rederive.py: {path}: not a spool: it does not start with MLBSTEPS")
+    if version != 2:
+        sys.exit(f"rederive.py: {path}: a spool of version {version}; this program reads version 2: "
+                 "use the mlbench that wrote it")
+    return start_us, list(read_records(data, header_bytes, columns))
 
 
 def read_events(path):
@@ -268,8 +263,6 @@ class Run:
             for rank in self.spool.values():
                 each = {}
                 for step in rank[index].steps:
-                    if step.exchange_ns is None:
-                        return {}
                     each |= {step.first + i: pair for i, pair in enumerate(zip(step.exchange_ns, step.hidden_ns))}
                 by_rank.append(each)
             for number in set.intersection(*map(set, by_rank)):

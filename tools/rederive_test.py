@@ -23,7 +23,7 @@ def step(first, count, samples, end_s, exchange_s, hidden_s=None, **kinds_s):
             "kinds": [round(kinds_s.get(kind, 0) * SECOND) for kind in KINDS]}
 
 
-def version_2(steps, hidden=True):
+def spool_of(steps, hidden=True):
     names = ["sequence", "first_step", "count", "epoch", "samples"]
     columns = [(name, "u64") for name in names] + [("end_ns", "i64"), ("later", "f64")]  # one of a later version
     columns += [("later_each", "i64[]")] + [(f"{kind}_ns", "i64") for kind in KINDS]
@@ -38,15 +38,6 @@ def version_2(steps, hidden=True):
         data += struct.pack(f"<{count}q", *one["exchange_ns"])
         if hidden:
             data += struct.pack(f"<{count}q", *one["hidden_ns"])
-    return data
-
-
-def version_1(steps):
-    data = struct.pack("<8sIIQIIqI20x", b"MLBSTEPS", 1, 304, 7, 1, 0, START_US, 0)
-    for sequence, one in enumerate(steps):
-        sums = [sum(one["kinds"]), *one["kinds"]]
-        data += struct.pack("<QQIIQddqQ", sequence, one["first"], one["count"], 0, one["samples"], 0, 0, one["end_ns"], 0)
-        data += b"".join(struct.pack("<qqq", value, 0, value) for value in sums)
     return data
 
 
@@ -127,7 +118,7 @@ class Rederive(unittest.TestCase):
         self.root = pathlib.Path(self.folder.name)
         self.addCleanup(self.folder.cleanup)
 
-    def write(self, record=RECORD, steps=(STEPS,), events=(EVENTS,), name="r-2", encode=version_2, pack=None):
+    def write(self, record=RECORD, steps=(STEPS,), events=(EVENTS,), name="r-2", encode=spool_of, pack=None):
         run = self.root / name
         (run / "spool").mkdir(parents=True, exist_ok=True)
         (run / "run.json").write_text(json.dumps(record))
@@ -172,17 +163,16 @@ class Rederive(unittest.TestCase):
         self.write(pack=lzma.compress)
         self.expect(0)
 
-    def test_version_1_has_no_exchange(self):
-        record = copy.deepcopy(RECORD)
-        del record["exchange"], record["goal"]["exchange"]
-        self.write(record, encode=version_1)
-        self.expect(0)
+    def test_another_version_is_refused(self):
+        for version in (1, 3):
+            self.write(encode=lambda steps: b"MLBSTEPS" + bytes([version]) + spool_of(steps)[9:])
+            self.expect(1, f"a spool of version {version}; this program reads version 2: use the mlbench that wrote it")
 
-    def test_spools_of_before_overlap_hid_nothing(self):
+    def test_a_spool_that_does_not_say_what_was_hidden_hid_nothing(self):
         record = copy.deepcopy(RECORD)
         record["exchange"] |= {"exposed_s": [0.3, 0.35], "hidden_s": [0, 0]}
         ended_at_goal(record)
-        self.write(record, encode=lambda steps: version_2(steps, hidden=False))
+        self.write(record, encode=lambda steps: spool_of(steps, hidden=False))
         self.expect(0)
 
     def test_fields_that_a_record_lacks_are_named(self):
@@ -192,7 +182,7 @@ class Rederive(unittest.TestCase):
         self.expect(0, "not in this record: evaluations[].elapsed_s, exchange.exposed_s, ")
 
     def test_the_incomplete_record_of_a_killed_rank(self):
-        self.write(encode=lambda steps: version_2(steps) + b"\1" * 40)
+        self.write(encode=lambda steps: spool_of(steps) + b"\1" * 40)
         self.expect(0)
 
     def test_an_evaluation_that_a_limit_brought_about_meets_no_goal(self):

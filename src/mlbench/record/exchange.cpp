@@ -28,7 +28,6 @@ class Exchanges {
   // Of a rank whose peers have recorded steps.
   void check() const {
     if (!steps_.has_header()) throw UserError(path_.string() + " is lost");
-    if (!steps_.has_exchange()) throw UserError(path_.string() + ": of version 1, without the durations of exchanges");
   }
 
  private:

@@ -30,7 +30,7 @@ struct ExchangeTimes {
 };
 
 // Sums over the segments from 1 to `segments`, up to a moment. Reads the spools of all ranks side by side, in little
-// memory. UserError, naming the file, when one is lost, damaged, or of version 1, which has no exchange_ns.
+// memory. UserError, naming the file, when one is lost or damaged.
 ExchangeTimes derive_exchange(const std::filesystem::path& run_dir, int64_t workers, int64_t segments,
                               const Moment& until = {});
 

@@ -9,7 +9,6 @@
 #include <charconv>
 #include <cstddef>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
 #include "mlbench/base/errors.h"
@@ -28,7 +27,7 @@ constexpr size_t kCell = 8;
 struct FixedHeader {
   char magic[8] = {};
   uint32_t version = kVersion;
-  uint32_t header_bytes = 0;  // version 1: bytes of a record
+  uint32_t header_bytes = 0;
   uint64_t run_id = 0;
   uint32_t segment = 0;
   uint32_t rank = 0;
@@ -49,7 +48,6 @@ struct Column {
   std::string name;
   std::string_view type;
   size_t offset;  // in StepRecord
-  bool required = false;
 };
 
 constexpr std::string_view kEach = "i64[]";
@@ -58,19 +56,19 @@ constexpr std::string_view kEach = "i64[]";
 const std::vector<Column>& columns() {
   static const std::vector<Column> list = [] {
     std::vector<Column> all = {
-        {"sequence", "u64", offsetof(StepRecord, sequence), true},
-        {"first_step", "u64", offsetof(StepRecord, first_step), true},
-        {"count", "u64", offsetof(StepRecord, count), true},
+        {"sequence", "u64", offsetof(StepRecord, sequence)},
+        {"first_step", "u64", offsetof(StepRecord, first_step)},
+        {"count", "u64", offsetof(StepRecord, count)},
         {"epoch", "u64", offsetof(StepRecord, epoch)},
-        {"samples", "u64", offsetof(StepRecord, samples), true},
+        {"samples", "u64", offsetof(StepRecord, samples)},
         {"loss_sum", "f64", offsetof(StepRecord, loss_sum)},
         {"lr", "f64", offsetof(StepRecord, lr)},
-        {"end_ns", "i64", offsetof(StepRecord, end_ns), true},
+        {"end_ns", "i64", offsetof(StepRecord, end_ns)},
         {"bytes", "u64", offsetof(StepRecord, bytes)},
     };
     for (size_t kind = 0; kind < kStepKinds; ++kind) {
-      all.push_back({fmt::format("{}_ns", kStepKindNames[kind]), "i64",
-                     offsetof(StepRecord, kinds_ns) + kind * sizeof(int64_t), true});
+      all.push_back(
+          {fmt::format("{}_ns", kStepKindNames[kind]), "i64", offsetof(StepRecord, kinds_ns) + kind * sizeof(int64_t)});
     }
     all.push_back({"exchange_ns", kEach, offsetof(StepRecord, exchange_ns)});
     all.push_back({"hidden_ns", kEach, offsetof(StepRecord, hidden_ns)});
@@ -137,22 +135,6 @@ void append_record(std::string& bytes, const StepRecord& record) {
   }
 }
 
-StepFormat StepFormat::version_1() {
-  StepFormat format;
-  format.header_bytes_ = sizeof(FixedHeader);
-  format.fixed_bytes_ = 304;
-  format.most_steps_ = std::numeric_limits<uint32_t>::max();
-  format.cells_ = {
-      {0, offsetof(StepRecord, sequence)},  {8, offsetof(StepRecord, first_step)}, {16, offsetof(StepRecord, count), 4},
-      {20, offsetof(StepRecord, epoch), 4}, {24, offsetof(StepRecord, samples)},   {32, offsetof(StepRecord, loss_sum)},
-      {40, offsetof(StepRecord, lr)},       {48, offsetof(StepRecord, end_ns)},    {56, offsetof(StepRecord, bytes)}};
-  // (sum, least, largest) of the whole step, then of each kind.
-  for (size_t kind = 0; kind < kStepKinds; ++kind) {
-    format.cells_.push_back({64 + 24 * (1 + kind), offsetof(StepRecord, kinds_ns) + kind * sizeof(int64_t)});
-  }
-  return format;
-}
-
 std::optional<StepFormat> StepFormat::parse(const std::filesystem::path& path, std::string_view bytes) {
   const auto refuse = [&](const std::string& why) { throw UserError(path.string() + ": " + why); };
   FixedHeader fixed;
@@ -163,22 +145,15 @@ std::optional<StepFormat> StepFormat::parse(const std::filesystem::path& path, s
   }
   std::memcpy(&fixed, bytes.data(), sizeof fixed);
   if (!bytes.starts_with(kMagic)) refuse("not a spool: it does not start with MLBSTEPS");
-  StepFormat format;
-  if (fixed.version == 1) {
-    format = version_1();
-    if (fixed.header_bytes != format.fixed_bytes_) {
-      refuse(fmt::format("a spool of version 1 with records of {} bytes; they have {}", fixed.header_bytes,
-                         format.fixed_bytes_));
-    }
-  } else if (fixed.version != kVersion) {
-    refuse(fmt::format("a spool of version {}; this program reads versions 1 and {}", fixed.version, kVersion));
+  if (fixed.version != kVersion) {
+    refuse(fmt::format("a spool of version {}; this program reads version {}: use the mlbench that wrote it",
+                       fixed.version, kVersion));
   }
-  format.header_ = {fixed.run_id, fixed.segment, fixed.rank, fixed.start_wall_us,
-                    fixed.version == 1 ? "" : identity_text(fixed.identity)};
+  StepFormat format;
+  format.header_ = {fixed.run_id, fixed.segment, fixed.rank, fixed.start_wall_us, identity_text(fixed.identity)};
   if (fixed.start_wall_us < 0 || fixed.start_wall_us > kMostInteger) {
     refuse(fmt::format("a spool that began {} us after 1970", fixed.start_wall_us));
   }
-  if (fixed.version == 1) return format;
 
   const size_t header_bytes = sizeof fixed + size_t{fixed.columns} * sizeof(StoredColumn);
   if (fixed.header_bytes != header_bytes || header_bytes > kMostHeaderBytes) {
@@ -186,7 +161,6 @@ std::optional<StepFormat> StepFormat::parse(const std::filesystem::path& path, s
   }
   if (bytes.size() < header_bytes) return std::nullopt;
   format.header_bytes_ = header_bytes;
-  format.most_steps_ = kMostMergedSteps;
   std::vector<bool> found(columns().size());
   for (size_t i = 0; i < fixed.columns; ++i) {
     StoredColumn stored;
@@ -200,13 +174,13 @@ std::optional<StepFormat> StepFormat::parse(const std::filesystem::path& path, s
       }
       found[static_cast<size_t>(known - columns().begin())] = true;
       if (each) format.each_.push_back({format.each_columns_, known->offset});
-      if (known->offset == offsetof(StepRecord, exchange_ns)) format.has_exchange_ = true;
       if (!each) format.cells_.push_back({format.fixed_bytes_, known->offset});
     }
     each ? ++format.each_columns_ : format.fixed_bytes_ += kCell;
   }
   for (size_t i = 0; i < columns().size(); ++i) {
-    if (columns()[i].required && !found[i]) refuse("a spool without the column " + columns()[i].name);
+    if (found[i]) continue;
+    refuse(fmt::format("a spool without the column {}: use the mlbench that wrote it", columns()[i].name));
   }
   return format;
 }
@@ -214,8 +188,8 @@ std::optional<StepFormat> StepFormat::parse(const std::filesystem::path& path, s
 std::optional<size_t> StepFormat::decode(std::string_view bytes, StepRecord& record) const {
   if (bytes.size() < fixed_bytes_) return 0;
   record = {};
-  for (const Cell& cell : cells_) std::memcpy(bytes_of(record) + cell.to, bytes.data() + cell.from, cell.bytes);
-  if (record.count > most_steps_) return std::nullopt;
+  for (const Cell& cell : cells_) std::memcpy(bytes_of(record) + cell.to, bytes.data() + cell.from, kCell);
+  if (record.count > kMostMergedSteps) return std::nullopt;
   const size_t size = fixed_bytes_ + each_columns_ * record.count * kCell;
   if (bytes.size() < size) return 0;
   for (const EachCell& cell : each_) {

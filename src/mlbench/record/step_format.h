@@ -1,7 +1,7 @@
 #pragma once
 
 // How step records lie in a file. Little endian. Its header names the columns, so that a reader finds those that it
-// knows and skips the others; a column that a file lacks is zero.
+// knows, all of which it needs, and skips the others.
 //
 //   header   64 bytes: "MLBSTEPS", version (uint32), bytes of the header (uint32), run id (uint64), segment (uint32),
 //            rank (uint32), start (int64, microseconds since 1970), columns (uint32), identity of the run (16 bytes;
@@ -9,8 +9,6 @@
 //   columns  32 bytes each: name (24), type (8), both filled up with zeros
 //   records  a cell of 8 bytes per column (u64, i64, f64), in the order of the header; then, of each column whose type
 //            ends in [], `count` cells: one per step of the record
-//
-// Version 1 had no list of columns, records of 304 bytes, and the least and largest time beside each sum.
 
 #include <array>
 #include <cstdint>
@@ -38,13 +36,11 @@ inline constexpr size_t kMostHeaderBytes = 8192;
 class StepFormat {
  public:
   // From the first bytes of a file; empty while its header is being written. UserError, naming `path`, when this is no
-  // spool, one of another version, or one without a column that all have.
+  // spool, one of another version, or one that lacks a column.
   static std::optional<StepFormat> parse(const std::filesystem::path& path, std::string_view bytes);
 
   const SpoolHeader& header() const { return header_; }
   size_t header_bytes() const { return header_bytes_; }
-  // Whether records have the column `exchange_ns`.
-  bool has_exchange() const { return has_exchange_; }
 
   // The record at the beginning of `bytes`: how many it takes, 0 when it is not whole. One that was never written
   // (blocks of zeros after a power failure) has no steps. Empty: damaged, more steps than a record can have.
@@ -53,19 +49,15 @@ class StepFormat {
  private:
   struct Cell {
     size_t from = 0, to = 0;  // offsets in the file's record and in StepRecord
-    size_t bytes = 8;         // 4: of version 1
   };
   struct EachCell {
     size_t index = 0, to = 0;  // among the columns with one cell per step
   };
-  static StepFormat version_1();
 
   SpoolHeader header_;
   size_t header_bytes_ = 0;
   size_t fixed_bytes_ = 0;  // of a record, without the cells per step
   size_t each_columns_ = 0;
-  uint64_t most_steps_ = 0;
-  bool has_exchange_ = false;
   std::vector<Cell> cells_;
   std::vector<EachCell> each_;
 };

@@ -21,8 +21,6 @@ class StepReader {
   bool has_header() const { return format_.has_value(); }
   // Zeros while the file has none.
   const SpoolHeader& header() const;
-  // Whether records say how long exchanges took; false while the file has no header.
-  bool has_exchange() const { return format_ && format_->has_exchange(); }
   // Empty behind the last whole record: ask again when the file has grown. UserError for a damaged one; none is given
   // from there on.
   std::optional<StepRecord> next();

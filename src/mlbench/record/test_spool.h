@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "mlbench/base/files.h"
@@ -45,38 +44,6 @@ inline void write_spool(const std::filesystem::path& run_dir, int64_t segment, i
   out << bytes;
   std::ofstream lines(events_path(run_dir, segment, rank));
   for (const Json& event : events) lines << event.dump() << "\n";
-}
-
-// What programs before the list of columns wrote: (sum, least, largest) of the step and of each kind.
-inline std::string version_1(const std::vector<std::pair<uint64_t, uint32_t>>& first_and_count) {
-  std::string bytes;
-  const auto put = [&](auto value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof value); };
-  bytes += "MLBSTEPS";
-  put(uint32_t{1});
-  put(uint32_t{304});
-  put(uint64_t{77});
-  put(uint32_t{2});
-  put(uint32_t{3});
-  put(int64_t{1'700'000'000'000'000});
-  bytes.append(24, '\0');
-  uint64_t sequence = 0;
-  for (const auto& [first, count] : first_and_count) {
-    put(sequence++);
-    put(first);
-    put(count);
-    put(uint32_t{4});
-    put(uint64_t{640});
-    put(1.5);
-    put(0.25);
-    put(int64_t{9000});
-    put(uint64_t{88});
-    for (int64_t kind = -1; kind < static_cast<int64_t>(kStepKinds); ++kind) {
-      put(kind < 0 ? int64_t{3600} : 100 * kind);
-      put(int64_t{1});
-      put(int64_t{2});
-    }
-  }
-  return bytes;
 }
 
 }  // namespace mlbench::record
