@@ -157,11 +157,6 @@ class Run:
             elapsed_ns += own_ns + own_evaluations_ns
         return rows
 
-    def train_ns_at(self, index, event):
-        if event.get("train_ns") is not None:
-            return event["train_ns"]
-        return sum(total_ns(s) for s in self.rank0[index].steps if s.first + s.count <= event["step"])
-
     def latest(self, kind, key, make):
         """Events of a kind in the order of their keys: where two segments have one, the later segment's."""
         found = {}
@@ -173,21 +168,20 @@ class Run:
 
     def evaluation(self, index, event):
         times = self.segments[index]
-        train_ns = self.train_ns_at(index, event)
+        train_ns = event["train_ns"]
         before_ns = sum(other["duration_ns"] for other in self.rank0[index].events
                         if other["event"] == "evaluation" and other["sequence"] <= event["sequence"])
         row = {name: event.get(name) for name in ("step", "epoch", "samples", "split")}
         row |= {"train_s": (times["train_before_ns"] + train_ns) / 1e9,
                 "wall_s": times["wall_before_s"] + times["launch_s"] + event["end_ns"] / 1e9,
                 "elapsed_s": (times["elapsed_before_ns"] + train_ns + before_ns) / 1e9,
-                "metrics": event.get("metrics", {}), "duration_s": event["duration_ns"] / 1e9, "segment": index + 1}
-        if "cadence" in event:
-            row["cadence"] = event["cadence"]
+                "metrics": event.get("metrics", {}), "duration_s": event["duration_ns"] / 1e9, "segment": index + 1,
+                "cadence": event["cadence"]}
         return row
 
     def epoch(self, index, event):
         return {"epoch": event["epoch"], "train_loss": event.get("train_loss"), "metrics": event.get("metrics", {}),
-                "train_s": (self.segments[index]["train_before_ns"] + self.train_ns_at(index, event)) / 1e9,
+                "train_s": (self.segments[index]["train_before_ns"] + event["train_ns"]) / 1e9,
                 "step": event["step"], "segment": index + 1}
 
     def derive(self):
@@ -233,7 +227,7 @@ class Run:
         goal = self.record["goal"]
         if not goal:
             return {}
-        higher = goal.get("higher_is_better", True)
+        higher = goal["higher_is_better"]
         rows = self.epochs if goal["split"] == "train" else [e for e in self.evaluations if e["split"] == goal["split"]]
         rows = [row for row in rows if isinstance(row["metrics"].get(goal["metric"]), (int, float))]
         value = lambda row: row["metrics"][goal["metric"]]

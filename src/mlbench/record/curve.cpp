@@ -1,8 +1,8 @@
 #include "mlbench/record/curve.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
+#include <utility>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
@@ -13,25 +13,6 @@
 namespace mlbench::record {
 
 namespace {
-
-std::vector<std::pair<uint64_t, int64_t>> train_ns_until(const std::vector<StepRecord>& steps) {
-  std::vector<std::pair<uint64_t, int64_t>> rows;
-  rows.reserve(steps.size());
-  for (const StepRecord& record : steps) rows.emplace_back(record.first_step + record.count, record.total_ns());
-  std::sort(rows.begin(), rows.end());
-  int64_t sum = 0;
-  for (auto& [end, ns] : rows) ns = sum += ns;
-  return rows;
-}
-
-// Train clock of rank 0 within a segment when `step` steps were done, for events that don't carry it.
-int64_t train_ns_at(const SegmentTimes& times, const Json& event) {
-  if (const auto given = find(event, member::kTrainNs)) return *given;
-  const auto step = static_cast<uint64_t>(get(event, member::kStep));
-  const auto behind = std::upper_bound(times.train_ns_until.begin(), times.train_ns_until.end(), step,
-                                       [](uint64_t wanted, const auto& row) { return wanted < row.first; });
-  return behind == times.train_ns_until.begin() ? 0 : std::prev(behind)->second;
-}
 
 // Events of one kind over the segments, the later segment's where `key` exists twice, in the order of keys.
 template <typename Key, typename Make>
@@ -75,7 +56,6 @@ std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, co
   for (size_t i = 0; i < spools.size(); ++i) {
     const RankSpool& spool = spools[i];
     SegmentTimes times;
-    times.train_ns_until = train_ns_until(spool.steps);
     if (i > 0) {
       times.train_before_ns = all[i - 1].train_before_ns + derive_clocks({spools[i - 1]}).train_ns;
       times.evaluation_before_ns = all[i - 1].evaluation_before_ns + evaluation_ns(spools[i - 1]);
@@ -104,14 +84,14 @@ Json evaluations_json(const std::vector<RankSpool>& segments, const std::vector<
       segments, EventKind::kEvaluation,
       [](const Json& event) { return std::pair(get(event, member::kStep), get(event, member::kSplit)); },
       [&](size_t i, const Json& event) {
-        const int64_t train_ns = times[i].train_before_ns + train_ns_at(times[i], event);
+        const int64_t train_ns = times[i].train_before_ns + get(event, member::kTrainNs);
         spent_ns[i] += get(event, member::kDurationNs);
         const double wall_s = times[i].wall_before_s + times[i].launch_s + seconds(get(event, member::kEndNs));
         return Json{{"step", field_of(event, member::kStep)},
                     {"epoch", field_of(event, member::kEpoch)},
                     {"samples", field_of(event, member::kSamples)},
                     {"split", field_of(event, member::kSplit)},
-                    {"cadence", get(event, member::kCadence, true)},
+                    {"cadence", get(event, member::kCadence)},
                     {"train_s", seconds(train_ns)},
                     {"elapsed_s", seconds(train_ns + spent_ns[i])},
                     {"wall_s", wall_s},
@@ -128,7 +108,7 @@ Json epochs_json(const std::vector<RankSpool>& segments, const std::vector<Segme
         Json epoch = {{"epoch", field_of(event, member::kEpoch)},
                       {"train_loss", field_of(event, member::kTrainLoss)},
                       {"metrics", get(event, member::kMetrics, Json::object())},
-                      {"train_s", seconds(times[i].train_before_ns + train_ns_at(times[i], event))},
+                      {"train_s", seconds(times[i].train_before_ns + get(event, member::kTrainNs))},
                       {"step", field_of(event, member::kStep)},
                       {"segment", i + 1}};
         if (const auto norm = find(event, member::kGradientNorm)) {
@@ -160,7 +140,7 @@ Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments
   json["value"] = field_of(event, member::kValue);
   json["epoch"] = field_of(event, member::kEpoch);
   json["step"] = field_of(event, member::kStep);
-  json["train_s"] = seconds(times[segment].train_before_ns + train_ns_at(times[segment], event));
+  json["train_s"] = seconds(times[segment].train_before_ns + get(event, member::kTrainNs));
   json["steps_s"] = steps_json(derive_clocks(segments, *moment));
   return json;
 }

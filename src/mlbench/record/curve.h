@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "mlbench/base/json.h"
@@ -26,7 +25,6 @@ struct SegmentTimes {
   double wall_s = 0;                                      // its whole length, as far as known
   int64_t train_before_ns = 0, evaluation_before_ns = 0;  // of the segments before it
   double wall_before_s = 0;
-  std::vector<std::pair<uint64_t, int64_t>> train_ns_until;  // by the number of steps done
 };
 
 std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, const RunProgress& progress);

@@ -33,6 +33,7 @@ Json evaluation(int64_t step, double accuracy, int64_t train_ns, int64_t end_ns)
           {"epoch", step / 10.0},
           {"samples", step * 20},
           {"split", "test"},
+          {"cadence", true},
           {"train_ns", train_ns},
           {"metrics", {{"Prec@1", accuracy}, {"loss", 1 - accuracy / 100}}},
           {"duration_ns", kSecond / 2}};
@@ -93,6 +94,7 @@ class Record : public testing::Test {
                           {"end_ns", 0},
                           {"step", 10},
                           {"epoch", 1},
+                          {"train_ns", kSecond},
                           {"train_loss", 0.5},
                           {"metrics", {{"Prec@1", 81}}}});
         events.push_back(evaluation(20, 91.5, 4 * kSecond, 6 * kSecond));
@@ -223,7 +225,7 @@ TEST_F(Record, FinishedRun) {
   EXPECT_EQ(first["metrics"]["Prec@1"], 84);
   ASSERT_EQ(record["epochs"].size(), 1U);
   EXPECT_EQ(record["epochs"][0]["train_loss"], 0.5);
-  EXPECT_EQ(record["epochs"][0]["train_s"], 1.0);  // derived from the step records
+  EXPECT_EQ(record["epochs"][0]["train_s"], 1.0);
 }
 
 TEST_F(Record, ResumedRunAddsClocksAndTakesTheLaterCurve) {
