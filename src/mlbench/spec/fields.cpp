@@ -92,8 +92,9 @@ void FieldReader::report(const Level& level) const {
   }
   if (!level.missing.empty()) {
     fail(level.path,
-         fmt::format("missing key{} '{}{}'", level.missing.size() > 1 ? "s" : "", prefix,
-                     fmt::join(level.missing, "', '" + prefix)),
+         fmt::format("missing key{} '{}{}'{}", level.missing.size() > 1 ? "s" : "", prefix,
+                     fmt::join(level.missing, "', '" + prefix),
+                     unknown_ == Unknown::kIgnore ? ": use the mlbench that wrote it, or make it anew" : ""),
          Part::kKey);
   }
 }

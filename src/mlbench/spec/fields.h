@@ -41,7 +41,7 @@ std::string suggest(const std::string& given, std::vector<std::string> valid);
 
 class FieldReader {
  public:
-  enum class Unknown { kError, kIgnore };
+  enum class Unknown { kError, kIgnore };  // kIgnore: of files that a program wrote, perhaps a later one
 
   FieldReader(const Json& object, Locator locate, Unknown unknown = Unknown::kError)
       : locate_(std::move(locate)), unknown_(unknown), levels_{Level{&object, "", {}, {}}} {}

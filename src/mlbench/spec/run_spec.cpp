@@ -28,25 +28,25 @@ constexpr double kMostId = 1e15;
 
 template <typename V, typename Engine>
 void describe_engine(V& v, Engine& one) {
-  v.field("hosts", one.hosts);
-  v.field("ranks_per_host", one.ranks_per_host, {.range = Range{0, kRanksPerHost.most}});
-  v.field("ssh_config", one.ssh_config);
-  v.field("slurm", one.slurm);
-  v.field("setup", one.setup);
-  v.field("scratch", one.scratch);
-  v.field("image", one.image);
-  v.field("cpus", one.cpus, {.range = Range{0, kCpusOfARank.most}});
+  v.field("hosts", one.hosts, kRequired);
+  v.field("ranks_per_host", one.ranks_per_host, {.required = true, .range = Range{0, kRanksPerHost.most}});
+  v.field("ssh_config", one.ssh_config, kRequired);
+  v.field("slurm", one.slurm, kRequired);
+  v.field("setup", one.setup, kRequired);
+  v.field("scratch", one.scratch, kRequired);
+  v.field("image", one.image, kRequired);
+  v.field("cpus", one.cpus, {.required = true, .range = Range{0, kCpusOfARank.most}});
   v.table("kubernetes", [&] {
     auto& kubernetes = one.kubernetes;
-    v.field("context", kubernetes.context);
-    v.field("namespace", kubernetes.name_space);
-    v.field("memory", kubernetes.memory);
-    v.field("data_volume", kubernetes.data_volume);
-    v.field("queue", kubernetes.queue);
-    v.field("host_network", kubernetes.host_network);
-    v.field("pod_overlay", kubernetes.pod_overlay);
+    v.field("context", kubernetes.context, kRequired);
+    v.field("namespace", kubernetes.name_space, kRequired);
+    v.field("memory", kubernetes.memory, kRequired);
+    v.field("data_volume", kubernetes.data_volume, kRequired);
+    v.field("queue", kubernetes.queue, kRequired);
+    v.field("host_network", kubernetes.host_network, kRequired);
+    v.field("pod_overlay", kubernetes.pod_overlay, kRequired);
   });
-  v.field("requeue", one.requeue, {.range = Range{0, kRequeues.most}});
+  v.field("requeue", one.requeue, {.required = true, .range = Range{0, kRequeues.most}});
 }
 
 template <typename V, typename Spec>
@@ -59,7 +59,7 @@ void describe_run(V& v, Spec& spec) {
   };
 
   v.field("id", spec.id, {.required = true, .range = Range{0, kMostId}});
-  v.field("identity", spec.identity);  // younger than the rest
+  v.field("identity", spec.identity, kRequired);
   v.field("name", spec.name, kRequired);
   v.field("repeat", spec.repeat, range_of(&RunOptions::repeat));
   v.field("created_at", spec.created_at, kRequired);
@@ -79,20 +79,19 @@ void describe_run(V& v, Spec& spec) {
   v.field("framework", spec.framework, kRequired);
   v.field("backend", spec.backend, kRequired);
   v.field("executor", spec.executor, kRequired);
-  v.table("engine", [&] { describe_engine(v, spec.engine); });  // younger than the rest
+  v.table("engine", [&] { describe_engine(v, spec.engine); });
   v.field("workers", spec.workers, range_of(&RunOptions::workers));
   v.field("threads_per_worker", spec.threads_per_worker, {.required = true, .range = kThreadCounts});
-  v.field("inter_op_threads", spec.inter_op_threads,
-          {.range = run_option(&RunOptions::inter_op_threads).range});  // younger than the rest
+  v.field("inter_op_threads", spec.inter_op_threads, range_of(&RunOptions::inter_op_threads));
   v.field("oversubscribed", spec.oversubscribed, kRequired);
-  v.field("share_host", spec.share_host);  // younger than the rest
+  v.field("share_host", spec.share_host, kRequired);
   v.field("seed", spec.seed, kRequired);
   v.table("limits", [&] {
     v.field("max_steps", spec.limits.max_steps, limit_of(&RunOptions::max_steps));
     v.field("max_epochs", spec.limits.max_epochs, limit_of(&RunOptions::max_epochs));
     v.field("max_time_s", spec.limits.max_time_s, limit_of(&RunOptions::max_time));
     v.field("light", spec.limits.light, kRequired);
-    v.field("to_the_end", spec.limits.to_the_end);  // younger than the rest
+    v.field("to_the_end", spec.limits.to_the_end, kRequired);
   });
   v.table("checkpoint", [&] {
     v.field("every_steps", spec.checkpoint.every_steps, limit_of(&RunOptions::checkpoint_every));
@@ -100,7 +99,7 @@ void describe_run(V& v, Spec& spec) {
     v.field("at_end", spec.checkpoint.at_end, kRequired);
   });
   v.field("comm_timeout_s", spec.comm_timeout_s, range_of(&RunOptions::comm_timeout));
-  v.table("communication", [&] {  // younger than the rest
+  v.table("communication", [&] {  // which a command has not
     auto& one = spec.communication;
     v.field("wire_dtype", one.wire_dtype);
     v.field("check", one.check);
@@ -119,7 +118,7 @@ void describe_run(V& v, Spec& spec) {
   v.field("precision", spec.precision, {.required = true, .choices = kPrecisions});
   v.field("device", spec.device, {.required = true, .choices = kDevices});
   v.field("profile", spec.profile, {.required = true, .choices = kProfiles});
-  v.field("timeline", spec.timeline);  // younger than the rest
+  v.field("timeline", spec.timeline, kRequired);
 }
 
 // It becomes a part of paths.

@@ -39,7 +39,7 @@ inline constexpr std::string_view kDevices[] = {"cpu", "cuda"};
 
 struct RunSpec {
   int64_t id = 0;          // unique in the home, as long as that has its counter
-  std::string identity;    // unique: 128 random bits, 32 hexadecimal digits; "" of earlier programs' runs, and plans
+  std::string identity;    // unique: 128 random bits, 32 hexadecimal digits; "" of plans
   std::string name;        // NAME-K or NAME-K.R
   int64_t repeat = 1;      // 1, 2, ...
   std::string created_at;  // UTC
