@@ -54,8 +54,10 @@ inline std::string good_events() {
          R"({"event": "evaluation", "sequence": 1, "end_ns": 9, "step": 2, "split": "test", "metrics": {"Prec@1": 80}})"
          "\n";
 }
-inline std::string good_steps() {
-  std::string bytes = record::encode_header({});
+inline std::string good_steps(const std::string& identity) {
+  record::SpoolHeader header;
+  header.identity = identity;
+  std::string bytes = record::encode_header(header);
   for (uint64_t i = 0; i < 2; ++i) {
     record::StepRecord record;
     record.sequence = record.first_step = i;
@@ -79,14 +81,14 @@ inline std::filesystem::path make_lost_run(const std::filesystem::path& home, co
   } else {
     spec::set_command(run, command);
   }
-  home::create_run(home, run, std::nullopt);
+  const std::string identity = home::create_run(home, run, std::nullopt).identity;
   const std::filesystem::path folder = home / "runs" / name;
   Json record = Json::parse(content_of(folder / "run.json"));
   record["state"] = "running";
   record["created_at"] = "2026-01-01T00:00:00.000000Z";
   put(folder / "run.json", record.dump(2));
   if (command.empty()) {
-    put(record::steps_path(folder, 1, 0), good_steps());
+    put(record::steps_path(folder, 1, 0), good_steps(identity));
     put(record::events_path(folder, 1, 0), good_events());
   } else {
     put(record::tracker_lines_path(folder, 0), good_tracker_lines());

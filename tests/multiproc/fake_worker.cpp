@@ -63,11 +63,12 @@ Fault fault_of(int rank) {
 
 class Spool {
  public:
-  Spool(const std::filesystem::path& run_dir, uint64_t run_id, int64_t segment, int rank)
+  Spool(const std::filesystem::path& run_dir, const spec::RunSpec& run, int64_t segment, int rank)
       : steps_(record::steps_path(run_dir, segment, rank), std::ios::binary),
         events_(record::events_path(run_dir, segment, rank)) {
     record::SpoolHeader header;
-    header.run_id = run_id;
+    header.run_id = static_cast<uint64_t>(run.id);
+    header.identity = run.identity;
     header.segment = static_cast<uint32_t>(segment);
     header.rank = static_cast<uint32_t>(rank);
     header.start_wall_us =
@@ -153,7 +154,7 @@ int run(const Arguments& arguments) {
   if (fault.what == "no_join") pause();
   if (fault.what == "ignore_term") signal(SIGTERM, SIG_IGN);
 
-  Spool spool(arguments.run_dir, static_cast<uint64_t>(run.id), arguments.segment, rank);
+  Spool spool(arguments.run_dir, run, arguments.segment, rank);
   net::KvClientOptions options;
   options.address = environment_variable("MASTER_ADDR").value();
   options.port = static_cast<int>(number_from_environment("MASTER_PORT", 0));

@@ -20,7 +20,7 @@ std::vector<std::string> files_for_guards(const LaunchRequest& request);
 
 // SCRATCH/mlbench-UID/RUN_NAME-IDENTITY: of the run, on each of its hosts. The same for each segment of a run, and of
 // no two runs: what another one left on a host is in no folder that this one reads. Without `scratch` it is below /tmp.
-// A run of an earlier program, which has no identity, ends in a hash of its home and number.
+// A plan, which has no identity, ends in a hash of its home and number.
 std::filesystem::path folder_on_hosts(const LaunchRequest& request, const std::filesystem::path& scratch);
 
 // What the supervisor and the links add to the environment of ranks on other hosts, beside what a plan knows: names.

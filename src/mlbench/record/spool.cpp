@@ -40,15 +40,16 @@ fs::path events_path(const fs::path& run_dir, int64_t segment, int64_t rank) {
 
 void check_identity(const fs::path& run_dir, const fs::path& path, const SpoolHeader& header) {
   std::error_code error;
-  if (header.identity.empty() || !fs::exists(run_dir / "spec.json", error)) return;
+  if (!fs::exists(run_dir / "spec.json", error)) return;
   std::string own;
   try {
     own = text_member(read_json_file(run_dir / "spec.json", inputs::kSpec), "identity");
   } catch (const std::runtime_error&) {
     return;  // whoever needs the specification says what is wrong with it
   }
-  if (own.empty() || own == header.identity) return;
-  throw UserError(fmt::format("{}: of another run ({}), so it was not read", path.string(), header.identity));
+  if (own == header.identity) return;
+  throw UserError(fmt::format("{}: of another run ({}), so it was not read", path.string(),
+                              header.identity.empty() ? "without an identity" : header.identity));
 }
 
 int64_t last_segment(const fs::path& run_dir) {

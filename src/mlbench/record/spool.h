@@ -66,12 +66,11 @@ struct SpoolHeader {
   uint32_t segment = 0;  // from 1
   uint32_t rank = 0;
   int64_t start_wall_us = 0;  // Unix epoch, microseconds: when the segment started on this rank
-  std::string identity = {};  // of the run (spec::RunSpec); "": written by an earlier program
+  std::string identity = {};  // of the run (spec::RunSpec)
 };
 
-// UserError, naming `path` and the run, when a header is of another run than the folder that the file is in: its
-// measurements are somebody else's. A header without an identity, and a folder without one in its spec.json, are of
-// earlier programs, and taken as they are.
+// UserError, naming `path` and the run, when a header is of another run than the folder that the file is in says in its
+// spec.json: its measurements are somebody else's.
 void check_identity(const std::filesystem::path& run_dir, const std::filesystem::path& path, const SpoolHeader& header);
 
 std::filesystem::path steps_path(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);

@@ -97,11 +97,12 @@ TEST_F(Spool, OfAnotherRunIsNotRead) {
   EXPECT_EQ(read().steps.size(), 1U);
   EXPECT_EQ(read().header.identity, other);
   spec_of({{"id", 7}});
-  EXPECT_EQ(read().steps.size(), 1U) << "a folder of an earlier program says nothing";
+  EXPECT_THROW(read(), UserError) << "a folder that does not say which run it is of";
   write_spool(dir(), 1, 0, {step_record(0, 1, 10, 10)}, {}, 5, "");
-  spec_of({{"identity", own}});
-  EXPECT_EQ(read().steps.size(), 1U) << "a spool of an earlier program says nothing";
   EXPECT_EQ(read().header.identity, "");
+  spec_of({{"identity", own}});
+  EXPECT_THAT([&] { read(); }, testing::ThrowsMessage<UserError>(
+                                   testing::HasSubstr("of another run (without an identity), so it was not read")));
 }
 
 TEST_F(Spool, IgnoresATornHeader) {

@@ -4,8 +4,8 @@
 // knows, all of which it needs, and skips the others.
 //
 //   header   64 bytes: "MLBSTEPS", version (uint32), bytes of the header (uint32), run id (uint64), segment (uint32),
-//            rank (uint32), start (int64, microseconds since 1970), columns (uint32), identity of the run (16 bytes;
-//            zeros of earlier programs), 4 bytes of zeros
+//            rank (uint32), start (int64, microseconds since 1970), columns (uint32), identity of the run
+//            (16 bytes), 4 bytes of zeros
 //   columns  32 bytes each: name (24), type (8), both filled up with zeros
 //   records  a cell of 8 bytes per column (u64, i64, f64), in the order of the header; then, of each column whose type
 //            ends in [], `count` cells: one per step of the record
