@@ -1,6 +1,7 @@
 #include "mlbench/supervise/progress.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 
 #include <array>
 #include <cerrno>
@@ -66,9 +67,7 @@ record::SegmentInfo segment_from_json(const Json& json) {
     if (!number && !code.is_null()) throw UserError("progress.json: an exit code is neither a whole number nor null");
     segment.exit_codes.push_back(number ? std::optional(static_cast<int>(*number)) : std::nullopt);
   }
-  // Those of earlier programs do not say.
-  const Json failure = json.value("failure", Json(nullptr));
-  if (!failure.is_null()) segment.failure = failure_from_json(failure);
+  if (!json.at("failure").is_null()) segment.failure = failure_from_json(json.at("failure"));
   return segment;
 }
 
@@ -112,23 +111,23 @@ record::RunProgress progress_from_json(const Json& json) {
     if (!progress.hosts.is_array() || !progress.environment.is_object()) {
       throw UserError("progress.json: hosts is no list, or environment no object");
     }
-    // Those of earlier programs have none of these.
-    progress.allocation = json.value("allocation", Json(nullptr));
+    progress.allocation = json.at("allocation");
     if (!progress.allocation.is_null() && !progress.allocation.is_object()) {
       throw UserError("progress.json: allocation is no object");
     }
-    progress.placement = json.value("placement", Json(nullptr));
+    progress.placement = json.at("placement");
     if (!progress.placement.is_null() && !progress.placement.is_array()) {
       throw UserError("progress.json: placement is no list");
     }
-    progress.queue_s = json.value("queue_s", 0.0);
+    json.at("queue_s").get_to(progress.queue_s);
     json.at("notes").get_to(progress.notes);
     json.at("wall_s").get_to(progress.wall_s);
     json.at("oversubscribed").get_to(progress.oversubscribed);
     progress.utilisation = json.at("utilisation");
     return progress;
   } catch (const Json::exception& error) {
-    throw UserError(std::string("progress.json: ") + error.what());
+    throw UserError(
+        fmt::format("progress.json: {}: use the mlbench that wrote it, or start the run anew", error.what()));
   }
 }
 

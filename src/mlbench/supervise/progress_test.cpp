@@ -75,32 +75,27 @@ TEST(Progress, EmptyOneComesBack) {
   EXPECT_EQ(to_json(progress_from_json(to_json(record::RunProgress()))), to_json(record::RunProgress()));
 }
 
-// A run that an earlier program began goes on under this one.
-TEST(Progress, OfAnEarlierProgramHasNoPlacement) {
-  Json json = to_json(complete_progress());
-  json.erase("placement");
+TEST(Progress, NamesWhatIsMissing) {
+  const Json complete = to_json(complete_progress());
+  for (const char* table : {"", "/segments/0", "/failure"}) {
+    for (const auto& [key, value] : complete.at(Json::json_pointer(table)).items()) {
+      Json json = complete;
+      json.at(Json::json_pointer(table)).erase(key);
+      EXPECT_THAT([&] { progress_from_json(json); }, testing::ThrowsMessage<UserError>(testing::HasSubstr(key)));
+    }
+  }
+  Json json = complete;
   json.erase("queue_s");
-  const record::RunProgress progress = progress_from_json(json);
-  EXPECT_TRUE(progress.placement.is_null());
-  EXPECT_EQ(progress.queue_s, 0);
-  EXPECT_EQ(progress.wall_s, 50.5);
+  EXPECT_THAT([&] { progress_from_json(json); },
+              testing::ThrowsMessage<UserError>(testing::MatchesRegex(
+                  "progress.json: .* key 'queue_s' not found: use the mlbench that wrote it, or start the run anew")));
+  json = complete;
   json["placement"] = "node1";
   EXPECT_THROW(progress_from_json(json), UserError);
-  json["placement"] = nullptr;
+  json = complete;
   json["queue_s"] = "long";
   EXPECT_THROW(progress_from_json(json), UserError);
-}
-
-TEST(Progress, NamesWhatIsMissing) {
-  Json json = to_json(complete_progress());
-  json.erase("wall_s");
-  try {
-    progress_from_json(json);
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("wall_s"));
-  }
-  json = to_json(complete_progress());
+  json = complete;
   json["state"] = "dreaming";
   EXPECT_THROW(progress_from_json(json), UserError);
 }
