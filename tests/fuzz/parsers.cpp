@@ -475,7 +475,7 @@ const Parser kParsers[] = {
        if (const auto line = record::parse_usage_line(input)) record::add_points(points, *line);
      },
      [] {
-       return with_hard_json(R"({"time_us": 1, "wall_s": 2.5, "cpu_cores": [0.5, null], "memory_bytes": [1, 2]})");
+       return with_hard_json(record::to_text({1, 2.5, {{0.5, 1, 7, 9}, {std::nullopt, 2}}}));
      }},
     {"points", [](const std::string& input) { master::parse_points(input, 1); },
      []() -> std::vector<std::string> {

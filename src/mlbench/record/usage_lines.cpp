@@ -13,7 +13,8 @@ constexpr const char* kTime = "time_us";
 constexpr const char* kWall = "wall_s";
 constexpr const char* kCores = "cpu_cores";
 constexpr const char* kMemory = "memory_bytes";
-constexpr const char *kIn = "network_in_bytes_per_s", *kOut = "network_out_bytes_per_s";  // younger than the rest
+constexpr const char* kIn = "network_in_bytes_per_s";
+constexpr const char* kOut = "network_out_bytes_per_s";
 
 // An amount of which sums do not overflow.
 std::optional<double> amount_of(const Json& value) {
@@ -49,16 +50,16 @@ std::optional<UsageLine> parse_usage_line(std::string_view text) {
   const auto time = integer_of(json->value(kTime, Json()));
   const auto wall = amount_of(json->value(kWall, Json()));
   const Json cores = json->value(kCores, Json()), memory = json->value(kMemory, Json());
-  if (!time || !wall || !cores.is_array() || !memory.is_array() || cores.size() != memory.size()) return std::nullopt;
-  UsageLine line{*time, *wall, {}};
   const Json in = json->value(kIn, Json()), out = json->value(kOut, Json());
-  const auto amount_at = [](const Json& list, size_t rank) {
-    return list.is_array() && rank < list.size() ? amount_of(list[rank]) : std::nullopt;
-  };
+  if (!time || !wall || !cores.is_array()) return std::nullopt;
+  for (const Json* other : {&memory, &in, &out}) {
+    if (!other->is_array() || other->size() != cores.size()) return std::nullopt;
+  }
+  UsageLine line{*time, *wall, {}};
   for (size_t rank = 0; rank < cores.size(); ++rank) {
     const auto bytes = amount_of(memory[rank]);
     line.ranks.push_back({amount_of(cores[rank]), bytes ? std::optional(std::llround(*bytes)) : std::nullopt,
-                          amount_at(in, rank), amount_at(out, rank)});
+                          amount_of(in[rank]), amount_of(out[rank])});
   }
   return line;
 }

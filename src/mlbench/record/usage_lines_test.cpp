@@ -24,31 +24,33 @@ TEST(UsageLine, GoesBothWays) {
   EXPECT_FALSE(line->ranks[1].network_in || line->ranks[1].network_out);
 }
 
-TEST(UsageLine, OfOlderProgramsKnowsNoNetwork) {
-  for (const char* more : {"", R"(, "network_in_bytes_per_s": [], "network_out_bytes_per_s": 3)"}) {
-    const auto line = parse_usage_line(
-        std::string(R"({"time_us": 1, "wall_s": 1, "cpu_cores": [1], "memory_bytes": [2])") + more + "}");
-    ASSERT_TRUE(line) << more;
-    EXPECT_EQ(line->ranks.at(0).memory_bytes, 2);
-    EXPECT_FALSE(line->ranks[0].network_in || line->ranks[0].network_out);
-  }
-}
-
 TEST(UsageLine, OthersAreNone) {
-  for (const char* text : {"", "{}", "[]", R"({"time_us": 1, "wall_s": 1, "cpu_cores": [1], "memory_bytes": []})",
-                           R"({"time_us": 1, "wall_s": -1, "cpu_cores": [], "memory_bytes": []})",
-                           R"({"time_us": 1, "wall_s": 1e300, "cpu_cores": [], "memory_bytes": []})",
-                           R"({"time_us": "1", "wall_s": 1, "cpu_cores": [], "memory_bytes": []})",
-                           R"({"time_us": 1, "wall_s": 1, "cpu_cores": 1, "memory_bytes": 1})"}) {
-    EXPECT_FALSE(parse_usage_line(text)) << text;
+  const Json good = Json::parse(to_text({1, 1, {{0.5, 4096, 7, 9}}}));
+  const auto parse = [](const Json& line) { return parse_usage_line(line.dump()); };
+  ASSERT_TRUE(parse(good));
+  for (const char* text : {"", "{}", "[]"}) EXPECT_FALSE(parse_usage_line(text)) << text;
+  for (const auto& [key, value] : good.items()) {
+    Json line = good;
+    line.erase(key);
+    EXPECT_FALSE(parse(line)) << "without " << key;
+    for (const Json& wrong : {Json("1"), Json::array(), Json(value.is_array() ? 1 : 1e300)}) {
+      line[key] = wrong;
+      EXPECT_FALSE(parse(line)) << line;
+    }
   }
 }
 
 TEST(UsageLine, ValuesThatAreNoAmountsAreNotKnown) {
-  const auto line = parse_usage_line(
-      R"({"time_us": 1, "wall_s": 1, "cpu_cores": [-1, 1e300, "2"], "memory_bytes": [1e300, -1, null]})");
+  Json json = Json::parse(to_text({1, 1, {{}, {}, {}}}));
+  for (const char* key : {"cpu_cores", "memory_bytes", "network_in_bytes_per_s", "network_out_bytes_per_s"}) {
+    json[key] = {-1, 1e300, "2"};
+  }
+  const auto line = parse_usage_line(json.dump());
   ASSERT_TRUE(line);
-  for (const UsageLine::Rank& rank : line->ranks) EXPECT_FALSE(rank.cpu_cores || rank.memory_bytes);
+  ASSERT_EQ(line->ranks.size(), 3u);
+  for (const UsageLine::Rank& rank : line->ranks) {
+    EXPECT_FALSE(rank.cpu_cores || rank.memory_bytes || rank.network_in || rank.network_out);
+  }
 }
 
 TEST(UsageLine, ItsStepIsTheSecondOfTheRun) {
