@@ -5,10 +5,15 @@
 namespace mlbench {
 
 namespace {
+[[noreturn]] void lacks(const char* what, const std::string& name) {
+  throw UserError(std::string("checkpoint has no ") + what + " '" + name +
+                  "': it is of another task, or of another mlbench: resume with that one");
+}
+
 template <typename T>
 const T& scalar_as(const NamedState& state, const std::string& name, const char* type) {
   const auto found = state.scalars.find(name);
-  if (found == state.scalars.end()) throw UserError("checkpoint has no value '" + name + "'");
+  if (found == state.scalars.end()) lacks("value", name);
   const T* value = std::get_if<T>(&found->second);
   if (value == nullptr) throw UserError("checkpoint value '" + name + "' is not " + type);
   return *value;
@@ -17,7 +22,7 @@ const T& scalar_as(const NamedState& state, const std::string& name, const char*
 
 const HostTensor& NamedState::tensor(const std::string& name) const {
   const auto found = tensors.find(name);
-  if (found == tensors.end()) throw UserError("checkpoint has no tensor '" + name + "'");
+  if (found == tensors.end()) lacks("tensor", name);
   return found->second;
 }
 

@@ -105,9 +105,7 @@ Position CheckpointKeeper::restore(int64_t step) {
     std::vector<double> sums(stored.bytes.size() / sizeof(double));
     if (c_.comm.rank() == 0) std::memcpy(sums.data(), stored.bytes.data(), stored.bytes.size());
     epoch_metrics_.scatter_sums(sums);
-    // An older checkpoint does not say: its run would have ended at the goal.
-    const bool reached = state.scalars.contains("train/goal_reached") && state.integer("train/goal_reached") != 0;
-    return {state.integer("train/step"), reached};
+    return {state.integer("train/step"), state.integer("train/goal_reached") != 0};
   }
   throw UserError("no checkpoint at step " + std::to_string(step) + " in " + folder_.string() +
                   (steps.empty() ? ": there is none" : ": there are steps " + steps));

@@ -99,7 +99,7 @@ TEST(Checkpoints, hold_where_they_come_from) {
   }
 }
 
-// What other programs and earlier versions read.
+// What other programs read.
 TEST(Checkpoints, of_ranks_that_hold_the_same_have_each_value_once) {
   TestRun test(2);
   test.run.limits.max_steps = 4;
@@ -292,6 +292,19 @@ TEST(Resume, names_both_where_the_checkpoint_is_of_another_run) {
   EXPECT_EQ(refused([](spec::RunSpec& run) { run.framework = "torch"; }), "framework is known, this run's is torch");
   EXPECT_EQ(refused([](spec::RunSpec& run) { run.workers = 2; }), "workers is 1, this run's is 2");
   EXPECT_EQ(refused([](spec::RunSpec& run) { run.workers = 1; }, 2), "workers is 2, this run's is 1");
+}
+
+TEST(Resume, names_what_the_checkpoint_of_another_program_lacks) {
+  TestRun test;
+  test.run.limits.max_steps = 2;
+  test.start();
+  NamedState state = checkpoint::read_checkpoint(checkpoint::list_checkpoints(test.checkpoints()).at(0).path);
+  state.scalars.erase("train/goal_reached");
+  std::filesystem::remove_all(test.checkpoints());
+  checkpoint::write_checkpoint(test.checkpoints(), 2, state);
+  EXPECT_EQ(refusal(test, {.segment = 2, .resume_step = 2}),
+            "checkpoint has no value 'train/goal_reached': it is of another task, or of another mlbench: resume with "
+            "that one");
 }
 
 TEST(Resume, lists_the_checkpoints_that_there_are) {
