@@ -84,15 +84,6 @@ FileLock lock_runs(const fs::path& home) {
   return std::move(*lock);
 }
 
-void collect_leftovers(const fs::path& home) {
-  const FileLock lock = lock_runs(home);
-  for (const auto& entry : fs::directory_iterator(report::runs_dir(home))) {
-    const std::string name = entry.path().filename();
-    std::error_code ignored;
-    if (name.starts_with(".new-") || name.starts_with(".deleted-")) fs::remove_all(entry.path(), ignored);
-  }
-}
-
 std::optional<Waiting> read_waiting(const fs::path& run_dir) {
   if (!fs::exists(waiting_path(run_dir))) return std::nullopt;
   return Waiting{read_json_file(waiting_path(run_dir), inputs::kMarker).value("no_wait", false)};

@@ -25,9 +25,6 @@ class NameTaken : public UserError {
 // a command left behind that died while runs came or went (staging.h).
 FileLock lock_runs(const std::filesystem::path& home);
 
-// At the start of a master: the same, and what commands of earlier versions left.
-void collect_leftovers(const std::filesystem::path& home);
-
 // UserError naming the first of `names` that is taken, and what to type.
 void check_names_free(const std::filesystem::path& home, const std::vector<std::string>& names);
 

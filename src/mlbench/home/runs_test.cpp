@@ -88,7 +88,7 @@ TEST_F(RunFolders, AFailureAtAnyStepLeavesNothing) {
     EXPECT_EQ(seen, time);
     EXPECT_THAT(report::run_names(home()), IsEmpty());
     EXPECT_THAT(staged(), IsEmpty());
-    collect_leftovers(home());
+    lock_runs(home());
     EXPECT_THAT(report::run_names(home()), IsEmpty());
   }
   create(kSet);
@@ -106,7 +106,7 @@ TEST_F(RunFolders, AKillAtAnyStepLeavesAllOrNothing) {
       return 0;
     });
     ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
-    collect_leftovers(home());
+    lock_runs(home());
     EXPECT_THAT(staged(), IsEmpty());
     const bool made = step == "committed" || step == "moved" || step == "published";
     ASSERT_EQ(report::run_names(home()), made ? kSet : std::vector<std::string>());
@@ -142,7 +142,7 @@ TEST_F(RunFolders, ATakenNameOfASetTakesNoneOfIt) {
 
 TEST_F(RunFolders, WhatALivingOwnerStagesIsLeftAlone) {
   create(kSet, [&](const char* step) {
-    if (std::string(step) == "written") collect_leftovers(home());
+    if (std::string(step) == "written") lock_runs(home());
   });
   EXPECT_EQ(report::run_names(home()), kSet);
 }
@@ -158,16 +158,9 @@ TEST_F(RunFolders, ADeletionThatWasKilledIsFinished) {
   });
   ASSERT_TRUE(WIFSIGNALED(status));
   EXPECT_THAT(report::run_names(home()), IsEmpty());
-  collect_leftovers(home());
+  lock_runs(home());
   EXPECT_THAT(staged(), IsEmpty());
   create({"s-1"});
-}
-
-TEST_F(RunFolders, LeftoversOfEarlierVersionsAreRemoved) {
-  for (const char* name : {".new-x-1-77", ".deleted-x-1-77"}) fs::create_directories(runs() / name / "checkpoints");
-  collect_leftovers(home());
-  EXPECT_FALSE(fs::exists(runs() / ".new-x-1-77"));
-  EXPECT_FALSE(fs::exists(runs() / ".deleted-x-1-77"));
 }
 
 // A disk with room for so many files: each creation needs a few more than the one before that failed.
@@ -231,7 +224,6 @@ TEST_F(RunFolders, NoIdIsGivenTwice) {
   EXPECT_EQ(id_of("d-1"), 92);
 }
 
-// What an earlier version counted.
 TEST_F(RunFolders, AHomeMadeAnewHasOtherRuns) {
   const auto make = [&] { return create_run(home(), run_named("r-1"), Waiting{}); };
   const spec::RunSpec first = make();
@@ -241,13 +233,6 @@ TEST_F(RunFolders, AHomeMadeAnewHasOtherRuns) {
   EXPECT_EQ(first.identity.size(), 32U);
   EXPECT_NE(first.identity, second.identity);
   EXPECT_EQ(read_spec(second.run_dir).identity, second.identity);
-}
-
-TEST_F(RunFolders, IdsGoOnBehindThoseOfEarlierVersions) {
-  fs::create_directories(runs());
-  std::ofstream(runs() / ".next-id") << "57\n";
-  create({"a-1"});
-  EXPECT_EQ(id_of("a-1"), 57);
 }
 
 TEST_F(RunFolders, OtherRunsAreNotRead) {

@@ -48,7 +48,7 @@ std::optional<Counter> read_counter(const fs::path& runs_dir) {
     Counter counter{integer_member(json, "next"), changed.is_number_integer() ? changed.get<int64_t>() : 0};
     if (counter.next > 0 && counter.next < kMostId) return counter;
   } catch (const std::exception&) {
-    // None, a damaged one, or one of an earlier version.
+    // None, or a damaged one.
   }
   return std::nullopt;
 }
@@ -79,11 +79,6 @@ int64_t next_by_looking(const fs::path& runs_dir) {
     int64_t id = id_in(entry.path() / "spec.json");
     if (id <= 0) id = id_in(entry.path() / "run.json");
     if (id < kMostId) next = std::max(next, id + 1);
-  }
-  try {  // what an earlier version counted
-    const int64_t counted = integer_of(read_json_file(counter_path(runs_dir), inputs::kRunCounter)).value_or(0);
-    if (counted < kMostId) next = std::max(next, counted);
-  } catch (const std::exception&) {
   }
   return next;
 }

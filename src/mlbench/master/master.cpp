@@ -48,7 +48,7 @@ constexpr size_t kOwnDescriptors = 192, kLeastConnections = 64;
 
 // The home, in which submissions and deletions are whole.
 const fs::path& collected(const fs::path& home) {
-  home::collect_leftovers(home);
+  home::lock_runs(home);  // which finishes what commands left behind
   return home;
 }
 
