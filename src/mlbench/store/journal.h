@@ -46,7 +46,7 @@ struct PostedQuery {
 // Thread-safe.
 class Journal {
  public:
-  explicit Journal(const std::filesystem::path& store_dir);  // IoError for a file of a later version
+  explicit Journal(const std::filesystem::path& store_dir);  // IoError for a file of another version
   ~Journal();
 
   // Committed on return. Records with a sequence number up to the largest one seen of their rank are duplicates.

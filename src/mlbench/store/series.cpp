@@ -9,7 +9,6 @@
 #include <system_error>
 
 #include "mlbench/base/system_error.h"
-#include "mlbench/record/legacy_names.h"
 #include "mlbench/store/sqlite.h"
 
 namespace mlbench::store {
@@ -108,27 +107,7 @@ void set_up(Database& database) {
       "PRAGMA user_version = 2;");
 }
 
-// Version 1 had a flat name for split and metric. Where the points come from our spools, it does not tell a value over
-// all ranks from one of rank 0: such files are built again instead.
-void bring_up_from_1(Database& database) {
-  Transaction transaction(database);
-  database.execute("ALTER TABLE series RENAME TO flat_series");
-  set_up(database);
-  {
-    Statement rows(database, "SELECT id, run, rank, name, count, time_us, step, value FROM flat_series");
-    Statement insert(database, "INSERT INTO series VALUES (?,?,?,?,?,?,?,?,?)");
-    while (rows.step()) {
-      const SeriesKey key = record::key_of_legacy_name(rows.text(3), rows.integer(2));
-      insert.bind(1, rows.integer(0)).bind(2, rows.integer(1));
-      insert.bind(3, key.split).bind(4, key.metric).bind(5, key.rank);
-      insert.bind(6, rows.integer(4)).bind(7, rows.integer(5)).bind(8, rows.integer(6)).bind(9, rows.real(7)).run();
-    }
-  }
-  database.execute("DROP TABLE flat_series");
-  transaction.commit();
-}
-
-std::unique_ptr<Database> open(const fs::path& file, bool replaceable) {
+std::unique_ptr<Database> open(const fs::path& file) {
   auto database = std::make_unique<Database>(file);
   int64_t version = 0;
   {
@@ -136,13 +115,9 @@ std::unique_ptr<Database> open(const fs::path& file, bool replaceable) {
     statement.step();
     version = statement.integer(0);
   }
-  if (version == 1 && !replaceable) {
-    bring_up_from_1(*database);
-    return database;
-  }
   if (version != 0 && version != kSeriesVersion) {
-    throw IoError(file.string() + " was written by another version of mlbench (" + std::to_string(version) +
-                  ", this one writes " + std::to_string(kSeriesVersion) + ")");
+    throw IoError(file.string() + " is of version " + std::to_string(version) + "; this program reads version " +
+                  std::to_string(kSeriesVersion) + ": move it away, or use the mlbench that wrote it");
   }
   set_up(*database);
   return database;
@@ -173,11 +148,11 @@ SeriesStore::SeriesStore(const fs::path& file, bool replaceable) {
   fs::create_directories(file.parent_path(), error);
   if (error) throw IoError("cannot create " + file.parent_path().string() + ": " + error.message());
   try {
-    database_ = open(file, replaceable);
+    database_ = open(file);
   } catch (const IoError& refused) {
     if (!replaceable || is_transient(refused)) throw;
     for (const char* suffix : {"", "-wal", "-shm"}) fs::remove(file.string() + suffix, error);
-    database_ = open(file, replaceable);
+    database_ = open(file);
   }
 }
 

@@ -50,8 +50,7 @@ struct SeriesRange {
 // Thread-safe. One that a database is shared with locks `mutex()` itself.
 class SeriesStore {
  public:
-  // A damaged file, or one of another version, is thrown away when `replaceable`; else an older one is brought up to
-  // this version, all or nothing, and the others are an IoError.
+  // A damaged file, or one of another version, is thrown away when `replaceable`, else an IoError.
   SeriesStore(const std::filesystem::path& file, bool replaceable);
   ~SeriesStore();
 

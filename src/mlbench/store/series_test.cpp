@@ -170,54 +170,19 @@ TEST_F(SeriesTest, FlatNamesOfAJournalBecomeSeriesByKey) {
                                 SeriesKey{"train", "loss", 0}, SeriesKey{"train", "loss", 1}));
 }
 
-// A journal as version 1 left it: series that were compacted, and a batch that was not.
-TEST_F(SeriesTest, AnOlderJournalIsBroughtUp) {
-  {
-    Journal journal(folder_.path());
-    for (int64_t i = 1; i <= 2'500; ++i) {
-      journal.add_batch(1, {{0, i, i * 1000, i, {{"train_loss", double(i)}, {"val_global_loss", NAN}, {"mine", 1.0}}},
-                            {1, i, i * 1000, i, {{"train_loss", double(i)}}}});
-    }
-    journal.series();
-    journal.post(1, {"b @ 0", "0.50", "", 2000, false});
-    journal.add_batch(1, {{0, 2'501, 2'501'000, 2'501, {{"train_loss", 2'501.0}}}});
+TEST_F(SeriesTest, AFileOfAnotherVersionIsRefusedOrBuiltAgain) {
+  const std::filesystem::path file = folder_.path() / "store/s.sqlite";
+  for (const int other : {1, 3}) {
+    store().append(1, {{kLoss, line(0, 5)}}, {{"file", 100}});
+    store_.reset();
+    Database(file).execute(("PRAGMA user_version = " + std::to_string(other)).c_str());
+    EXPECT_THAT([&] { SeriesStore(file, false); },
+                testing::ThrowsMessage<IoError>(
+                    file.string() + " is of version " + std::to_string(other) +
+                    "; this program reads version 2: move it away, or use the mlbench that wrote it"));
+    EXPECT_THAT(store().list(1), IsEmpty());
+    EXPECT_EQ(store().offset(1, "file"), 0);
   }
-  const std::filesystem::path file = folder_.path() / "journal.sqlite";
-  Database(file).execute(
-      "BEGIN; ALTER TABLE series RENAME TO keyed;"
-      "CREATE TABLE series (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, rank INTEGER NOT NULL,"
-      "  name TEXT NOT NULL, count INTEGER NOT NULL DEFAULT 0, time_us INTEGER NOT NULL DEFAULT 0,"
-      "  step INTEGER NOT NULL DEFAULT 0, value REAL, UNIQUE (run, rank, name));"
-      "INSERT INTO series SELECT id, run, max(rank, 0), CASE split WHEN 'train' THEN 'train_' WHEN 'test' THEN"
-      "  'val_global_' ELSE '' END || metric, count, time_us, step, value FROM keyed;"
-      "DROP TABLE keyed; PRAGMA user_version = 1; COMMIT;");
-  for (int opened = 0; opened < 2; ++opened) {
-    Journal journal(folder_.path());
-    EXPECT_THAT(journal.series().list(1), SizeIs(4));
-    EXPECT_THAT(journal.series().read_points(1, {"train", "loss", 0}), SizeIs(2'501));
-    const auto second = journal.series().read_points(1, {"train", "loss", 1});
-    ASSERT_THAT(second, SizeIs(2'500));
-    EXPECT_EQ(second[1'234].value, 1'235.0);
-    const auto none = journal.series().read_points(1, {"test", "loss", record::kAllRanks});
-    ASSERT_THAT(none, SizeIs(2'500));
-    EXPECT_TRUE(std::isnan(none[0].value));
-    EXPECT_TRUE(std::isnan(journal.series().list(1)[1].last.value));
-    EXPECT_THAT(journal.series().read_points(1, {"", "mine", 0}), SizeIs(2'500));
-    EXPECT_THAT(journal.posted(1), SizeIs(1));
-    EXPECT_THAT(journal.last_sequences(1), ElementsAre(Pair(0, 2'501), Pair(1, 2'500)));
-  }
-}
-
-// What a spool said by flat names is not known by split and rank: it is read again.
-TEST_F(SeriesTest, OlderSeriesOfSpoolsAreThrownAway) {
-  store().append(1, {{kLoss, line(0, 5)}}, {{"file", 100}});
-  store_.reset();
-  Database(folder_.path() / "store/s.sqlite").execute("PRAGMA user_version = 1");
-  EXPECT_THAT(store().list(1), IsEmpty());
-  EXPECT_EQ(store().offset(1, "file"), 0);
-  store_.reset();
-  Database(folder_.path() / "store/s.sqlite").execute("PRAGMA user_version = 3");
-  EXPECT_THROW(SeriesStore(folder_.path() / "store/s.sqlite", false), IoError);
 }
 
 TEST_F(SeriesTest, PostedValuesComeBackAsText) {
