@@ -591,15 +591,16 @@ TEST(ClusterFile, ADamagedOneSaysWhereAndWhatToDo) {
   }
 }
 
-TEST(ClusterFile, TheFormerOneIsTakenOverOnce) {
+TEST(ClusterFile, OneOfADevelopmentVersionIsRefused) {
   const TemporaryFolder home;
-  std::ofstream(home / "clusters.json")
-      << R"({"current": "lab", "clusters": {"lab": {"url": "http://lab:1", "token_file": "/t"}}})";
-  const Clusters clusters = read_clusters(home.path());
-  EXPECT_EQ(clusters.current, "lab");
-  EXPECT_EQ(clusters.known.at("lab"), (Cluster{.provider = kMaster, .url = "http://lab:1", .token_file = "/t"}));
-  EXPECT_FALSE(fs::exists(home / "clusters.json"));
-  EXPECT_EQ(read_clusters(home.path()), clusters);
+  std::ofstream(home / "clusters.json") << R"({"current": "lab", "clusters": {}})";
+  EXPECT_THAT([&] { read_clusters(home.path()); },
+              testing::ThrowsMessage<UserError>(
+                  (home / "clusters.json").string() +
+                  " is of a development version; this program reads clusters.toml: remove it, and name the clusters "
+                  "again with 'mlbench set-cluster'"));
+  write_clusters(home.path(), {});
+  EXPECT_EQ(read_clusters(home.path()), Clusters()) << "beside the one that is read";
 }
 
 TEST(ClusterFile, MlbenchsOwnIsTakenOverOnce) {

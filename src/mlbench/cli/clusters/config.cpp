@@ -60,20 +60,6 @@ Clusters clusters_from_json(const Json& json) {
   return clusters;
 }
 
-// As versions before clusters.toml wrote it: masters alone.
-Clusters clusters_of_json(const Json& json) {
-  Clusters clusters;
-  for (const auto& [name, one] : json.at("clusters").items()) {
-    clusters.known[name] = {.provider = kMaster,
-                            .url = one.at("url"),
-                            .token_file = one.at("token_file"),
-                            .certificate = one.value("certificate", "")};
-  }
-  clusters.current = json.value("current", "");
-  if (!clusters.known.contains(clusters.current)) clusters.current.clear();
-  return clusters;
-}
-
 // Whatever reading it throws, as one text that says what to do.
 template <typename Read>
 Clusters read_or_explain(const fs::path& file, const Read& read) {
@@ -88,11 +74,9 @@ Clusters read_or_explain(const fs::path& file, const Read& read) {
 }
 
 // A home that cannot be written is read all the same, the next time again.
-void keep(const fs::path& home, const Clusters& clusters, const std::string& said, const fs::path& replaced) {
+void keep(const fs::path& home, const Clusters& clusters, const std::string& said) {
   try {
     write_clusters(home, clusters);
-    std::error_code ignored;
-    if (!replaced.empty()) fs::remove(replaced, ignored);
     say(said);
   } catch (const IoError&) {
   }
@@ -155,18 +139,17 @@ Clusters read_clusters(const fs::path& home) {
     });
   }
   if (fs::exists(before)) {
-    const Clusters clusters =
-        read_or_explain(before, [&] { return clusters_of_json(read_json_file(before, inputs::kClusters)); });
-    keep(home, clusters, fmt::format("clusters.json is now {}: {}", file.string(), names_of(clusters)), before);
-    return clusters;
+    throw UserError(
+        fmt::format("{} is of a development version; this program reads clusters.toml: remove it, and name "
+                    "the clusters again with 'mlbench set-cluster'",
+                    before.string()));
   }
   if (fs::exists(ini)) {
     const Clusters clusters = read_or_explain(ini, [&] { return clusters_of_ini(read_file(ini, inputs::kClusters)); });
     keep(home, clusters,
          fmt::format("of MLBench's {}, now in {}: {}. They have MLBench's dashboard, which takes no runs of this "
                      "program: 'mlbench delete-cluster' removes them",
-                     ini.string(), file.string(), names_of(clusters)),
-         {});
+                     ini.string(), file.string(), names_of(clusters)));
     return clusters;
   }
   return {};

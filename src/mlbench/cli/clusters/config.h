@@ -40,8 +40,8 @@ struct Clusters {
   bool operator==(const Clusters&) const = default;
 };
 
-// Nothing known where there is no file; UserError for a damaged one. The first call in a home without one takes over
-// what HOME/clusters.json (of earlier versions, which is then removed) or MLBench's HOME/mlbench.ini hold, and says so.
+// Nothing known where there is no file; UserError for a damaged one, and for a HOME/clusters.json without it. The first
+// call in a home that has neither takes over what MLBench's HOME/mlbench.ini holds, and says so.
 Clusters read_clusters(const std::filesystem::path& home);
 void write_clusters(const std::filesystem::path& home, const Clusters& clusters);
 // The chosen one with its name; empty: this home.
