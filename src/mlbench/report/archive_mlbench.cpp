@@ -28,7 +28,10 @@ std::optional<spec::GoalSpec> goal_of_record(const Json& record) {
   if (goal.metric.empty()) return std::nullopt;
   const auto higher = goal_higher_is_better(record);
   if (!higher) {
-    ArchiveEvents::fail("run.json", fmt::format("unknown metric '{}' without goal.higher_is_better", goal.metric));
+    ArchiveEvents::fail("run.json",
+                        fmt::format("goal.higher_is_better is missing, so which values of '{}' are better is "
+                                    "not known: use the mlbench that wrote it",
+                                    goal.metric));
   }
   goal.higher_is_better = *higher;
   return goal;

@@ -159,19 +159,16 @@ std::string threads_per_worker(const Json& record) {
   const auto cpus = number(record, "/engine/cpus");
   return cpus ? fmt::format("{} with {:.7g} CPUs", threads, *cpus) : threads;
 }
-std::string inter_op_threads(const Json& record) {
-  const std::string words = counted(record, "/inter_op_threads", "inter-op thread");
-  return words.empty() ? "1 inter-op thread" : words;  // records from before there was a choice
-}
+std::string inter_op_threads(const Json& record) { return counted(record, "/inter_op_threads", "inter-op thread"); }
 
 std::string oversubscribed(const Json& record) {
   const auto oversubscribed = truth_of(record, "/oversubscribed");
   return !oversubscribed ? "" : *oversubscribed ? "oversubscribed" : "not oversubscribed";
 }
 
-// Records from before there was a choice tell nothing, and had their hosts to themselves.
 std::string shared_host(const Json& record) {
-  return truth_of(record, "/shared_host").value_or(false) ? "shared host" : "host of its own";
+  const auto shared = truth_of(record, "/shared_host");
+  return !shared ? "" : *shared ? "shared host" : "host of its own";
 }
 
 // How many, and where their ranks are more unlike than they must be, how many of these.
@@ -224,10 +221,10 @@ std::string network(const Json& record) {
   return joined(words, " + ");
 }
 
-// Records of earlier programs do not tell: nearly all had the usual ones.
 std::string checkpoints(const Json& record) {
   const Json::json_pointer path("/requested/checkpoint_every");
-  const Json every = record.contains(path) ? record.at(path) : Json(nullptr);
+  if (!record.contains(path)) return "";
+  const Json& every = record.at(path);
   if (every.is_null()) return "checkpoint at the end";
   return every.is_string() ? "checkpoint every " + every.get<std::string>()
                            : fmt::format("checkpoint every {} steps", every.dump());

@@ -26,8 +26,8 @@ struct Course {
   std::optional<double> stopped_at_s;
 };
 
-// An evaluation ended when the record says (evaluations[].elapsed_s); in older records, on the train clock plus all
-// evaluations until then.
+// An evaluation ended when the record says (evaluations[].elapsed_s); that of a script or of MLBench's dashboard, which
+// does not say, on the train clock plus all evaluations until then.
 Course course_of(const Json& record);
 
 // Accuracy after time: the value of the last evaluation that had ended by then; of a run that was stopped at just that

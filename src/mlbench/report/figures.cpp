@@ -6,7 +6,6 @@
 #include "mlbench/report/collectives_result.h"
 #include "mlbench/report/table.h"
 #include "mlbench/spec/communication.h"
-#include "mlbench/spec/goal.h"
 
 namespace mlbench::report {
 
@@ -87,8 +86,7 @@ std::string text(const Json& record, const char* pointer) {
 
 std::optional<bool> goal_higher_is_better(const Json& record) {
   const Json* given = find(record, "/goal/higher_is_better");
-  if (given != nullptr && given->is_boolean()) return given->get<bool>();
-  return spec::higher_is_better(text(record, "/goal/metric"));
+  return given != nullptr && given->is_boolean() ? std::optional(given->get<bool>()) : std::nullopt;
 }
 
 bool ended_at_goal(const Json& record) {
@@ -129,8 +127,9 @@ RunFigures figures_of(const Json& record) {
     figures.wait_share = *wait / *figures.train_s;
     figures.transfer_share = *transfer / *figures.train_s;
     figures.exchange_exact = truth(record, "/exchange/exact");
-    figures.hidden_share = number(record, "/exchange/hidden_s/0").value_or(0) / *figures.train_s;
   }
+  const auto hidden = number(record, "/exchange/hidden_s/0");
+  if (hidden && figures.train_s && *figures.train_s > 0) figures.hidden_share = *hidden / *figures.train_s;
   const int64_t wrong = measures ? wrong_rows(record) : 0;
   figures.evaluation = measures ? collectives_words(*collectives, wrong) : last_evaluation(record);
   if (wrong > 0) figures.labels.emplace_back("wrong results");

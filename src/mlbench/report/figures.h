@@ -16,8 +16,7 @@ std::optional<double> number(const Json& record, const char* pointer);
 // A text inside a record; "" when absent, null or no text.
 std::string text(const Json& record, const char* pointer);
 
-// Whether more of the goal's metric is better, as the record says; of records from before it did, as is known of the
-// metric. Empty when neither tells.
+// Whether more of the goal's metric is better. Empty when the record does not say.
 std::optional<bool> goal_higher_is_better(const Json& record);
 
 // Of a run that reached its goal: whether it ended there, so that what the whole run took is what it took to the goal.

@@ -29,7 +29,7 @@ TEST(Figures, WaitAndTransferAreSharesOfRank0) {
   EXPECT_EQ(figures_of(record).wait_share, 0.15);
   EXPECT_EQ(figures_of(record).transfer_share, 0.05);
   EXPECT_TRUE(figures_of(record).exchange_exact);
-  EXPECT_EQ(figures_of(record).hidden_share, 0) << "records from before overlap do not say so";
+  EXPECT_FALSE(figures_of(record).hidden_share) << "it is not told";
   EXPECT_FALSE(figures_of(record).hides());
   record["exchange"]["hidden_s"] = {5.0, 0.0};
   EXPECT_EQ(figures_of(record).hidden_share, 0.125);
@@ -92,15 +92,13 @@ TEST(Figures, LabelsSayWhatAReaderMustKnow) {
   EXPECT_FALSE(figures_of(record).has_goal);
 }
 
-TEST(Figures, DirectionOfAGoalIsTheRecordsOrElseTheMetrics) {
+TEST(Figures, DirectionOfAGoalIsTheRecords) {
   Json record = make_record("r-2", 2, 40, 5000, true);
   EXPECT_EQ(goal_higher_is_better(record), true);
-  record["goal"]["metric"] = "loss";
-  EXPECT_EQ(goal_higher_is_better(record), false);
-  record["goal"]["metric"] = "speed";
-  EXPECT_EQ(goal_higher_is_better(record), std::nullopt);
   record["goal"]["higher_is_better"] = false;
   EXPECT_EQ(goal_higher_is_better(record), false);
+  record["goal"].erase("higher_is_better");
+  EXPECT_EQ(goal_higher_is_better(record), std::nullopt);
   record["goal"] = nullptr;
   EXPECT_EQ(goal_higher_is_better(record), std::nullopt);
 }

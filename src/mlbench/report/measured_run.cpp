@@ -12,8 +12,6 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
-#include "mlbench/record/clocks.h"
-#include "mlbench/record/curve.h"
 #include "mlbench/record/legacy_names.h"
 #include "mlbench/record/measured_value.h"
 #include "mlbench/record/spool.h"
@@ -163,19 +161,11 @@ MeasuredRun read_run_folder(const fs::path& run_dir) {
   MeasuredRun run{read_record(run_dir), {}, run_dir.string()};
   LossMerger merger;
   double train_s = 0;
-  // Records of earlier programs lack what their steps took up to the goal.
-  const bool lacks_sums = number(run.record, "/goal/step") && sums_to_goal(run.record) == nullptr;
-  std::vector<record::RankSpool> spools;
   for (int64_t segment = 1; segment <= segment_count(run.record); ++segment) {
-    record::RankSpool spool = record::read_spool(run_dir, segment, 0);
-    for (const record::StepRecord& step : spool.steps) {
+    for (const record::StepRecord& step : record::read_spool(run_dir, segment, 0).steps) {
       train_s += static_cast<double>(step.total_ns()) / 1e9;
       merger.add(train_s, step.loss_sum, static_cast<double>(step.samples));
     }
-    if (lacks_sums) spools.push_back(std::move(spool));
-  }
-  if (const auto moment = record::goal_moment(spools)) {
-    run.record["goal"]["steps_s"] = record::steps_json(record::derive_clocks(spools, *moment));
   }
   run.loss = merger.points();
   if (run.loss.empty()) run.loss = read_run_record(run.record).loss;

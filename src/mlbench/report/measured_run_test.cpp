@@ -44,22 +44,6 @@ TEST_F(MeasuredRunTest, AFolderHasItsLossOnTheTrainClock) {
   EXPECT_EQ(run.record["name"], "r-1");
 }
 
-// As earlier programs wrote it.
-TEST_F(MeasuredRunTest, ARecordWithoutTheSumsUpToItsGoalGetsThemFromTheSpool) {
-  make_run("r-1");
-  const auto run = folder_.path() / "r-1";
-  Json record = make_record("r-1", 1, 5, 1500, true);
-  record["limits"]["to_the_end"] = true;
-  record["goal"]["step"] = 50;
-  write_json_file(run / "run.json", record);
-  append_event(run, 1, 0, {{"event", "goal"}, {"step", 50}});
-  EXPECT_EQ(read_run_folder(run).record["goal"]["steps_s"]["fwd_pass"], 2.0) << "of 5 s";
-
-  record["limits"]["to_the_end"] = false;
-  write_json_file(run / "run.json", record);
-  EXPECT_FALSE(read_run_folder(run).record["goal"].contains("steps_s")) << "the whole run is what it took";
-}
-
 TEST_F(MeasuredRunTest, LongRunsAreMergedBySamples) {
   const auto run = folder_.path() / "long-1";
   std::filesystem::create_directories(run);

@@ -597,7 +597,9 @@ TEST_F(OwnArchive, MalformedOnesAreExplained) {
   EXPECT_THAT(error_of(broken), HasSubstr("'run.json': it is not JSON"));
   EXPECT_THAT(error_of(with("/limits", 3)), HasSubstr("'run.json': "));
   EXPECT_THAT(error_of(with("/evaluations", {{"a", 1}})), HasSubstr("'run.json': "));
-  EXPECT_THAT(error_of(with("/goal/metric", "speed")), HasSubstr("unknown metric 'speed'"));
+  EXPECT_THAT(error_of(with("/goal/higher_is_better", nullptr)),
+              HasSubstr("'run.json': goal.higher_is_better is missing, so which values of 'Prec@1' are better is not "
+                        "known: use the mlbench that wrote it"));
 }
 
 }  // namespace

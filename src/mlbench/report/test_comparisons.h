@@ -18,14 +18,19 @@ inline Json told_record(const std::string& name, int64_t workers) {
   Json record = make_record(name, workers, 60 / k, 3000 * k, true);
   record["task_hash"] = std::string(64, 'a');
   record["comm_stack"] = "gloo";
-  record["requested"] = {{"device", "cpu"}, {"precision", "float32"}, {"layout", nullptr}, {"bucket_mb", nullptr}};
+  record["inter_op_threads"] = 1;
+  record["shared_host"] = false;
+  record["requested"] = {{"device", "cpu"},
+                         {"precision", "float32"},
+                         {"layout", nullptr},
+                         {"bucket_mb", nullptr},
+                         {"checkpoint_every", nullptr}};
   record["effective"] = {{"device", "cpu"}, {"precision", "float32"}, {"layout", "nhwc"}};
   record["data"]["fingerprint"] = std::string(64, 'b');
   record["storage"] = {{"kind", "local"}, {"endpoint", nullptr}};
   record["engine"] = nullptr;
   record["placement"] = Json::array();
   for (int64_t rank = 0; rank < workers; ++rank) record["placement"].push_back({{"rank", rank}, {"host", "node-1"}});
-  record["goal"]["higher_is_better"] = true;
   record["environment"] = {{"version", "1.0.0"}, {"git_describe", "abc"}};
   const Json nic = {{"name", "eth0"}, {"speed_mbit", 10000}};
   const Json host = {{"name", "node-1"},  {"cpu", "AMD EPYC"},          {"cores", 8},

@@ -46,6 +46,7 @@ inline Json make_record(const std::string& name, int64_t workers, double train_s
        {{"metric", "Prec@1"},
         {"split", "test"},
         {"target", 85.0},
+        {"higher_is_better", true},
         {"reached", reached},
         {"value", 85.25},
         {"epoch", 1.25},
