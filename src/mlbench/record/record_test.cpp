@@ -337,7 +337,7 @@ TEST_F(Record, StorageIsThatOfAllRanks) {
   EXPECT_EQ(half["kind"], "not known");
   EXPECT_EQ(half["data"], nullptr);
   EXPECT_EQ(half["run"], "local");
-  EXPECT_EQ(storage_of(local, {{"event", "begin"}})["kind"], "not known") << "of an earlier program";
+  EXPECT_EQ(storage_of(local, {{"event", "begin"}})["kind"], "not known") << "it did not say";
 }
 
 TEST_F(Record, AValueAtALimitReachesNothing) {
