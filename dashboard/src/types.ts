@@ -6,14 +6,14 @@ export interface Goal {
   metric: string;
   split: string;
   target: number;
-  higher_is_better?: boolean;  // not in old records
+  higher_is_better?: boolean;  // absent where a script names a metric that is not known
   target_loss?: number;
   reached: boolean;
   value: number | null;
   epoch: number | null;
   step: number | null;
   train_s: number | null;
-  best?: {value: number; epoch: number; step: number; train_s: number} | null;  // not in old records
+  best?: {value: number; epoch: number; step: number; train_s: number} | null;  // absent of a custom run
 }
 
 export interface RunSummary {
@@ -128,9 +128,9 @@ export interface RunRecord extends RunSummary {
   notes: string[];
   task_hash: string;
   oversubscribed: boolean;
-  shared_host?: boolean;  // not in old records
-  engine?: {cpus?: number | null} | null;  // not in old records
-  stop_reason?: string | null;  // not in old records
+  shared_host: boolean;
+  engine: {cpus: number | null} | null;
+  stop_reason: string | null;
   comm_stack: string | null;
   requested: Record<string, Json>;
   effective: Record<string, Json>;
@@ -140,11 +140,11 @@ export interface RunRecord extends RunSummary {
   hosts: Record<string, Json>[];
   exit_codes: (number | null)[] | null;
   steps_s: Record<string, number>;
-  exchange?: Exchange | null;  // not of older masters
+  exchange: Exchange | null;
   evaluations: Evaluation[];
   parameters: number | null;
-  custom?: {command: string[]; result: Json} | null;  // not of older masters
-  collectives?: {results: CollectiveRow[]; pairs: PairMatrix | null} | null;  // not of older masters
+  custom: {command: string[]; result: Json} | null;
+  collectives: {results: CollectiveRow[]; pairs: PairMatrix | null} | null;
 }
 
 // The record's `failure` is an object, the summary's a text.
