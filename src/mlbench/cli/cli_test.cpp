@@ -295,7 +295,7 @@ TEST_F(Cli, HelpSaysTheRanges) {
   }
 }
 
-// As older versions made one: 1e308 hours are null in JSON.
+// Somebody's or another program's: 1e308 hours are null in JSON.
 TEST_F(Cli, ARunWithNumbersThatNobodyTakesIsShownStoppedAndDeleted) {
   ASSERT_EQ(run({"1"}).code, 0);
   const fs::path folder = home() / "runs/r-1";

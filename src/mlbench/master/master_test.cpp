@@ -382,7 +382,7 @@ TEST_F(MasterTest, TheDescriptionOfARequestIsTheTableOfOptions) {
   }
 }
 
-// What an older version took: 1e308 hours are null in JSON, and nobody could end or remove the run.
+// Somebody's or another program's: 1e308 hours are null in JSON, and nobody could end or remove the run.
 TEST_F(MasterTest, ARunWithNumbersThatNobodyTakesCanBeEndedAndRemoved) {
   struct Wrong {
     const char *name, *field;
