@@ -53,8 +53,6 @@ TASKS = {
     "1a": Task(15, all_of(LAYOUTS, KERNELS, COMPILED), (5, 8)),
     "fashion-mnist": Task(40, all_of(LAYOUTS, KERNELS, COMPILED), (4, 7)),
     "2a": Task(6250, all_of(KERNELS, COMPILED), (9, 10), whole_set=True),  # 2 epochs
-    "lstm": Task(15, all_of(KERNELS, COMPILED), (8, 12)),
-    "attention": Task(30, all_of(KERNELS, COMPILED), (5, 8)),
 }
 
 
@@ -119,13 +117,6 @@ def with_input(task, precision, at, framework):
     return Ratio(f"{task}-{precision}-{at}-{framework}-input", 0.95, pipeline, [fixed], "", TASKS[task].seconds[:1] * 2)
 
 
-def layer(model, precision):
-    ours = join("build/release/bin/step_bench --framework onednn --threads 2",
-                f"--precision {precision} --model {model} --steps {TASKS[model].steps - WARM_UP}")
-    return Ratio(f"{model}-{precision}-1x2-onednn", 1.0, ours, peers_of(model, precision, 1, 2),
-                 f"{model} {precision} 1x2", TASKS[model].seconds)
-
-
 def text(model, precision, framework, limit):
     """Full-size models of text, target tokens without padding per second."""
     ours = (f"build/release/bin/step_bench --framework {framework} --threads 2 --precision {precision} "
@@ -149,7 +140,6 @@ RATIOS = [
     *(beside_pytorch("1a", "bf16", at, "onednn", 1.3) for at in ("1x2", "2x1")),
     *(with_input(task, "float32", at, "torch") for task in ("1a", "fashion-mnist") for at in ("1x2", "2x1")),
     *(with_input("1a", precision, "1x2", "onednn") for precision in ("float32", "bf16")),
-    *(layer(model, precision) for model in ("lstm", "attention") for precision in ("float32", "bf16")),
     *(text(model, "float32", framework, limit) for framework in ("torch", "onednn")
       for model, limit in (("awd-lstm", 1.4), ("gnmt", 1.5), ("transformer", 1.2))),
     *(text(model, "bf16", framework, 1.6) for framework in ("torch", "onednn")

@@ -2,8 +2,7 @@
 // beside bench/torch_peer.py and bench/text_peer.py through bench/ratio.py. Verifies that the steps learn: the loss on
 // the batch must fall.
 //   step_bench [--framework NAME] [--precision float32|bf16] [--device cpu|cuda] [--threads N] [--batch N] [--steps N]
-//     [--model fashion-mnist|lstm|attention|awd-lstm|gnmt|transformer] [--size full|small|tiny] [--no-dropout]
-//     [--start FILE]
+//     [--model fashion-mnist|awd-lstm|gnmt|transformer] [--size full|small|tiny] [--no-dropout] [--start FILE]
 // --start FILE: writes the parameters before the first step, from which the peer begins for a comparison of losses.
 // --turns: prints a line when warm; then for each line of its input takes --steps steps and prints what they took,
 // until the input ends. So two programs take turns (bench/ratio.py --turns).
@@ -28,7 +27,6 @@
 #include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/framework/host_values.h"
-#include "mlbench/models/chain.h"
 #include "mlbench/models/model.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/spec/task.h"
@@ -48,32 +46,20 @@ struct Options {
   bool no_dropout = false, turns = false;
 };
 
-// One model, and where its fixed batch, optimizer and loss come from.
+// A task's model, its fixed batch and learning rate.
 struct Model {
   const char* name;
-  const char* task;  // of its optimizer
-  int64_t batch;     // samples, columns or sentences
+  const char* task;
+  int64_t batch;  // samples, columns or sentences
   int64_t steps;
   double lr;
-  models::ModelDescription (*make)(const spec::TaskSpec& task);
   FixedBatch (*make_batch)(const models::ModelDescription& model, const spec::TaskSpec& task, int64_t batch);
 };
 constexpr Model kModels[] = {
-    {"fashion-mnist", "fashion-mnist", 100, 60, 0.05, models::describe_model, random_images},
-    // The first layer of AWD-LSTM, a self-attention of Transformer big.
-    {"lstm", "fashion-mnist", 20, 60, 0.001,
-     [](const spec::TaskSpec&) {
-       return models::Chain({70, 400}).lstm("rnn", 1150).flatten().linear("fc", 10).finish();
-     },
-     random_images},
-    {"attention", "fashion-mnist", 16, 60, 0.001,
-     [](const spec::TaskSpec&) {
-       return models::Chain({50, 1024}).attention("att", 16, true).flatten().linear("fc", 10).finish();
-     },
-     random_images},
-    {"awd-lstm", "3a", 20, 12, 10, models::describe_model, columns_of_text},
-    {"gnmt", "4a", 16, 12, 1e-4, models::describe_model, pairs_of_sentences},
-    {"transformer", "4b", 16, 12, 1e-4, models::describe_model, pairs_of_sentences},
+    {"fashion-mnist", "fashion-mnist", 100, 60, 0.05, random_images},
+    {"awd-lstm", "3a", 20, 12, 10, columns_of_text},
+    {"gnmt", "4a", 16, 12, 1e-4, pairs_of_sentences},
+    {"transformer", "4b", 16, 12, 1e-4, pairs_of_sentences},
 };
 
 spec::TaskSpec task_of(const Model& model, const Options& chosen) {
@@ -106,7 +92,7 @@ int run(const Options& chosen) {
   const int64_t steps = chosen.steps == 0 ? model.steps : chosen.steps;
   const spec::TaskSpec task = task_of(model, chosen);
   framework::FrameworkOptions options;
-  options.model = model.make(task);
+  options.model = models::describe_model(task);
   options.threads = chosen.threads;
   if (auto cores = allowed_cores(); std::ssize(cores) >= chosen.threads) {
     options.cores.assign(cores.begin(), cores.begin() + chosen.threads);

@@ -43,30 +43,6 @@ def resnet20():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
-class Lstm(nn.Module):
-    def __init__(self, positions, inputs, hidden):
-        super().__init__()
-        self.rnn = nn.LSTM(inputs, hidden, batch_first=True)
-        self.fc = nn.Linear(positions * hidden, 10)
-
-    def forward(self, x):
-        return self.fc(self.rnn(x)[0].flatten(1))
-
-
-class Attention(nn.Module):
-    def __init__(self, positions, features, heads):
-        super().__init__()
-        self.heads = heads
-        self.project_in = nn.Linear(features, 3 * features, bias=False)
-        self.project_out = nn.Linear(features, features, bias=False)
-        self.fc = nn.Linear(positions * features, 10)
-
-    def forward(self, x):
-        q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in self.project_in(x).chunk(3, 2))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
-        return self.fc(self.project_out(y).flatten(1))
-
-
 L2 = 2.5e-6  # of 2a: the loss contains L2 / 2 * ||w||^2
 SGD, ADAM = torch.optim.SGD, torch.optim.Adam
 # model, its parameters, sample shape, batch per rank, optimizer and its arguments
@@ -76,9 +52,6 @@ TASKS = {
     "1a": (resnet20, 272474, (3, 32, 32), 128, SGD,
            {"lr": 0.02, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4}),
     "2a": (lambda: nn.Linear(2000, 1, bias=False), 2000, (2000,), 128, SGD, {"lr": 4}),
-    # The models of bench/step_bench.cpp.
-    "lstm": (lambda: Lstm(70, 400, 1150), 7944210, (70, 400), 20, SGD, {"lr": 0.001, "momentum": 0.9}),
-    "attention": (lambda: Attention(50, 1024, 16), 4706314, (50, 1024), 16, SGD, {"lr": 0.001, "momentum": 0.9}),
 }
 
 
