@@ -7,7 +7,6 @@
 
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <vector>
 
@@ -94,37 +93,6 @@ inline void expect_finite_losses_of_large_logits(const Make& make) {
       EXPECT_FLOAT_EQ(framework->gradients()[0].item<float>(), right ? 0 : 1);
     }
   }
-}
-
-// The layers on sequences in the simplest way, for oracles in any precision; x is [samples, positions, features].
-
-inline at::Tensor lstm_step_by_step(const at::Tensor& x, const at::Tensor& weight_ih, const at::Tensor& weight_hh,
-                                    const at::Tensor& bias_ih, const at::Tensor& bias_hh) {
-  at::Tensor state = at::zeros({x.size(0), weight_hh.size(1)}, x.options()), cell = state;
-  std::vector<at::Tensor> states;
-  for (int64_t t = 0; t < x.size(1); ++t) {
-    const at::Tensor sums = x.select(1, t).mm(weight_ih.t()) + bias_ih + state.mm(weight_hh.t()) + bias_hh;
-    const std::vector<at::Tensor> gates = sums.chunk(4, 1);
-    cell = gates[1].sigmoid() * cell + gates[0].sigmoid() * gates[2].tanh();
-    state = gates[3].sigmoid() * cell.tanh();
-    states.push_back(state);
-  }
-  return at::stack(states, 1);
-}
-
-inline at::Tensor attention_head_by_head(const at::Tensor& x, const at::Tensor& in_weight, const at::Tensor& out_weight,
-                                         int64_t heads, bool causal) {
-  const int64_t features = x.size(2), width = features / heads;
-  const at::Tensor projected = x.matmul(in_weight.t());
-  const at::Tensor later = at::ones({x.size(1), x.size(1)}, at::kBool).triu(1);
-  std::vector<at::Tensor> outputs;
-  for (int64_t head = 0; head < heads; ++head) {
-    const auto part = [&](int64_t which) { return projected.narrow(2, which * features + head * width, width); };
-    at::Tensor scores = part(0).matmul(part(1).transpose(1, 2)) / std::sqrt(static_cast<double>(width));
-    if (causal) scores = scores.masked_fill(later, -std::numeric_limits<double>::infinity());
-    outputs.push_back(scores.softmax(-1).matmul(part(2)));
-  }
-  return at::cat(outputs, 2).matmul(out_weight.t());
 }
 
 }  // namespace mlbench::framework::contract

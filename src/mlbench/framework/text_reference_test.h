@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "mlbench/base/random.h"
-#include "mlbench/framework/contract_test.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/framework/token_batch_test.h"
 
@@ -72,10 +72,22 @@ class TextReference {
     return result;
   }
 
+  // x [positions, sequences, in].
+  Tensor lstm(const std::string& name, const Tensor& x, const Tensor& weight_hh) const {
+    Tensor state = at::zeros({x.size(1), weight_hh.size(1)}, x.options()), cell = state;
+    std::vector<Tensor> states;
+    for (int64_t t = 0; t < x.size(0); ++t) {
+      const Tensor of_input = x[t].mm(p(name + ".weight_ih").t()) + p(name + ".bias_ih");
+      const std::vector<Tensor> gates = (of_input + state.mm(weight_hh.t()) + p(name + ".bias_hh")).chunk(4, 1);
+      cell = gates[1].sigmoid() * cell + gates[0].sigmoid() * gates[2].tanh();
+      state = gates[3].sigmoid() * cell.tanh();
+      states.push_back(state);
+    }
+    return at::stack(states);
+  }
   // x [n, in] of one sentence.
   Tensor lstm(const std::string& name, const Tensor& x) const {
-    return contract::lstm_step_by_step(x.unsqueeze(0), p(name + ".weight_ih"), p(name + ".weight_hh"),
-                                       p(name + ".bias_ih"), p(name + ".bias_hh"))[0];
+    return lstm(name, x.unsqueeze(1), p(name + ".weight_hh")).squeeze(1);
   }
 
   // Sum of losses; logits and targets of positions.
@@ -100,10 +112,7 @@ class TextReference {
       const std::string name = "lstm" + std::to_string(layer);
       if (layer > 1) x = raw * mask("hidden_dropout" + std::to_string(layer - 1), "p", {1, columns, raw.size(2)});
       const Tensor hh = p(name + ".weight_hh");
-      raw = contract::lstm_step_by_step(x.transpose(0, 1), p(name + ".weight_ih"),
-                                        hh * mask(name, "weight_dropout", hh.sizes().vec()), p(name + ".bias_ih"),
-                                        p(name + ".bias_hh"))
-                .transpose(0, 1);
+      raw = lstm(name, x, hh * mask(name, "weight_dropout", hh.sizes().vec()));
     }
     const Tensor dropped = raw * mask("output_dropout", "p", {1, columns, raw.size(2)});
     const Tensor logits = dropped.matmul(weight.t()) + p("softmax.bias");

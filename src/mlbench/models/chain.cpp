@@ -129,26 +129,6 @@ Chain& Chain::linear_without_bias(const std::string& name, int64_t outputs) {
   return *this;
 }
 
-Chain& Chain::lstm(const std::string& name, int64_t hidden) {
-  MLBENCH_CHECK(shape_.size() == 2, name);
-  model_.layers.push_back({"lstm", name, {{"in", shape_[1]}, {"hidden", hidden}}, {}, {}});
-  add_parameter(name, ".weight_ih", {4 * hidden, shape_[1]}, hidden);
-  add_parameter(name, ".weight_hh", {4 * hidden, hidden}, hidden);
-  add_parameter(name, ".bias_ih", {4 * hidden}, hidden);
-  add_parameter(name, ".bias_hh", {4 * hidden}, hidden);
-  shape_[1] = hidden;
-  return *this;
-}
-
-Chain& Chain::attention(const std::string& name, int64_t heads, bool causal) {
-  MLBENCH_CHECK(shape_.size() == 2 && shape_[1] % heads == 0, name);
-  const int64_t features = shape_[1];
-  model_.layers.push_back({"attention", name, {{"features", features}, {"heads", heads}, {"causal", causal}}, {}, {}});
-  add_parameter(name, ".in_weight", {3 * features, features}, features);
-  add_parameter(name, ".out_weight", {features, features}, features);
-  return *this;
-}
-
 Chain& Chain::activation(const std::string& kind) {
   model_.layers.push_back({kind, "", Json::object(), {}, {}});
   return *this;

@@ -29,10 +29,7 @@ class Chain {
   // Of {features}, or of each position of {positions, features}.
   Chain& linear(const std::string& name, int64_t outputs);
   Chain& linear_without_bias(const std::string& name, int64_t outputs);
-  // Of {positions, features}.
-  Chain& lstm(const std::string& name, int64_t hidden);
-  Chain& attention(const std::string& name, int64_t heads, bool causal);  // `heads` divides the features
-  Chain& activation(const std::string& kind);                             // "relu", "tanh", "softplus"
+  Chain& activation(const std::string& kind);  // "relu", "tanh", "softplus"
   // "max_pool2d", "avg_pool2d". UserError when height or width is no multiple of `kernel`.
   Chain& pool2d(const std::string& kind, int64_t kernel);
   Chain& flatten();

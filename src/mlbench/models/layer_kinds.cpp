@@ -175,8 +175,6 @@ const std::vector<LayerKind>& layer_kinds() {
        true,
        false},
       {"linear", {"in", "out", "bias"}, 1, 1, linear_parameters, linear_output, true, true},
-      {"lstm", {"in", "hidden"}, 1, 1, lstm_parameters, lstm_output, true, false},
-      {"attention", {"features", "heads", "causal"}, 1, 1, attention_parameters, features_output, true, false},
       {"relu", {}, 1, 1, no_parameters, same_output, true, true},
       {"tanh", {}, 1, 1, no_parameters, same_output, true, true},
       {"softplus", {}, 1, 1, no_parameters, same_output, true, true},

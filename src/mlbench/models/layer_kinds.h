@@ -10,12 +10,6 @@
 // conv2d              weight (OIHW), bias       in, out, kernel, stride, padding (zeros on every side), bias: has it
 //                                               one?
 // linear              weight (OI), bias         in, out, bias; of a sequence: of each position
-// lstm                weight_ih (4H, in),       in, hidden (H): {positions, in} to {positions, hidden} from states of
-//                     weight_hh (4H, H),        zero; gates in the order i f g o, as PyTorch has it
-//                     bias_ih, bias_hh (4H)
-// attention           in_weight (3D, D),        features (D), heads, causal: scaled dot products of each position with
-//                     out_weight (D, D)         all, or with itself and those before it (Vaswani et al. 2017);
-//                                               in_weight: queries, keys, values
 // relu, tanh, softplus, flatten                 none
 // max_pool2d, avg_pool2d                        kernel (= stride, no padding)
 // global_avg_pool2d                             none: mean over height and width, {channels} remain
@@ -36,14 +30,18 @@
 // add                 none                      none: the sum of two
 // concat              none                      none: two, one behind the other in the last extent
 // locked_dropout      none                      p: x of {T, B, D}, one mask [B, D] for all positions
-// lstm_sequence       as lstm                   in, hidden (H), weight_dropout: of elements of weight_hh, one mask per
-//                                               pass (Merity et al. 2017, mask [4H, H]); reverse: from the last
-//                                               position of each sequence to the first, and the lengths [B] are the
-//                                               second input; carried: begins with the state in which the batch
-//                                               before ended, where BatchView::continues. {T, B, in} to {T, B, H}
+// lstm_sequence       weight_ih (4H, in),       in, hidden (H), weight_dropout, reverse, carried: {T, B, in} to
+//                     weight_hh (4H, H),        {T, B, H}, gates in the order i f g o, as PyTorch has it, from states
+//                     bias_ih, bias_hh (4H)     of zero. weight_dropout: of elements of weight_hh, one mask per pass
+//                                               (Merity et al. 2017, mask [4H, H]); reverse: from the last position of
+//                                               each sequence to the first, and the lengths [B] are the second input;
+//                                               carried: begins with the state in which the batch before ended, where
+//                                               BatchView::continues
 // multi_head_attention  in_weight (3D, D),      features (D), heads, causal, cross, dropout (of the attention
-//                     out_weight (D, D)         weights, mask [B, heads, queries, keys]): as attention, of {B, T, D}.
-//                                               Second input: lengths [B] of the keys, what is behind them is not seen
+//                     out_weight (D, D)         weights, mask [B, heads, queries, keys]): scaled dot products of each
+//                                               position of {B, T, D} with all keys, or, causal, with those up to its
+//                                               own (Vaswani et al. 2017); in_weight: queries, keys, values. Second
+//                                               input: lengths [B] of the keys, what is behind them is not seen
 //                                               (causal: none, the padding comes after all that is asked for). cross:
 //                                               keys and values are of the third input {B, S, D}
 // additive_attention  query_weight (U, D),      features (D), memory (M), units (U): normalised attention of Bahdanau

@@ -9,7 +9,6 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
-#include "mlbench/models/chain.h"
 #include "mlbench/models/smooth_test.h"
 
 namespace mlbench::models {
@@ -58,24 +57,6 @@ TEST(Models, SmoothVariantsHaveNoKinkAndTheSameParameters) {
   for (const LayerSpec& layer : smooth_model.layers) kinds.push_back(layer.kind);
   EXPECT_THAT(kinds, ElementsAre("conv2d", "softplus", "avg_pool2d", "conv2d", "softplus", "avg_pool2d", "flatten",
                                  "linear", "softplus", "dropout", "linear"));
-}
-
-// As many as nn.LSTM(400, 1150), the first layer of AWD-LSTM, and a self-attention of Transformer big without biases.
-TEST(Chain, SequencesHaveTheirParameters) {
-  const ModelDescription model = Chain({70, 400})
-                                     .lstm("rnn", 1150)
-                                     .linear("down", 1024)
-                                     .attention("att", 16, true)
-                                     .flatten()
-                                     .linear("fc", 2)
-                                     .finish();
-  std::vector<std::string> names;
-  for (const ParameterSpec& parameter : model.parameters) names.push_back(parameter.name);
-  EXPECT_THAT(names, ElementsAre("rnn.weight_ih", "rnn.weight_hh", "rnn.bias_ih", "rnn.bias_hh", "down.weight",
-                                 "down.bias", "att.in_weight", "att.out_weight", "fc.weight", "fc.bias"));
-  EXPECT_EQ(model.parameter_count(), 7139200 + (1150 * 1024 + 1024) + 4 * 1024 * 1024 + (70 * 1024 * 2 + 2));
-  EXPECT_THAT(model.parameters[8].shape, ElementsAre(2, 70 * 1024));
-  EXPECT_EQ(model.layers[2].options, (Json{{"features", 1024}, {"heads", 16}, {"causal", true}}));
 }
 
 // Parameters of a CIFAR ResNet of depth 6n + 2, counted by hand: convolutions have k*k*in*out, batch norms 2*channels.

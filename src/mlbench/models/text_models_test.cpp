@@ -7,7 +7,6 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/shape.h"
-#include "mlbench/models/chain.h"
 #include "mlbench/models/graph.h"
 #include "mlbench/models/layer_kinds.h"
 #include "mlbench/models/model.h"
@@ -278,14 +277,12 @@ TEST(LayerKinds, DescribeTheChains) {
   spec::TaskSpec task = text_task("resnet-cifar", 10);
   task.loss = "cross_entropy";
   task.data.sample_shape = {3, 32, 32};
-  const ModelDescription sequences =
-      Chain({7, 6}).lstm("lstm", 8).attention("attention", 2, true).linear("fc", 3).flatten().finish();
   ModelDescription cnn = [&] {
     spec::TaskSpec other = task;
     other.model.name = "mnist-cnn";
     return describe_model(other);
   }();
-  for (const ModelDescription& model : {describe_model(task), cnn, sequences}) {
+  for (const ModelDescription& model : {describe_model(task), cnn}) {
     SCOPED_TRACE(model.name);
     std::set<std::string> parameters, listed;
     expect_chain_as_in_table(model.layers, parameters);

@@ -29,7 +29,7 @@ template <typename T>
 class TapeBuilder {
  public:
   TapeBuilder(const NetworkOptions& options, InstructionSet set, Tape& tape)
-      : options_(options), set_(set), kernels_(vector_kernels<T>(set, lanes_for(set))), tape_(tape) {}
+      : options_(options), kernels_(vector_kernels<T>(set, lanes_for(set))), tape_(tape) {}
   void build();
 
  private:
@@ -43,8 +43,6 @@ class TapeBuilder {
   Value* build_layer(const FusedLayer& fused, Value* x);
   Value* build_conv2d(const FusedLayer& fused, Value* x);
   Value* build_linear(const FusedLayer& fused, Value* x);
-  Value* build_lstm(const FusedLayer& fused, Value* x);
-  Value* build_attention(const FusedLayer& fused, Value* x);
   Value* build_activation(const FusedLayer& fused, Value* x);
   Value* build_dropout(const FusedLayer& fused, Value* x);
   Value* build_pool2d(const FusedLayer& fused, Value* x);
@@ -66,7 +64,6 @@ class TapeBuilder {
   void must_be_blocked(const models::LayerSpec& layer, const Value& x) const;
 
   const NetworkOptions& options_;
-  InstructionSet set_;
   const VectorKernels<T>& kernels_;
   Tape& tape_;
   std::set<std::string> fused_;
@@ -178,8 +175,6 @@ Value* TapeBuilder<T>::build_layer(const FusedLayer& fused, Value* x) {
   static constexpr Row kRows[] = {
       {"conv2d", &TapeBuilder::build_conv2d},
       {"linear", &TapeBuilder::build_linear},
-      {"lstm", &TapeBuilder::build_lstm},
-      {"attention", &TapeBuilder::build_attention},
       {"relu", &TapeBuilder::build_activation},
       {"tanh", &TapeBuilder::build_activation},
       {"softplus", &TapeBuilder::build_activation},
@@ -223,32 +218,6 @@ Value* TapeBuilder<T>::build_linear(const FusedLayer& fused, Value* x) {
   Value* y = new_value({layer.options.at("out").get<int64_t>(), x->shape.height, 1}, Layout::kRows);
   add_linear(x, y, parameter(layer.name + ".weight"),
              layer.options.value("bias", true) ? parameter(layer.name + ".bias") : Parameter(), layer.name);
-  return y;
-}
-
-template <typename T>
-Value* TapeBuilder<T>::build_lstm(const FusedLayer& fused, Value* x) {
-  MLBENCH_CHECK(x->layout == Layout::kRows, "an lstm takes rows");
-  const models::LayerSpec& layer = *fused.layer;
-  Value* y = new_value({layer.options.at("hidden").get<int64_t>(), x->shape.height, 1}, Layout::kRows);
-  const auto of_layer = [&](const char* suffix) { return parameter(layer.name + suffix); };
-  add(make_lstm<T>(x, y, {of_layer(".weight_ih"), of_layer(".weight_hh"), of_layer(".bias_ih"), of_layer(".bias_hh")},
-                   options_.threads, row_kernels(set_)),
-      layer.name);
-  return y;
-}
-
-template <typename T>
-Value* TapeBuilder<T>::build_attention(const FusedLayer& fused, Value* x) {
-  MLBENCH_CHECK(x->layout == Layout::kRows, "attention takes rows");
-  const models::LayerSpec& layer = *fused.layer;
-  const Shape& shape = x->shape;
-  Value* projected = new_value({3 * shape.channels, shape.height, 1}, Layout::kRows);
-  Value* attended = new_value(shape, Layout::kRows);
-  Value* y = new_value(shape, Layout::kRows);
-  add_linear(x, projected, parameter(layer.name + ".in_weight"), {}, layer.name + " in");
-  add(make_attention(projected, attended, layer.options.at("heads"), layer.options.at("causal")), layer.name);
-  add_linear(attended, y, parameter(layer.name + ".out_weight"), {}, layer.name + " out");
   return y;
 }
 

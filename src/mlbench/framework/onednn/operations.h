@@ -80,16 +80,4 @@ std::unique_ptr<Operation> make_global_avg_pool(Value* input, Value* output, int
 template <typename T>
 std::unique_ptr<Operation> make_linear(Value* input, Value* output, const Parameter& weight, const Parameter& bias);
 
-// --- sequences: {channels: features, height: positions} in rows (sequences.cpp)
-
-struct LstmParameters {
-  Parameter weight_ih, weight_hh, bias_ih, bias_hh;  // models/model.h
-};
-// By units of the whole batch: threads meet at every position. T as for linear operations.
-template <typename T>
-std::unique_ptr<Operation> make_lstm(Value* input, Value* output, const LstmParameters& parameters, int threads,
-                                     const RowKernels& kernels);
-// Sample by sample, of queries, keys and values side by side; the layer's two products are linear operations.
-std::unique_ptr<Operation> make_attention(Value* input, Value* output, int64_t heads, bool causal);
-
 }  // namespace mlbench::framework::onednn_framework

@@ -3,13 +3,10 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/autograd.h>
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "mlbench/base/errors.h"
@@ -125,65 +122,6 @@ Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext
   };
 }
 
-// Of LibTorch's own operations, `function(input, parameters)`: their graph is kept, and walked in the backward pass.
-template <typename Function>
-Operation composed(const std::vector<Parameter>& parameters, GradientBuffer& gradients, const Function& function) {
-  return [=, &gradients](const at::Tensor& input, const Pass&) {
-    struct Graph {
-      at::Tensor input, output;
-      std::vector<at::Tensor> parameters;
-    };
-    const auto graph = std::make_shared<Graph>();
-    const bool training = at::GradMode::is_enabled();
-    const auto leaf = [training](const at::Tensor& value) { return value.detach().requires_grad_(training); };
-    const auto forward = [=] {
-      const at::AutoGradMode differentiate(training);
-      graph->input = leaf(input);
-      for (const Parameter& parameter : parameters) graph->parameters.push_back(leaf(parameter.value));
-      graph->output = function(graph->input, graph->parameters);
-      return graph->output.detach();
-    };
-    return differentiable(input, forward, [=, &gradients](const at::Tensor& dy, bool input_wanted) {
-      std::vector<at::Tensor> wanted = graph->parameters;
-      if (input_wanted) wanted.push_back(graph->input);
-      const std::vector<at::Tensor> found = torch::autograd::grad({graph->output}, wanted, {dy});
-      for (size_t i = parameters.size(); i-- > 0;) {
-        gradients.contribute(parameters[i].slot, [&](at::Tensor& to, bool add) { store(to, found[i], add); });
-      }
-      return input_wanted ? found.back() : at::Tensor();
-    });
-  };
-}
-
-Operation make_lstm(const models::LayerSpec& layer, size_t, const BuildContext& context) {
-  std::vector<Parameter> parameters;
-  for (const char* suffix : {".weight_ih", ".weight_hh", ".bias_ih", ".bias_hh"}) {
-    parameters.push_back(context.parameter(layer.name + suffix));
-  }
-  const at::ScalarType type = context.product_type;
-  return composed(parameters, context.gradients, [=](const at::Tensor& x, std::vector<at::Tensor> p) {
-    for (at::Tensor& value : p) value = value.to(type);
-    const at::Tensor start = at::zeros({1, x.size(0), p[1].size(1)}, x.options().dtype(type));
-    const bool training = at::GradMode::is_enabled();
-    return std::get<0>(at::lstm(x.to(type), {start, start}, p, true, 1, 0, training, false, true)).to(at::kFloat);
-  });
-}
-
-Operation make_attention(const models::LayerSpec& layer, size_t, const BuildContext& context) {
-  const auto heads = layer.options.at("heads").get<int64_t>();
-  const bool causal = layer.options.at("causal").get<bool>();
-  const at::ScalarType type = context.product_type;
-  return composed({context.parameter(layer.name + ".in_weight"), context.parameter(layer.name + ".out_weight")},
-                  context.gradients, [=](const at::Tensor& x, const std::vector<at::Tensor>& p) {
-                    std::vector<at::Tensor> parts = at::linear(x.to(type), p[0].to(type)).chunk(3, 2);
-                    for (at::Tensor& part : parts) {
-                      part = part.unflatten(2, {heads, x.size(2) / heads}).transpose(1, 2);
-                    }
-                    const at::Tensor y = at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, 0, causal);
-                    return at::linear(y.transpose(1, 2).flatten(2), p[1].to(type)).to(at::kFloat);
-                  });
-}
-
 Operation make_batch_norm(const models::LayerSpec& layer, const BuildContext& context, bool relu) {
   return [norm = BatchNorm(layer, context), relu](const at::Tensor& input, const Pass& pass) {
     return norm(input, {}, relu, pass);
@@ -253,8 +191,6 @@ struct Row {
 constexpr Row kLayers[] = {
     {"conv2d", make_conv2d},
     {"linear", make_linear},
-    {"lstm", make_lstm},
-    {"attention", make_attention},
     {"relu", make_activation<at::relu>},
     {"tanh", make_activation<at::tanh>},
     {"softplus", make_activation<softplus>},

@@ -127,53 +127,6 @@ TEST(TorchFramework, LossOutputsAndGradientsEqualFloat64PerTensor) {
   }
 }
 
-TEST(TorchFramework, SequencesEqualFloat64PerTensor) {
-  constexpr int64_t kSamples = 9, kPositions = 7, kFeatures = 10;
-  for (const bool causal : {false, true}) {
-    SCOPED_TRACE(causal);
-    FrameworkOptions options = options_of(models::Chain({kPositions, kFeatures})
-                                              .linear("in", 12)
-                                              .activation("tanh")
-                                              .lstm("rnn", 8)
-                                              .attention("att", 2, causal)
-                                              .flatten()
-                                              .linear("fc", 3)
-                                              .finish());
-    const auto framework = make(options);
-    framework->initialise();
-    RandomSequence random(5);
-    std::vector<float> features(kSamples * kPositions * kFeatures);
-    for (float& value : features) value = static_cast<float>(random.normal());
-    std::vector<int64_t> labels;
-    for (int64_t i = 0; i < kSamples; ++i) labels.push_back(static_cast<int64_t>(random.below(3)));
-    const BatchView batch = samples_view(features.data(), labels.data(), {kPositions, kFeatures}, kSamples);
-    const double loss = step(*framework, batch);
-
-    std::map<std::string, at::Tensor> p;
-    for (const FlatRange& range : framework->layout().ranges) {
-      const at::Tensor values = framework->parameters().narrow(0, range.offset, range.count).view(range.shape);
-      p[range.name] = values.to(at::kDouble).requires_grad_(true);
-    }
-    at::Tensor x = at::tensor(features).view({kSamples, kPositions, kFeatures}).to(at::kDouble);
-    x = at::tanh(at::linear(x, p["in.weight"], p["in.bias"]));
-    x = contract::lstm_step_by_step(x, p["rnn.weight_ih"], p["rnn.weight_hh"], p["rnn.bias_ih"], p["rnn.bias_hh"]);
-    x = contract::attention_head_by_head(x, p["att.in_weight"], p["att.out_weight"], 2, causal);
-    x = at::linear(x.flatten(1), p["fc.weight"], p["fc.bias"]);
-    const at::Tensor expected = at::cross_entropy_loss(x, at::tensor(labels));
-    expected.backward();
-    EXPECT_NEAR(loss, expected.item<double>(), 1e-6);
-    const at::Tensor once = framework->gradients().clone();
-    for (const FlatRange& range : framework->layout().ranges) {
-      EXPECT_LT(relative_error(once.narrow(0, range.offset, range.count), p[range.name].grad().flatten()), 2e-6)
-          << range.name;
-    }
-    step(*framework, batch, 0, 1, true);
-    EXPECT_LT(relative_error(framework->gradients(), 2 * once.to(at::kDouble)), 1e-6) << "a second step adds";
-    framework->forward(batch, Mode::kEvaluate);
-    EXPECT_NEAR(framework->loss(), loss, 1e-6);
-  }
-}
-
 // The error against PyTorch's autocast is a golden test; this is what bfloat16 is not: float32, and state.
 TEST(TorchFramework, Bf16RoundsProductsAndKeepsTheRestInFloat32) {
   FrameworkOptions options = options_of(small_model("tanh", "avg_pool2d"));
