@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <array>
 #include <type_traits>
 
@@ -35,27 +34,9 @@ void multiply(char transpose_a, char transpose_b, int64_t rows, int64_t columns,
   }
 }
 
-template <typename T, typename Source>
-void pack_panels(char transpose, int64_t inner, int64_t columns, const Source* b, int64_t b_stride, T* panels) {
-  for (int64_t first = 0; first < columns; first += kPanel, panels += kPanel * padded<T>(inner)) {
-    const int64_t count = std::min(kPanel, columns - first);
-    if (count < kPanel || inner < padded<T>(inner)) std::fill_n(panels, kPanel * padded<T>(inner), T());
-    for (int64_t k = 0; k < inner; ++k) {
-      T* to = panels + k / kTogether<T> * kTogether<T> * kPanel + k % kTogether<T>;
-      for (int64_t i = 0; i < count; ++i) {
-        const Source value = transpose == 'T' ? b[(first + i) * b_stride + k] : b[k * b_stride + first + i];
-        to[i * kTogether<T>] = rounded_to<T>(value_of(value));
-      }
-    }
-  }
-}
-
 template void multiply<float>(char, char, int64_t, int64_t, int64_t, const float*, int64_t, const float*, int64_t, bool,
                               float*, int64_t);
 template void multiply<BFloat16>(char, char, int64_t, int64_t, int64_t, const float*, int64_t, const float*, int64_t,
                                  bool, float*, int64_t);
-template void pack_panels<float, float>(char, int64_t, int64_t, const float*, int64_t, float*);
-template void pack_panels<BFloat16, float>(char, int64_t, int64_t, const float*, int64_t, BFloat16*);
-template void pack_panels<BFloat16, BFloat16>(char, int64_t, int64_t, const BFloat16*, int64_t, BFloat16*);
 
 }  // namespace mlbench::framework::onednn_framework

@@ -14,8 +14,4 @@ template <typename T>
 void multiply(char transpose_a, char transpose_b, int64_t rows, int64_t columns, int64_t inner, const float* a,
               int64_t a_stride, const float* b, int64_t b_stride, bool add, float* c, int64_t c_stride);
 
-// b [inner, columns] as panels of T, for RowKernels::times_panels; `transpose` as above. Source: float, or T.
-template <typename T, typename Source>
-void pack_panels(char transpose, int64_t inner, int64_t columns, const Source* b, int64_t b_stride, T* panels);
-
 }  // namespace mlbench::framework::onednn_framework

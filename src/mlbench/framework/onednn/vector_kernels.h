@@ -8,7 +8,6 @@
 // The same source is compiled for each instruction set (vector_kernels_{portable,avx2,avx512,avx512_bf16}.cpp); the
 // portable one is the reference that the others are compared with.
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -56,44 +55,12 @@ struct VectorKernels {
   void (*max_pool_backward)(const T* dy, const uint8_t* winner, const PoolShape& shape, T* dx);
 };
 
-// A matrix [inner, columns] as panels of 16 columns; the last one is filled up with zeros. A panel is [inner, 16] in
-// float32, and [inner / 2, 16, 2] in bfloat16, filled up with zeros where `inner` is odd.
-constexpr int64_t kPanel = 16;
-template <typename T>
-constexpr int64_t kTogether = sizeof(float) / sizeof(T);
-// How many values a panel has per column, and all panels together. (Kernels of all instruction sets use the first, so
-// no copy of it may be shared: vector_kernels_body.inc.)
-template <typename T>
-[[gnu::always_inline]] constexpr int64_t padded(int64_t inner) {
-  return (inner + kTogether<T> - 1) / kTogether<T> * kTogether<T>;
-}
-template <typename T>
-constexpr size_t volume_of_panels(int64_t inner, int64_t columns) {
-  return static_cast<size_t>((columns + kPanel - 1) / kPanel * kPanel * padded<T>(inner));
-}
-
-// c [rows, columns] = (or, with `add`, +=) a [rows, inner] times panels, summed in float32. Best where the panels are
-// used more than once, or `rows` are few.
-template <typename T>
-using TimesPanels = void (*)(const T* a, int64_t a_stride, int64_t rows, int64_t inner, const T* panels,
-                             int64_t columns, bool add, float* c, int64_t c_stride);
-
-// For rows of a matrix (task 2a, recurrent layers).
+// For rows of a matrix (task 2a).
 struct RowKernels {
   // <row, weight>. Asks for the first half of `next` (null: nothing) to be brought near meanwhile.
   float (*dot)(const float* row, const float* weight, int64_t count, const float* next);
   // sum += scale * row. Asks for the second half of `next`.
   void (*add_scaled)(const float* row, float scale, int64_t count, const float* next, float* sum);
-  TimesPanels<float> times_float_panels;
-  TimesPanels<BFloat16> times_bfloat16_panels;
-  template <typename T>
-  TimesPanels<T> times_panels() const {
-    if constexpr (kTogether<T> == 1) {
-      return times_float_panels;
-    } else {
-      return times_bfloat16_panels;
-    }
-  }
 };
 
 // Each has what those before it have.

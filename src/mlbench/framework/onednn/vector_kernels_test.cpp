@@ -196,68 +196,6 @@ TYPED_TEST(VectorKernelsOf, NotANumberPasses) {
   }
 }
 
-template <typename T>
-class RowKernelsOf : public testing::Test {};
-TYPED_TEST_SUITE(RowKernelsOf, Types);
-
-TYPED_TEST(RowKernelsOf, ProductsWithPanelsEqualFloat64) {
-  using T = TypeParam;
-  for (const InstructionSet set : instruction_sets()) {
-    for (const int64_t rows : {1, 2, 7, 10, 23}) {
-      for (const int64_t inner : {1, 37}) {
-        for (const int64_t columns : {1, 15, 16, 17, 32, 47, 64}) {
-          for (const bool add : {false, true}) {
-            SCOPED_TRACE(testing::Message() << name_of(set) << ": " << rows << " x " << inner << " x " << columns);
-            const int64_t a_stride = inner + 3, c_stride = columns + 5;
-            const auto a = random_values<T>(rows * a_stride, 1), b = random_values<T>(inner * columns, 2);
-            auto c = random_values<float>(rows * c_stride, 3);
-            std::vector<T> panels(volume_of_panels<T>(inner, columns));
-            Doubles exact(c.begin(), c.end());
-            for (int64_t k = 0; k < inner; ++k) {
-              for (int64_t j = 0; j < columns; ++j) {
-                const int64_t first = j / kPanel * padded<T>(inner) + k / kTogether<T> * kTogether<T>;
-                panels[static_cast<size_t>(first * kPanel + j % kPanel * kTogether<T> + k % kTogether<T>)] =
-                    b[static_cast<size_t>(k * columns + j)];
-              }
-            }
-            for (int64_t i = 0; i < rows; ++i) {
-              for (int64_t j = 0; j < columns; ++j) {
-                double sum = add ? exact[static_cast<size_t>(i * c_stride + j)] : 0;
-                for (int64_t k = 0; k < inner; ++k) {
-                  sum += double{value_of(a[static_cast<size_t>(i * a_stride + k)])} *
-                         value_of(b[static_cast<size_t>(k * columns + j)]);
-                }
-                exact[static_cast<size_t>(i * c_stride + j)] = sum;
-              }
-            }
-            // What lies between the rows of c stays as it is: it is compared, too.
-            row_kernels(set).times_panels<T>()(a.data(), a_stride, rows, inner, panels.data(), columns, add, c.data(),
-                                               c_stride);
-            expect_near(c, exact, "product", 1e-6);
-          }
-        }
-      }
-    }
-  }
-}
-
-// A long row leaves room for few beside it in the cache.
-TYPED_TEST(RowKernelsOf, ProductsWithPanelsAreTheSameRowByRow) {
-  using T = TypeParam;
-  constexpr int64_t kRows = 23, kInner = 28000, kColumns = 47;
-  const auto a = random_values<T>(kRows * kInner, 1), panels = random_values<T>(3 * kPanel * kInner, 2);
-  for (const InstructionSet set : instruction_sets()) {
-    const auto times = row_kernels(set).times_panels<T>();
-    std::vector<float> whole(kRows * kColumns), by_row(kRows * kColumns);
-    times(a.data(), kInner, kRows, kInner, panels.data(), kColumns, false, whole.data(), kColumns);
-    for (int64_t row = 0; row < kRows; ++row) {
-      times(a.data() + row * kInner, kInner, 1, kInner, panels.data(), kColumns, false, by_row.data() + row * kColumns,
-            kColumns);
-    }
-    EXPECT_EQ(whole, by_row) << name_of(set);
-  }
-}
-
 TEST(RowKernelsTest, EqualFloat64) {
   for (const InstructionSet set : instruction_sets()) {
     const RowKernels& kernels = row_kernels(set);
