@@ -107,8 +107,8 @@ Chain& Chain::global_avg_pool2d() {
 }
 
 void Chain::add_linear(const std::string& name, int64_t outputs, bool biased) {
-  MLBENCH_CHECK(shape_.size() < 3, name);
-  const int64_t inputs = shape_.back();
+  MLBENCH_CHECK(shape_.size() == 1, name);
+  const int64_t inputs = shape_[0];
   model_.layers.push_back({"linear", name, {{"in", inputs}, {"out", outputs}}, {}, {}});
   add_parameter(name, ".weight", {outputs, inputs}, inputs);
   if (biased) {
@@ -116,7 +116,7 @@ void Chain::add_linear(const std::string& name, int64_t outputs, bool biased) {
   } else {
     model_.layers.back().options["bias"] = false;
   }
-  shape_.back() = outputs;
+  shape_[0] = outputs;
 }
 
 Chain& Chain::linear(const std::string& name, int64_t outputs) {

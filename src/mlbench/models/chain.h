@@ -13,7 +13,7 @@ namespace mlbench::models {
 
 class Chain {
  public:
-  // {channels, height, width}, {positions, features} or {features}
+  // {channels, height, width} or {features}
   explicit Chain(std::vector<int64_t> input_shape);
 
   // Stride 1, zero padding that keeps height and width; `kernel` odd.
@@ -26,7 +26,6 @@ class Chain {
   using Part = std::function<void(Chain&)>;
   Chain& residual(const Part& body, const Part& shortcut = {});
   Chain& global_avg_pool2d();
-  // Of {features}, or of each position of {positions, features}.
   Chain& linear(const std::string& name, int64_t outputs);
   Chain& linear_without_bias(const std::string& name, int64_t outputs);
   Chain& activation(const std::string& kind);  // "relu", "tanh", "softplus"

@@ -13,9 +13,6 @@ inline float value_of(float value) { return value; }
 inline float value_of(BFloat16 value) { return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16); }
 
 template <typename T>
-constexpr const char* kPrecision = std::is_same_v<T, float> ? "float32" : "bfloat16";
-
-template <typename T>
 T rounded_to(float value) {
   if constexpr (std::is_same_v<T, float>) {
     return value;

@@ -51,7 +51,6 @@ class TapeBuilder {
   Value* build_batch_norm2d(const FusedLayer& fused, Value* x);
   Value* build_residual(const FusedLayer& fused, Value* x);
   Value* add_max_pool(const models::LayerSpec& layer, bool relu, const std::string& name, Value* x);
-  void add_linear(Value* x, Value* y, const Parameter& weight, const Parameter& bias, const std::string& name);
   struct Norm {  // statistics taken, not yet applied
     Value *x = nullptr, *y = nullptr;
     std::shared_ptr<NormState> state;
@@ -132,8 +131,7 @@ Value* TapeBuilder<T>::build_input() {
   const std::string first = options_.model.layers.empty() ? "" : options_.model.layers.front().kind;
   Value* input = nullptr;
   if (shape.size() != 3) {
-    const bool sequence = shape.size() == 2;
-    input = new_value({sequence ? shape[1] : volume_of(shape), sequence ? shape[0] : 1, 1}, Layout::kRows);
+    input = new_value({volume_of(shape), 1, 1}, Layout::kRows);
   } else {
     // oneDNN's first convolutions read images of 1 and 3 channels as they are.
     const bool as_is = first == "conv2d" && (shape[0] == 1 || shape[0] == 3);
@@ -215,9 +213,10 @@ template <typename T>
 Value* TapeBuilder<T>::build_linear(const FusedLayer& fused, Value* x) {
   MLBENCH_CHECK(x->layout == Layout::kRows, "a linear layer takes rows");
   const models::LayerSpec& layer = *fused.layer;
-  Value* y = new_value({layer.options.at("out").get<int64_t>(), x->shape.height, 1}, Layout::kRows);
-  add_linear(x, y, parameter(layer.name + ".weight"),
-             layer.options.value("bias", true) ? parameter(layer.name + ".bias") : Parameter(), layer.name);
+  Value* y = new_value({layer.options.at("out").get<int64_t>(), 1, 1}, Layout::kRows);
+  add(make_linear(x, y, parameter(layer.name + ".weight"),
+                  layer.options.value("bias", true) ? parameter(layer.name + ".bias") : Parameter()),
+      layer.name);
   return y;
 }
 
@@ -267,13 +266,9 @@ Value* TapeBuilder<T>::add_max_pool(const models::LayerSpec& layer, bool relu, c
 
 template <typename T>
 Value* TapeBuilder<T>::build_flatten(const FusedLayer& fused, Value* x) {
+  must_be_blocked(*fused.layer, *x);
   Value* y = new_value({x->shape.volume(), 1, 1}, Layout::kRows);
-  if (x->layout == Layout::kRows) {
-    add(make_flatten_rows(x, y), fused.layer->kind);
-  } else {
-    must_be_blocked(*fused.layer, *x);
-    add(make_flatten<T>(x, y, kernels_.lanes), fused.layer->kind);
-  }
+  add(make_flatten<T>(x, y, kernels_.lanes), fused.layer->kind);
   return y;
 }
 
@@ -289,13 +284,6 @@ template <typename T>
 Value* TapeBuilder<T>::build_batch_norm2d(const FusedLayer& fused, Value* x) {
   must_be_blocked(*fused.layer, *x);
   return finish_norm(begin_norm(*fused.layer, fused.next != nullptr, x), nullptr);
-}
-
-// On single rows, the end of a model of images, rounding would cost digits of the logits and gain no time.
-template <typename T>
-void TapeBuilder<T>::add_linear(Value* x, Value* y, const Parameter& weight, const Parameter& bias,
-                                const std::string& name) {
-  add(x->shape.height > 1 ? make_linear<T>(x, y, weight, bias) : make_linear<float>(x, y, weight, bias), name);
 }
 
 template <typename T>

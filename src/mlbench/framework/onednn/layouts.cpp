@@ -43,23 +43,6 @@ class Input final : public Operation {
   int lanes_;
 };
 
-class FlattenRows final : public Operation {
- public:
-  FlattenRows(Value* input, Value* result) {
-    inputs = {input};
-    output = result;
-    writes_gradient_of = {input};
-  }
-  void forward(const Chunk& chunk, const Pass&) override {
-    std::copy_n(inputs[0]->data.at<float>(chunk), chunk.count * output->shape.volume(), output->data.at<float>(chunk));
-  }
-  void backward(const Chunk& chunk, const Pass&) override {
-    const float* dy = output->final_gradient().at<float>(chunk);
-    float* dx = inputs[0]->gradient.at<float>(chunk);
-    for (int64_t i = 0; i < chunk.count * output->shape.volume(); ++i) put(dx + i, dy[i], adds[0]);
-  }
-};
-
 template <typename T>
 class Flatten final : public Operation {
  public:
@@ -99,10 +82,6 @@ class Flatten final : public Operation {
 };
 
 }  // namespace
-
-std::unique_ptr<Operation> make_flatten_rows(Value* input, Value* output) {
-  return std::make_unique<FlattenRows>(input, output);
-}
 
 template <typename T>
 std::unique_ptr<Operation> make_input(Value* output, const Source& source, int lanes) {

@@ -225,13 +225,6 @@ std::vector<LayerCase> layer_cases() {
                                   .linear("d", 5)
                                   .finish()},
       {"dropout", Chain({20}).linear("a", 37).dropout(0.4).linear("b", 5).finish()},
-      {"linear on positions", Chain({7, 20})
-                                  .linear("a", 33)
-                                  .activation("tanh")
-                                  .linear_without_bias("b", 6)
-                                  .flatten()
-                                  .linear("fc", 5)
-                                  .finish()},
       {"convolution of an image", head(Chain({3, 8, 8}).conv2d_same("conv", 16, 3))},
       {"convolution of one channel", head(Chain({1, 8, 8}).conv2d_same("conv", 32, 5))},
       {"odd channels", head(Chain({2, 8, 8}).conv2d_same("a", 5, 3).conv2d_same("b", 19, 3))},
@@ -597,11 +590,6 @@ TEST(OneDnnFramework, Bf16IsAsExactAsLibTorchsAutocastOrRefused) {
       options_of(models::smooth(task_model("1a", "resnet-cifar", {{"depth", 8}}))),
       options_of(models::smooth(task_model("1a", "resnet-cifar", {{"depth", 8}, {"version", "v2"}}))),
       options_of(models::smooth(task_model("fashion-mnist", "mnist-cnn", Json::object())))};
-  for (const LayerCase& test : layer_cases()) {
-    if (test.model.input_shape.size() != 2) continue;
-    cases.push_back(options_of(test.model, 2));
-    cases.back().model.name = test.name;
-  }
   for (FrameworkOptions& options : cases) {
     SCOPED_TRACE(options.model.name);
     options.precision = "bf16";

@@ -17,8 +17,6 @@ std::unique_ptr<Operation> make_input(Value* output, const Source& source, int l
 // Blocked to rows: all of {channels, height, width}.
 template <typename T>
 std::unique_ptr<Operation> make_flatten(Value* input, Value* output, int lanes);
-// All positions of a sequence as one row.
-std::unique_ptr<Operation> make_flatten_rows(Value* input, Value* output);
 
 // --- batch normalisation (Ioffe & Szegedy 2015), in two halves, since threads meet in between (batch_norm.cpp)
 //
@@ -75,9 +73,8 @@ std::unique_ptr<Operation> make_global_avg_pool(Value* input, Value* output, int
 
 // --- of the whole batch: rows times weights, each thread its share of the columns (linear.cpp)
 
-// A row is a sample, or a position of one ({channels: features, height: positions}). T: what the factors of products
-// are rounded to; values and gradients are float32.
-template <typename T>
+// In float32 in every precision: at the end of a model of images rounding would cost digits of the logits and gain no
+// time.
 std::unique_ptr<Operation> make_linear(Value* input, Value* output, const Parameter& weight, const Parameter& bias);
 
 }  // namespace mlbench::framework::onednn_framework

@@ -87,17 +87,12 @@ Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext
   const at::ScalarType type = context.product_type;
   GradientBuffer& gradients = context.gradients;
   return [=, &gradients](const at::Tensor& input, const Pass&) {
-    // Each position of a sequence is a row.
-    const at::Tensor x = input.detach().flatten(0, -2).to(type), w = weight.value.to(type);
-    std::vector<int64_t> shape = input.sizes().vec();
-    shape.back() = weight.value.size(0);
+    const at::Tensor x = input.detach().to(type), w = weight.value.to(type);
     const auto forward = [&] {
       const at::Tensor y = bias.value.defined() ? at::addmm(bias.value.to(type), x, w.t()) : at::mm(x, w.t());
-      return y.to(at::kFloat).view(shape);
+      return y.to(at::kFloat);
     };
-    const std::vector<int64_t> input_shape = input.sizes().vec();
-    return differentiable(input, forward, [=, &gradients](const at::Tensor& gradient, bool input_wanted) {
-      const at::Tensor dy = gradient.flatten(0, -2);
+    return differentiable(input, forward, [=, &gradients](const at::Tensor& dy, bool input_wanted) {
       if (bias.value.defined()) {
         gradients.contribute(bias.slot, [&](at::Tensor& target, bool add) {
           if (add) {
@@ -117,7 +112,7 @@ Operation make_linear(const models::LayerSpec& layer, size_t, const BuildContext
           at::mm_out(target, d.t(), x);
         }
       });
-      return input_wanted ? d.mm(w).to(at::kFloat).view(input_shape) : at::Tensor();
+      return input_wanted ? d.mm(w).to(at::kFloat) : at::Tensor();
     });
   };
 }
