@@ -109,7 +109,7 @@ Convolution<T>::Convolution(Value* input, Value* result, const ConvolutionOption
 }
 
 template <typename T>
-void Convolution<T>::prepare(const std::vector<int64_t>& counts, int64_t) {
+void Convolution<T>::prepare(const std::vector<int64_t>& counts) {
   for (const int64_t count : counts) {
     if (!primitives_.contains(count)) primitives_.emplace(count, make(count));
   }

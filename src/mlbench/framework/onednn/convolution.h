@@ -29,7 +29,7 @@ class Convolution final : public Operation {
  public:
   Convolution(Value* input, Value* output, const ConvolutionOptions& options, const VectorKernels<T>& kernels,
               int threads);
-  void prepare(const std::vector<int64_t>& counts, int64_t samples) override;
+  void prepare(const std::vector<int64_t>& counts) override;
   void pack(int thread, const Pass& pass) override;
   void forward(const Chunk& chunk, const Pass& pass) override;
   void backward(const Chunk& chunk, const Pass& pass) override;

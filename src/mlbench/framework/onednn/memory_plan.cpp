@@ -188,7 +188,7 @@ void MemoryPlan::settle(int64_t samples) {
       for (const Chunk& chunk : chunks) counts.insert(chunk.count);
     }
     if (segment.by_batch) counts = {samples};
-    for (Operation* operation : segment.operations) operation->prepare({counts.begin(), counts.end()}, samples);
+    for (Operation* operation : segment.operations) operation->prepare({counts.begin(), counts.end()});
     const int64_t most_samples = counts.empty() ? 0 : *counts.rbegin();
     scratch_bytes = std::max(scratch_bytes, place_temporaries(segment, most_samples, temporaries));
   }

@@ -68,7 +68,7 @@ class ResNet20 : public testing::Test {
     for (const auto& operation : tape_->operations) {
       for (Buffer* buffer : operation->state) allocate(*buffer);
       for (Buffer* buffer : operation->temporary) allocate(*buffer);
-      operation->prepare({1, 2}, kSamples);
+      operation->prepare({1, 2});
       if (operation->output != nullptr && operation->output != tape_->input) layers_.push_back(layer_of(*operation));
     }
   }

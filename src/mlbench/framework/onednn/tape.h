@@ -112,7 +112,7 @@ class Operation {
   virtual ~Operation() = default;
 
   // Before a pass, by the calling thread: `counts` are the sizes of chunks that may come.
-  virtual void prepare(const std::vector<int64_t>& /*counts*/, int64_t /*samples*/) {}
+  virtual void prepare(const std::vector<int64_t>& /*counts*/) {}
   // Before the first segment, by every thread: packs this thread's share of the weights.
   virtual void pack(int /*thread*/, const Pass&) {}
   virtual void forward(const Chunk& chunk, const Pass& pass) = 0;

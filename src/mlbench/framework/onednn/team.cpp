@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <exception>
-#include <limits>
 #include <mutex>
 
 #include "mlbench/base/errors.h"
@@ -17,34 +16,33 @@ SingleThreaded::~SingleThreaded() { omp_set_num_threads(before_); }
 
 class FirstError {
  public:
-  bool before(int meetings) const { return meetings_.load(std::memory_order_relaxed) < meetings; }
-  void keep(int meetings) {
+  bool is_kept() const { return kept_.load(std::memory_order_relaxed); }
+  void keep() {
     const std::lock_guard lock(mutex_);
     if (error_) return;
     error_ = std::current_exception();
-    meetings_ = meetings;
+    kept_ = true;
   }
   void rethrow() const {
     if (error_) std::rethrow_exception(error_);
   }
 
  private:
-  std::atomic<int> meetings_ = std::numeric_limits<int>::max();  // of the member that failed
+  std::atomic<bool> kept_ = false;
   std::mutex mutex_;
   std::exception_ptr error_;
 };
 
 void TeamMember::guard(const std::function<void()>& work) {
-  if (error_.before(meetings_)) return;
+  if (error_.is_kept()) return;
   try {
     work();
   } catch (...) {
-    error_.keep(meetings_);
+    error_.keep();
   }
 }
 
 void TeamMember::meet() {
-  ++meetings_;
 #pragma omp barrier
 }
 

@@ -25,15 +25,13 @@ class TeamMember {
  public:
   TeamMember(int thread, FirstError& error) : thread_(thread), error_(error) {}
   int thread() const { return thread_; }
-  // Does the work, unless a member failed before the last meeting. One that fails until the next meeting changes
-  // nothing yet: all members do the same parts, so that those who meet inside one wait for nobody in vain.
+  // Does the work, unless a member has failed.
   void guard(const std::function<void()>& work);
   void meet();
 
  private:
   int thread_;
   FirstError& error_;
-  int meetings_ = 0;
 };
 
 // Calls `body` on each of `threads` threads, the caller being the first, and throws the first exception of a guard.
