@@ -236,11 +236,9 @@ Value* TapeBuilder<T>::build_dropout(const FusedLayer& fused, Value* x) {
   const models::LayerSpec& layer = *fused.layer;
   const DropoutOptions dropout{layer.options.at("p"), options_.seed, options_.rank, fused.index};
   if (!options_.dropout || dropout.p == 0) return x;
-  const bool rows = x->layout == Layout::kRows;
-  if (!rows) must_be_blocked(layer, *x);
-  Value* y = new_value(x->shape, x->layout);
-  add(rows ? make_dropout<float>(x, y, dropout, kernels_.lanes) : make_dropout<T>(x, y, dropout, kernels_.lanes),
-      layer.kind);
+  MLBENCH_CHECK(x->layout == Layout::kRows, "dropout takes rows");
+  Value* y = new_value(x->shape, Layout::kRows);
+  add(make_dropout(x, y, dropout), layer.kind);
   return y;
 }
 

@@ -98,61 +98,48 @@ class Activation final : public Operation {
   const ActivationKind& kind_;
 };
 
-template <typename T>
 class Dropout final : public Operation {
  public:
-  Dropout(Value* input, Value* result, const DropoutOptions& options, int lanes)
+  Dropout(Value* input, Value* result, const DropoutOptions& options)
       : options_(options),
         threshold_(static_cast<uint64_t>(std::ceil(options.p * 0x1.0p32))),
-        scale_(static_cast<float>(1 / (1 - options.p))),
-        lanes_(lanes) {
+        scale_(static_cast<float>(1 / (1 - options.p))) {
     inputs = {input};
     output = result;
     cheap = true;
     writes_gradient_of = {input};
   }
   void forward(const Chunk& chunk, const Pass& pass) override {
-    const T* x = inputs[0]->data.template at<T>(chunk);
-    T* y = output->data.template at<T>(chunk);
+    const float* x = inputs[0]->data.at<float>(chunk);
+    float* y = output->data.at<float>(chunk);
     if (!pass.training) {
-      std::memcpy(static_cast<void*>(y), x, static_cast<size_t>(chunk.count * output->data.bytes_per_sample));
+      std::memcpy(y, x, static_cast<size_t>(chunk.count * output->data.bytes_per_sample));
       return;
     }
-    for_elements(chunk, pass, [&](int64_t at, float mask) { y[at] = rounded_to<T>(value_of(x[at]) * mask); });
+    for_elements(chunk, pass, [&](int64_t at, float mask) { y[at] = x[at] * mask; });
   }
   void backward(const Chunk& chunk, const Pass& pass) override {
-    const T* dy = output->final_gradient().template at<T>(chunk);
-    T* dx = inputs[0]->gradient.template at<T>(chunk);
-    for_elements(chunk, pass, [&](int64_t at, float mask) { put(dx + at, value_of(dy[at]) * mask, adds[0]); });
+    const float* dy = output->final_gradient().at<float>(chunk);
+    float* dx = inputs[0]->gradient.at<float>(chunk);
+    for_elements(chunk, pass, [&](int64_t at, float mask) { put(dx + at, dy[at] * mask, adds[0]); });
   }
 
  private:
-  // In the logical order, by which the stream counts; what fills up blocks is zero as it was.
   template <typename Body>
   void for_elements(const Chunk& chunk, const Pass& pass, const Body& body) {
     const uint64_t key = models::dropout_key(options_.seed, options_.rank, pass.step, options_.layer, pass.micro_batch);
-    const Shape& shape = output->shape;
-    const bool blocked = output->layout == Layout::kBlocked;
-    const Blocked at{shape.pixels(), lanes_};
-    const int64_t stride = elements_of(*output, lanes_), volume = shape.volume();
-    if (blocked) {
-      // Filled up lanes carry zeros in, and have to carry zeros out.
-      for (int64_t i = 0; i < chunk.count * stride; ++i) body(i, 0);
-    }
+    const int64_t volume = output->shape.volume();
     std::array<uint32_t, 4> words{};
     uint64_t known = ~uint64_t{0};
     for (int64_t i = 0; i < chunk.count * volume; ++i) {
       const auto number = static_cast<uint64_t>(chunk.first * volume + i);
       if (number / 4 != known) words = philox(key, known = number / 4, 0);
-      const float mask = words[number % 4] >= threshold_ ? scale_ : 0.0F;
-      const int64_t inside = i % volume;
-      body(blocked ? i / volume * stride + at(inside / shape.pixels(), inside % shape.pixels()) : i, mask);
+      body(i, words[number % 4] >= threshold_ ? scale_ : 0.0F);
     }
   }
   DropoutOptions options_;
   uint64_t threshold_;
   float scale_;
-  int lanes_;
 };
 
 }  // namespace
@@ -171,15 +158,13 @@ std::unique_ptr<Operation> make_activation(const std::string& kind, Value* input
   return nullptr;
 }
 
-template <typename T>
-std::unique_ptr<Operation> make_dropout(Value* input, Value* output, const DropoutOptions& options, int lanes) {
-  return std::make_unique<Dropout<T>>(input, output, options, lanes);
+std::unique_ptr<Operation> make_dropout(Value* input, Value* output, const DropoutOptions& options) {
+  return std::make_unique<Dropout>(input, output, options);
 }
 
 #define MLBENCH_FOR_TYPE(T)                                                                         \
   template std::unique_ptr<Operation> make_sum<T>(Value*, Value*, Value*, const VectorKernels<T>&); \
-  template std::unique_ptr<Operation> make_activation<T>(const std::string&, Value*, Value*);       \
-  template std::unique_ptr<Operation> make_dropout<T>(Value*, Value*, const DropoutOptions&, int);
+  template std::unique_ptr<Operation> make_activation<T>(const std::string&, Value*, Value*);
 MLBENCH_FOR_TYPE(float)
 MLBENCH_FOR_TYPE(BFloat16)
 #undef MLBENCH_FOR_TYPE

@@ -236,7 +236,6 @@ std::vector<LayerCase> layer_cases() {
                                          .activation("tanh")
                                          .conv2d_same("c", 7, 3)
                                          .activation("softplus"))},
-      {"dropout on images", head(Chain({3, 8, 8}).conv2d_same("a", 11, 3).dropout(0.25).conv2d_same("b", 16, 3))},
       {"max_pool2d", head(Chain({3, 12, 12}).conv2d_same("a", 16, 3).pool2d("max_pool2d", 3))},
       {"relu+max_pool2d", head(Chain({3, 8, 8}).conv2d_same("a", 16, 3).activation("relu").pool2d("max_pool2d", 2))},
       {"avg_pool2d", head(Chain({3, 8, 8}).conv2d_same("a", 11, 3).pool2d("avg_pool2d", 2))},

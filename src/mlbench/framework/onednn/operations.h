@@ -50,15 +50,14 @@ std::unique_ptr<Operation> make_sum(Value* a, Value* b, Value* output, const Vec
 template <typename T>
 std::unique_ptr<Operation> make_activation(const std::string& kind, Value* input, Value* output);
 
-// The mask of models/model.h, drawn again in the backward pass.
+// Of rows. The mask of models/model.h, drawn again in the backward pass.
 struct DropoutOptions {
   double p = 0;
   uint64_t seed = 0;
   int rank = 0;
   size_t layer = 0;
 };
-template <typename T>
-std::unique_ptr<Operation> make_dropout(Value* input, Value* output, const DropoutOptions& options, int lanes);
+std::unique_ptr<Operation> make_dropout(Value* input, Value* output, const DropoutOptions& options);
 
 // --- pools (pools.cpp)
 
