@@ -34,8 +34,8 @@ def forward(layers, p, x, mask, frozen):
             x = F.linear(x, p[name + ".weight"], p[name + ".bias"])
         elif kind in ("max_pool2d", "avg_pool2d"):
             x = getattr(F, kind)(x, options["kernel"])
-        elif kind in ("relu", "tanh", "softplus"):
-            x = getattr(F, kind)(x) if kind != "tanh" else torch.tanh(x)
+        elif kind in ("relu", "softplus"):
+            x = getattr(F, kind)(x)
         elif kind == "flatten":
             x = torch.flatten(x, 1)
         elif kind == "dropout":

@@ -28,7 +28,7 @@ class Chain {
   Chain& global_avg_pool2d();
   Chain& linear(const std::string& name, int64_t outputs);
   Chain& linear_without_bias(const std::string& name, int64_t outputs);
-  Chain& activation(const std::string& kind);  // "relu", "tanh", "softplus"
+  Chain& activation(const std::string& kind);  // "relu", "softplus"
   // "max_pool2d", "avg_pool2d". UserError when height or width is no multiple of `kernel`.
   Chain& pool2d(const std::string& kind, int64_t kernel);
   Chain& flatten();

@@ -10,7 +10,7 @@
 // conv2d              weight (OIHW), bias       in, out, kernel, stride, padding (zeros on every side), bias: has it
 //                                               one?
 // linear              weight (OI), bias         in, out, bias; of a sequence: of each position
-// relu, tanh, softplus, flatten                 none
+// relu, softplus, flatten                       none; softplus and avg_pool2d make models smooth, in tests
 // max_pool2d, avg_pool2d                        kernel (= stride, no padding)
 // global_avg_pool2d                             none: mean over height and width, {channels} remain
 // batch_norm2d        weight, bias;             channels, eps, momentum: weight of the batch in the running statistics

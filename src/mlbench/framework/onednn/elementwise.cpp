@@ -55,7 +55,6 @@ struct ActivationKind {
 };
 constexpr ActivationKind kActivations[] = {
     {"relu", [](float x) { return x < 0 ? 0.0F : x; }, [](float y) { return y > 0 ? 1.0F : 0.0F; }},
-    {"tanh", [](float x) { return std::tanh(x); }, [](float y) { return 1 - y * y; }},
     // log(1 + e^x), without overflow.
     {"softplus", [](float x) { return std::max(x, 0.0F) + std::log1p(std::exp(-std::abs(x))); },
      [](float y) { return -std::expm1(-y); }},

@@ -46,7 +46,7 @@ std::unique_ptr<Operation> make_normalise(Value* x, Value* addend, Value* output
 
 template <typename T>
 std::unique_ptr<Operation> make_sum(Value* a, Value* b, Value* output, const VectorKernels<T>& kernels);
-// kind: relu, tanh, softplus
+// kind: relu, softplus
 template <typename T>
 std::unique_ptr<Operation> make_activation(const std::string& kind, Value* input, Value* output);
 

@@ -187,7 +187,6 @@ constexpr Row kLayers[] = {
     {"conv2d", make_conv2d},
     {"linear", make_linear},
     {"relu", make_activation<at::relu>},
-    {"tanh", make_activation<at::tanh>},
     {"softplus", make_activation<softplus>},
     {"flatten", make_activation<flatten>},
     {"batch_norm2d", make_batch_norm2d},
@@ -301,8 +300,6 @@ Operation make_chain(const std::vector<models::LayerSpec>& layers, const BuildCo
 constexpr Row kSimpleLayers[] = {
     {"linear", make_linear},
     {"relu", make_activation<at::relu>},
-    {"tanh", make_activation<at::tanh>},
-    {"softplus", make_activation<softplus>},
     {"dropout", make_dropout},
 };
 
