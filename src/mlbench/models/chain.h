@@ -1,10 +1,11 @@
 #pragma once
 
-// Writes a chain of layers down: follows the shape from layer to layer and lists each layer's parameters, with
-// PyTorch's default initialisers (kaiming_uniform with a = sqrt(5): weights and biases uniform within +-1/sqrt(fan_in))
-// unless a layer says otherwise.
+// Writes a chain of layers down: follows the shape from layer to layer and lists each layer's parameters by
+// layer_kinds.h, with PyTorch's default initialisers (kaiming_uniform with a = sqrt(5): weights and biases uniform within
+// +-1/sqrt(fan_in)) unless a layer says otherwise.
 
 #include <functional>
+#include <map>
 #include <string>
 
 #include "mlbench/models/model.h"
@@ -38,8 +39,8 @@ class Chain {
   ModelDescription finish();
 
  private:
-  void add_linear(const std::string& name, int64_t outputs, bool biased);
-  void add_parameter(const std::string& layer, const char* suffix, std::vector<int64_t> shape, int64_t fan_in);
+  // `initialisers`: of each parameter, by role.
+  Chain& add(LayerSpec layer, const std::map<std::string, Initialiser>& initialisers = {});
 
   ModelDescription model_;
   std::vector<int64_t> shape_;

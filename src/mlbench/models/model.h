@@ -23,6 +23,11 @@ struct Initialiser {
   double scale = 0;       // uniform in [-scale, scale], standard deviation, or the constant
   int64_t zero_rows = 0;  // so many of the parameter's first rows start as zeros; the others' values stay the same
 };
+inline Initialiser zeros() { return {.kind = Initialiser::Kind::kZeros}; }
+inline Initialiser ones() { return {.kind = Initialiser::Kind::kOnes}; }
+inline Initialiser uniform(double bound) { return {.kind = Initialiser::Kind::kUniform, .scale = bound}; }
+inline Initialiser normal(double deviation) { return {.kind = Initialiser::Kind::kNormal, .scale = deviation}; }
+inline Initialiser constant(double value) { return {.kind = Initialiser::Kind::kConstant, .scale = value}; }
 
 struct ParameterSpec {
   std::string name;            // "conv1.weight": neutral name, also the key in checkpoints

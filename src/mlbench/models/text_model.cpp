@@ -24,10 +24,4 @@ std::string read_size(OptionReader& options, const spec::TaskSpec& task) {
   return size;
 }
 
-Initialiser uniform(double bound) { return {.kind = Initialiser::Kind::kUniform, .scale = bound}; }
-Initialiser normal(double deviation) { return {.kind = Initialiser::Kind::kNormal, .scale = deviation}; }
-Initialiser zeros() { return {.kind = Initialiser::Kind::kZeros}; }
-Initialiser ones() { return {.kind = Initialiser::Kind::kOnes}; }
-Initialiser constant(double value) { return {.kind = Initialiser::Kind::kConstant, .scale = value}; }
-
 }  // namespace mlbench::models

@@ -15,13 +15,6 @@ void require_text(const spec::TaskSpec& task);
 // The option model.size: "full" (the task's own), "small" or "tiny". UserError listing these.
 std::string read_size(OptionReader& options, const spec::TaskSpec& task);
 
-// Uniform in [-bound, bound].
-Initialiser uniform(double bound);
-Initialiser normal(double deviation);
-Initialiser zeros();
-Initialiser ones();
-Initialiser constant(double value);
-
 // Probabilities of zero: from 0, below 1.
 inline constexpr Range kDropoutRange{0, 0.99};
 

@@ -258,42 +258,6 @@ TEST(TextModels, RefuseWhatTheyCannotBuild) {
   EXPECT_THAT([&] { describe_model(task); }, ThrowsMessage<UserError>(HasSubstr("expected token_cross_entropy")));
 }
 
-// The table describes the chains, too: what Chain writes down follows it.
-void expect_chain_as_in_table(const std::vector<LayerSpec>& layers, std::set<std::string>& parameters) {
-  for (const LayerSpec& layer : layers) {
-    const LayerKind& kind = find_layer_kind(layer.kind);
-    EXPECT_TRUE(kind.in_chains) << layer.kind;
-    for (const auto& [option, value] : layer.options.items()) {
-      EXPECT_TRUE(std::ranges::any_of(kind.options, [&, key = option](const char* one) { return key == one; }))
-          << option;
-    }
-    for (const auto& parameter : kind.parameters(layer)) parameters.insert(parameter_name(layer, parameter.role));
-    expect_chain_as_in_table(layer.body, parameters);
-    expect_chain_as_in_table(layer.shortcut, parameters);
-  }
-}
-
-TEST(LayerKinds, DescribeTheChains) {
-  spec::TaskSpec task = text_task("resnet-cifar", 10);
-  task.loss = "cross_entropy";
-  task.data.sample_shape = {3, 32, 32};
-  ModelDescription cnn = [&] {
-    spec::TaskSpec other = task;
-    other.model.name = "mnist-cnn";
-    return describe_model(other);
-  }();
-  for (const ModelDescription& model : {describe_model(task), cnn}) {
-    SCOPED_TRACE(model.name);
-    std::set<std::string> parameters, listed;
-    expect_chain_as_in_table(model.layers, parameters);
-    for (const ParameterSpec& one : model.parameters) listed.insert(one.name);
-    EXPECT_EQ(parameters, listed);
-    Shape shape = model.input_shape;
-    for (const LayerSpec& layer : model.layers) shape = find_layer_kind(layer.kind).output(layer, {shape});
-    EXPECT_THAT(shape, ElementsAre(model.outputs));
-  }
-}
-
 TEST(Dropout, TheFirstMicroBatchHasTheKeyOfTheStep) {
   EXPECT_EQ(dropout_key(1, 2, 3, 4, 0), dropout_key(1, 2, 3, 4));
   EXPECT_NE(dropout_key(1, 2, 3, 4, 1), dropout_key(1, 2, 3, 4));
