@@ -154,7 +154,7 @@ fields = {"name": "refused", "num_workers": "1", "num_cpus": "1.0", "max_bandwid
 for change, status, word in (
         ({"name": "a_b"}, 400, "name"), ({"name": ""}, 400, "name"), ({"name": None}, 400, "name"), ({"name": "-a"}, 400, "name"),
         ({"num_workers": "x"}, 400, "num_workers"), ({"num_workers": "0"}, 400, "num_workers"), ({"num_cpus": None}, 400, "num_cpus"),
-        ({"backend": None}, 400, "backend"), ({"light_target": None}, 400, "light_target"), ({"image_name": "x/y:z"}, 422, "valid are"),
+        ({"backend": None}, 400, "backend"), ({"light_target": None}, 400, "light_target"), ({"image_name": "x/y:z"}, 422, "valid: "),
         ({"image_name": "custom_image", "custom_image_name": "a", "custom_image_command": "b"}, 422, "custom"),
         ({"image_name": "mlbench/pytorch-wmt16-gnmt-all-reduce:latest"}, 422, "data set wmt16 not found"), ({"backend": "NCCL"}, 422, "nccl"),
         ({"gpu_enabled": "true"}, 422, "GPU")):

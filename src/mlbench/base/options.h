@@ -4,10 +4,12 @@
 // type, a number outside of its range, or at finish() a key that nobody asked for, is a UserError naming the part and
 // what is valid.
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/numbers.h"
@@ -56,13 +58,8 @@ class OptionReader {
   }
   void finish() const {
     for (const auto& [key, value] : options_.items()) {
-      std::string valid;
-      bool known = false;
-      for (const std::string& name : keys_) {
-        known = known || name == key;
-        valid += (valid.empty() ? "" : ", ") + name;
-      }
-      if (!known) throw UserError(owner_ + " has no option '" + key + "'; valid: " + valid);
+      if (std::find(keys_.begin(), keys_.end(), key) != keys_.end()) continue;
+      throw UserError(owner_ + " has no option '" + key + "'" + valid_text(key, keys_));
     }
   }
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/system_error.h"
@@ -133,9 +134,7 @@ class Reader {
     const Json dtype = entry.value("dtype", Json());
     const auto row = std::find_if(kTypes.begin(), kTypes.end(), [&](const Row& r) { return dtype == r.name; });
     if (row == kTypes.end()) {
-      std::vector<std::string_view> names;
-      for (const Row& known : kTypes) names.push_back(known.name);
-      fail(fmt::format("{} has dtype {}; expected one of {}", who, dtype.dump(), fmt::join(names, ", ")));
+      fail(fmt::format("{} has dtype {}; expected one of {}", who, dtype.dump(), fmt::join(names_of(kTypes), ", ")));
     }
     tensor.dtype = row->dtype;
 

@@ -1,19 +1,16 @@
 #include "mlbench/cli/context.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 
 #include "mlbench/base/paths.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/report/records.h"
 
 namespace mlbench::cli {
 
@@ -84,14 +81,6 @@ std::vector<std::string> data_dirs(const std::string& data_dir, const std::files
   }
   dirs.push_back(home / "data");
   return dirs;
-}
-
-void check_choice(const std::string& given, std::string_view what, const std::vector<std::string>& choices) {
-  if (std::find(choices.begin(), choices.end(), given) != choices.end()) return;
-  const auto meant = report::nearest(given, choices, 1);
-  throw UserError(fmt::format("unknown {} '{}'{}: valid are {}", what, given,
-                              meant.empty() ? "" : fmt::format(" (did you mean '{}'?)", meant[0]),
-                              fmt::join(choices, ", ")));
 }
 
 }  // namespace mlbench::cli

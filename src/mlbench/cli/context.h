@@ -69,7 +69,4 @@ int terminal_rows(int fd);   // 24 when unknown
 // MLBENCH_DATA_DIR, then HOME/data.
 std::vector<std::string> data_dirs(const std::string& data_dir, const std::filesystem::path& home);
 
-// UserError "unknown WHAT 'given': valid are ..." unless `given` is among `choices`.
-void check_choice(const std::string& given, std::string_view what, const std::vector<std::string>& choices);
-
 }  // namespace mlbench::cli

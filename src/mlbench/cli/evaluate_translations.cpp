@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/cli/context.h"
@@ -136,8 +137,8 @@ ExitCode evaluate_translations(const Context& context, const TranslationFlags& f
   }
   metrics::TranslationOptions options;
   options.metrics = flags.metrics;
-  for (const std::string& name : flags.metrics) check_choice(name, "metric", metrics::text_metric_names());
-  check_choice(flags.tokenize, "tokenizer", metrics::tokenizer_names());
+  for (const std::string& name : flags.metrics) check_choice("metric", name, metrics::text_metric_names());
+  check_choice("tokenizer", flags.tokenize, metrics::tokenizer_names());
   options.metric.tokenizer = metrics::tokenizer_named(flags.tokenize);
   options.metric.smoothing = metrics::smoothing_of(flags.smooth);
   options.metric.lowercase = flags.lowercase;

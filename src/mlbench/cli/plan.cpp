@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
@@ -50,7 +51,7 @@ std::string choose(const Json& catalog, const char* table, std::string_view what
   }
   for (const Json& row : catalog.at(table)) {
     if (row.value("name", "") != given || row.value("available", false)) continue;
-    throw UserError(fmt::format("{} '{}' is not available here: {}; valid are {}", what, given,
+    throw UserError(fmt::format("{} '{}' is not available here: {}; valid: {}", what, given,
                                 row.value("reason", "no reason known"), fmt::join(available, ", ")));
   }
   std::vector<std::string> reasons;
@@ -59,13 +60,10 @@ std::string choose(const Json& catalog, const char* table, std::string_view what
       reasons.push_back(fmt::format("{}: {}", row.value("name", ""), row.value("reason", "no reason known")));
     }
   }
-  try {
-    check_choice(given, what, available);
-  } catch (const UserError& error) {
-    if (reasons.empty()) throw;
-    throw UserError(fmt::format("{} (not available: {})", error.what(), fmt::join(reasons, "; ")));
-  }
-  return given;
+  if (std::ranges::find(available, given) != available.end()) return given;
+  if (reasons.empty()) refuse_unknown(what, given, available);
+  throw UserError(
+      fmt::format("{} (not available: {})", unknown_text(what, given, available), fmt::join(reasons, "; ")));
 }
 
 spec::Limits limits_of(const RunOptions& options, const spec::TaskSpec& task) {
@@ -85,10 +83,8 @@ spec::Limits limits_of(const RunOptions& options, const spec::TaskSpec& task) {
 
 spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Override>& overrides) {
   if (options.task.empty()) {
-    std::vector<std::string> names;
-    for (spec::TaskName& one : spec::task_names()) names.push_back(std::move(one.name));
-    throw UserError(
-        fmt::format("no task: give --task TASK; valid are {}, or the path of a task file", fmt::join(names, ", ")));
+    throw UserError(fmt::format("no task: give --task TASK; valid: {}, or the path of a task file",
+                                fmt::join(names_of(spec::task_names()), ", ")));
   }
   if (!options.task.ends_with(".toml")) return spec::find_task(options.task, options.rules, options.variant, overrides);
   if (!options.rules.empty()) throw UserError("--rules chooses among the built-in tasks; a task file is one rule set");

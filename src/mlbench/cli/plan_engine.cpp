@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
@@ -16,7 +17,7 @@ namespace mlbench::cli {
 
 PlanEngine::PlanEngine(const spec::RunOptions& given, const std::vector<std::string>& executors)
     : options(spec::engine_of(given)) {
-  check_choice(given.executor, "executor", executors);
+  check_choice("executor", given.executor, executors);
   executor_ = catalog::make_executor(given.executor, options);
   if (given.share_host && !executor_->shares_hosts()) {
     std::vector<std::string> sharing;

@@ -392,8 +392,8 @@ TEST_F(Plan, ACopyWithAnotherTargetIsOnesOwn) {
 
 TEST_F(Plan, UnknownMetricsAreRefusedBeforeAnythingIsPrepared) {
   options_.overrides = {R"(evaluation.metrics=["Prec@1", "Prec@2"])"};
-  EXPECT_THAT(error(),
-              testing::StartsWith("unknown metric 'Prec@2'; valid: loss, Prec@1, Prec@5, F1-Score, Dice Coefficient"));
+  EXPECT_THAT(error(), testing::StartsWith("unknown metric 'Prec@2': did you mean 'Prec@1' or 'Prec@5'? valid: loss, "
+                                           "Prec@1, Prec@5, F1-Score, Dice Coefficient"));
 }
 
 TEST_F(Plan, AnotherDataSetOfTheSameShapeStaysClosed) {
@@ -417,16 +417,16 @@ TEST_F(Plan, DataOfAnotherDimensionOpenTheRun) {
 
 TEST_F(Plan, WrongChoicesListTheValidOnes) {
   options_.backend = "nccl";
-  EXPECT_THAT(error(), AllOf(HasSubstr("backend 'nccl' is not available here: no GPU"), HasSubstr("valid are gloo")));
+  EXPECT_THAT(error(), AllOf(HasSubstr("backend 'nccl' is not available here: no GPU"), HasSubstr("valid: gloo")));
   options_.backend = "mpi";
-  EXPECT_THAT(error(), AllOf(HasSubstr("unknown backend 'mpi'"), HasSubstr("valid are gloo"),
+  EXPECT_THAT(error(), AllOf(HasSubstr("unknown backend 'mpi'"), HasSubstr("valid: gloo"),
                              HasSubstr("not available: nccl: no GPU")));
   options_.backend = "";
   options_.framework = "torhc";
-  EXPECT_THAT(error(), AllOf(HasSubstr("did you mean 'torch'?"), HasSubstr("valid are torch, null")));
+  EXPECT_THAT(error(), AllOf(HasSubstr("did you mean 'torch'?"), HasSubstr("valid: torch, null")));
   options_.framework = "";
   options_.executor = "slurm";
-  EXPECT_THAT(error(), HasSubstr("unknown executor 'slurm': valid are local"));
+  EXPECT_THAT(error(), HasSubstr("unknown executor 'slurm'; valid: local"));
   options_.executor = "local";
   options_.data = "imagenet";
   EXPECT_THAT(error(), HasSubstr("fashion-mnist"));
@@ -611,7 +611,7 @@ TEST_F(Plan, ATimelineLeavesTheTaskAsItIs) {
 
 TEST_F(Plan, HowRanksCommunicateIsCheckedAgainstTheBackEnd) {
   options_.algorithm = "ring";
-  EXPECT_EQ(error(), "--algorithm ring: the back end gloo has no such all_reduce; valid: auto");
+  EXPECT_EQ(error(), "--algorithm: the back end gloo has no all_reduce 'ring'; valid: auto");
   facts_.catalog["backends"][0].update({{"algorithms", {"auto", "ring"}}, {"tunables", {"links", "socket_buffer"}}});
   options_.links = "2";
   options_.socket_buffer = "64K";

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "mlbench/base/build_info.h"
+#include "mlbench/base/choices.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/program_start.h"
@@ -16,7 +17,6 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
-#include "mlbench/report/records.h"
 #include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::cli {
@@ -89,10 +89,10 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
       }
     }
     const bool is_verb = !option && !known.empty();
-    message = is_verb ? fmt::format("unknown verb '{}' of {}: valid are {}", unknown, path, fmt::join(known, ", "))
+    message = is_verb ? fmt::format("unknown verb '{}' of {}{}", unknown, path, valid_text(unknown, known))
                       : fmt::format("{} '{}' is not expected by {}", option ? "option" : "argument", unknown, path);
-    const auto meant = report::nearest(unknown, known, 1);
-    if (!meant.empty()) message += fmt::format("; did you mean {}?", meant.front());
+    const auto meant = is_verb ? std::vector<std::string>() : nearest(unknown, known, 1);
+    if (!meant.empty()) message += fmt::format("; did you mean '{}'?", meant.front());
   } else if (needs_verb) {
     std::vector<std::string> known;
     for (const CLI::App* one : verb->get_subcommands([](const CLI::App*) { return true; }))

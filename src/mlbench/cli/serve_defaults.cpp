@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
@@ -36,9 +37,7 @@ ServeDefaults serve_defaults(const std::function<std::optional<std::string>(cons
                          .most_worker_gpus = limit(kMostWorkerGpus, kGpuRange),
                          .address = text(kPodAddress)};
   if (!defaults.executor.empty()) {
-    std::vector<std::string> names;
-    for (const auto& row : catalog::executors()) names.emplace_back(row.name);
-    check_choice(defaults.executor, fmt::format("executor in {}", kExecutor), names);
+    check_choice(fmt::format("executor in {}", kExecutor), defaults.executor, names_of(catalog::executors()));
   }
   return defaults;
 }

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "mlbench/base/build_info.h"
+#include "mlbench/base/choices.h"
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
@@ -111,9 +112,9 @@ std::vector<report::CollectivesResult> take_collectives(std::vector<report::Meas
 }
 
 ExitCode charts(const Context& context, const ChartsOptions& options) {
-  for (const std::string& format : options.formats) check_choice(format, "format", kFormats);
-  for (const std::string& key : options.lines) check_choice(key, "key of --lines", report::keys_of_lines());
-  check_choice(options.clock, "clock", kClocks);
+  for (const std::string& format : options.formats) check_choice("format", format, kFormats);
+  for (const std::string& key : options.lines) check_choice("key of --lines", key, report::keys_of_lines());
+  check_choice("clock", options.clock, kClocks);
   const auto wanted = [&](const char* format) { return std::ranges::count(options.formats, format) > 0; };
   const bool images = wanted("png") || wanted("svg");
   if (images && !report::gnuplot_exists()) {

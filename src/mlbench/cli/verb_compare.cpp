@@ -1,9 +1,9 @@
-#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/runs.h"
@@ -54,7 +54,7 @@ struct CompareOptions {
 };
 
 ExitCode compare(const Context& context, const CompareOptions& options) {
-  for (const std::string& key : options.vary) check_choice(key, "key of --vary", report::keys_to_vary());
+  for (const std::string& key : options.vary) check_choice("key of --vary", key, report::keys_to_vary());
   std::optional<double> after_s;
   if (!options.after.empty()) {
     after_s = parse_duration(options.after, "--after", spec::run_option(&spec::RunOptions::max_time).range);

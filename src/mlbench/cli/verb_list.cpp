@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
@@ -206,9 +207,7 @@ constexpr List kLists[] = {
 };
 
 ExitCode list(const Context& context, const std::string& wanted, const spec::RunOptions& options) {
-  std::vector<std::string> names;
-  for (const List& one : kLists) names.emplace_back(one.name);
-  if (!wanted.empty()) check_choice(wanted, "list", names);
+  if (!wanted.empty()) check_choice("list", wanted, names_of(kLists));
   const bool of_one_task = !(options.task + options.rules + options.variant).empty() || !options.overrides.empty();
   if (of_one_task && wanted != "models") {
     throw UserError("--task, --rules, --variant and --set choose a model: give them with 'mlbench list models'");

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/files.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/schedule_plot.h"
@@ -88,7 +89,7 @@ report::ImageFormat image_format(const fs::path& output) {
   const std::string extension = output.extension();
   if (extension == ".png") return report::ImageFormat::kPng;
   if (extension == ".svg") return report::ImageFormat::kSvg;
-  throw UserError(fmt::format("-o '{}': valid extensions are .png and .svg", output.string()));
+  throw UserError(fmt::format("-o '{}': {}", output.string(), unknown_text("extension", extension, {".png", ".svg"})));
 }
 
 void write_image(const fs::path& output, report::ImageFormat format, const report::Chart& chart) {

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <optional>
 
 #include "mlbench/base/build_info.h"
+#include "mlbench/base/choices.h"
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
 #include "mlbench/cli/clusters/defaults.h"
@@ -65,7 +65,7 @@ SweepOptions options_of(const SweepWords& words) {
   options.nodes = parse_counts(words.nodes, "--nodes", spec::run_option(&spec::RunOptions::workers).range);
   options.probe_steps =
       parse_count(words.probe_steps, "--probe-steps", spec::run_option(&spec::RunOptions::max_steps).range);
-  for (const std::string& word : words.lr_scaling) check_choice(word, "value of --lr-scaling", kOnOff);
+  for (const std::string& word : words.lr_scaling) check_choice("value of --lr-scaling", word, kOnOff);
   const auto wanted = [&](const char* word) {
     return words.lr_scaling.empty() || std::ranges::count(words.lr_scaling, word) > 0;
   };
@@ -83,7 +83,7 @@ SweepOptions options_of(const SweepWords& words) {
 class SweepFiles {
  public:
   explicit SweepFiles(const SweepWords& words) : formats_(words.formats) {
-    for (const std::string& format : formats_) check_choice(format, "format", kSweepFormats);
+    for (const std::string& format : formats_) check_choice("format", format, kSweepFormats);
     const auto named = [&](const char* format) { return std::ranges::count(formats_, format) > 0; };
     const bool images = formats_.empty() || named("png") || named("svg");
     if (images && !report::gnuplot_exists()) {

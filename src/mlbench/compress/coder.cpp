@@ -1,6 +1,6 @@
 #include "mlbench/compress/coder.h"
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/choices.h"
 #include "mlbench/compress/identity.h"
 
 namespace mlbench::compress {
@@ -21,19 +21,10 @@ constexpr Row kCoders[] = {
 
 }  // namespace
 
-std::vector<std::string> coder_names() {
-  std::vector<std::string> names;
-  for (const Row& row : kCoders) names.emplace_back(row.name);
-  return names;
-}
+std::vector<std::string> coder_names() { return names_of(kCoders); }
 
 MakeCoder read_coder(const std::string& name, OptionReader& options) {
-  std::string names;
-  for (const Row& row : kCoders) {
-    if (row.name == name) return row.read(options);
-    names += (names.empty() ? "" : ", ") + std::string(row.name);
-  }
-  throw UserError("unknown compression '" + name + "'; valid: " + names);
+  return row_named(kCoders, "compression", name).read(options);
 }
 
 }  // namespace mlbench::compress

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/base/shape.h"
@@ -114,12 +115,9 @@ class StageTransform final : public Transform {
   }
 
   void add_stage(const std::string& name, const spec::DataSpec& data) {
-    const auto* row = std::ranges::find_if(kStages, [&](const Row& stage) { return stage.name == name; });
-    if (row == kStages.end()) {
-      throw UserError(fmt::format("unknown transform '{}'; valid: {}", name, fmt::join(transform_names(), ", ")));
-    }
-    if (row->make != nullptr) {
-      stages_.push_back(row->make({data, channels_}));
+    const Row& row = row_named(kStages, "transform", name);
+    if (row.make != nullptr) {
+      stages_.push_back(row.make({data, channels_}));
       return;
     }
     if (moved_at_) throw UserError("transform pad_crop_flip: may stand in the list only once");
@@ -177,11 +175,7 @@ class StageTransform final : public Transform {
 
 }  // namespace
 
-std::vector<std::string> transform_names() {
-  std::vector<std::string> names;
-  for (const Row& row : kStages) names.emplace_back(row.name);
-  return names;
-}
+std::vector<std::string> transform_names() { return names_of(kStages); }
 
 CropFlip crop_flip_of(uint64_t seed, int64_t epoch, int64_t sample) {
   const uint64_t key = derive_key(seed, {kAugmentStream, static_cast<uint64_t>(epoch)});

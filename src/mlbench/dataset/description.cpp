@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <span>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/embedded_file.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
@@ -175,8 +176,7 @@ void check_relations(const spec::FieldReader& reader, const DatasetDescription& 
   }
   const Format* format = find_format(description.format);
   if (format == nullptr) {
-    reader.fail("format",
-                fmt::format("unknown format '{}'; valid: {}", description.format, fmt::join(format_names(), ", ")));
+    reader.fail("format", unknown_text("format", description.format, format_names()));
   }
   check_text(reader, description, *format);
   for (size_t i = 0; i < description.splits.size(); ++i) check_split(reader, description, i, *format, volume);
@@ -218,10 +218,7 @@ const DatasetDescription& find_description(const std::string& name) {
     }
     return all;
   }();
-  for (const DatasetDescription& description : descriptions) {
-    if (description.name == name) return description;
-  }
-  throw UserError(fmt::format("unknown data set '{}'; valid: {}", name, fmt::join(dataset_names(), ", ")));
+  return row_named(descriptions, "data set", name);
 }
 
 void require_files(const DatasetDescription& description) {

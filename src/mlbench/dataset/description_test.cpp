@@ -128,7 +128,7 @@ TEST(Description, ErrorsNameThePlaceTheValueAndWhatIsValid) {
   EXPECT_THAT(parse_error(replaced(good, "pattern = \"train-images\"", "pattern = \"../secret\"")),
               HasSubstr("without '..'"));
   EXPECT_THAT(parse_error(replaced(good, "pattern = \"train-images\"", "pattern = \"x\"\nmd5 = \"0\"")),
-              AllOf(HasSubstr("unknown key 'split.0.file.0.md5': "), HasSubstr("content_sha256")));
+              AllOf(HasSubstr("unknown key 'split.0.file.0.md5'; "), HasSubstr("content_sha256")));
   EXPECT_THAT(parse_error(replaced(good, "[[split.file]]\npattern = \"train-labels\"\n", "")),
               AllOf(HasSubstr("split 'train' has 1 files"), HasSubstr("expects 2")));
   EXPECT_THAT(parse_error(replaced(good, "name = \"test\"", "name = \"train\"")), HasSubstr("'train' is there twice"));

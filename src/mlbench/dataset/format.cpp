@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "mlbench/base/choices.h"
+
 namespace mlbench::dataset {
 
 namespace {
@@ -23,10 +25,6 @@ const Format* find_format(const std::string& name) {
   return nullptr;
 }
 
-std::vector<std::string> format_names() {
-  std::vector<std::string> names;
-  for (const Format& format : kFormats) names.push_back(format.name);
-  return names;
-}
+std::vector<std::string> format_names() { return names_of(kFormats); }
 
 }  // namespace mlbench::dataset

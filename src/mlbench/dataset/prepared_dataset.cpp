@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/shape.h"
@@ -57,12 +58,9 @@ PreparedDataset::PreparedDataset(const DatasetDescription& description, std::sha
       splits_(std::move(splits)) {}
 
 const CachedSplit& PreparedDataset::split(const std::string& name) const {
-  std::vector<std::string> names;
-  for (const CachedSplit& split : splits_) {
-    if (split.name == name) return split;
-    names.push_back(split.name);
-  }
-  throw UserError(fmt::format("data set {} has no split '{}'; valid: {}", name_, name, fmt::join(names, ", ")));
+  const auto found = std::ranges::find(splits_, name, &CachedSplit::name);
+  if (found != splits_.end()) return *found;
+  throw UserError(fmt::format("data set {} has no split '{}'{}", name_, name, valid_text(name, names_of(splits_))));
 }
 
 Json PreparedDataset::record() const {

@@ -26,6 +26,7 @@
 #include "mlbench/base/atomic_file.h"
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/cgroups.h"
+#include "mlbench/base/choices.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/gpus.h"
 #include "mlbench/base/json.h"
@@ -75,15 +76,6 @@ constexpr Launcher kLaunchers[] = {
     // A pod is a host of its own: the executor says so in the last three of them, and which node it is on.
     {"kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MLBENCH_NODE_NAME"},
 };
-
-const Launcher& launcher_called(const std::string& name) {
-  std::string valid;
-  for (const Launcher& launcher : kLaunchers) {
-    if (launcher.name == name) return launcher;
-    valid += (valid.empty() ? "" : ", ") + std::string(launcher.name);
-  }
-  throw UserError("unknown launcher '" + name + "': valid are " + valid);
-}
 
 std::string required_variable(const char* name) {
   const auto value = environment_variable(name);
@@ -410,7 +402,7 @@ int guard_rank(const std::vector<std::string>& arguments) {
   if (arguments.size() < 2) {
     throw UserError("a launcher and a command are expected: LAUNCHER COMMAND... (the supervisor of a run gives them)");
   }
-  const Launcher& launcher = launcher_called(arguments[0]);
+  const Launcher& launcher = row_named(kLaunchers, "launcher", arguments[0]);
   ProcessOptions options;
   options.arguments = {arguments.begin() + 1, arguments.end()};
   if (launcher.shields) options.arguments = unshielded(std::move(options.arguments));

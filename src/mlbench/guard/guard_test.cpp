@@ -614,7 +614,7 @@ TEST_F(GuardTest, SaysWhatItLacks) {
     return output.standard_error;
   };
   EXPECT_THAT(complaint({}), HasSubstr("LAUNCHER COMMAND..."));
-  EXPECT_THAT(complaint({"slrum", "true"}), HasSubstr("valid are direct, openmpi, slurm"));
+  EXPECT_THAT(complaint({"slrum", "true"}), HasSubstr("valid: direct, openmpi, slurm"));
   EXPECT_THAT(complaint({"openmpi", "true"}), HasSubstr("OMPI_COMM_WORLD_RANK is not set"));
   EXPECT_THAT(complaint({"slurm", "true"}), HasSubstr("SLURM_PROCID is not set"));
   EXPECT_THROW(connect_to("tcp:host:1", {}), UserError);

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <thread>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/files.h"
@@ -115,8 +116,7 @@ std::vector<spec::RunSpec> create_runs(const fs::path& home, std::vector<spec::R
   const auto step = [&](const char* name) {
     if (at_step) at_step(name);
   };
-  std::vector<std::string> names;
-  for (const spec::RunSpec& spec : specs) names.push_back(spec.name);
+  const std::vector<std::string> names = names_of(specs);
   int64_t id = 0;
   Staging staging = [&] {
     const FileLock lock = lock_runs(home);

@@ -452,18 +452,19 @@ TEST_F(MasterTest, ErrorsAreJsonWithTheReason) {
     EXPECT_THAT(message(response), HasSubstr(part));
   };
   expect(send("GET", "/nothing"), 404, "openapi.json");
-  expect(send("PUT", "/api/v1/runs", "{}"), 405, "valid are GET, POST");
+  expect(send("PUT", "/api/v1/runs", "{}"), 405, "valid: GET, POST");
   expect(send("GET", "/api/v1/runs/no-such"), 404, "there is no run 'no-such'");
   expect(send("GET", "/api/v1/runs/7"), 404, "there is no run '7'");
   expect(send("GET", "/api/v1/runs/..%2f..%2fetc"), 404, "there is no run");
   expect(send("GET", "/api/v1/runs?limit=0"), 400, "limit=0 is no whole number from 1 to 1000");
-  expect(send("GET", "/api/v1/runs?order=x"), 400, "newest and oldest");
+  expect(send("GET", "/api/v1/runs?order=x"), 400, "valid: newest, oldest");
   expect(send("GET", "/api/v1/runs?limt=3"), 400,
-         "unknown parameter 'limt' of the query: did you mean 'limit'? valid: limit, offset, order, q, state, task");
-  expect(send("GET", "/api/v1/runs?limit=3&Order=newest"), 400, "unknown parameter 'Order'");
-  expect(send("GET", "/api/v1/tasks?all=1"), 400, "unknown parameter 'all' of the query: this path takes none");
-  expect(send("POST", "/api/v1/plan?dry=1", "{}"), 400, "this path takes none");
-  expect(send("GET", "/metrics?name=x"), 400, "this path takes none");
+         "unknown parameter of the query 'limt': did you mean 'limit'? valid: state, task, q, order, limit, offset");
+  expect(send("GET", "/api/v1/runs?limit=3&Order=newest"), 400,
+         "unknown parameter of the query 'Order': did you mean 'order'?");
+  expect(send("GET", "/api/v1/tasks?all=1"), 400, "unknown parameter of the query 'all'; there is none");
+  expect(send("POST", "/api/v1/plan?dry=1", "{}"), 400, "there is none");
+  expect(send("GET", "/metrics?name=x"), 400, "there is none");
   EXPECT_EQ(send("GET", "/?utm=1").status, 200) << "the page itself";
   EXPECT_NE(send("GET", "/api/2.0/mlflow/experiments/search?max_results=5&more=1").status, 400);
   expect(send("POST", "/api/v1/runs", "{"), 400, "no JSON");

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "mlbench/base/build_info.h"
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/metrics/ngrams.h"
@@ -127,8 +128,7 @@ Smoothing smoothing_of(const std::string& text) {
   const size_t sign = std::min(text.find('='), text.size());
   const auto row = std::ranges::find(kSmoothings, text.substr(0, sign), &SmoothingRow::name);
   if (row == kSmoothings.end()) {
-    throw UserError(
-        fmt::format("unknown smoothing '{}'; valid: exp, floor[=VALUE], add-k[=VALUE], none", shortened(text)));
+    refuse_unknown("smoothing", text, {"exp", "floor[=VALUE]", "add-k[=VALUE]", "none"});
   }
   if (sign == text.size()) return {row->method, std::isnan(row->usual) ? 0 : row->usual};
   if (std::isnan(row->usual)) {

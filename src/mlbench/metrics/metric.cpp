@@ -1,13 +1,13 @@
 #include "mlbench/metrics/metric.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/metrics/text_metric.h"
 #include "mlbench/spec/loss.h"
@@ -249,20 +249,11 @@ constexpr std::array<Row, 10> kMetrics = {{
      []() -> std::unique_ptr<Metric> { return std::make_unique<CorpusMetric>("chrF2", "chrf", TextMetricOptions{}); }},
 }};
 
-const Row& find(const std::string& name) {
-  for (const Row& row : kMetrics) {
-    if (name == row.name) return row;
-  }
-  throw UserError(fmt::format("unknown metric '{}'; valid: {}", name, fmt::join(metric_names(), ", ")));
-}
+const Row& find(const std::string& name) { return row_named(kMetrics, "metric", name); }
 
 }  // namespace
 
-std::vector<std::string> metric_names() {
-  std::vector<std::string> names;
-  for (const Row& row : kMetrics) names.emplace_back(row.name);
-  return names;
-}
+std::vector<std::string> metric_names() { return names_of(kMetrics); }
 
 std::unique_ptr<Metric> make_metric(const std::string& name) { return find(name).make(); }
 

@@ -1,11 +1,8 @@
 #include "mlbench/metrics/text_metric.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <array>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/choices.h"
 #include "mlbench/metrics/bleu.h"
 #include "mlbench/metrics/chrf.h"
 
@@ -25,17 +22,10 @@ constexpr std::array<TextMetricRow, 3> kTextMetrics = {{
 
 }  // namespace
 
-std::vector<std::string> text_metric_names() {
-  std::vector<std::string> names;
-  for (const TextMetricRow& row : kTextMetrics) names.emplace_back(row.name);
-  return names;
-}
+std::vector<std::string> text_metric_names() { return names_of(kTextMetrics); }
 
 std::unique_ptr<TextMetric> make_text_metric(const std::string& name, const TextMetricOptions& options) {
-  for (const TextMetricRow& row : kTextMetrics) {
-    if (name == row.name) return row.make(options);
-  }
-  throw UserError(fmt::format("unknown metric '{}'; valid: {}", name, fmt::join(text_metric_names(), ", ")));
+  return row_named(kTextMetrics, "metric", name).make(options);
 }
 
 }  // namespace mlbench::metrics

@@ -1,11 +1,8 @@
 #include "mlbench/metrics/tokenizer.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <array>
-#include <utility>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/replace.h"
 #include "mlbench/unicode/unicode.h"
@@ -14,7 +11,11 @@ namespace mlbench::metrics {
 
 namespace {
 
-constexpr std::array<std::pair<const char*, Tokenizer>, 3> kTokenizers = {
+struct TokenizerRow {
+  const char* name;
+  Tokenizer tokenizer;
+};
+constexpr std::array<TokenizerRow, 3> kTokenizers = {
     {{"13a", Tokenizer::k13a}, {"intl", Tokenizer::kIntl}, {"none", Tokenizer::kNone}}};
 
 // ---- the regular expressions of the two scorers ---------------------------------------------------------------------
@@ -96,18 +97,9 @@ const char* name_of(Tokenizer tokenizer) {
   return "";
 }
 
-std::vector<std::string> tokenizer_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, tokenizer] : kTokenizers) names.emplace_back(name);
-  return names;
-}
+std::vector<std::string> tokenizer_names() { return names_of(kTokenizers); }
 
-Tokenizer tokenizer_named(const std::string& name) {
-  for (const auto& [one, tokenizer] : kTokenizers) {
-    if (name == one) return tokenizer;
-  }
-  throw UserError(fmt::format("unknown tokenizer '{}'; valid: {}", name, fmt::join(tokenizer_names(), ", ")));
-}
+Tokenizer tokenizer_named(const std::string& name) { return row_named(kTokenizers, "tokenizer", name).tokenizer; }
 
 std::u32string tokenize(Tokenizer tokenizer, std::u32string_view sentence) {
   switch (tokenizer) {

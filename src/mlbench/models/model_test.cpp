@@ -153,7 +153,8 @@ TEST(LogisticRegression, RefusesImagesManyClassesAndNegativePenalties) {
       [&] { describe_model(task); },
       ThrowsMessage<UserError>(HasSubstr("'l2' of model 'logistic_regression' is -1.0; expected a number from 0")));
   task.model.options = {{"l1", 0.1}};
-  EXPECT_THAT([&] { describe_model(task); }, ThrowsMessage<UserError>(HasSubstr("no option 'l1'; valid: l2")));
+  EXPECT_THAT([&] { describe_model(task); },
+              ThrowsMessage<UserError>(HasSubstr("no option 'l1': did you mean 'l2'? valid: l2")));
 }
 
 TEST(Models, RefuseWhatTheyCannotBuild) {
@@ -169,7 +170,7 @@ TEST(Models, RefuseWhatTheyCannotBuild) {
   EXPECT_THAT(with([](auto& task) {
                 task.model.options = {{"drop", 0.4}};
               }),
-              ThrowsMessage<UserError>(HasSubstr("no option 'drop'; valid: dropout")));
+              ThrowsMessage<UserError>(HasSubstr("no option 'drop': did you mean 'dropout'? valid: dropout")));
   EXPECT_THAT(
       with([](auto& task) {
         task.model.options = {{"dropout", "high"}};

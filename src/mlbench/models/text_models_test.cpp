@@ -242,7 +242,8 @@ TEST(TextModels, RefuseWhatTheyCannotBuild) {
       [] {
         describe_model(text_task("gnmt", 100, {{"dropouts", 0.1}}));
       },
-      ThrowsMessage<UserError>(HasSubstr("no option 'dropouts'; valid: size, dropout, initial_bound")));
+      ThrowsMessage<UserError>(
+          HasSubstr("no option 'dropouts': did you mean 'dropout'? valid: size, dropout, initial_bound")));
   EXPECT_THAT(
       [] {
         describe_model(text_task("awd-lstm", 100, {{"weight_dropout", 1.0}}));

@@ -3,7 +3,7 @@
 #include <functional>
 #include <utility>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/choices.h"
 #include "mlbench/base/options.h"
 #include "mlbench/optim/exchange/exchange.h"
 #include "mlbench/optim/rules/adam.h"
@@ -47,7 +47,7 @@ StepOptions read_step_options(OptionReader& options, int workers) {
   StepOptions step;
   step.clip_norm = options.number("clip_norm", 0, kNormRange);
   const std::string reduce = options.text("reduce", "sum");
-  if (reduce != "sum" && reduce != "mean") throw UserError("unknown reduce '" + reduce + "'; valid: sum, mean");
+  check_choice("reduce", reduce, {"sum", "mean"});
   if (reduce == "mean") step.reduce_divisor = workers;
   step.averaging_patience = options.integer("averaging_patience", 0, kPatienceRange);
   step.loss_scale = read_loss_scale(options);
@@ -66,32 +66,22 @@ constexpr Row kOptimizers[] = {
 
 }  // namespace
 
-std::vector<std::string> optimizer_names() {
-  std::vector<std::string> names;
-  for (const Row& row : kOptimizers) names.emplace_back(row.name);
-  return names;
-}
+std::vector<std::string> optimizer_names() { return names_of(kOptimizers); }
 
 std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const FlatLayout& layout,
                                           comm::Communicator& comm, const OptimizerContext& context) {
-  std::string names;
-  for (const Row& row : kOptimizers) {
-    if (row.name == spec.name) {
-      OptionReader options("optimizer '" + spec.name + "'", spec.options);
-      const MakeRule make_rule = row.read_rule(options);
-      const StepOptions step = read_step_options(options, comm.size());
-      const MakeExchange make_exchange = read_exchange(row.exchange, options);
-      const compress::MakeCoder make_coder = compress::read_coder(options.text("compression", "none"), options);
-      options.finish();
-      auto rule = make_rule(layout, context.memory);
-      auto coder = make_coder({layout, context.seed, comm.rank()});
-      auto exchange = make_exchange({comm, *coder, layout, context.seed, context.place, context.memory});
-      return std::make_unique<Optimizer>(std::move(rule), std::move(coder), std::move(exchange), layout, step,
-                                         context.memory);
-    }
-    names += (names.empty() ? "" : ", ") + std::string(row.name);
-  }
-  throw UserError("unknown optimizer '" + spec.name + "'; valid: " + names);
+  const Row& row = row_named(kOptimizers, "optimizer", spec.name);
+  OptionReader options("optimizer '" + spec.name + "'", spec.options);
+  const MakeRule make_rule = row.read_rule(options);
+  const StepOptions step = read_step_options(options, comm.size());
+  const MakeExchange make_exchange = read_exchange(row.exchange, options);
+  const compress::MakeCoder make_coder = compress::read_coder(options.text("compression", "none"), options);
+  options.finish();
+  auto rule = make_rule(layout, context.memory);
+  auto coder = make_coder({layout, context.seed, comm.rank()});
+  auto exchange = make_exchange({comm, *coder, layout, context.seed, context.place, context.memory});
+  return std::make_unique<Optimizer>(std::move(rule), std::move(coder), std::move(exchange), layout, step,
+                                     context.memory);
 }
 
 }  // namespace mlbench::optim

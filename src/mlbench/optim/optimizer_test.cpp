@@ -433,7 +433,8 @@ TEST(Factory, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(with("adam", {}), ThrowsMessage<UserError>(
                                     HasSubstr("unknown optimizer 'adam'; valid: centralized_sgd, centralized_adam")));
   EXPECT_THAT(with("centralized_sgd", {{"momentun", 0.9}}),
-              ThrowsMessage<UserError>(HasSubstr("no option 'momentun'; valid: momentum, dampening, nesterov")));
+              ThrowsMessage<UserError>(
+                  HasSubstr("no option 'momentun': did you mean 'momentum'? valid: momentum, dampening, nesterov")));
   EXPECT_THAT(with("centralized_sgd", {{"momentum", "much"}}),
               ThrowsMessage<UserError>(HasSubstr("is \"much\"; expected a number")));
   EXPECT_THAT(with("centralized_sgd", {{"momentum", -1}}),

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/or_null.h"
 #include "mlbench/spec/collectives.h"
@@ -191,8 +192,8 @@ CollectiveRow collective_row_from_json(const Json& given, const std::string& whe
   reader.finish();
   if (row.reduction == "none") row.reduction.clear();
   if (row.device != "cpu" && row.device != "cuda") {
-    throw UserError(
-        fmt::format("{}: 'device' is {}; expected one of: cpu, cuda", where, spec::describe_value(row.device)));
+    throw UserError(fmt::format("{}: 'device' is {}{}", where, spec::describe_value(row.device),
+                                valid_text(row.device, {"cpu", "cuda"})));
   }
   try {
     spec::collective_named(row.operation);

@@ -112,7 +112,7 @@ TEST(CollectiveRow, WrongJsonIsNamed) {
   EXPECT_THAT(error_with("/operation", "all"), HasSubstr("unknown operation"));
   EXPECT_THAT(error_with("/dtype", "float7"), HasSubstr("unknown type"));
   EXPECT_THAT(error_with("/redop", "=1+1"), HasSubstr("unknown reduction"));
-  EXPECT_THAT(error_with("/device", "tpu"), HasSubstr("'device' is \"tpu\"; expected one of: cpu, cuda"));
+  EXPECT_THAT(error_with("/device", "tpu"), HasSubstr("'device' is \"tpu\": did you mean 'cpu'? valid: cpu, cuda"));
   EXPECT_EQ(error_with("/of_a_later_version", 1), "no error");
   EXPECT_THAT(error_of([] { collective_row_from_json(7, "x"); }), HasSubstr("x: expected an object, got 7"));
 }

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
@@ -100,8 +101,7 @@ RunNotes notes_from_json(const Json& json) {
   valid.emplace_back("tags");
   for (const auto& [name, unused] : json.items()) {
     if (std::ranges::find(valid, name) == valid.end()) {
-      throw UserError(
-          fmt::format("notes have no '{}': valid are {}", printable(name, kMostTagBytes), fmt::join(valid, ", ")));
+      refuse_unknown("member of notes", printable(name, kMostTagBytes), valid);
     }
   }
   const Json tags = json.value("tags", Json::array());

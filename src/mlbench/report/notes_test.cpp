@@ -29,7 +29,7 @@ TEST(Notes, GoThroughJsonAndFile) {
       [] {
         notes_from_json({{"title", "x"}});
       },
-      ThrowsMessage<UserError>(HasSubstr("valid are description, cluster, firewall, expected, summary, "
+      ThrowsMessage<UserError>(HasSubstr("valid: description, cluster, firewall, expected, summary, "
                                          "next_steps, tags")));
 }
 

@@ -1,11 +1,11 @@
 #include "mlbench/report/price.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 
 namespace mlbench::report {
@@ -86,10 +86,8 @@ double price_of_worker(const PriceTable& table, std::string_view items, bool pre
     const auto price =
         std::find_if(table.prices.begin(), table.prices.end(), [&](const Price& one) { return one.name == name; });
     if (price == table.prices.end()) {
-      std::vector<std::string> names;
-      for (const Price& one : table.prices) names.push_back(one.name);
-      throw UserError(fmt::format("no price for '{}': the table has {} (join several with '+', or give --prices FILE)",
-                                  name, fmt::join(names, ", ")));
+      throw UserError(fmt::format("{} (join several with '+', or give --prices FILE)",
+                                  unknown_text("price for", name, names_of(table.prices))));
     }
     const std::optional<double> value = preemptible ? price->preemptible_per_hour : price->per_hour;
     if (!value) {

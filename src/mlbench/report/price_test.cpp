@@ -69,7 +69,7 @@ std::string price_error(const std::string& items, bool preemptible) {
 
 TEST(PriceTable, AnUnknownPriceIsAnErrorNotZero) {
   EXPECT_THAT(price_error("n1-standard-8", false), testing::HasSubstr("n1-standard-4, T4, n1-standard-4 (2018), K80"));
-  EXPECT_THAT(price_error("n1-standard-4+", false), testing::HasSubstr("no price for ''"));
+  EXPECT_THAT(price_error("n1-standard-4+", false), testing::HasSubstr("unknown price for ''"));
   EXPECT_THAT(price_error("K80", false), testing::HasSubstr("give --preemptible"));
 }
 

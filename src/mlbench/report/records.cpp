@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <sstream>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/input.h"
@@ -204,37 +204,6 @@ std::vector<std::string> last_lines(const fs::path& file, size_t count) {
   for (std::string line; std::getline(stream, line);) lines.push_back(std::move(line));
   if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
   return lines;
-}
-
-namespace {
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-}  // namespace
-
-std::vector<std::string> nearest(const std::string& given, const std::vector<std::string>& choices, size_t count) {
-  std::vector<std::pair<size_t, std::string>> ranked;
-  for (const std::string& choice : choices) {
-    const bool prefix = !given.empty() && choice.starts_with(given);
-    const size_t distance = prefix ? 0 : edit_distance(given, choice);
-    if (distance <= std::max<size_t>(2, given.size() / 3)) ranked.emplace_back(distance, choice);
-  }
-  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  if (ranked.size() > count) ranked.resize(count);
-  std::vector<std::string> result;
-  for (auto& [distance, choice] : ranked) result.push_back(std::move(choice));
-  return result;
 }
 
 }  // namespace mlbench::report

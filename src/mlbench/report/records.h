@@ -42,7 +42,4 @@ bool is_active(const Json& record);
 // not exist.
 std::vector<std::string> last_lines(const std::filesystem::path& file, size_t count);
 
-// Those of `choices` that a mistyped `given` may have meant, nearest first, at most `count`.
-std::vector<std::string> nearest(const std::string& given, const std::vector<std::string>& choices, size_t count = 3);
-
 }  // namespace mlbench::report

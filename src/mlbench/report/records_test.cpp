@@ -97,12 +97,5 @@ TEST(Records, LastLines) {
   EXPECT_LT(last_lines(folder.path() / "large", 1'000'000).size(), 400'000U);
 }
 
-TEST(Nearest, FindsTyposAndPrefixes) {
-  const std::vector<std::string> verbs = {"run", "resume", "stop", "status", "download"};
-  EXPECT_THAT(nearest("statsu", verbs), ElementsAre("status"));
-  EXPECT_THAT(nearest("down", verbs), ElementsAre("download"));
-  EXPECT_THAT(nearest("xyzzyx", verbs), IsEmpty());
-}
-
 }  // namespace
 }  // namespace mlbench::report

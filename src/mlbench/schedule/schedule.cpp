@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 
 namespace mlbench::schedule {
@@ -16,7 +17,7 @@ namespace {
 
 template <typename Choices>
 [[noreturn]] void unknown(const char* what, const std::string& given, const Choices& choices) {
-  throw UserError(fmt::format("unknown schedule.{} '{}'; valid: {}", what, given, fmt::join(choices, ", ")));
+  refuse_unknown(std::string("schedule.") + what, given, texts_of(choices));
 }
 
 double scaled_lr(const spec::ScheduleSpec& spec, const ScheduleContext& context) {

@@ -1,7 +1,6 @@
 #include "mlbench/spec/collectives.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/spec/fields.h"
@@ -76,17 +76,10 @@ std::string alike(std::string_view name) {
   return word;
 }
 
-template <typename Names>
-std::vector<std::string> texts_of(const Names& names) {
-  return std::vector<std::string>(std::begin(names), std::end(names));
-}
-
 template <size_t N>
 size_t index_of(const std::array<std::string_view, N>& names, const std::string& given, std::string_view what) {
   const auto found = std::find(names.begin(), names.end(), given);
-  if (found == names.end()) {
-    throw UserError(fmt::format("unknown {} '{}': {}", what, shortened(given), suggest(given, texts_of(names))));
-  }
+  if (found == names.end()) refuse_unknown(what, given, texts_of(names));
   return static_cast<size_t>(found - names.begin());
 }
 
@@ -205,9 +198,7 @@ Collective collective_named(const std::string& name) {
   for (const auto& [other, operation] : kOtherNames) {
     if (other == wanted) return operation;
   }
-  std::vector<std::string> valid;
-  for (const CollectiveTraits& one : kCollectives) valid.emplace_back(one.name);
-  throw UserError(fmt::format("unknown operation '{}': {}", shortened(name), suggest(name, std::move(valid))));
+  refuse_unknown("operation", name, names_of(kCollectives));
 }
 
 std::string_view name_of(Reduction reduction) { return kReductionNames.at(static_cast<size_t>(reduction)); }
@@ -232,7 +223,7 @@ DType dtype_named(const std::string& name) {
     if (name == one.nccl || name == mlbench::name_of(one.dtype)) return one.dtype;
     valid.emplace_back(mlbench::name_of(one.dtype));
   }
-  throw UserError(fmt::format("unknown type '{}': {}", shortened(name), suggest(name, std::move(valid))));
+  refuse_unknown("type", name, valid);
 }
 
 std::span<const DType> collective_dtypes() { return kTypes; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/spec/fields.h"
@@ -209,10 +210,7 @@ void read_sizes(const CollectivesOptions& options, const CollectivesReader& read
 
 void read_form(const CollectivesOptions& options, CollectivesSpec& spec) {
   if (options.form.empty() || options.form == "both") return;
-  if (options.form != "out_of_place" && options.form != "in_place") {
-    throw UserError(fmt::format("{} '{}' is unknown: {}", flag_of(&Given::form), shortened(options.form),
-                                suggest(options.form, {"both", "out_of_place", "in_place"})));
-  }
+  check_choice(flag_of(&Given::form), options.form, {"both", "out_of_place", "in_place"});
   spec.out_of_place = options.form == "out_of_place";
   spec.in_place = options.form == "in_place";
 }

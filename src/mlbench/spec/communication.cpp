@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/spec/fields.h"
 
@@ -95,7 +96,7 @@ class NetemReader {
         link.bits_per_second =
             quantity_of(property, value, kRateUnits, kBandwidths, "a rate from 1kbit to 1000000Gbit, such as 100Mbit");
       } else {
-        fail(fmt::format("'{}' is unknown: {}", shortened(property), suggest(key, {"latency", "bandwidth"})));
+        fail(unknown_text("property", key, {"latency", "bandwidth"}));
       }
     }
     return link;
@@ -143,8 +144,8 @@ Netem parse_netem(const std::string& text) { return NetemReader(text).read(); }
 void check_tuning(const Communication& communication, const std::string& backend, const Json& row) {
   const std::vector<std::string> algorithms = row.value("algorithms", std::vector<std::string>{"auto"});
   if (std::ranges::find(algorithms, communication.algorithm) == algorithms.end()) {
-    throw UserError(fmt::format("--algorithm {}: the back end {} has no such all_reduce; valid: {}",
-                                communication.algorithm, backend, fmt::join(algorithms, ", ")));
+    throw UserError(fmt::format("--algorithm: the back end {} has no all_reduce '{}'{}", backend,
+                                communication.algorithm, valid_text(communication.algorithm, algorithms)));
   }
   const std::vector<std::string> tunables = row.value("tunables", std::vector<std::string>{});
   const auto check = [&](bool asked, const char* tunable, const char* flag) {

@@ -6,31 +6,11 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
-#include <numeric>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 
 namespace mlbench::spec {
-
-namespace {
-
-// Levenshtein distance.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row.back();
-}
-
-}  // namespace
 
 std::string describe_value(const Json& value) {
   if (value.is_object()) return "a table";
@@ -39,17 +19,6 @@ std::string describe_value(const Json& value) {
   constexpr size_t kMost = 60;
   if (text.size() > kMost) text = text.substr(0, kMost) + "...";
   return text;
-}
-
-std::string suggest(const std::string& given, std::vector<std::string> valid) {
-  std::sort(valid.begin(), valid.end());
-  const size_t near = std::max<size_t>(2, given.size() / 3);
-  std::vector<std::string> nearest;
-  for (const std::string& candidate : valid) {
-    if (edit_distance(given, candidate) <= near) nearest.push_back("'" + candidate + "'");
-  }
-  return (nearest.empty() ? "" : fmt::format("did you mean {}? ", fmt::join(nearest, " or "))) +
-         (valid.empty() ? "nothing is valid here" : fmt::format("valid: {}", fmt::join(valid, ", ")));
 }
 
 void FieldReader::fail(const std::string& path, const std::string& text, Part part) const {
@@ -86,7 +55,9 @@ void FieldReader::report(const Level& level) const {
   if (unknown_ == Unknown::kError) {
     for (const auto& [key, value] : level.object->items()) {
       if (std::find(level.known.begin(), level.known.end(), key) == level.known.end()) {
-        fail(prefix + key, fmt::format("unknown key '{}{}': {}", prefix, key, suggest(key, level.known)), Part::kKey);
+        std::vector<std::string> valid = level.known;
+        std::ranges::sort(valid);
+        fail(prefix + key, fmt::format("unknown key '{}{}'{}", prefix, key, valid_text(key, valid)), Part::kKey);
       }
     }
   }
@@ -118,8 +89,7 @@ void FieldReader::check(const std::string& path, const Json& given, const Rule& 
   if (!rule.choices.empty()) {
     const auto text = given.get<std::string>();
     if (std::find(rule.choices.begin(), rule.choices.end(), text) == rule.choices.end()) {
-      fail(path,
-           fmt::format("'{}' is {}; expected one of: {}", path, describe_value(given), fmt::join(rule.choices, ", ")));
+      fail(path, fmt::format("'{}' is {}{}", path, describe_value(given), valid_text(text, texts_of(rule.choices))));
     }
   }
 }

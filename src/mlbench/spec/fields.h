@@ -36,8 +36,6 @@ using Locator = std::function<std::string(const std::string& path, Part part)>;
 
 // "'nesterov'": texts of error messages.
 std::string describe_value(const Json& value);
-// "did you mean 'lr'? valid: lr, momentum, name"; the first half only where something is near.
-std::string suggest(const std::string& given, std::vector<std::string> valid);
 
 class FieldReader {
  public:

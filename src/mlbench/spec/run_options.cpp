@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/text.h"
@@ -266,10 +267,7 @@ void check_text(const RunOption& option, const std::string& text) {
       }
       break;
     case Kind::kText:
-      if (!option.choices.empty() && std::ranges::find(option.choices, text) == option.choices.end()) {
-        throw UserError(fmt::format("{} '{}' is unknown: {}", label, shortened(text),
-                                    suggest(text, {option.choices.begin(), option.choices.end()})));
-      }
+      if (!option.choices.empty()) check_choice(label, text, texts_of(option.choices));
       break;
     case Kind::kSteps:
       try {

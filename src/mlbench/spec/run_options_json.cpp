@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <limits>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/spec/fields.h"
 #include "mlbench/spec/run_option_members.h"
@@ -85,14 +85,8 @@ Json to_json(const RunOptions& options) {
 
 RunOptions run_options_from_json(const Json& request) {
   RunOptions options;
-  std::vector<std::string> names;
-  for (const RunOption& option : run_options()) names.emplace_back(option.name);
-  for (const auto& [name, value] : request.items()) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-      const std::string given = name.substr(0, 80);
-      throw UserError(fmt::format("unknown field '{}': {}", given, suggest(given, names)));
-    }
-  }
+  const std::vector<std::string> names = names_of(run_options());
+  for (const auto& [name, value] : request.items()) check_choice("field", name, names);
   for (const RunOption& option : run_options()) {
     const auto found = request.find(option.name);
     if (found == request.end() || found->is_null()) continue;

@@ -112,8 +112,8 @@ TEST(RunOptions, AWordStandsForANumber) {
 TEST(RunOptions, ATextMayHaveChoices) {
   EXPECT_EQ(refusal(with(run_option(&RunOptions::algorithm), "halving_doubling")), "no error");
   EXPECT_EQ(refusal(with(run_option(&RunOptions::algorithm), "rings")),
-            "--algorithm 'rings' is unknown: did you mean 'ring'? valid: auto, bcube, halving_doubling, ring");
-  EXPECT_THAT(refusal(with(run_option(&RunOptions::wire_dtype), "float32")), HasSubstr("valid: bfloat16, float16"));
+            "unknown --algorithm 'rings': did you mean 'ring'? valid: auto, ring, halving_doubling, bcube");
+  EXPECT_THAT(refusal(with(run_option(&RunOptions::wire_dtype), "float32")), HasSubstr("valid: float16, bfloat16"));
 }
 
 TEST(RunOptions, TextsAreUtf8) {

@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/embedded_file.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
@@ -179,9 +180,7 @@ void check_relations(const TaskSpec& task, const FieldReader& reader) {
 
   const GoalSpec& goal = task.goal;
   require(std::find(evaluation.metrics.begin(), evaluation.metrics.end(), goal.metric) != evaluation.metrics.end(),
-          "goal.metric",
-          fmt::format("is \"{}\"; expected one of 'evaluation.metrics': {}", goal.metric,
-                      fmt::join(evaluation.metrics, ", ")));
+          "goal.metric", fmt::format("is \"{}\"{}", goal.metric, valid_text(goal.metric, evaluation.metrics)));
   if (const auto higher = higher_is_better(goal.metric)) {
     require(goal.higher_is_better == *higher, "goal.higher_is_better",
             fmt::format("is {}; expected {}: of '{}' the {} value is better", goal.higher_is_better, *higher,
@@ -243,20 +242,17 @@ void apply_variant(TomlDocument& document, const std::string& wanted) {
   for (const auto& [name, table] : changes.items()) {
     const std::string path = "variant." + name;
     if (std::find(names.begin(), names.end(), name) == names.end()) {
-      throw UserError(document.locate(path, Part::kKey) + ": unknown variant '" + name + "': " + suggest(name, names));
+      throw UserError(document.locate(path, Part::kKey) + ": " + unknown_text("variant", name, names));
     }
     if (!table.is_object()) {
       throw UserError(document.locate(path, Part::kValue) + ": '" + path + "' is " + describe_value(table) +
                       "; expected a table");
     }
   }
-  if (names.empty() && !wanted.empty()) {
-    throw UserError(fmt::format("{}: unknown variant '{}': this task has no variants", document.file, wanted));
-  }
-  if (names.empty()) return;
+  if (names.empty() && wanted.empty()) return;
   const std::string chosen = wanted.empty() ? names.front() : wanted;
   if (std::find(names.begin(), names.end(), chosen) == names.end()) {
-    throw UserError(fmt::format("{}: unknown variant '{}': {}", document.file, chosen, suggest(chosen, names)));
+    throw UserError(document.file + ": " + unknown_text("variant", chosen, names));
   }
   if (changes.contains(chosen)) merge(document, root, "", changes[chosen], "variant." + chosen);
   root["variant"] = chosen;
@@ -309,8 +305,9 @@ void apply_override(Json& canonical, const Override& setting, const std::set<std
           valid.push_back(item.key());
         }
       }
-      throw UserError(fmt::format("{}: unknown key '{}'{}: {}", flag_of(setting), key,
-                                  path.empty() ? " of the task" : " of '" + path + "'", suggest(key, valid)));
+      std::ranges::sort(valid);
+      throw UserError(fmt::format("{}: unknown key '{}'{}{}", flag_of(setting), key,
+                                  path.empty() ? " of the task" : " of '" + path + "'", valid_text(key, valid)));
     }
     if (last) {
       Json& old = (*target)[key];
@@ -427,11 +424,7 @@ FrozenTask find_task(const std::string& name, const std::string& rules, const st
     const TaskSpec task = parse_task(source, "", {}).task;
     if (task.name == name) by_rules[task.rules] = source;
   }
-  if (by_rules.empty()) {
-    std::vector<std::string> names;
-    for (TaskName& one : task_names()) names.push_back(std::move(one.name));
-    throw UserError(fmt::format("unknown task '{}': {}", name, suggest(name, std::move(names))));
-  }
+  if (by_rules.empty()) refuse_unknown("task", name, names_of(task_names()));
   if (rules.empty()) return parse_task(by_rules.rbegin()->second, variant, overrides);
   const auto found = by_rules.find(rules);
   if (found == by_rules.end()) {
@@ -439,8 +432,7 @@ FrozenTask find_task(const std::string& name, const std::string& rules, const st
     for (const auto& [set, source] : by_rules) {
       if (!set.empty()) valid.push_back(set);
     }
-    throw UserError(fmt::format("unknown rules '{}' of task '{}': {}", rules, name,
-                                valid.empty() ? "it has no rule sets" : suggest(rules, valid)));
+    throw UserError(fmt::format("task '{}': {}", name, unknown_text("rules", rules, valid)));
   }
   return parse_task(found->second, variant, overrides);
 }

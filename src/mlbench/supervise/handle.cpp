@@ -4,6 +4,7 @@
 #include <csignal>
 #include <thread>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/input.h"
@@ -184,9 +185,9 @@ SupervisorOptions options_from_arguments(const std::vector<std::string>& argumen
     } else if (name == "--detached") {
       options.attached = false;
     } else {
-      throw UserError("supervise: unknown argument '" + name +
-                      "': valid are --run-dir DIR, --worker FILE, --core-lock FILE, --resume-step N, "
-                      "--start-timeout SECONDS, --no-wait, --detached");
+      refuse_unknown(
+          "argument of supervise", name,
+          {"--run-dir", "--worker", "--core-lock", "--resume-step", "--start-timeout", "--no-wait", "--detached"});
     }
   }
   if (options.run_dir.empty() || options.worker.empty()) {

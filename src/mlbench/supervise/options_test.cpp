@@ -48,7 +48,7 @@ TEST(SupervisorArguments, WrongOnesAreNamed) {
   };
   EXPECT_THAT(error_of({}), HasSubstr("--run-dir DIR and --worker FILE"));
   EXPECT_THAT(error_of({"--run-dir"}), HasSubstr("--run-dir needs a value"));
-  EXPECT_THAT(error_of({"--rundir", "x"}), HasSubstr("unknown argument '--rundir'"));
+  EXPECT_THAT(error_of({"--rundir", "x"}), HasSubstr("unknown argument of supervise '--rundir'"));
   EXPECT_THAT(error_of({"--resume-step", "3x"}),
               HasSubstr("supervise: --resume-step '3x' is not a whole number from 0 to"));
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
@@ -18,10 +19,12 @@ constexpr std::array kStates = {record::RunState::kQueued, record::RunState::kRu
                                 record::RunState::kFailed, record::RunState::kStopped};
 
 record::RunState state_of(const std::string& name) {
+  std::vector<std::string> valid;
   for (const record::RunState state : kStates) {
     if (record::name_of(state) == name) return state;
+    valid.emplace_back(record::name_of(state));
   }
-  throw UserError("unknown run state '" + name + "': valid are queued, running, finished, failed, stopped");
+  refuse_unknown("run state", name, valid);
 }
 
 Json to_json(const std::optional<record::Failure>& failure) {

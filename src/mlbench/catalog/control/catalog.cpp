@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/exec/kubernetes/kubernetes.h"
 #include "mlbench/exec/local/local.h"
@@ -70,17 +71,11 @@ const std::vector<ExecutorRow>& executors() {
 }
 
 std::unique_ptr<exec::Executor> make_executor(const std::string& name, const spec::EngineOptions& engine) {
-  std::vector<std::string> names;
-  for (const ExecutorRow& row : executors()) {
-    if (row.name == name) {
-      check_options(row, engine);
-      auto executor = row.make(engine);
-      check_cpus(*executor, engine);
-      return executor;
-    }
-    names.emplace_back(row.name);
-  }
-  throw UserError(fmt::format("unknown executor '{}': valid are {}", name, fmt::join(names, ", ")));
+  const ExecutorRow& row = row_named(executors(), "executor", name);
+  check_options(row, engine);
+  auto executor = row.make(engine);
+  check_cpus(*executor, engine);
+  return executor;
 }
 
 bool in_images(const std::string& name) {

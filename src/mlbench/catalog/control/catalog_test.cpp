@@ -87,7 +87,8 @@ TEST(ExecutorTable, UnknownNameListsTheValidOnes) {
     make_executor("slrum");
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(), "unknown executor 'slrum': valid are local, mpirun, slurm, kubernetes");
+    EXPECT_STREQ(error.what(),
+                 "unknown executor 'slrum': did you mean 'slurm'? valid: local, mpirun, slurm, kubernetes");
   }
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "mlbench/base/build_info.h"
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/comm/gloo/gloo.h"
 #include "mlbench/comm/mpi/mpi.h"
@@ -67,19 +68,12 @@ namespace {
 
 template <typename Row>
 const Row& find_row(const std::vector<Row>& rows, const std::string& name, const char* what) {
-  std::string names;
-  for (const Row& row : rows) {
-    if (row.name != name) {
-      names += (names.empty() ? "" : ", ") + std::string(row.name);
-      continue;
-    }
-    const Availability availability = row.available();
-    if (!availability.available) {
-      throw UserError(std::string(what) + " '" + name + "' is not available here: " + availability.reason);
-    }
-    return row;
+  const Row& row = row_named(rows, what, name);
+  const Availability availability = row.available();
+  if (!availability.available) {
+    throw UserError(std::string(what) + " '" + name + "' is not available here: " + availability.reason);
   }
-  throw UserError(std::string("unknown ") + what + " '" + name + "'; valid: " + names);
+  return row;
 }
 
 template <typename Row>

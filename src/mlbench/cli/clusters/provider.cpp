@@ -1,11 +1,11 @@
 #include "mlbench/cli/clusters/provider.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
 
@@ -29,13 +29,7 @@ constexpr std::array<ProviderRow, 7> kRows = {{
 
 std::span<const ProviderRow> providers() { return kRows; }
 
-const ProviderRow& provider(const std::string& name) {
-  const auto* found = std::ranges::find(kRows, name, &ProviderRow::name);
-  if (found != kRows.end()) return *found;
-  std::vector<std::string_view> names;
-  for (const ProviderRow& row : kRows) names.push_back(row.name);
-  throw UserError(fmt::format("unknown provider '{}': valid are {}", shortened(name), fmt::join(names, ", ")));
-}
+const ProviderRow& provider(const std::string& name) { return row_named(kRows, "provider", name); }
 
 void check_cluster_label(const std::string& name) {
   const auto letter = [](char c) { return c >= 'a' && c <= 'z'; };

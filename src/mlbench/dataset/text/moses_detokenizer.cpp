@@ -1,12 +1,9 @@
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
 #include <unordered_map>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/choices.h"
 #include "mlbench/base/replace.h"
 #include "mlbench/dataset/text/characters.h"
 #include "mlbench/dataset/text/moses.h"
@@ -55,10 +52,7 @@ class Quotes {
 }  // namespace
 
 MosesDetokenizer::MosesDetokenizer(std::string_view language) : english_(language == "en") {
-  if (!english_ && language != "de") {
-    throw UserError(
-        fmt::format("no detokeniser for the language '{}'; valid: {}", language, fmt::join(moses_languages(), ", ")));
-  }
+  check_choice("language of a detokeniser", language, moses_languages());
 }
 
 std::string MosesDetokenizer::detokenize(std::string_view tokens) const {

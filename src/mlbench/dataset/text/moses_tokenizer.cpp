@@ -1,10 +1,8 @@
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <unordered_set>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/choices.h"
 #include "mlbench/dataset/text/characters.h"
 #include "mlbench/dataset/text/moses.h"
 #include "mlbench/dataset/text/nonbreaking_prefixes.h"
@@ -209,10 +207,7 @@ struct MosesTokenizer::Language {
   std::unordered_set<std::u32string> always, before_numbers;
 
   explicit Language(std::string_view name) : english(name == "en") {
-    if (!english && name != "de") {
-      throw UserError(
-          fmt::format("no tokeniser for the language '{}'; valid: {}", name, fmt::join(moses_languages(), ", ")));
-    }
+    check_choice("language of a tokeniser", name, moses_languages());
     const NonbreakingPrefixes& prefixes = english ? kEnglishPrefixes : kGermanPrefixes;
     for_each_word(prefixes.always, [&](std::string_view word) { always.insert(code_points(word)); });
     for_each_word(prefixes.before_numbers, [&](std::string_view word) { before_numbers.insert(code_points(word)); });

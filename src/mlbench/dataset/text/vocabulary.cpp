@@ -1,13 +1,13 @@
 #include "mlbench/dataset/text/vocabulary.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <unordered_map>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
@@ -144,7 +144,7 @@ TextVocabulary TextVocabulary::load(const std::filesystem::path& path) {
   const std::string kind_name = text_member("kind");
   const auto kind = std::ranges::find(kKindNames, kind_name);
   if (kind == kKindNames.end()) {
-    refuse_vocabulary(path, fmt::format("kind '{}'; valid: {}", kind_name, fmt::join(kKindNames, ", ")));
+    refuse_vocabulary(path, unknown_text("kind", kind_name, texts_of(kKindNames)));
   }
   VocabularySpec spec{static_cast<VocabularyKind>(kind - kKindNames.begin()), integer_member(*head, "size"),
                       text_member("source_language"), text_member("target_language")};

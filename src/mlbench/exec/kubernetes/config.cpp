@@ -1,10 +1,10 @@
 #include "mlbench/exec/kubernetes/config.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <vector>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
@@ -55,8 +55,7 @@ Json named(const Json& config, const char* list, const char* key, const std::str
       return inner != one.end() && inner->is_object() ? *inner : Json(Json::object());
     }
   }
-  throw UserError(fmt::format("{}: it has no {} '{}'; it has {}", file, key, name,
-                              names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+  throw UserError(fmt::format("{}: {}", file, unknown_text(key, name, names)));
 }
 
 void set_user(Cluster& cluster, const Json& user, const fs::path& folder, const std::string& file) {

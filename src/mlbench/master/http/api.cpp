@@ -7,6 +7,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
@@ -14,7 +15,6 @@
 #include "mlbench/home/owner.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/master/http/openapi.h"
-#include "mlbench/spec/fields.h"
 
 namespace mlbench::master {
 
@@ -132,7 +132,7 @@ bool yes_or_no(const Request& request, const std::string& name) {
   const std::string text = request.query(name).value_or("false");
   if (text == "true" || text == "1") return true;
   if (text == "false" || text == "0") return false;
-  throw HttpError(400, fmt::format("{}={}: valid are true and false", name, text.substr(0, 40)));
+  throw HttpError(400, unknown_text(name, text, {"true", "false"}));
 }
 
 std::string_view shown_secret(const Request& request) {
@@ -228,7 +228,7 @@ std::optional<Response> Api::refuse(const Request& request, const Match& match,
   if (!open && unknown) return unknown;
   if (match.route == nullptr && !match.allowed.empty()) {
     Response response = error_response(
-        405, fmt::format("{} is not possible here: valid are {}", request.method.substr(0, 20), match.allowed));
+        405, fmt::format("{} is not possible here; valid: {}", request.method.substr(0, 20), match.allowed));
     response.headers.emplace_back("Allow", match.allowed);
     return response;
   }
@@ -254,11 +254,7 @@ std::optional<Response> Api::refuse_query(const Request& request, const Route& r
   if (!valid) return std::nullopt;
   for (const auto& [name, value] : request.target.query) {
     if (std::ranges::find(*valid, name) != valid->end()) continue;
-    const std::string given = name.substr(0, 80);
-    return error_response(
-        400, valid->empty()
-                 ? fmt::format("unknown parameter '{}' of the query: this path takes none", given)
-                 : fmt::format("unknown parameter '{}' of the query: {}", given, spec::suggest(given, *valid)));
+    return error_response(400, unknown_text("parameter of the query", name, *valid));
   }
   return std::nullopt;
 }

@@ -1,3 +1,4 @@
+#include "mlbench/base/choices.h"
 #include "mlbench/master/http/legacy.h"
 
 #include <fmt/format.h>
@@ -301,7 +302,7 @@ bool truth(const std::string& text) {
   for (const char* no : {"False", "false", "0", "f", "F", "FALSE"}) {
     if (text == no) return false;
   }
-  throw HttpError(400, fmt::format("cumulative '{}': valid are True and False", text.substr(0, 40)));
+  throw HttpError(400, unknown_text("cumulative", text, {"True", "False"}));
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include "mlbench/base/choices.h"
 #include "mlbench/master/http/legacy.h"
 
 #include <fmt/format.h>
@@ -75,8 +76,10 @@ std::string take_suffix(std::string key, std::string& format) {
 
 std::string format_of(const Request& request, const std::string& by_suffix, bool zip) {
   const std::string format = by_suffix.empty() ? request.query("format").value_or("json") : by_suffix;
-  if (format == "json" || (zip && format == "zip")) return format;
-  throw HttpError(404, fmt::format("format '{}': valid are json{}", format.substr(0, 20), zip ? " and zip" : ""));
+  std::vector<std::string> valid = {"json"};
+  if (zip) valid.emplace_back("zip");
+  if (std::ranges::find(valid, format) != valid.end()) return format;
+  throw HttpError(404, unknown_text("format", format, valid));
 }
 
 fs::path folder_of(const Services& services, const std::string& id) {

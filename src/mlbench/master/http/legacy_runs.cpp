@@ -1,7 +1,7 @@
+#include "mlbench/base/choices.h"
 #include "mlbench/master/http/legacy.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -105,17 +105,16 @@ void check_run_name(const std::string& name) {
 std::string task_of_image(const Services& services, const std::string& image) {
   std::vector<std::string> names;
   for (const Json& task : services.hooks.tasks()) names.push_back(task.value("name", ""));
-  std::vector<std::string_view> valid;
+  std::vector<std::string> valid;
   for (const Image& known : kImages) {
     const bool built = std::find(names.begin(), names.end(), known.task) != names.end();
     if (known.image == image && built) return std::string(known.task);
     if (known.image == image) {
       throw HttpError(422, fmt::format("image_name '{}' is task {}, which this mlbench has not", image, known.task));
     }
-    if (built) valid.push_back(known.image);
+    if (built) valid.emplace_back(known.image);
   }
-  throw HttpError(
-      422, fmt::format("image_name '{}' is unknown: valid are {}", image.substr(0, 100), fmt::join(valid, ", ")));
+  throw HttpError(422, unknown_text("image_name", image, valid));
 }
 
 // A fair share of the cores that the hosts have, as far as that is known: what is beyond, the engine refuses.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/master/http/api.h"
 #include "mlbench/master/http/dates.h"
 
@@ -47,8 +48,7 @@ class LineReader {
       } else if (key == "values") {
         read_values(value.get_object(), record);
       } else {
-        throw HttpError(
-            400, fmt::format("unknown field '{}': valid are rank, sequence, step, time, values", key.substr(0, 40)));
+        throw HttpError(400, unknown_text("field", key, {"rank", "sequence", "step", "time", "values"}));
       }
     }
     // At its end a document has no location.

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <memory>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/home/notes.h"
 #include "mlbench/home/runs.h"
@@ -42,7 +43,7 @@ Response list_runs(const Services& services, const Request& request) {
   query.limit = whole_number(request, "limit", 100, 1, kMostRunsPerPage);
   query.offset = whole_number(request, "offset", 0, 0, INT64_MAX / 2);
   const std::string order = request.query("order").value_or("newest");
-  if (order != "newest" && order != "oldest") throw HttpError(400, "order: valid are newest and oldest");
+  if (order != "newest" && order != "oldest") throw HttpError(400, unknown_text("order", order, {"newest", "oldest"}));
   query.newest_first = order == "newest";
   const store::RunPage page = services.index.find(query);
   std::string body =

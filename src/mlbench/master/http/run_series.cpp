@@ -1,3 +1,4 @@
+#include "mlbench/base/choices.h"
 #include "mlbench/master/http/run_handlers.h"
 
 #include <fmt/format.h>
@@ -46,14 +47,14 @@ Wanted wanted_of(const Request& request) {
   wanted.split = request.query("split");
   if (wanted.split && *wanted.split != record::kTrainSplit && *wanted.split != record::kTestSplit &&
       !wanted.split->empty()) {
-    throw HttpError(400, fmt::format("split={}: valid are train, test and nothing", wanted.split->substr(0, 40)));
+    throw HttpError(400, unknown_text("split", *wanted.split, {record::kTrainSplit, record::kTestSplit, "(none)"}));
   }
   wanted.metric = request.query("metric");
   if (const auto rank = request.query("rank")) {
     wanted.rank = *rank == "all" ? record::kAllRanks : whole_number(request, "rank", 0, 0, 1'000'000);
   }
   if (const auto ranks = request.query("ranks")) {
-    if (*ranks != "merged") throw HttpError(400, fmt::format("ranks={}: valid is merged", ranks->substr(0, 40)));
+    if (*ranks != "merged") throw HttpError(400, unknown_text("ranks", *ranks, {"merged"}));
     if (!wanted.metric || wanted.rank) throw HttpError(400, "ranks=merged needs metric, and no rank");
     wanted.merged = true;
   }

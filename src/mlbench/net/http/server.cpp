@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/log.h"
@@ -74,7 +75,7 @@ std::string ambiguous_length(const Request& request) {
     chunked = strcasecmp(value.c_str(), "chunked") == 0;
   }
   if (lengths + encodings > 1) return "expected one Content-Length, or Transfer-Encoding: chunked, once";
-  return chunked ? "" : "unknown Transfer-Encoding: valid is chunked";
+  return chunked ? "" : "unknown Transfer-Encoding; valid: chunked";
 }
 
 std::string message_of(const char* format, va_list arguments) {
@@ -272,9 +273,9 @@ class Server::Impl {
     if (admission.refusal) return answer(connection, exchange, std::move(*admission.refusal));
     const std::string_view encoding = request.header("Content-Encoding");
     if (!encoding.empty() && encoding != "identity" && (encoding != "gzip" || admission.unpacked_bytes == 0)) {
-      return answer(connection, exchange,
-                    refusal(415, admission.unpacked_bytes > 0 ? "unknown Content-Encoding: valid are gzip and identity"
-                                                              : "Content-Encoding: only identity is valid here"));
+      std::vector<std::string> valid = {"identity"};
+      if (admission.unpacked_bytes > 0) valid.emplace_back("gzip");
+      return answer(connection, exchange, refusal(415, unknown_text("Content-Encoding", encoding, valid)));
     }
     const std::string_view length = request.header("Content-Length");
     uint64_t announced = 0;

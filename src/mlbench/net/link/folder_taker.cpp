@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/choices.h"
 #include "mlbench/base/peer_words.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/net/kv/wire.h"
@@ -65,9 +65,7 @@ FolderTaker::FolderTaker(const fs::path& root, const std::vector<std::string>& p
     bytes_ += file.bytes;
     files_.push_back(std::move(file));
   }
-  std::vector<std::string> names;
-  for (const File& file : files_) names.push_back(file.name);
-  refuse_clashes(std::move(names), name_);
+  refuse_clashes(names_of(files_), name_);
 }
 
 FolderTaker::~FolderTaker() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/optim/exchange/centralized.h"
 
@@ -32,11 +33,7 @@ constexpr ExchangeRow kExchanges[] = {
 
 }  // namespace
 
-std::vector<std::string> exchange_names() {
-  std::vector<std::string> names;
-  for (const ExchangeRow& row : kExchanges) names.emplace_back(row.name);
-  return names;
-}
+std::vector<std::string> exchange_names() { return names_of(kExchanges); }
 
 MakeExchange read_exchange(const std::string& name, OptionReader& options) {
   const auto* row = std::ranges::find_if(kExchanges, [&](const ExchangeRow& other) { return other.name == name; });
