@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "mlbench/base/clock.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/record/record.h"
 #include "mlbench/record/spool.h"
@@ -130,7 +131,7 @@ bool measure_steps(const Settings& settings, const track::RecorderOptions& optio
                steps, pushed_ns);
     return false;
   }
-  const auto bytes = std::filesystem::file_size(record::steps_path(options.run_dir, 1, 0));
+  const auto bytes = std::filesystem::file_size(steps_path(options.run_dir, 1, 0));
   return report("step", cost, static_cast<double>(bytes) / static_cast<double>(steps));
 }
 
@@ -148,7 +149,7 @@ bool measure_spans(const Settings& settings, const track::RecorderOptions& optio
     fmt::print(stderr, "the timeline has {} spans; pushed were {}\n", timeline.spans.size(), spans);
     return false;
   }
-  const auto bytes = std::filesystem::file_size(record::timeline_path(options.run_dir, 1, 0));
+  const auto bytes = std::filesystem::file_size(timeline_path(options.run_dir, 1, 0));
   return report("span", cost, static_cast<double>(bytes) / static_cast<double>(spans));
 }
 
@@ -157,7 +158,7 @@ bool report_run(const std::string& run, const Cost& span) {
   fmt::print("rank  steps  spans_per_step  ns_per_span   step_ms     share\n");
   bool right = true;
   int64_t rank = 0;
-  for (; std::filesystem::exists(record::timeline_path(run, 1, rank)); ++rank) {
+  for (; std::filesystem::exists(timeline_path(run, 1, rank)); ++rank) {
     int64_t spans = 0, steps = 0, step_ns = 0;
     for (const record::Span& one : record::read_timeline(run, 1, rank).spans) spans += one.step >= 0 ? 1 : 0;
     for (const record::StepRecord& step : record::read_spool(run, 1, rank).steps) {

@@ -18,6 +18,7 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/record/step_format.h"
 #include "mlbench/record/tracker_lines.h"
@@ -88,10 +89,10 @@ inline std::filesystem::path make_lost_run(const std::filesystem::path& home, co
   record["created_at"] = "2026-01-01T00:00:00.000000Z";
   put(folder / "run.json", record.dump(2));
   if (command.empty()) {
-    put(record::steps_path(folder, 1, 0), good_steps(identity));
-    put(record::events_path(folder, 1, 0), good_events());
+    put(steps_path(folder, 1, 0), good_steps(identity));
+    put(events_path(folder, 1, 0), good_events());
   } else {
-    put(record::tracker_lines_path(folder, 0), good_tracker_lines());
+    put(tracker_lines_path(folder, 0), good_tracker_lines());
   }
   return folder;
 }

@@ -1,4 +1,5 @@
 #include "tests/fuzz/parsers.h"
+#include "mlbench/base/run_folder.h"
 
 #include <fmt/format.h>
 
@@ -186,7 +187,7 @@ Json example_record() {
 
 void take_tracker_lines(const std::string& input) {
   fs::create_directories(scratch() / "metrics");
-  write(record::tracker_lines_path(scratch(), 0), input + "\n");
+  write(tracker_lines_path(scratch(), 0), input + "\n");
   const record::TrackerLines read = record::read_tracker_lines(scratch(), 0);
   record::tracker_figures(read.lines, 0).dump(-1, ' ', false, Json::error_handler_t::replace);
   record::Points points;
@@ -203,7 +204,7 @@ void take_event(const std::string& input) {
   run.run_dir = scratch() / "run";
   run.workers = 1;
   fs::create_directories(scratch() / "run" / "spool");
-  write(record::events_path(run.run_dir, 1, 0), event->dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  write(events_path(run.run_dir, 1, 0), event->dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   record::RunProgress progress;
   progress.segments.emplace_back();
   record::build_record(run, progress).dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -518,8 +519,8 @@ const Parser kParsers[] = {
      [](const std::string& input) {
        const size_t cut = std::min(input.size(), two_steps().size());
        fs::create_directories(scratch() / "spool");
-       write(record::steps_path(scratch(), 1, 0), std::string_view(input).substr(0, cut));
-       write(record::events_path(scratch(), 1, 0), std::string_view(input).substr(cut));
+       write(steps_path(scratch(), 1, 0), std::string_view(input).substr(0, cut));
+       write(events_path(scratch(), 1, 0), std::string_view(input).substr(cut));
        record::derive_clocks({record::read_spool(scratch(), 1, 0)});
      },
      []() -> std::vector<std::string> {
@@ -528,7 +529,7 @@ const Parser kParsers[] = {
     {"timeline",
      [](const std::string& input) {
        fs::create_directories(scratch() / "timeline");
-       write(record::timeline_path(scratch(), 1, 0), input);
+       write(timeline_path(scratch(), 1, 0), input);
        for (const record::Span& span : record::read_timeline(scratch(), 1, 0).spans) Json(span.name).dump();
        const Json record = {{"name", "r"}, {"workers", 2}};
        report::TimelineRun run = report::read_timeline_run(scratch(), record);

@@ -19,6 +19,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/home/owner.h"
 #include "mlbench/net/http/client.h"
 #include "mlbench/record/step_reader.h"
@@ -1220,7 +1221,7 @@ TEST_F(Serve, ADownloadOfALongRunNeedsLittleMemory) {
     record::append_record(bytes, record);
   }
   ASSERT_GT(bytes.size(), size_t{60} << 20);
-  std::ofstream(record::steps_path(run, 1, 0), std::ios::binary | std::ios::app) << bytes;
+  std::ofstream(steps_path(run, 1, 0), std::ios::binary | std::ios::app) << bytes;
   const int64_t before = peak_memory(serve_->pid());
   const fs::path zip = folder_.path() / "r.zip";
   setenv("MLBENCH_HOME", (folder_.path() / "elsewhere").c_str(), 1);

@@ -28,6 +28,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/record/collectives.h"
 #include "mlbench/record/events.h"
@@ -64,8 +65,7 @@ Fault fault_of(int rank) {
 class Spool {
  public:
   Spool(const std::filesystem::path& run_dir, const spec::RunSpec& run, int64_t segment, int rank)
-      : steps_(record::steps_path(run_dir, segment, rank), std::ios::binary),
-        events_(record::events_path(run_dir, segment, rank)) {
+      : steps_(steps_path(run_dir, segment, rank), std::ios::binary), events_(events_path(run_dir, segment, rank)) {
     record::SpoolHeader header;
     header.run_id = static_cast<uint64_t>(run.id);
     header.identity = run.identity;

@@ -20,6 +20,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/exec/local/local.h"
 #include "mlbench/exec/test_executor.h"
@@ -83,7 +84,7 @@ class SupervisorTest : public testing::Test {
   static void wait_for_logs(const fs::path& run_dir, int workers, const std::string& text) {
     EXPECT_TRUE(eventually([&] {
       for (int rank = 0; rank < workers; ++rank) {
-        const fs::path log = exec::rank_log_path(run_dir / "logs", 1, rank);
+        const fs::path log = rank_log_path(run_dir / "logs", 1, rank);
         if (!fs::exists(log) || read_file(log).find(text) == std::string::npos) return false;
       }
       return true;
@@ -473,7 +474,7 @@ TEST_P(SupervisorOfEachTest, AKilledGuardIsNoWayOut) {
   const fs::path dir = make_command("guard-1", 1, "setsid sleep 300 & echo $PPID; sleep 300");
   SupervisorHandle handle = start(options(dir));
   wait_for_logs(dir, 1, "\n");
-  kill(std::stoi(read_file(exec::rank_log_path(dir / "logs", 1, 0))), SIGKILL);
+  kill(std::stoi(read_file(rank_log_path(dir / "logs", 1, 0))), SIGKILL);
   EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kRunFailed));
   EXPECT_EQ(record(dir)["failure"]["kind"], "rank_died");
   expect_no_process_left();
@@ -685,7 +686,7 @@ TEST_F(SupervisorTest, FilesAreTheUsersAlone) {
   const mode_t mask = umask(022);
   EXPECT_EQ(run(options(dir)), 0);
   umask(mask);
-  EXPECT_EQ(read_file(exec::rank_log_path(dir / "logs", 1, 0)), "0022\n") << "a command has the user's";
+  EXPECT_EQ(read_file(rank_log_path(dir / "logs", 1, 0)), "0022\n") << "a command has the user's";
   for (const char* name : {"run.json", "progress.json", "lease", "logs/rank-0.seg-1.log"}) {
     EXPECT_EQ(fs::status(dir / name).permissions() & fs::perms(077), fs::perms::none) << name;
   }
@@ -977,7 +978,7 @@ class OtherHostTest : public EngineRunTest {
 
   static std::vector<record::UsageLine> usage_lines(const fs::path& run_dir) {
     std::vector<record::UsageLine> lines;
-    std::ifstream in(record::usage_path(run_dir));
+    std::ifstream in(usage_path(run_dir));
     for (std::string text; std::getline(in, text);) {
       if (auto line = record::parse_usage_line(text)) lines.push_back(std::move(*line));
     }
@@ -988,7 +989,7 @@ class OtherHostTest : public EngineRunTest {
   static void wait_for_steps(const fs::path& run_dir, int workers, size_t steps) {
     EXPECT_TRUE(eventually([&] {
       for (int rank = 0; rank < workers; ++rank) {
-        if (!fs::exists(record::steps_path(run_dir, 1, rank)) || steps_recorded(run_dir, rank) < steps) return false;
+        if (!fs::exists(steps_path(run_dir, 1, rank)) || steps_recorded(run_dir, rank) < steps) return false;
       }
       return true;
     })) << "the steps never came";
@@ -997,8 +998,7 @@ class OtherHostTest : public EngineRunTest {
   // What the ranks wrote there is here, byte by byte.
   static void expect_all_is_here(const fs::path& run_dir, int workers) {
     for (int rank = 0; rank < workers; ++rank) {
-      for (const fs::path& path :
-           {record::steps_path("", 1, rank), record::events_path("", 1, rank), exec::rank_log_path("logs", 1, rank)}) {
+      for (const fs::path& path : {steps_path("", 1, rank), events_path("", 1, rank), rank_log_path("logs", 1, rank)}) {
         EXPECT_TRUE(read_file(run_dir / path) == read_file(exec::LinkedExecutor::there(run_dir) / path)) << path;
       }
     }
@@ -1021,7 +1021,7 @@ TEST_F(OtherHostTest, ARunIsAsWholeAsHere) {
   EXPECT_EQ(json["hosts"][0]["cores"], available_cores());
   EXPECT_EQ(json["hosts"][0]["environment"]["git_describe"], json["environment"]["git_describe"]);
   EXPECT_EQ(json["environment"]["libraries"]["fake_library"], "1.2");
-  EXPECT_THAT(read_file(exec::rank_log_path(dir / "logs", 1, 1)), HasSubstr("fake worker, rank 1 of 2"));
+  EXPECT_THAT(read_file(rank_log_path(dir / "logs", 1, 1)), HasSubstr("fake worker, rank 1 of 2"));
   expect_all_is_here(dir, 2);
   expect_no_process_left();
 }
@@ -1141,9 +1141,9 @@ TEST_F(OtherHostTest, ARunGoesOnWhereNothingIsOfIt) {
   EXPECT_EQ(json["segments"][1]["start_step"], 10);
   EXPECT_EQ(json["segments"][1]["steps"], 10);
   for (int rank = 0; rank < 2; ++rank) {
-    EXPECT_THAT(read_file(exec::rank_log_path(dir / "logs", 2, rank)), HasSubstr("goes on from step 10"));
+    EXPECT_THAT(read_file(rank_log_path(dir / "logs", 2, rank)), HasSubstr("goes on from step 10"));
   }
-  const fs::path spool = record::steps_path("", 1, 0);
+  const fs::path spool = steps_path("", 1, 0);
   EXPECT_TRUE(read_file(exec::LinkedExecutor::there(dir) / spool) == read_file(dir / spool));
   EXPECT_EQ(names_in(dir / "checkpoints"),
             (std::set<std::string>{"step-000000005", "step-000000010", "step-000000015", "step-000000020"}));
@@ -1164,7 +1164,7 @@ TEST_F(OtherHostTest, ACommandGoesOnFromItsOwnCheckpoint) {
   begin_there(dir, 7);
   EXPECT_EQ(end(), 0);
   for (int rank = 0; rank < 2; ++rank) {
-    EXPECT_EQ(read_file(exec::rank_log_path(dir / "logs", 2, rank)), "goes on from 7\n");
+    EXPECT_EQ(read_file(rank_log_path(dir / "logs", 2, rank)), "goes on from 7\n");
     EXPECT_EQ(read_file(dir / "metrics" / ("rank-" + std::to_string(rank) + ".jsonl")), "one\ntwo\n");
   }
   expect_no_process_left();
@@ -1187,7 +1187,7 @@ TEST_F(OtherHostTest, WhatARunGoesOnFromIsSentOncePerHost) {
   EXPECT_EQ(end(), 0);
   const std::string hash = sha256_hex(read_file(dir / "checkpoints/step-000000007/state"));
   for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_THAT(read_file(exec::rank_log_path(dir / "logs", 2, rank)), StartsWith(hash)) << "rank " << rank;
+    EXPECT_THAT(read_file(rank_log_path(dir / "logs", 2, rank)), StartsWith(hash)) << "rank " << rank;
   }
   EXPECT_GE(network_->bytes_to_clients(), kBytes);
   EXPECT_LT(network_->bytes_to_clients(), 2 * kBytes);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 
 namespace mlbench {
@@ -27,7 +28,7 @@ void close_to_others(const fs::path& home) {
   struct stat info {};
   std::error_code unreadable;
   if (stat(home.c_str(), &info) != 0 || info.st_uid != geteuid() || (info.st_mode & 077) == 0) return;
-  if ((info.st_mode & S_ISVTX) != 0 || !fs::exists(home / "runs/.lock", unreadable)) return;
+  if ((info.st_mode & S_ISVTX) != 0 || !fs::exists(runs_lock_path(home), unreadable)) return;
   chmod(home.c_str(), info.st_mode & 0700);
 }
 

@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <system_error>
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/sha256.h"
 
 namespace mlbench::checkpoint {
@@ -19,9 +19,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kFormat = 1;
-constexpr const char* kTensorFile = "model.safetensors";
-constexpr const char* kStateFile = "state.json";
-constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 
 // ---- scalars as JSON ------------------------------------------------------------------------------------------------
@@ -80,16 +77,6 @@ Json read_state_file(const fs::path& file) {
 
 // ---- folders --------------------------------------------------------------------------------------------------------
 
-std::string folder_name(int64_t step) { return fmt::format("{}{:09}", kPrefix, step); }
-
-std::optional<int64_t> step_of(const std::string& name) {
-  if (!name.starts_with(kPrefix) || name.size() < kPrefix.size() + 9) return std::nullopt;
-  int64_t step = 0;
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  return error == std::errc() && stop == end && step >= 0 ? std::optional(step) : std::nullopt;
-}
-
 void remove_quietly(const fs::path& path) {
   std::error_code ignored;
   fs::remove_all(path, ignored);
@@ -107,8 +94,8 @@ fs::path write_checkpoint(const fs::path& folder, int64_t step, const NamedState
     if (entry.path().filename().string().starts_with(kTemporaryPrefix)) remove_quietly(entry.path());
   }
 
-  const fs::path target = folder / folder_name(step);
-  const fs::path made = folder / fmt::format("{}{}-{}", kTemporaryPrefix, folder_name(step), getpid());
+  const fs::path target = folder / checkpoint_name(step);
+  const fs::path made = folder / fmt::format("{}{}-{}", kTemporaryPrefix, checkpoint_name(step), getpid());
   try {
     fs::create_directory(made, error);
     if (error) throw IoError("cannot create " + made.string() + ": " + error.message());
@@ -168,7 +155,7 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& folder) {
   std::vector<CheckpointInfo> found;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const auto step = step_of(entry.path().filename().string());
+    const auto step = step_of_checkpoint(entry.path().filename().string());
     if (step && fs::is_regular_file(entry.path() / kStateFile) && fs::is_regular_file(entry.path() / kTensorFile)) {
       found.push_back({entry.path(), *step});
     }

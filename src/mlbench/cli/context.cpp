@@ -10,6 +10,7 @@
 
 #include "mlbench/base/paths.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 
 namespace mlbench::cli {
@@ -79,7 +80,7 @@ std::vector<std::string> data_dirs(const std::string& data_dir, const std::files
   } else if (const auto folder = environment_variable("MLBENCH_DATA_DIR")) {
     dirs.push_back(std::filesystem::absolute(*folder).lexically_normal());
   }
-  dirs.push_back(home / "data");
+  dirs.push_back(data_dir_of(home));
   return dirs;
 }
 

@@ -14,6 +14,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/interrupt.h"
@@ -178,9 +179,8 @@ Json run_detached(const spec::RunSpec& run, supervise::SupervisorOptions options
     if (const auto end = supervisor.wait(std::chrono::milliseconds(50))) {
       const Json record = current_record(run.run_dir);
       if (!report::is_active(record)) return record;
-      throw IoError(
-          fmt::format("the supervisor of {} ended at once (exit code {}): {}", run.name, end->code,
-                      fmt::join(report::last_lines(fs::path(run.run_dir) / "logs/supervisor.log", 3), " / ")));
+      throw IoError(fmt::format("the supervisor of {} ended at once (exit code {}): {}", run.name, end->code,
+                                fmt::join(report::last_lines(supervisor_log_path(run.run_dir), 3), " / ")));
     }
     // A run that is resumed is over until its supervisor says otherwise.
     if (supervise::lease_held(run.run_dir) && report::is_active(report::read_record(run.run_dir))) break;
@@ -197,7 +197,7 @@ std::string results_text(const fs::path& home, const std::vector<Json>& records,
   std::vector<std::string> names;
   for (const Json& record : records) names.push_back(record.value("name", ""));
   const std::string& last = names.back();
-  out += fmt::format("\nResults: {}/{}\n", report::runs_dir(home).string(),
+  out += fmt::format("\nResults: {}/{}\n", runs_dir(home).string(),
                      names.size() == 1 ? last : fmt::format("{{{}}}", fmt::join(names, ",")));
   out += fmt::format("Next:    {} status {}    (clocks, evaluations, where the time went)\n", command, last);
   out += fmt::format("         {} download {} -o {}.zip\n", command, last, last);

@@ -15,6 +15,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/processor.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/text_blocks.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
@@ -22,7 +23,6 @@
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
 #include "mlbench/metrics/metric.h"
-#include "mlbench/report/records.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -198,7 +198,7 @@ spec::RunSpec plan_task(const RunOptions& options, const fs::path& home) {
   }
   metrics::check_metrics(task.task);
   if (!catalog::in_images(options.executor)) common.data_dirs = data_dirs(options.data_dir, home);
-  common.cache_dir = home / "cache";
+  common.cache_dir = cache_dir_of(home);
   common.synthetic = options.synthetic;
   common.seed = spec::seed_of(options, common.seed);
   spec::set_task(common, std::move(task), std::move(overrides));
@@ -213,7 +213,7 @@ namespace {
 // The first of NAME-K, NAME-K.2, ... that neither exists nor is planned.
 std::string free_name(const fs::path& home, const std::vector<spec::RunSpec>& planned, const std::string& base) {
   const auto taken = [&](const std::string& name) {
-    return fs::exists(report::runs_dir(home) / name) ||
+    return fs::exists(runs_dir(home) / name) ||
            std::ranges::any_of(planned, [&](const spec::RunSpec& run) { return run.name == name; });
   };
   std::string name = base;
@@ -313,7 +313,7 @@ std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const Pla
   check_name(common.backend, "backend");
   common.seed = spec::seed_of(options, common.seed);
   common.threads_per_worker = threads_of(options, facts, engine);
-  common.cache_dir = facts.home / "cache";
+  common.cache_dir = cache_dir_of(facts.home);
   spec::set_command(common, options.command);
   if (options.gpu) common.device = "cuda";
   common.work_dir = options.work_dir;
@@ -368,7 +368,7 @@ std::vector<spec::RunSpec> plan_collectives(const RunOptions& options, const Pla
   common.timeline = options.timeline;
   if (collectives.timeout_s > 0) common.comm_timeout_s = collectives.timeout_s;
   common.communication = communication_of(options, facts.catalog, common.backend);
-  common.cache_dir = facts.home / "cache";
+  common.cache_dir = cache_dir_of(facts.home);
   for (const int64_t workers : spec::workers_of(options)) spec::check_collectives(collectives, workers);
   return for_each_count(options, facts, engine, common,
                         [&](spec::RunSpec& run) { spec::set_collectives(run, collectives); });

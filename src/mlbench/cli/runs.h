@@ -3,7 +3,6 @@
 // Run folders: what verbs and master share.
 
 #include "mlbench/home/runs.h"
-#include "mlbench/supervise/link_files.h"
 
 namespace mlbench::cli {
 
@@ -15,6 +14,5 @@ using home::is_active_run;
 using home::read_spec;
 using home::records_of_repeats;
 using home::without_repeat;
-using supervise::checkpoint_steps;
 
 }  // namespace mlbench::cli

@@ -10,6 +10,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/text_blocks.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/clusters/defaults.h"
@@ -20,7 +21,6 @@
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/timeline_file.h"
-#include "mlbench/report/records.h"
 #include "mlbench/spec/task.h"
 #include "mlbench/spec/variables.h"
 
@@ -105,7 +105,7 @@ StartedRuns run_served(const Context& context, const MasterClient& master, const
   const bool here = !master.elsewhere();
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string position = names.size() == 1 ? "" : fmt::format("run {} of {}  ", i + 1, names.size());
-    Served served = follow_served(master, names, i, here ? report::runs_dir(context.home()) / names[i] : fs::path(),
+    Served served = follow_served(master, names, i, here ? runs_dir(context.home()) / names[i] : fs::path(),
                                   position + names[i], rows);
     started.records[i] = std::move(served.record);
     started.interrupted = started.interrupted || served.interrupted;
@@ -232,7 +232,7 @@ StartedRuns start_runs(const Context& context, RunOptions options, const StartOp
   std::vector<spec::RunSpec> runs = plan_runs(options, facts);
   std::vector<std::string> names;
   for (spec::RunSpec& run : runs) {
-    run.run_dir = report::runs_dir(facts.home) / run.name;
+    run.run_dir = runs_dir(facts.home) / run.name;
     names.push_back(run.name);
   }
   check_names_free(facts.home, names);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/cli/plan.h"
 #include "mlbench/cli/runs.h"
@@ -112,7 +113,7 @@ std::vector<std::string> runs_like(const fs::path& home, const spec::RunSpec& pl
   for (const std::string& name : report::run_names(home)) {
     if (without_repeat(name) != base) continue;
     try {
-      const spec::RunSpec run = read_spec(report::runs_dir(home) / name);
+      const spec::RunSpec run = read_spec(runs_dir(home) / name);
       if (specification_hash(run) == wanted) found.emplace_back(run.id, name);
     } catch (const std::exception&) {
       continue;  // what it says of itself cannot be told: it is made again, under another name

@@ -7,6 +7,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/timeline_trace.h"
@@ -61,7 +62,7 @@ void TimelineFiles::write(const Context& context, const fs::path& home, const Ma
       if (master != nullptr && master->elsewhere()) {
         master->get_file("/runs/" + net::http::percent_encode(name) + "/timeline", file);
       } else {
-        const fs::path run_dir = report::runs_dir(home) / name;
+        const fs::path run_dir = runs_dir(home) / name;
         report::write_trace(run_dir, current_record(run_dir), file);
       }
     } catch (const UserError& error) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/dataset/description.h"
@@ -96,7 +97,7 @@ class FetchProgress {
 
 ExitCode fetch(const Context& context, const DataOptions& options) {
   Json rows = Json::array();
-  const fs::path data_dir = context.home() / "data";
+  const fs::path data_dir = data_dir_of(context.home());
   for (const std::string& name : options.names) {
     const dataset::DatasetDescription& description = dataset::find_description(name);
     fs::path folder;
@@ -221,7 +222,7 @@ std::string prepared_text(const std::string& name, const dataset::PreparedDatase
 
 ExitCode prepare(const Context& context, const DataOptions& options) {
   const auto dirs = data_dirs(options.data_dir, context.home());
-  const fs::path cache = context.home() / "cache";
+  const fs::path cache = cache_dir_of(context.home());
   const dataset::Progress progress = [](const std::string& line) { say(line); };
   Json rows = Json::array();
   for (const Chosen& one : choose(options)) {

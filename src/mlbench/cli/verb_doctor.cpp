@@ -12,6 +12,7 @@
 #include "mlbench/base/printable.h"
 #include "mlbench/base/process.h"
 #include "mlbench/base/processor.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/plan.h"
 #include "mlbench/cli/verbs.h"
@@ -112,7 +113,7 @@ std::vector<Finding> check_data(const Context& context) {
   std::vector<std::string> dirs;
   if (const auto folder = environment_variable("MLBENCH_DATA_DIR")) dirs.push_back(*folder);
   try {
-    dirs.push_back(context.home() / "data");
+    dirs.push_back(data_dir_of(context.home()));
   } catch (const std::exception&) {
     // The home has its own line.
   }

@@ -12,6 +12,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/evaluate_translations.h"
@@ -53,18 +54,18 @@ struct EvaluateOptions {
 
 // Of a run (its folder, or its name) the newest checkpoint; anything else is what it is.
 fs::path newest_checkpoint(const Context& context, const fs::path& path, const std::string& input) {
-  const fs::path named = context.home() / "runs" / input;
+  const fs::path named = runs_dir(context.home()) / input;
   const fs::path run_dir = fs::exists(path) || input.find('/') != std::string::npos ? path : named;
   const std::vector<int64_t> steps = checkpoint_steps(run_dir);
-  return steps.empty() ? path : run_dir / fmt::format("checkpoints/step-{:09}", steps.back());
+  return steps.empty() ? path : checkpoints_dir(run_dir) / checkpoint_name(steps.back());
 }
 
 Kind kind_of(const fs::path& input) {
   if (fs::is_directory(input)) {
-    if (fs::exists(input / "model.safetensors")) return Kind::kCheckpoint;
+    if (fs::exists(input / kTensorFile)) return Kind::kCheckpoint;
     std::vector<std::string> steps;
     for (const int64_t step : checkpoint_steps(input)) {
-      steps.push_back((input / fmt::format("checkpoints/step-{:09}", step)).string());
+      steps.push_back((checkpoints_dir(input) / checkpoint_name(step)).string());
     }
     throw UserError(fmt::format("{} is no checkpoint: it has no model.safetensors{}", input.string(),
                                 steps.empty() ? "" : fmt::format("; it is a run with {}", fmt::join(steps, ", "))));
@@ -85,7 +86,7 @@ Kind kind_of(const fs::path& input) {
 void take_training_facts(spec::RunSpec& run, const fs::path& checkpoint, const RunOptions& given) {
   const Json scalars = [&] {
     try {
-      return read_json_file(checkpoint / "state.json", inputs::kCheckpointState).value("scalars", Json::object());
+      return read_json_file(checkpoint / kStateFile, inputs::kCheckpointState).value("scalars", Json::object());
     } catch (const std::exception&) {
       return Json::object();
     }
@@ -107,7 +108,7 @@ spec::RunSpec plan_evaluation(const Context& context, const EvaluateOptions& opt
   const RunOptions& given = options.run;
   const fs::path run_dir = input.parent_path().parent_path();
   spec::RunSpec run;
-  if (given.task.empty() && kind == Kind::kCheckpoint && fs::exists(run_dir / "spec.json")) {
+  if (given.task.empty() && kind == Kind::kCheckpoint && fs::exists(spec_path(run_dir))) {
     const std::pair<const char*, bool> choices[] = {{"--rules", !given.rules.empty()},
                                                     {"--variant", !given.variant.empty()},
                                                     {"--set", !given.overrides.empty()},
@@ -117,7 +118,7 @@ spec::RunSpec plan_evaluation(const Context& context, const EvaluateOptions& opt
     }
     run = read_spec(run_dir);
     run.data_dirs = data_dirs(given.data_dir, context.home());
-    run.cache_dir = context.home() / "cache";
+    run.cache_dir = cache_dir_of(context.home());
     run.synthetic = run.synthetic || given.synthetic;
   } else {
     run = plan_task(given, context.home());

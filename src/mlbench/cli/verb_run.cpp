@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "mlbench/base/run_folder.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/follow.h"

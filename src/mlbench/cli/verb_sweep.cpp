@@ -10,6 +10,7 @@
 #include "mlbench/base/choices.h"
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/cli/clusters/defaults.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/interrupt.h"
@@ -215,7 +216,7 @@ class SweepRunner {
       if (auto record = finished_like(run)) {
         answer.records.push_back(std::move(*record));
       } else {
-        run.run_dir = report::runs_dir(facts_.home) / run.name;
+        run.run_dir = runs_dir(facts_.home) / run.name;
         missing.push_back(std::move(run));
       }
     }
@@ -232,7 +233,7 @@ class SweepRunner {
   std::optional<Json> finished_like(const spec::RunSpec& planned) const {
     std::optional<Json> finished;
     for (const std::string& name : runs_like(facts_.home, planned)) {
-      Json record = current_record(report::runs_dir(facts_.home) / name);
+      Json record = current_record(runs_dir(facts_.home) / name);
       if (report::is_active(record)) {
         throw UserError(
             fmt::format("run '{}' of this sweep is {}: wait for it, or stop it with 'mlbench stop {}', and "
@@ -268,7 +269,7 @@ class SweepRunner {
 
   void add_timeline(SweepAnswer& answer) const {
     for (const Json& record : answer.records) {
-      const fs::path run_dir = report::runs_dir(facts_.home) / record.value("name", "");
+      const fs::path run_dir = runs_dir(facts_.home) / record.value("name", "");
       if (record.value("state", "") != "finished" || !report::has_timeline(run_dir)) continue;
       try {
         report::TimelineRun run = report::read_timeline_run(run_dir, record);
@@ -337,7 +338,7 @@ ExitCode finish_sweep(const Context& context, const std::vector<SweepAnswer>& se
       const bool again =
           std::ranges::any_of(runs, [&](const auto& one) { return one.record.value("name", "") == name; });
       if (!again && record.value("state", "") == "finished") {
-        runs.push_back(report::read_run_folder(report::runs_dir(context.home()) / name));
+        runs.push_back(report::read_run_folder(runs_dir(context.home()) / name));
       }
     }
   }

@@ -11,6 +11,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/exec/linked.h"
 
 namespace mlbench::exec {
@@ -126,7 +127,7 @@ class ContainerStart final : public Start {
       : options_(std::move(options)),
         names_(names_of(request)),
         job_(container_name(request, 0).substr(0, container_name(request, 0).rfind('-'))),
-        log_(request.log_dir / fmt::format("image.seg-{}.log", request.segment)),
+        log_(launcher_log_path(request.log_dir, "image", request.segment)),
         launch_(std::move(launch)),
         id_(image_id(options_.engine, options_.image)) {
     if (id_) {

@@ -48,10 +48,6 @@ void check_utf8(const LaunchRequest& request, const std::string& taker) {
   for (const SharedFolder& folder : request.folders) check(folder.path.string(), "the path of a folder");
 }
 
-std::filesystem::path rank_log_path(const std::filesystem::path& log_dir, int64_t segment, int rank) {
-  return log_dir / ("rank-" + std::to_string(rank) + ".seg-" + std::to_string(segment) + ".log");
-}
-
 std::string last_words(std::string said) {
   while (said.ends_with('\n')) said.pop_back();
   if (said.size() > kMostLastWords) said.erase(0, said.size() - kMostLastWords);

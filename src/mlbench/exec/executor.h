@@ -70,9 +70,6 @@ struct LaunchRequest {
   std::vector<int> inherited;  // descriptors that ranks keep open (the core lock); the caller's, until the ranks run
 };
 
-// log_dir/rank-R.seg-S.log: where a rank's standard output and error go.
-std::filesystem::path rank_log_path(const std::filesystem::path& log_dir, int64_t segment, int rank);
-
 // Of what a program said, the end: at most 2000 bytes, without the last line break. "" where a log cannot be read.
 std::string last_words(std::string said);
 std::string last_words_in(const std::filesystem::path& log);

@@ -14,6 +14,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/process_status.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/exec/group_start.h"
 #include "mlbench/guard/channel.h"

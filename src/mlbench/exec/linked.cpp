@@ -15,6 +15,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/peer_words.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/exec/group_start.h"
 #include "mlbench/exec/guard_words.h"
 #include "mlbench/exec/horovod.h"

@@ -5,6 +5,7 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/text.h"
 #include "mlbench/exec/linked.h"
@@ -17,9 +18,8 @@ std::filesystem::path folder_here(const LaunchRequest& request) {
 }
 
 std::vector<std::string> files_for_guards(const LaunchRequest& request) {
-  constexpr const char* kSpec = "spec.json";
-  if (!std::filesystem::exists(request.links.folder / kSpec)) return {};
-  return {kSpec};
+  if (!std::filesystem::exists(spec_path(request.links.folder))) return {};
+  return {std::string(kSpecFile)};
 }
 
 std::filesystem::path folder_on_hosts(const LaunchRequest& request, const std::filesystem::path& scratch) {

@@ -35,6 +35,7 @@
 #include "mlbench/base/peer_words.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/base/text.h"
 #include "mlbench/guard/channel.h"
@@ -131,7 +132,7 @@ void make_folder(const std::filesystem::path& folder) {
                     "(--scratch)");
     }
   }
-  for (const char* name : {"logs", "spool", "checkpoints"}) std::filesystem::create_directories(folder / name);
+  create_run_folders(folder);
 }
 
 // Folders of other runs of the same name beside this one's, NAME-IDENTITY: nothing of them is read. Whether such a run
@@ -263,7 +264,7 @@ class Guard {
 
   void launch(const std::vector<std::string>& words) {
     or_say_why([&] {
-      if (!openmpi_) openmpi_.emplace(folder_ / "logs" / "openmpi.log");
+      if (!openmpi_) openmpi_.emplace(logs_dir(folder_) / "openmpi.log");
       openmpi_->start(words);
     });
   }

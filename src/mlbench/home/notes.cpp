@@ -4,6 +4,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/report/records.h"
 
@@ -16,7 +17,7 @@ report::RunNotes change_notes(const std::filesystem::path& home, const std::file
   report::RunNotes notes = report::read_notes(run_dir);
   change(notes);
   report::check_notes(notes);
-  write_json_file(report::notes_path(run_dir), report::to_json(notes), inputs::kNotes);
+  write_json_file(notes_path(run_dir), report::to_json(notes), inputs::kNotes);
   return notes;
 }
 

@@ -14,6 +14,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/home/staging.h"
@@ -32,9 +33,6 @@ namespace {
 constexpr std::chrono::seconds kStartGrace{15};
 // More than a master waits, with the lock, for a supervisor that it started.
 constexpr std::chrono::seconds kLockPatience{30};
-
-// RUN/control/made.json: when that was, on the clock of this boot, which nobody sets.
-fs::path made_path(const fs::path& run_dir) { return run_dir / "control" / "made.json"; }
 
 std::string this_boot() { return boot_id().substr(0, boot_id().find(':')); }
 
@@ -63,21 +61,19 @@ bool just_made(const fs::path& run_dir, const Json& record) {
   throw NameTaken(fmt::format(
       "run '{}' exists already in {}: choose another NAME, look at it with 'mlbench status {}', or remove it with "
       "'mlbench delete {}'",
-      name, report::runs_dir(home).string(), name, name));
+      name, runs_dir(home).string(), name, name));
 }
-
-fs::path waiting_path(const fs::path& run_dir) { return run_dir / "control" / "queue.json"; }
 
 }  // namespace
 
 FileLock lock_runs(const fs::path& home) {
-  const fs::path runs = report::runs_dir(home);
+  const fs::path runs = runs_dir(home);
   std::error_code error;
   fs::create_directories(runs, error);
   if (error) throw_system_error("cannot create " + runs.string(), error.value());
-  auto lock = FileLock::acquire(runs / ".lock", kLockPatience);
+  auto lock = FileLock::acquire(runs_lock_path(home), kLockPatience);
   if (!lock) {
-    throw_system_error(fmt::format("{} is locked by another mlbench for {} s already", (runs / ".lock").string(),
+    throw_system_error(fmt::format("{} is locked by another mlbench for {} s already", runs_lock_path(home).string(),
                                    kLockPatience.count()),
                        EBUSY);
   }
@@ -98,7 +94,7 @@ void remove_waiting(const fs::path& run_dir) {
 
 void check_names_free(const fs::path& home, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
-    if (fs::exists(report::runs_dir(home) / name)) name_taken(home, name);
+    if (fs::exists(runs_dir(home) / name)) name_taken(home, name);
   }
 }
 
@@ -112,7 +108,7 @@ std::string without_repeat(const std::string& run_name) {
 std::vector<spec::RunSpec> create_runs(const fs::path& home, std::vector<spec::RunSpec> specs,
                                        const std::optional<Waiting>& waiting,
                                        const std::function<void(const char*)>& at_step) {
-  const fs::path runs = report::runs_dir(home);
+  const fs::path runs = runs_dir(home);
   const auto step = [&](const char* name) {
     if (at_step) at_step(name);
   };
@@ -133,11 +129,11 @@ std::vector<spec::RunSpec> create_runs(const fs::path& home, std::vector<spec::R
     spec.created_at = format_utc(SystemClock().wall_now());
     const fs::path folder = staging.path() / spec.name;
     std::error_code error;
-    fs::create_directories(folder / "control", error);
+    fs::create_directories(control_dir(folder), error);
     if (error) throw_system_error(fmt::format("cannot create {}", folder.string()), error.value());
     if (waiting) write_json_file(waiting_path(folder), {{"no_wait", waiting->no_wait}});
-    write_json_file(folder / "spec.json", spec::to_json(spec), inputs::kSpec);
-    write_json_file(folder / "run.json", first_record(spec));
+    write_json_file(spec_path(folder), spec::to_json(spec), inputs::kSpec);
+    write_json_file(record_path(folder), first_record(spec));
     note_the_making(folder);
     step("written");
   }
@@ -155,7 +151,7 @@ spec::RunSpec create_run(const fs::path& home, spec::RunSpec spec, const std::op
 Json first_record(const spec::RunSpec& spec) { return record::build_record(spec, record::RunProgress{}); }
 
 spec::RunSpec read_spec(const fs::path& run_dir) {
-  spec::RunSpec spec = spec::read_run_spec(run_dir / "spec.json");
+  spec::RunSpec spec = spec::read_run_spec(spec_path(run_dir));
   spec.run_dir = fs::absolute(run_dir);  // the home may have been moved
   return spec;
 }
@@ -178,10 +174,10 @@ Json current_record(const fs::path& run_dir) {
 }
 
 std::vector<Json> records_of_repeats(const fs::path& home, const std::string& name) {
-  std::vector<Json> records = {current_record(report::runs_dir(home) / name)};
+  std::vector<Json> records = {current_record(runs_dir(home) / name)};
   for (const std::string& other : report::run_names(home)) {
     if (other != name && without_repeat(other) == name) {
-      records.push_back(current_record(report::runs_dir(home) / other));
+      records.push_back(current_record(runs_dir(home) / other));
     }
   }
   std::ranges::stable_sort(records, {}, [](const Json& record) { return record.value("id", int64_t{0}); });
@@ -206,7 +202,7 @@ void stop_run(const fs::path& home, const fs::path& run_dir) {
       progress.state = record::RunState::kStopped;
       progress.finished_at = format_utc(SystemClock().wall_now());
       supervise::write_progress(run_dir, progress);
-      write_json_file(run_dir / "run.json", supervise::record_of(run_dir, progress));
+      write_json_file(record_path(run_dir), supervise::record_of(run_dir, progress));
       remove_waiting(run_dir);
       return;
     }
@@ -227,7 +223,7 @@ void fail_waiting(const fs::path& run_dir, const std::string& message) {
   progress.failure->kind = "start_failed";
   progress.failure->message = message;
   supervise::write_progress(run_dir, progress);
-  write_json_file(run_dir / "run.json", record::build_record(read_spec(run_dir), progress));
+  write_json_file(record_path(run_dir), record::build_record(read_spec(run_dir), progress));
   remove_waiting(run_dir);
 }
 
@@ -238,7 +234,7 @@ void delete_run(const fs::path& home, const fs::path& run_dir) {
   if (is_active_run(run_dir)) {
     throw UserError(fmt::format("run '{}' is active: stop it first with 'mlbench stop {}'", name, name));
   }
-  staging.emplace(report::runs_dir(home)).take(name);
+  staging.emplace(runs_dir(home)).take(name);
 }
 
 }  // namespace mlbench::home

@@ -16,6 +16,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/home/notes.h"
 #include "mlbench/home/staging.h"
 #include "mlbench/report/records.h"
@@ -32,7 +33,7 @@ const std::vector<std::string> kSet = {"s-1", "s-2", "s-3"};
 class RunFolders : public testing::Test {
  protected:
   fs::path home() const { return folder_.path() / "home"; }
-  fs::path runs() const { return report::runs_dir(home()); }
+  fs::path runs() const { return runs_dir(home()); }
   static spec::RunSpec run_named(const std::string& name) {
     spec::RunSpec run;
     run.name = name;
@@ -260,9 +261,9 @@ TEST_F(RunFolders, NoEditOfNotesIsLost) {
   one.join();
   other.join();
   EXPECT_EQ(report::read_notes(runs() / "a-1").tags.size(), 32u);
-  const std::string before = read_file(report::notes_path(runs() / "a-1"));
+  const std::string before = read_file(notes_path(runs() / "a-1"));
   EXPECT_THROW(add('z'), UserError) << "one too many";
-  EXPECT_EQ(read_file(report::notes_path(runs() / "a-1")), before);
+  EXPECT_EQ(read_file(notes_path(runs() / "a-1")), before);
   delete_run_of("a-1");
   EXPECT_THROW(add('x'), UserError);
   EXPECT_FALSE(fs::exists(runs() / "a-1"));

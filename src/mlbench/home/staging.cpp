@@ -12,6 +12,7 @@
 
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/system_error.h"
 
@@ -76,8 +77,8 @@ int64_t next_by_looking(const fs::path& runs_dir) {
   int64_t next = 1;
   for (const auto& entry : fs::directory_iterator(runs_dir)) {
     if (entry.path().filename().string().starts_with('.')) continue;
-    int64_t id = id_in(entry.path() / "spec.json");
-    if (id <= 0) id = id_in(entry.path() / "run.json");
+    int64_t id = id_in(spec_path(entry.path()));
+    if (id <= 0) id = id_in(record_path(entry.path()));
     if (id < kMostId) next = std::max(next, id + 1);
   }
   return next;

@@ -6,6 +6,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/record/points.h"
 #include "mlbench/record/spool_tail.h"
@@ -48,14 +49,14 @@ void Ingest::catch_up(const fs::path& run_dir) {
 int64_t Ingest::left_out(const fs::path& run_dir) const {
   const spec::RunSpec run = home::read_spec(run_dir);
   const int64_t segments = record::last_segment(run_dir);
-  int64_t count = cursor(run.id, record::usage_path(run_dir).filename()).left_out;
+  int64_t count = cursor(run.id, usage_path(run_dir).filename()).left_out;
   for (int64_t rank = 0; rank < run.workers; ++rank) {
     if (!spec::uses_worker(run)) {
-      count += cursor(run.id, record::tracker_lines_path(run_dir, rank).filename()).left_out;
+      count += cursor(run.id, tracker_lines_path(run_dir, rank).filename()).left_out;
       continue;
     }
     for (int64_t segment = 1; segment <= segments; ++segment) {
-      count += cursor(run.id, record::events_path(run_dir, segment, rank).filename()).left_out;
+      count += cursor(run.id, events_path(run_dir, segment, rank).filename()).left_out;
     }
   }
   return count;
@@ -78,7 +79,7 @@ void Ingest::warn_of(const fs::path& file, int64_t left_out) {
 }
 
 bool Ingest::read_lines(const fs::path& run_dir, int64_t run, int64_t rank) {
-  const fs::path file = record::tracker_lines_path(run_dir, rank);
+  const fs::path file = tracker_lines_path(run_dir, rank);
   const std::string key = file.filename();
   if (bytes_in(file) <= series_.offset(run, key)) return false;
   LineCursor at = cursor(run, key);
@@ -97,7 +98,7 @@ bool Ingest::read_lines(const fs::path& run_dir, int64_t run, int64_t rank) {
 }
 
 bool Ingest::read_usage(const fs::path& run_dir, int64_t run) {
-  const fs::path file = record::usage_path(run_dir);
+  const fs::path file = usage_path(run_dir);
   const std::string key = file.filename();
   if (bytes_in(file) <= series_.offset(run, key)) return false;
   LineCursor at = cursor(run, key);
@@ -116,8 +117,7 @@ bool Ingest::read_usage(const fs::path& run_dir, int64_t run) {
 }
 
 bool Ingest::read_some(const fs::path& run_dir, int64_t run, int64_t segment, int64_t rank) {
-  const fs::path steps = record::steps_path(run_dir, segment, rank),
-                 events = record::events_path(run_dir, segment, rank);
+  const fs::path steps = steps_path(run_dir, segment, rank), events = events_path(run_dir, segment, rank);
   const std::string steps_key = steps.filename(), events_key = events.filename();
   const record::SpoolCursor from = {series_.offset(run, steps_key), cursor(run, events_key)};
   if (bytes_in(steps) <= from.steps && bytes_in(events) <= from.events.offset) return false;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/record/usage_lines.h"
 
@@ -26,8 +27,8 @@ TEST(Ingest, WhatRanksUseBecomesSeries) {
   std::filesystem::create_directories(home / "store");
   store::SeriesStore series(home / "store/series.sqlite", true);
   Ingest ingest(series);
-  std::filesystem::create_directories(record::usage_path(run.run_dir).parent_path());
-  std::ofstream file(record::usage_path(run.run_dir));
+  std::filesystem::create_directories(usage_path(run.run_dir).parent_path());
+  std::ofstream file(usage_path(run.run_dir));
   const auto add = [&](const std::string& line) {
     file << line << std::endl;
     ingest.catch_up(run.run_dir);

@@ -9,6 +9,7 @@
 
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/home/summary.h"
@@ -103,7 +104,7 @@ void LiveFeed::welcome(Arrived arrived) {
   for (auto& [name, stream] : arrived.runs) {
     auto found = runs_.find(name);
     if (found == runs_.end()) {
-      RunFeed feed{report::ProgressReader(report::runs_dir(home_) / name), "", {}, 0};
+      RunFeed feed{report::ProgressReader(runs_dir(home_) / name), "", {}, 0};
       found = runs_.emplace(name, std::move(feed)).first;
     }
     found->second.streams.push_back(std::move(stream));
@@ -113,7 +114,7 @@ void LiveFeed::welcome(Arrived arrived) {
 }
 
 bool LiveFeed::tick(RunFeed& feed, const std::string& name, bool heartbeat) {
-  const fs::path run_dir = report::runs_dir(home_) / name;
+  const fs::path run_dir = runs_dir(home_) / name;
   const Json record = report::read_record(run_dir);
   feed.reader.update();
   const Json now = {{"run", home::summary_of(record, report::notes_or_none(run_dir))},
@@ -139,7 +140,7 @@ bool LiveFeed::tick(RunFeed& feed, const std::string& name, bool heartbeat) {
 
 bool LiveFeed::tick(FileFeed& feed) {
   // In this order: what is written between the two is read in the next round.
-  const bool active = feed.more || home::is_active_run(report::runs_dir(home_) / feed.name);
+  const bool active = feed.more || home::is_active_run(runs_dir(home_) / feed.name);
   const size_t room = std::min(feed.stream->room(), kMostPiece);
   const std::string text = room == 0 ? "" : read_from(feed.file, feed.offset, room);
   feed.offset += text.size();

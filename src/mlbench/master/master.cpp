@@ -12,6 +12,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/home/owner.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/master/http/services.h"
@@ -126,7 +127,7 @@ class Master::Impl {
     scheduler_.pause();
     std::vector<fs::path> runs;
     for (const std::string& name : report::run_names(options_.home)) {
-      const fs::path folder = report::runs_dir(options_.home) / name;
+      const fs::path folder = runs_dir(options_.home) / name;
       try {
         if (!home::is_active_run(folder) || home::read_waiting(folder)) continue;
         runs.push_back(folder);
@@ -166,10 +167,10 @@ class Master::Impl {
     std::vector<fs::path> folders;
     for (const char* state : {"running", "queued"}) {
       for (const std::string& name : index_.names_in_state(state)) {
-        folders.push_back(report::runs_dir(options_.home) / name);
+        folders.push_back(runs_dir(options_.home) / name);
       }
     }
-    for (const std::string& name : watcher_.unread()) folders.push_back(report::runs_dir(options_.home) / name);
+    for (const std::string& name : watcher_.unread()) folders.push_back(runs_dir(options_.home) / name);
     return folders;
   }
 

@@ -4,6 +4,7 @@
 
 #include "mlbench/base/input.h"
 #include "mlbench/base/or_null.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/usage_lines.h"
 #include "mlbench/report/records.h"
 
@@ -52,10 +53,10 @@ Json NodeLists::of(const std::string& executor, const spec::EngineOptions& engin
 Json ranks_on_nodes(const std::filesystem::path& run_dir) {
   Json ranks = Json::array();
   try {
-    const Json record = read_json_file(run_dir / "run.json", inputs::kRecord);
+    const Json record = read_json_file(record_path(run_dir), inputs::kRecord);
     const Json placement = record.value("placement", Json::array());
     record::UsageLine usage;
-    const auto lines = report::last_lines(record::usage_path(run_dir), 1);
+    const auto lines = report::last_lines(usage_path(run_dir), 1);
     if (!lines.empty()) usage = record::parse_usage_line(lines.back()).value_or(record::UsageLine{});
     for (const Json& place : placement) {
       const auto rank = integer_of(place.value("rank", Json()));

@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/usage_lines.h"
 
 namespace mlbench::master {
@@ -100,9 +101,8 @@ TEST(RanksOnNodes, AreWhereTheRecordSaysWithWhatWasSeenLast) {
   ASSERT_EQ(ranks.size(), 2U);
   EXPECT_EQ(ranks[1]["node"], "n2");
   EXPECT_TRUE(ranks[1]["cpu_cores"].is_null());
-  write_file_atomically(record::usage_path(run), to_text(record::UsageLine{1, 1, {{1, 1}}}) + "\n" +
-                                                     to_text(record::UsageLine{2, 2, {{0.5, 4096, 10, 20}, {}}}) +
-                                                     "\n");
+  write_file_atomically(usage_path(run), to_text(record::UsageLine{1, 1, {{1, 1}}}) + "\n" +
+                                             to_text(record::UsageLine{2, 2, {{0.5, 4096, 10, 20}, {}}}) + "\n");
   ranks = ranks_on_nodes(run);
   EXPECT_EQ(ranks[0], Json::parse(R"({"run": "r-2", "rank": 0, "node": "n1", "cpu_cores": 0.5, "memory_bytes": 4096,
                                       "network_in_bytes_per_s": 10.0, "network_out_bytes_per_s": 20.0})"));

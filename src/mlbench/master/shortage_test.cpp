@@ -8,6 +8,7 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/master/ingest.h"
 #include "mlbench/master/sched/scheduler.h"
@@ -114,7 +115,7 @@ TEST_F(Shortage, ALineThatIsTooLongStopsNothing) {
   store::SeriesStore series(home() / "store" / "series.sqlite", true);
   Ingest ingest(series);
   fs::create_directories(run_dir("lines") / "metrics");
-  std::ofstream file(record::tracker_lines_path(run.run_dir, 0), std::ios::app);
+  std::ofstream file(tracker_lines_path(run.run_dir, 0), std::ios::app);
   const auto record = [&](int number) {
     file << R"({"rank":0,"sequence":)" << number << R"(,"step":)" << number << R"(,"time":1,"values":{"mine":1}})"
          << std::endl;

@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "mlbench/base/log.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/home/summary.h"
@@ -37,8 +38,8 @@ int64_t file_stamp(const fs::path& file) {
 
 // Of the record and the notes; 0 when there is no record.
 int64_t stamp_of(const fs::path& run_dir) {
-  const int64_t record = file_stamp(run_dir / "run.json");
-  return record == 0 ? 0 : record + file_stamp(report::notes_path(run_dir)) % 1'000'000'007;
+  const int64_t record = file_stamp(record_path(run_dir));
+  return record == 0 ? 0 : record + file_stamp(notes_path(run_dir)) % 1'000'000'007;
 }
 
 int64_t folder_stamp(const fs::path& folder) {
@@ -91,7 +92,7 @@ bool Watcher::update(const std::string& name, std::vector<store::IndexedRun>& ch
 }
 
 bool Watcher::look(const std::string& name, std::vector<store::IndexedRun>& changed, std::vector<std::string>& gone) {
-  const fs::path run_dir = report::runs_dir(home_) / name;
+  const fs::path run_dir = runs_dir(home_) / name;
   const int64_t stamp = stamp_of(run_dir);
   const auto known = stamps_.find(name);
   if (stamp == 0) {
@@ -125,17 +126,17 @@ void Watcher::scan() {
   std::vector<store::IndexedRun> changed;
   std::vector<std::string> gone;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(report::runs_dir(home_), error)) {
+  for (const auto& entry : fs::directory_iterator(runs_dir(home_), error)) {
     const std::string name = entry.path().filename();
     if (!name.starts_with('.')) update(name, changed, gone);
   }
   if (error && error != std::errc::no_such_file_or_directory) {
-    throw_system_error("cannot list " + report::runs_dir(home_).string(), error.value());
+    throw_system_error("cannot list " + runs_dir(home_).string(), error.value());
   }
   std::vector<std::string> known;
   for (const auto& [name, stamp] : stamps_) known.push_back(name);
   for (const std::string& name : known) {
-    if (!fs::exists(report::runs_dir(home_) / name / "run.json", error)) update(name, changed, gone);
+    if (!fs::exists(record_path(runs_dir(home_) / name), error)) update(name, changed, gone);
   }
   keep(changed, gone);
 }
@@ -153,7 +154,7 @@ void Watcher::look_at_active() {
   for (std::string& name : index_.names_in_state("queued")) names.push_back(std::move(name));
   std::vector<fs::path> folders;
   for (const std::string& name : names) {
-    const fs::path run_dir = report::runs_dir(home_) / name;
+    const fs::path run_dir = runs_dir(home_) / name;
     try {
       home::is_active_run(run_dir);  // settles a lost one
     } catch (const std::exception& error) {
@@ -166,12 +167,12 @@ void Watcher::look_at_active() {
 }
 
 void Watcher::work() {
-  int64_t folder = folder_stamp(report::runs_dir(home_));
+  int64_t folder = folder_stamp(runs_dir(home_));
   std::unique_lock lock(mutex_);
   for (int round = 1; !stopping_; ++round) {
     lock.unlock();
     try {
-      const int64_t now = folder_stamp(report::runs_dir(home_));
+      const int64_t now = folder_stamp(runs_dir(home_));
       // Also from time to time: a run that is resumed changes inside its folder alone.
       if (now != folder || round % kRoundsPerScan == 0) scan();
       folder = now;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/step_reader.h"
 
 namespace mlbench::record {

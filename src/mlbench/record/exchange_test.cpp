@@ -5,6 +5,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/test_spool.h"
 
 namespace mlbench::record {

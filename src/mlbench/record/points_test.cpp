@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/test_spool.h"
 
 namespace mlbench::record {

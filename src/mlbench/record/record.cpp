@@ -10,6 +10,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/curve.h"
 #include "mlbench/record/events.h"
 #include "mlbench/record/exchange.h"

@@ -8,6 +8,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/test_schema.h"
 #include "mlbench/record/test_spool.h"
 

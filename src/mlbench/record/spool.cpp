@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/events.h"
 #include "mlbench/record/step_reader.h"
 
@@ -16,10 +17,6 @@ namespace mlbench::record {
 namespace fs = std::filesystem;
 
 namespace {
-
-fs::path spool_file(const fs::path& run_dir, int64_t segment, int64_t rank, const char* kind) {
-  return run_dir / "spool" / fmt::format("rank-{}.seg-{}.{}", rank, segment, kind);
-}
 
 std::string read_if_present(const fs::path& path, const Input& input) {
   std::error_code error;
@@ -30,20 +27,12 @@ constexpr size_t kMostEvents = 300'000;
 
 }  // namespace
 
-fs::path steps_path(const fs::path& run_dir, int64_t segment, int64_t rank) {
-  return spool_file(run_dir, segment, rank, "steps");
-}
-
-fs::path events_path(const fs::path& run_dir, int64_t segment, int64_t rank) {
-  return spool_file(run_dir, segment, rank, "events");
-}
-
 void check_identity(const fs::path& run_dir, const fs::path& path, const SpoolHeader& header) {
   std::error_code error;
-  if (!fs::exists(run_dir / "spec.json", error)) return;
+  if (!fs::exists(spec_path(run_dir), error)) return;
   std::string own;
   try {
-    own = text_member(read_json_file(run_dir / "spec.json", inputs::kSpec), "identity");
+    own = text_member(read_json_file(spec_path(run_dir), inputs::kSpec), "identity");
   } catch (const std::runtime_error&) {
     return;  // whoever needs the specification says what is wrong with it
   }
@@ -56,7 +45,7 @@ int64_t last_segment(const fs::path& run_dir) {
   constexpr int64_t kMostSegments = 1000;  // who reads looks at each
   int64_t last = 0;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run_dir / "spool", error)) {
+  for (const auto& entry : fs::directory_iterator(spool_dir(run_dir), error)) {
     long long rank = 0, segment = 0;
     const bool named = std::sscanf(entry.path().filename().c_str(), "rank-%9lld.seg-%9lld.", &rank, &segment) == 2;
     if (named && segment <= kMostSegments) last = std::max<int64_t>(last, segment);

@@ -73,9 +73,6 @@ struct SpoolHeader {
 // spec.json: its measurements are somebody else's.
 void check_identity(const std::filesystem::path& run_dir, const std::filesystem::path& path, const SpoolHeader& header);
 
-std::filesystem::path steps_path(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
-std::filesystem::path events_path(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
-
 // The last segment in which any rank wrote, of the first 1000; 0: none did. One before it may have no files: its ranks
 // could not start.
 int64_t last_segment(const std::filesystem::path& run_dir);

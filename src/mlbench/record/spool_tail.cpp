@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/events.h"
 
 namespace mlbench::record {
@@ -13,7 +14,7 @@ constexpr int kMostRecordsPerRead = 10'000;
 }  // namespace
 
 SpoolTail::SpoolTail(std::filesystem::path run_dir, int64_t segment, int64_t rank, const SpoolCursor& from)
-    : events_path_(record::events_path(run_dir, segment, rank)),
+    : events_path_(events_path(run_dir, segment, rank)),
       steps_(run_dir, segment, rank, static_cast<std::uintmax_t>(from.steps)),
       cursor_(from) {}
 

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/spool_tail.h"
 #include "mlbench/record/test_spool.h"
 

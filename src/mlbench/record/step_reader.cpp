@@ -8,6 +8,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/run_folder.h"
 
 namespace mlbench::record {
 

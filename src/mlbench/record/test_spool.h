@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/step_format.h"
 
 namespace mlbench::record {

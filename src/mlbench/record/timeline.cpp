@@ -14,6 +14,7 @@
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/step_format.h"
 
 namespace mlbench::record {
@@ -91,10 +92,6 @@ std::optional<T> stored_in(std::string_view bytes) {
 bool in_range(int64_t least, int64_t value) { return value >= least && value <= kMostInteger; }
 
 }  // namespace
-
-fs::path timeline_path(const fs::path& run_dir, int64_t segment, int64_t rank) {
-  return run_dir / "timeline" / fmt::format("rank-{}.seg-{}.spans", rank, segment);
-}
 
 std::string TimelineEncoder::header(const SpoolHeader& header) {
   SpansHeader stored;

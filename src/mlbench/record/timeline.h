@@ -58,8 +58,6 @@ struct RankTimeline {
   int64_t left_out = 0;  // entries behind the first 20,000,000
 };
 
-std::filesystem::path timeline_path(const std::filesystem::path& run_dir, int64_t segment, int64_t rank);
-
 // Appends entries; a name is written once, at its first use.
 class TimelineEncoder {
  public:

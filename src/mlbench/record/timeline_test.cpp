@@ -10,6 +10,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
 
 namespace mlbench::record {
 namespace {

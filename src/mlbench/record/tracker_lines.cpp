@@ -1,13 +1,12 @@
 #include "mlbench/record/tracker_lines.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <string_view>
 
 #include "mlbench/base/input.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/legacy_names.h"
 #include "mlbench/record/measured_value.h"
 #include "mlbench/record/spool.h"
@@ -61,10 +60,6 @@ TrackerLine line_of(const Json& record) {
 double rounded_to_ns(double seconds) { return static_cast<double>(std::llround(seconds * 1e9)) / 1e9; }
 
 }  // namespace
-
-std::filesystem::path tracker_lines_path(const std::filesystem::path& run_dir, int64_t rank) {
-  return run_dir / "metrics" / fmt::format("rank-{}.jsonl", rank);
-}
 
 std::optional<TrackerLine> parse_tracker_line(std::string_view text) {
   const auto record = try_parse_json(text, inputs::kTrackerLine);

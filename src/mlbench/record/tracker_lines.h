@@ -24,8 +24,6 @@ struct TrackerLine {
   Json goal = nullptr;                                 // {"metric", "split", "target", "value"} of a reached goal
 };
 
-std::filesystem::path tracker_lines_path(const std::filesystem::path& run_dir, int64_t rank);
-
 // Empty for what is no record of this form within its limits (base/input.h). Values whose names no metric can have (250
 // bytes, no control characters) and texts of more than 64 KiB are left out of it.
 std::optional<TrackerLine> parse_tracker_line(std::string_view text);

@@ -25,8 +25,6 @@ std::optional<double> amount_of(const Json& value) {
 
 }  // namespace
 
-std::filesystem::path usage_path(const std::filesystem::path& run_dir) { return run_dir / "spool" / "usage.jsonl"; }
-
 std::string to_text(const UsageLine& line) {
   Json cores = Json::array(), memory = Json::array(), in = Json::array(), out = Json::array();
   for (const UsageLine::Rank& rank : line.ranks) {

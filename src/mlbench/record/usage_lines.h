@@ -3,7 +3,6 @@
 // What the ranks of a run used of their hosts over time, as the supervisor saw it: JSON lines in RUN/spool/usage.jsonl.
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,8 +22,6 @@ struct UsageLine {
   double wall_s = 0;        // of the run: `clocks.wall_s`
   std::vector<Rank> ranks;  // by their numbers; empty members: not known
 };
-
-std::filesystem::path usage_path(const std::filesystem::path& run_dir);
 
 // Without the line's end.
 std::string to_text(const UsageLine& line);

@@ -10,6 +10,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/text_blocks.h"
 
 namespace mlbench::report {
@@ -67,7 +68,7 @@ ArchiveEvents::ArchiveEvents(const std::vector<ZipMember>& members) {
   static const std::regex kName(R"(result_(.+) @ ([0-9]{1,6})\.json)");
   for (const ZipMember& member : members) {
     std::smatch match;
-    if (member.name == "run.json") {
+    if (member.name == kRecordFile) {
       record_ = json_of(member);
       if (!record_->is_object()) fail(member.name, "it is not a JSON object");
     } else if (member.name == "official_result.txt") {

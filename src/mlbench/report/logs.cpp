@@ -13,6 +13,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/growing_lines.h"
+#include "mlbench/base/run_folder.h"
 
 namespace mlbench::report {
 
@@ -66,12 +67,12 @@ std::vector<LogFile> log_files(const fs::path& run_dir) {
   static const std::regex kName(R"(rank-(\d{1,5})\.seg-(\d{1,9})\.log)");
   std::vector<LogFile> files;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run_dir / "logs", error)) {
+  for (const auto& entry : fs::directory_iterator(logs_dir(run_dir), error)) {
     const std::string name = entry.path().filename();
     std::smatch match;
     if (std::regex_match(name, match, kName)) {
       files.push_back({std::stoll(match[1]), std::stoll(match[2]), entry.path()});
-    } else if (name == "supervisor.log") {
+    } else if (name == kSupervisorLog) {
       files.push_back({-1, 1, entry.path()});
     }
   }

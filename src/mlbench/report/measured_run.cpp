@@ -12,6 +12,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/legacy_names.h"
 #include "mlbench/record/measured_value.h"
 #include "mlbench/record/spool.h"
@@ -177,7 +178,7 @@ MeasuredRun read_run_archive(const std::vector<ZipMember>& members, const std::s
   for (const ZipMember& member : members) archive[member.name] = member.content;
   const TrainClock clock(series_of(archive, "CumulativeTrainTimeEpoch"));
   MeasuredRun run;
-  if (const auto record = archive.find("run.json"); record != archive.end()) {
+  if (const auto record = archive.find(std::string(kRecordFile)); record != archive.end()) {
     run.record = try_parse_json(record->second, inputs::kArchiveMember).value_or(nullptr);
     if (!run.record.is_object()) throw UserError("the archive's member 'run.json' is not a JSON object");
   } else {
@@ -226,16 +227,16 @@ std::vector<MeasuredRun> read_runs(const fs::path& path, std::vector<std::string
                     "a run record (.json), a home, or a folder of these",
                     path.string()));
   }
-  if (fs::is_regular_file(path / "run.json", error)) return {read_run_folder(path)};
+  if (fs::is_regular_file(record_path(path), error)) return {read_run_folder(path)};
 
   std::vector<fs::path> folders, files;
-  const fs::path in = fs::is_directory(path / "runs", error) ? path / "runs" : path;
+  const fs::path in = fs::is_directory(runs_dir(path), error) ? runs_dir(path) : path;
   if (in != path) {
     folders = list_runs(path);
   } else {
     for (const auto& entry : fs::directory_iterator(in, error)) {
       if (entry.path().filename().string().starts_with('.')) continue;
-      if (fs::is_regular_file(entry.path() / "run.json", error)) folders.push_back(entry.path());
+      if (fs::is_regular_file(record_path(entry.path()), error)) folders.push_back(entry.path());
       const bool file = entry.is_regular_file(error);
       if (file && (entry.path().extension() == ".zip" || is_record(entry.path()))) files.push_back(entry.path());
     }

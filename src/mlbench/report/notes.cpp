@@ -12,6 +12,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/run_folder.h"
 
 namespace mlbench::report {
 
@@ -115,8 +116,6 @@ RunNotes notes_from_json(const Json& json) {
   check_notes(notes);
   return notes;
 }
-
-std::filesystem::path notes_path(const std::filesystem::path& run_dir) { return run_dir / "notes.json"; }
 
 RunNotes read_notes(const std::filesystem::path& run_dir) {
   const auto path = notes_path(run_dir);

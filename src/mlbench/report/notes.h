@@ -40,7 +40,6 @@ void check_notes(const RunNotes& notes);
 Json to_json(const RunNotes& notes);
 RunNotes notes_from_json(const Json& json);
 
-std::filesystem::path notes_path(const std::filesystem::path& run_dir);
 // Empty where there are none. IoError, UserError with the path.
 RunNotes read_notes(const std::filesystem::path& run_dir);
 // Empty also when they cannot be read: for lists.

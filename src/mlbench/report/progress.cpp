@@ -1,5 +1,6 @@
 #include "mlbench/report/progress.h"
 
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/events.h"
 
 namespace mlbench::report {
@@ -35,8 +36,7 @@ bool ProgressReader::update() {
 bool ProgressReader::find_next_segment() {
   const int64_t last = record::last_segment(run_dir_);
   for (int64_t segment = next_segment_; segment <= last; ++segment) {
-    if (!fs::exists(record::events_path(run_dir_, segment, rank_)) &&
-        !fs::exists(record::steps_path(run_dir_, segment, rank_))) {
+    if (!fs::exists(events_path(run_dir_, segment, rank_)) && !fs::exists(steps_path(run_dir_, segment, rank_))) {
       continue;
     }
     next_segment_ = segment;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/report/test_records.h"
 
 namespace mlbench::report {
@@ -46,13 +47,13 @@ TEST(ProgressReader, WaitsForTheRestOfARecord) {
   const TemporaryFolder run;
   start_spool(run.path(), 1, 0);
   const record::StepRecord step = make_step(0, 1, 0, 1.0, 1'000'000, 1'000'000);
-  append(record::steps_path(run.path(), 1, 0), &step, 100);
-  append(record::events_path(run.path(), 1, 0), "{\"event\":", 9);
+  append(steps_path(run.path(), 1, 0), &step, 100);
+  append(events_path(run.path(), 1, 0), "{\"event\":", 9);
   ProgressReader reader(run.path());
   reader.update();
   EXPECT_EQ(reader.progress().steps_done, 0);
-  append(record::steps_path(run.path(), 1, 0), reinterpret_cast<const char*>(&step) + 100, sizeof step - 100);
-  append(record::events_path(run.path(), 1, 0), "\"prepared\"}\n", 12);
+  append(steps_path(run.path(), 1, 0), reinterpret_cast<const char*>(&step) + 100, sizeof step - 100);
+  append(events_path(run.path(), 1, 0), "\"prepared\"}\n", 12);
   reader.update();
   EXPECT_EQ(reader.progress().steps_done, 1);
   EXPECT_TRUE(reader.progress().prepared);
@@ -100,7 +101,7 @@ TEST(ProgressReader, PassesByASegmentThatCouldNotStart) {
 TEST(ProgressReader, RefusesAnotherFormat) {
   const TemporaryFolder run;
   const std::string other(64, 'x');
-  append(record::steps_path(run.path(), 1, 0), other.data(), other.size());
+  append(steps_path(run.path(), 1, 0), other.data(), other.size());
   ProgressReader reader(run.path());
   EXPECT_THROW(reader.update(), UserError);
 }

@@ -11,6 +11,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/run_folder.h"
 
 namespace mlbench::report {
 
@@ -20,11 +21,9 @@ namespace {
 constexpr std::uintmax_t kMostTailBytes = 4 << 20;
 }
 
-fs::path runs_dir(const fs::path& home) { return home / "runs"; }
-
 bool is_run(const fs::path& folder) {
   std::error_code error;
-  return fs::symlink_status(folder / "spec.json", error).type() != fs::file_type::not_found && !error;
+  return fs::symlink_status(spec_path(folder), error).type() != fs::file_type::not_found && !error;
 }
 
 std::vector<std::string> run_names(const fs::path& home) {
@@ -44,7 +43,7 @@ std::vector<fs::path> list_runs(const fs::path& home) {
     const fs::path folder = runs_dir(home) / name;
     int64_t id = 0;
     try {
-      id = integer_member(read_json_file(folder / "spec.json", inputs::kSpec), "id");
+      id = integer_member(read_json_file(spec_path(folder), inputs::kSpec), "id");
     } catch (const std::exception&) {
       // A damaged spec is still a folder that the user can see and delete.
     }
@@ -163,7 +162,7 @@ void check_record(const Json& record) {
 }
 
 Json read_record(const fs::path& run_dir) {
-  const fs::path file = run_dir / "run.json";
+  const fs::path file = record_path(run_dir);
   Json record = read_json_file(file, inputs::kRecord);
   try {
     check_record(record);

@@ -11,8 +11,6 @@
 
 namespace mlbench::report {
 
-std::filesystem::path runs_dir(const std::filesystem::path& home);
-
 // Whether a folder is a run's: it holds a spec.json, of whatever state.
 bool is_run(const std::filesystem::path& folder);
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/report/test_records.h"
 
 namespace mlbench::report {

@@ -8,6 +8,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/report/archive_events.h"
 #include "mlbench/report/collectives_result.h"
 #include "mlbench/report/collectives_table.h"
@@ -42,7 +43,7 @@ Json derive_events(const ArchiveEvents& events) {
 Json derive_result(const std::vector<ZipMember>& members) {
   Json result = derive_events(ArchiveEvents(members));
   result["run_notes"] = nullptr;
-  const auto notes = std::ranges::find(members, "notes.json", &ZipMember::name);
+  const auto notes = std::ranges::find(members, kNotesFile, &ZipMember::name);
   if (notes == members.end()) return result;
   try {
     result["run_notes"] = to_json(notes_from_json(parse_json(notes->content, inputs::kNotes)));

@@ -10,6 +10,7 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/step_reader.h"
 #include "mlbench/report/zip.h"
 
@@ -103,11 +104,11 @@ inline void start_spool(const std::filesystem::path& run_dir, int64_t segment, i
   header.rank = static_cast<uint32_t>(rank);
   header.start_wall_us = 1769860800'000'000 + later_us;  // 2026-01-31T12:00:00Z
   const std::string bytes = record::encode_header(header);
-  append(record::steps_path(run_dir, segment, rank), bytes.data(), bytes.size());
+  append(steps_path(run_dir, segment, rank), bytes.data(), bytes.size());
 }
 
 inline void append_step(const std::filesystem::path& run_dir, int64_t segment, int64_t rank, record::StepRecord step) {
-  const auto file = record::steps_path(run_dir, segment, rank);
+  const auto file = steps_path(run_dir, segment, rank);
   record::StepReader written(run_dir, segment, rank);
   step.sequence = 0;
   while (written.next()) ++step.sequence;
@@ -118,7 +119,7 @@ inline void append_step(const std::filesystem::path& run_dir, int64_t segment, i
 
 inline void append_event(const std::filesystem::path& run_dir, int64_t segment, int64_t rank, const Json& event) {
   const std::string line = event.dump() + "\n";
-  append(record::events_path(run_dir, segment, rank), line.data(), line.size());
+  append(events_path(run_dir, segment, rank), line.data(), line.size());
 }
 
 // What the archive of a run holds.

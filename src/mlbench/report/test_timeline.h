@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/timeline.h"
 #include "mlbench/report/test_records.h"
 
@@ -21,7 +22,7 @@ class TestRank {
   TestRank(std::filesystem::path run_dir, int64_t rank, double offset_s = 0, double drift_ppm = 0, int64_t segment = 1)
       : run_dir_(std::move(run_dir)), segment_(segment), rank_(rank), offset_s_(offset_s), drift_ppm_(drift_ppm) {}
   ~TestRank() {
-    const std::filesystem::path path = record::timeline_path(run_dir_, segment_, rank_);
+    const std::filesystem::path path = timeline_path(run_dir_, segment_, rank_);
     std::filesystem::create_directories(path.parent_path());
     const record::SpoolHeader header{7, static_cast<uint32_t>(segment_), static_cast<uint32_t>(rank_),
                                      1'769'860'800'000'000 + (segment_ - 1) * 60'000'000};

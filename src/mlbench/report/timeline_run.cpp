@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/report/records.h"
 
 namespace mlbench::report {
@@ -226,7 +227,7 @@ void place_segments(TimelineRun& run) {
       if (behind_us < record::kMostInteger / 1000) origin_ns = std::max(origin_ns, behind_us * 1000);
     }
     if (length_ns > most_ns || origin_ns > most_ns - length_ns) {
-      throw UserError(fmt::format("{}: damaged: {} ranks with {} s", (run.run_dir / "timeline").string(), run.workers,
+      throw UserError(fmt::format("{}: damaged: {} ranks with {} s", timeline_dir(run.run_dir).string(), run.workers,
                                   (origin_ns + length_ns) / 1'000'000'000));
     }
     run.origin_ns.push_back(origin_ns);
@@ -256,7 +257,7 @@ bool TimelineRun::any() const {
 
 bool has_timeline(const fs::path& run_dir) {
   std::error_code error;
-  return fs::is_directory(run_dir / "timeline", error);
+  return fs::is_directory(timeline_dir(run_dir), error);
 }
 
 TimelineRun read_timeline_run(const fs::path& run_dir, const Json& record) {

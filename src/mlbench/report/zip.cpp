@@ -17,6 +17,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/legacy_names.h"
 #include "mlbench/record/points.h"
 #include "mlbench/record/record.h"
@@ -196,7 +197,7 @@ SeriesByName usage_of(const std::filesystem::path& run_dir, const Json& record) 
       if (out) series[fmt::format("rank-{}_network_out", rank)].push_back({line->time_us, *out / (1 << 20)});
     }
   };
-  while (read_lines(record::usage_path(run_dir), at, add)) {
+  while (read_lines(usage_path(run_dir), at, add)) {
   }
   return series;
 }
@@ -297,13 +298,13 @@ Download download_of(const std::filesystem::path& run_dir, const Json& record) {
   for (auto& [name, series] : run_series(run_dir, record)) add("result_" + safe(name) + ".json", std::move(series));
   for (auto& [name, series] : usage_of(run_dir, record)) add(name + ".json", std::move(series));
   if (const RunNotes notes = notes_or_none(run_dir); notes != RunNotes{}) {
-    download.parts.push_back(text_part("notes.json", to_json(notes).dump(2) + "\n"));
+    download.parts.push_back(text_part(std::string(kNotesFile), to_json(notes).dump(2) + "\n"));
   }
   if (std::string official = official_result(record); !official.empty())
     download.parts.push_back(text_part("official_result.txt", std::move(official)));
   std::string json = record.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   download.held_bytes += json.size();
-  download.parts.push_back(text_part("run.json", std::move(json)));
+  download.parts.push_back(text_part(std::string(kRecordFile), std::move(json)));
   return download;
 }
 

@@ -7,6 +7,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/usage_lines.h"
 #include "mlbench/report/test_records.h"
 
@@ -97,7 +98,7 @@ TEST_F(Download, HoldsWhatRanksUsed) {
       {start_us + 2'000'000, 4, {{0.25, 4 << 20}, {1, std::nullopt}, {9, 9}}}};
   std::string text = "damaged\n";
   for (const record::UsageLine& line : lines) text += to_text(line) + "\n";
-  write_file_atomically(record::usage_path(run_.path()), text);
+  write_file_atomically(usage_path(run_.path()), text);
   const auto members = download_members(run_.path(), record_);
   const auto values = [&](const std::string& name) {
     std::vector<std::string> all;

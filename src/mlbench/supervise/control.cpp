@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/signals.h"
 
 namespace mlbench::supervise {
@@ -26,10 +27,8 @@ struct Control::SavedSignals {
   std::array<struct sigaction, kIgnoredSignals.size()> ignored;
 };
 
-std::filesystem::path stop_file(const std::filesystem::path& run_dir) { return run_dir / "control" / "stop"; }
-
 Control::Control(std::filesystem::path run_dir, bool attached)
-    : stop_file_(stop_file(run_dir)), attached_(attached), saved_(std::make_unique<SavedSignals>()) {
+    : stop_file_(stop_path(run_dir)), attached_(attached), saved_(std::make_unique<SavedSignals>()) {
   stop_signal = 0;
   struct sigaction action {};
   action.sa_handler = note_signal;

@@ -36,6 +36,4 @@ class Control {
   std::unique_ptr<SavedSignals> saved_;
 };
 
-std::filesystem::path stop_file(const std::filesystem::path& run_dir);
-
 }  // namespace mlbench::supervise

@@ -10,6 +10,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/lease.h"
@@ -25,8 +26,6 @@ using std::chrono::seconds;
 // For a supervisor that took its run to say who it is.
 constexpr seconds kOwnerPatience{10};
 constexpr seconds kWithdrawPatience{30};
-
-std::filesystem::path record_path(const std::filesystem::path& run_dir) { return run_dir / "run.json"; }
 
 // "" where there is no record.
 std::string recorded_state(const std::filesystem::path& run_dir) {
@@ -213,8 +212,8 @@ SupervisorHandle SupervisorHandle::start(const std::filesystem::path& program, c
     control = FileDescriptor(ends[1]);
     process.standard_input = input.get();
   } else {
-    std::filesystem::create_directories(options.run_dir / "logs");
-    process.output = options.run_dir / "logs" / "supervisor.log";
+    std::filesystem::create_directories(logs_dir(options.run_dir));
+    process.output = supervisor_log_path(options.run_dir);
   }
   return {ChildProcess::start(process), std::move(control), options.run_dir};
 }
@@ -248,8 +247,8 @@ void request_stop(const std::filesystem::path& run_dir) {
     if (std::chrono::steady_clock::now() >= deadline) break;
     std::this_thread::sleep_for(milliseconds(20));
   }
-  std::filesystem::create_directories(stop_file(run_dir).parent_path());
-  write_file_atomically(stop_file(run_dir), "stop\n");
+  std::filesystem::create_directories(control_dir(run_dir));
+  write_file_atomically(stop_path(run_dir), "stop\n");
 }
 
 std::vector<std::string> withdraw_command(const std::filesystem::path& run_dir) {
@@ -260,7 +259,7 @@ std::vector<std::string> withdraw_command(const std::filesystem::path& run_dir) 
 
 bool withdraw_job(const std::filesystem::path& run_dir, exec::Executor& executor) {
   const auto progress = read_progress(run_dir);
-  const spec::RunSpec run = spec::read_run_spec(run_dir / "spec.json");
+  const spec::RunSpec run = spec::read_run_spec(spec_path(run_dir));
   return progress && progress->allocation.is_object() && executor.withdraw(run.name, progress->allocation);
 }
 

@@ -5,6 +5,7 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/supervisor.h"
@@ -102,7 +103,7 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
     request.environment["OMP_WAIT_POLICY"] = "passive";
     request.environment["MLBENCH_OVERSUBSCRIBED"] = "1";
   }
-  request.log_dir = std::filesystem::path(run.run_dir) / "logs";
+  request.log_dir = logs_dir(run.run_dir);
   request.segment = segment;
   return request;
 }

@@ -10,14 +10,13 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/process_status.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 
 namespace mlbench::supervise {
 namespace {
 
 using std::chrono::milliseconds;
-
-std::filesystem::path lease_path(const std::filesystem::path& run_dir) { return run_dir / "lease"; }
 
 Json to_json(const ProcessIdentity& process) { return {{"pid", process.pid}, {"start_time", process.start_time}}; }
 

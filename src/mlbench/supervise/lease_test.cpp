@@ -16,6 +16,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/process_status.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/core_lock.h"
 #include "mlbench/supervise/supervisor.h"
@@ -163,7 +164,7 @@ TEST(Lease, IsAskedToStopOnlyOnceItSaysItsName) {
   auto lease = Lease::take(folder.path());
   std::jthread asker([&] { request_stop(folder.path()); });
   std::this_thread::sleep_for(300ms);
-  EXPECT_FALSE(std::filesystem::exists(stop_file(folder.path()))) << "it would be taken for an old one";
+  EXPECT_FALSE(std::filesystem::exists(stop_path(folder.path()))) << "it would be taken for an old one";
   Control control(folder.path(), false);
   lease->refresh({});
   asker.join();

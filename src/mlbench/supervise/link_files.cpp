@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <system_error>
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/exec/executor.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/record/timeline.h"
@@ -19,29 +19,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kCheckpoints = "checkpoints";
-constexpr std::string_view kStepPrefix = "step-";
-
-std::optional<int64_t> step_of(const std::string& name) {
-  int64_t step = 0;
-  if (!name.starts_with(kStepPrefix)) return std::nullopt;
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + kStepPrefix.size(), end, step);
-  return error == std::errc() && stop == end ? std::optional(step) : std::nullopt;
-}
-
 // Relative to the run's folder, in the order of names: state.json, without which it is none, behind the tensors.
 std::vector<std::string> files_of_checkpoint(const fs::path& run_dir, int64_t step) {
   std::vector<std::string> files;
   std::error_code error;
-  for (const auto& folder : fs::directory_iterator(run_dir / kCheckpoints, error)) {
-    if (step_of(folder.path().filename()) != step) continue;
-    for (const auto& file : fs::recursive_directory_iterator(folder)) {
-      if (file.is_regular_file()) files.push_back(file.path().lexically_relative(run_dir).string());
-    }
+  for (const auto& file : fs::recursive_directory_iterator(checkpoints_dir(run_dir) / checkpoint_name(step), error)) {
+    if (file.is_regular_file()) files.push_back(file.path().lexically_relative(run_dir).string());
   }
   if (files.empty()) {
-    throw UserError(fmt::format("there is no checkpoint at step {} in {}", step, (run_dir / kCheckpoints).string()));
+    throw UserError(fmt::format("there is no checkpoint at step {} in {}", step, checkpoints_dir(run_dir).string()));
   }
   std::ranges::sort(files);
   return files;
@@ -59,10 +45,10 @@ net::LinkServerOptions link_options(const spec::RunSpec& run, int64_t segment) {
           .folder = run.run_dir,
           .files =
               [=](int rank) {
-                return names_of({record::steps_path("", segment, rank), record::events_path("", segment, rank),
-                                 record::timeline_path("", segment, rank), exec::rank_log_path("logs", segment, rank)});
+                return names_of({steps_path("", segment, rank), events_path("", segment, rank),
+                                 timeline_path("", segment, rank), rank_log_path(logs_dir(""), segment, rank)});
               },
-          .older_files = [=](int rank) { return names_of({record::tracker_lines_path("", rank)}); },
+          .older_files = [=](int rank) { return names_of({tracker_lines_path("", rank)}); },
           .folders =
               [](int rank) { return rank == 0 ? std::vector<std::string>{kCheckpoints} : std::vector<std::string>{}; }};
 }
@@ -72,26 +58,16 @@ std::function<std::vector<std::string>(int rank)> files_to_resume(const spec::Ru
   if (!resume_step) return nullptr;
   std::vector<std::string> files = files_of_checkpoint(run.run_dir, *resume_step);
   for (int64_t segment = 1; segment <= record::last_segment(run.run_dir); ++segment) {
-    for (const fs::path& spool : {record::steps_path("", segment, 0), record::events_path("", segment, 0)}) {
+    for (const fs::path& spool : {steps_path("", segment, 0), events_path("", segment, 0)}) {
       if (fs::exists(run.run_dir / spool)) files.push_back(spool.string());
     }
   }
   return [files, run_dir = fs::path(run.run_dir)](int rank) {
     std::vector<std::string> given = files;
-    const fs::path lines = record::tracker_lines_path("", rank);
+    const fs::path lines = tracker_lines_path("", rank);
     if (fs::exists(run_dir / lines)) given.push_back(lines.string());
     return given;
   };
-}
-
-std::vector<int64_t> checkpoint_steps(const fs::path& run_dir) {
-  std::vector<int64_t> steps;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(run_dir / kCheckpoints, error)) {
-    if (const auto step = step_of(entry.path().filename())) steps.push_back(*step);
-  }
-  std::ranges::sort(steps);
-  return steps;
 }
 
 }  // namespace mlbench::supervise

@@ -3,7 +3,6 @@
 // What crosses the links of a segment whose ranks share no folder with this host.
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -22,8 +21,5 @@ net::LinkServerOptions link_options(const spec::RunSpec& run, int64_t segment);
 // much of its time a run has had, and what they go on writing. UserError where there is no such checkpoint.
 std::function<std::vector<std::string>(int rank)> files_to_resume(const spec::RunSpec& run,
                                                                   std::optional<int64_t> resume_step);
-
-// Of a run's folder, rising.
-std::vector<int64_t> checkpoint_steps(const std::filesystem::path& run_dir);
 
 }  // namespace mlbench::supervise

@@ -10,6 +10,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 
 namespace mlbench::supervise {
@@ -74,11 +75,7 @@ record::SegmentInfo segment_from_json(const Json& json) {
   return segment;
 }
 
-std::filesystem::path progress_path(const std::filesystem::path& run_dir) { return run_dir / "progress.json"; }
-
 constexpr int64_t kReservedBytes = 1 << 20;
-
-std::filesystem::path reserve_path(const std::filesystem::path& run_dir) { return run_dir / "control" / "reserve"; }
 
 }  // namespace
 
@@ -167,9 +164,9 @@ void release_room(const std::filesystem::path& run_dir) {
 Json record_of(const std::filesystem::path& run_dir, const record::RunProgress& progress) {
   spec::RunSpec run;
   try {
-    run = spec::read_run_spec(run_dir / "spec.json");
+    run = spec::read_run_spec(spec_path(run_dir));
   } catch (const UserError& error) {
-    const std::filesystem::path file = run_dir / "run.json";
+    const std::filesystem::path file = record_path(run_dir);
     Json record = std::filesystem::exists(file) ? read_json_file(file, inputs::kRecord)
                                                 : Json{{"name", run_dir.filename().string()}};
     record["state"] = record::name_of(progress.state);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "mlbench/base/run_folder.h"
 #include "mlbench/supervise/link_files.h"
 
 namespace mlbench::supervise {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/supervise/link_files.h"
 
 namespace mlbench::supervise {

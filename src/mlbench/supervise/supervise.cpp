@@ -13,6 +13,7 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process_status.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/exec/horovod.h"
 #include "mlbench/net/kv/kv.h"
@@ -65,9 +66,7 @@ class Supervisor {
         resume_step_(options.resume_step),
         requeue_(run_) {
     load_progress();
-    for (const char* folder : {"logs", "spool", "checkpoints"}) {
-      std::filesystem::create_directories(options_.run_dir / folder);
-    }
+    create_run_folders(options_.run_dir);
     upkeep_.refresh_lease();
     if (!progress_.segments.empty()) {
       // From now on it is active again, for all who look.
@@ -143,7 +142,7 @@ class Supervisor {
   }
 
   static spec::RunSpec read_spec(const std::filesystem::path& run_dir) {
-    spec::RunSpec run = spec::read_run_spec(run_dir / "spec.json");
+    spec::RunSpec run = spec::read_run_spec(spec_path(run_dir));
     run.run_dir = std::filesystem::absolute(run_dir);  // the home may have moved
     return run;
   }
@@ -452,7 +451,7 @@ class Supervisor {
   record::SegmentInfo& segment() { return progress_.segments.back(); }
   static size_t index(int rank) { return static_cast<size_t>(rank); }
   std::filesystem::path log_of(int rank) const {
-    return exec::rank_log_path(options_.run_dir / "logs", progress_.segments.back().index, rank);
+    return rank_log_path(logs_dir(options_.run_dir), progress_.segments.back().index, rank);
   }
 
   const SupervisorOptions& options_;

@@ -1,12 +1,11 @@
 #include "mlbench/supervise/traces.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <fstream>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/exec/executor.h"
 #include "mlbench/record/events.h"
 #include "mlbench/record/spool_tail.h"
@@ -88,12 +87,11 @@ WordsLeft words_left(const spec::RunSpec& run, int64_t segment, int64_t rank) {
   for (const Json& event : record::read_events(run.run_dir, segment, rank).lines) {
     if (record::is(event, record::EventKind::kFailure)) words.report = event;
   }
-  const std::filesystem::path log =
-      exec::rank_log_path(std::filesystem::path(run.run_dir) / "logs", segment, static_cast<int>(rank));
+  const std::filesystem::path log = rank_log_path(logs_dir(run.run_dir), segment, static_cast<int>(rank));
   words.log_reason = reason_in(log);
   if (!words.log_reason.empty()) return words;
   // What Open MPI has to say of ranks, mpirun may have said.
-  words.log_reason = reason_in(log.parent_path() / fmt::format("mpirun.seg-{}.log", segment));
+  words.log_reason = reason_in(launcher_log_path(log.parent_path(), "mpirun", segment));
   return words;
 }
 

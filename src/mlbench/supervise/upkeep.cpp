@@ -9,6 +9,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/process_status.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/supervise/progress.h"
 
 namespace mlbench::supervise {
@@ -94,8 +95,7 @@ void Upkeep::count_time() {
 bool Upkeep::save() {
   try {
     write_progress(run_.run_dir, progress_);
-    write_json_file(std::filesystem::path(run_.run_dir) / "run.json", record::build_record(run_, progress_),
-                    inputs::kRecord);
+    write_json_file(record_path(run_.run_dir), record::build_record(run_, progress_), inputs::kRecord);
     record_refused_ = false;
     return true;
   } catch (const std::exception& error) {

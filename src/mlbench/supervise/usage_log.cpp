@@ -4,6 +4,8 @@
 #include <fstream>
 #include <utility>
 
+#include "mlbench/base/run_folder.h"
+
 namespace mlbench::supervise {
 namespace {
 
@@ -22,7 +24,7 @@ void UsageLog::add(const std::filesystem::path& run_dir, double wall_s, const ex
     one = used_since(before_[rank], *usage.ranks[rank]);
     one.memory_bytes = usage.ranks[rank]->memory_bytes;
   }
-  std::ofstream(record::usage_path(run_dir), std::ios::app) << record::to_text(line) + "\n";
+  std::ofstream(usage_path(run_dir), std::ios::app) << record::to_text(line) + "\n";
 }
 
 record::UsageLine::Rank UsageLog::used_since(std::optional<Seen>& before, const exec::RankUsage& usage) const {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/usage_lines.h"
 
 namespace mlbench::supervise {
@@ -23,7 +24,7 @@ class UsageLogTest : public testing::Test {
   void add(std::vector<std::optional<RankUsage>> ranks) { log_.add(folder_.path(), 7, {std::move(ranks), 4}); }
   std::vector<record::UsageLine> lines() const {
     std::vector<record::UsageLine> lines;
-    std::ifstream in(record::usage_path(folder_.path()));
+    std::ifstream in(usage_path(folder_.path()));
     for (std::string text; std::getline(in, text);) lines.push_back(record::parse_usage_line(text).value());
     return lines;
   }
@@ -90,7 +91,7 @@ TEST_F(UsageLogTest, TheNetworkIsInBytesPerSecond) {
 TEST_F(UsageLogTest, OfNobodyThereIsNoLine) {
   add({});
   add({std::nullopt});
-  EXPECT_FALSE(std::filesystem::exists(record::usage_path(folder_.path())));
+  EXPECT_FALSE(std::filesystem::exists(usage_path(folder_.path())));
   std::filesystem::remove(folder_ / "spool");
   add({RankUsage{1, 100}});  // nor where the disk refuses
 }

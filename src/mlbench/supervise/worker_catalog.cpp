@@ -4,6 +4,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::supervise {
@@ -32,7 +33,7 @@ WorkerCatalog worker_catalog(const std::filesystem::path& worker, const std::fil
   if (!std::filesystem::exists(worker)) return {std::nullopt, "there is no worker program at " + worker.string()};
   const auto build_id = elf_build_id(worker);
   if (!build_id) return {std::nullopt, worker.string() + " is no program with a build id"};
-  const std::filesystem::path cached = home / "cache" / "catalog" / (*build_id + ".json");
+  const std::filesystem::path cached = cache_dir_of(home) / "catalog" / (*build_id + ".json");
   if (auto catalog = read_cached(cached)) return {std::move(catalog), ""};
   try {
     ProcessOptions options;

@@ -13,6 +13,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/step_format.h"
 #include "mlbench/track/spool_file.h"
 
@@ -74,8 +75,8 @@ struct Recorder::State {
       : options(given),
         clock(given_clock),
         start(given_clock.now()),
-        steps(record::steps_path(given.run_dir, given.segment, given.rank)),
-        events(record::events_path(given.run_dir, given.segment, given.rank)) {}
+        steps(steps_path(given.run_dir, given.segment, given.rank)),
+        events(events_path(given.run_dir, given.segment, given.rank)) {}
 
   const RecorderOptions options;
   const Clock& clock;
@@ -194,7 +195,7 @@ struct Recorder::State {
 };
 
 Recorder::Recorder(const RecorderOptions& options, const Clock& clock) {
-  const fs::path folder = record::steps_path(options.run_dir, options.segment, options.rank).parent_path();
+  const fs::path folder = steps_path(options.run_dir, options.segment, options.rank).parent_path();
   make_spool_folder(folder);
   state_ = std::make_unique<State>(options, clock);
   record::SpoolHeader header;

@@ -13,6 +13,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/random.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/record/record.h"
 #include "mlbench/record/step_format.h"
 #include "mlbench/track/file_limit_test.h"
@@ -285,7 +286,7 @@ TEST_F(RecorderTest, FullDiskKeepsWhatIsWrittenAndNeverBlocks) {
     return recorder.failed() == error ? 0 : 13;
   });
   EXPECT_EQ(code, 0);
-  const auto size = std::filesystem::file_size(record::steps_path(folder_.path(), 2, 3));
+  const auto size = std::filesystem::file_size(steps_path(folder_.path(), 2, 3));
   EXPECT_EQ(size, bytes.size());
   EXPECT_EQ(read().steps.size(), 10U);
   EXPECT_EQ(read().events.size(), 1U);  // the other file had room
@@ -320,7 +321,7 @@ TEST_F(RecorderTest, FullDiskKeepsWholeEvents) {
   EXPECT_EQ(code, 0);
   const RankSpool spool = read();
   EXPECT_GE(spool.events.size(), 5U);
-  std::ifstream in(record::events_path(folder_.path(), 2, 3));
+  std::ifstream in(events_path(folder_.path(), 2, 3));
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   EXPECT_EQ(text.back(), '\n');
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), static_cast<std::ptrdiff_t>(spool.events.size()));

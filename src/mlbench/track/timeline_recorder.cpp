@@ -12,6 +12,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/track/spool_file.h"
 
 namespace mlbench::track {
@@ -143,7 +144,7 @@ struct TimelineRecorder::State {
 };
 
 TimelineRecorder::TimelineRecorder(const RecorderOptions& options, const Clock& clock) : clock_(clock) {
-  const fs::path path = record::timeline_path(options.run_dir, options.segment, options.rank);
+  const fs::path path = timeline_path(options.run_dir, options.segment, options.rank);
   make_spool_folder(path.parent_path());
   state_ = std::make_unique<State>(path);
   record::SpoolHeader header;

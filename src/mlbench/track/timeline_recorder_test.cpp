@@ -12,6 +12,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/track/file_limit_test.h"
 #include "mlbench/track/step_clock.h"
 
@@ -195,7 +196,7 @@ TEST_F(TimelineRecorderTest, FullDiskKeepsWhatIsWrittenAndNeverBlocks) {
     return recorder.failed() == error ? 0 : 13;
   });
   EXPECT_EQ(code, 0);
-  EXPECT_EQ(std::filesystem::file_size(record::timeline_path(folder_.path(), 2, 3)), kBytes);
+  EXPECT_EQ(std::filesystem::file_size(timeline_path(folder_.path(), 2, 3)), kBytes);
   EXPECT_EQ(read().spans.size(), 10U);
 }
 

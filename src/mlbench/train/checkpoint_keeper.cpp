@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/train/own_state.h"
 #include "mlbench/train/snapshot.h"
@@ -20,10 +21,7 @@ constexpr const char* kCarriedState = "train/carried_state";
 }  // namespace
 
 CheckpointKeeper::CheckpointKeeper(const TrainContext& context, schedule::Schedule& schedule, MetricSet& epoch_metrics)
-    : c_(context),
-      schedule_(schedule),
-      epoch_metrics_(epoch_metrics),
-      folder_(std::filesystem::path(context.run.run_dir) / "checkpoints") {}
+    : c_(context), schedule_(schedule), epoch_metrics_(epoch_metrics), folder_(checkpoints_dir(context.run.run_dir)) {}
 
 bool CheckpointKeeper::due(int64_t step, bool epoch_ends) const {
   const spec::CheckpointPolicy& policy = c_.run.checkpoint;

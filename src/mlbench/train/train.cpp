@@ -1,9 +1,9 @@
 #include "mlbench/train/train.h"
 
-#include <filesystem>
 #include <memory>
 #include <utility>
 
+#include "mlbench/base/run_folder.h"
 #include "mlbench/comm/operation_clock.h"
 #include "mlbench/data/workload.h"
 #include "mlbench/metrics/metric.h"
@@ -263,7 +263,7 @@ void TrainRun::evaluate() {
     evaluate_averaged(c_.framework, c_.comm, replicated_, add, evaluation_metrics_);
   }
   if (translator_) {
-    translator_->write(c_.comm, std::filesystem::path(c_.run.run_dir) / "translations", step_, evaluation_metrics_);
+    translator_->write(c_.comm, translations_dir(c_.run.run_dir), step_, evaluation_metrics_);
   }
   if (cadence) tell_evaluation(evaluation_metrics_.value("loss"));
   const int64_t duration_ns = (c_.clock.now() - start).count();

@@ -11,6 +11,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/collectives/run.h"
 #include "mlbench/comm/wrap/timeline.h"
@@ -56,8 +57,7 @@ void write_own_record(const spec::RunSpec& run, int64_t segment, const std::stri
   progress.hosts.push_back(capture_host(0));
   progress.environment = capture_environment();
   progress.notes.emplace_back("started without a supervisor: only rank 0's exit code is known");
-  write_json_file(std::filesystem::path(run.run_dir) / "run.json", record::build_record(run, progress),
-                  inputs::kRecord);
+  write_json_file(record_path(run.run_dir), record::build_record(run, progress), inputs::kRecord);
 }
 
 // What a rank measures with.
@@ -157,7 +157,7 @@ void measure_collectives(const spec::RunSpec& run, Session& session, Instruments
 spec::RunSpec read_run(const RankOptions& options, const net::LaunchInfo& launch) {
   const std::filesystem::path run_dir = std::filesystem::absolute(options.run_dir);
   spec::RunSpec run =
-      spec::read_run_spec(options.spec_file.empty() ? run_dir / "spec.json" : std::filesystem::path(options.spec_file));
+      spec::read_run_spec(options.spec_file.empty() ? spec_path(run_dir) : std::filesystem::path(options.spec_file));
   run.run_dir = run_dir;
   if (launch.size != run.workers) {
     throw UserError("the run has " + std::to_string(run.workers) + " workers, but the environment (" + launch.source +

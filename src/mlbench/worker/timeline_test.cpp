@@ -1,6 +1,7 @@
 // Timelines of real ranks, one of which has a wrong clock and late batches.
 
 #include "mlbench/record/timeline.h"
+#include "mlbench/base/run_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -202,7 +203,7 @@ TEST_F(Timelines, AreWholeWhenARankIsStopped) {
   spec::RunSpec run = make_training();
   run.limits.max_steps = 1'000'000'000;
   start(run);
-  const fs::path file = record::timeline_path(run.run_dir, 1, 1);
+  const fs::path file = timeline_path(run.run_dir, 1, 1);
   for (int tries = 0; tries < 3000 && (!fs::exists(file) || fs::file_size(file) < 20'000); ++tries) {
     std::this_thread::sleep_for(milliseconds(20));
   }

@@ -15,6 +15,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/exec/horovod.h"
@@ -116,7 +117,7 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
     rendezvous_.reset();
     links_.emplace(
         net::LinkServerOptions{.size = launch.workers, .folder = logs(), .files = [segment = launch.segment](int rank) {
-                                 return std::vector<std::string>{exec::rank_log_path("", segment, rank)};
+                                 return std::vector<std::string>{rank_log_path("", segment, rank)};
                                }});
     net::KvServerOptions options;
     options.size = launch.workers;
@@ -149,7 +150,7 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
     return ends;
   }
 
-  fs::path log_path(int rank, int64_t segment = 1) const { return exec::rank_log_path(logs(), segment, rank); }
+  fs::path log_path(int rank, int64_t segment = 1) const { return rank_log_path(logs(), segment, rank); }
   fs::path logs() const { return dir_ / "logs"; }
 
   void wait_for_logs(int ranks, const std::string& text) const {

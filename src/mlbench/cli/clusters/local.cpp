@@ -12,12 +12,12 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/cli/clusters/provider.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/home/owner.h"
-#include "mlbench/report/records.h"
 
 namespace mlbench::cli {
 
@@ -83,8 +83,8 @@ class LocalProvider : public Provider {
 
   void remove(const std::vector<Step>&, StepRunner&) override {
     std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(report::runs_dir(home_), ignored)) {
-      if (!fs::exists(entry.path() / "spec.json") || !is_active_run(entry.path())) continue;
+    for (const auto& entry : fs::directory_iterator(runs_dir(home_), ignored)) {
+      if (!fs::exists(spec_path(entry.path())) || !is_active_run(entry.path())) continue;
       const std::string name = entry.path().filename();
       throw UserError(fmt::format("run '{}' is active: stop it first with 'mlbench stop {} --home {}'", name, name,
                                   home_.string()));

@@ -12,6 +12,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/test_error.h"
 #include "mlbench/exec/kubernetes/api.h"
 #include "mlbench/exec/kubernetes/config.h"

@@ -9,6 +9,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/gpus.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
 #include "mlbench/exec/container.h"
 #include "mlbench/exec/guarded.h"

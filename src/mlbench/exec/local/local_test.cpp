@@ -15,6 +15,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/gpus.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/exec/container.h"
 #include "mlbench/exec/test_fake_podman.h"
 

@@ -4,6 +4,7 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/gpus.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/exec/linked.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/launcher_words.h"
@@ -53,7 +54,7 @@ ProcessOptions mpirun(const LaunchRequest& request, const std::vector<std::vecto
   }
   options.environment["OMPI_ALLOW_RUN_AS_ROOT"] = options.environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
   if (containers.empty()) options.working_directory = request.working_directory;  // mpirun gives ranks its own
-  options.output = request.log_dir / fmt::format("mpirun.seg-{}.log", request.segment);
+  options.output = launcher_log_path(request.log_dir, "mpirun", request.segment);
   return options;
 }
 

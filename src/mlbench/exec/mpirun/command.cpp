@@ -17,6 +17,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/exec/container.h"
 #include "mlbench/exec/openmpi.h"
 #include "mlbench/guard/launcher_words.h"
@@ -179,7 +180,7 @@ ProcessOptions command(const spec::EngineOptions& engine, const LaunchRequest& m
   options.arguments = std::move(words);
   options.environment = variables;
   options.environment["OMPI_ALLOW_RUN_AS_ROOT"] = options.environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
-  options.output = moved.log_dir / fmt::format("mpirun.seg-{}.log", moved.segment);
+  options.output = launcher_log_path(moved.log_dir, "mpirun", moved.segment);
   return options;
 }
 

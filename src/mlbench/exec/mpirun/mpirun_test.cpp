@@ -14,6 +14,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/exec/linked.h"
 #include "mlbench/exec/mpirun/command.h"
 #include "mlbench/exec/mpirun/programs.h"

@@ -12,6 +12,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/gpus.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
 #include "mlbench/exec/linked.h"
 #include "mlbench/guard/channel.h"
@@ -237,11 +238,11 @@ LaunchRequest on_hosts(const LaunchRequest& request, const spec::EngineOptions& 
 std::string job_name(const std::string& run_name) { return "mlbench-" + (run_name.empty() ? "run" : run_name); }
 
 std::filesystem::path script_path(const LaunchRequest& request) {
-  return request.log_dir / fmt::format("slurm.seg-{}.sbatch", request.segment);
+  return launcher_log_path(request.log_dir, "slurm", request.segment, "sbatch");
 }
 
 std::filesystem::path log_path(const LaunchRequest& request) {
-  return request.log_dir / fmt::format("slurm.seg-{}.log", request.segment);
+  return launcher_log_path(request.log_dir, "slurm", request.segment);
 }
 
 std::string batch_script(const LaunchRequest& request, const spec::EngineOptions& engine) {

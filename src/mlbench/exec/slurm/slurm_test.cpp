@@ -11,6 +11,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/exec/linked.h"
 #include "mlbench/exec/slurm/answers.h"
 #include "mlbench/exec/slurm/job.h"

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "mlbench/base/run_folder.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/master/http/legacy.h"
-#include "mlbench/report/records.h"
 
 namespace mlbench::master {
 
@@ -16,7 +16,7 @@ Response pods(const Services& services, const Call& call) {
   int64_t held = 0;
   for (const std::string& name : services.index.names_in_state("running")) {
     try {
-      held += home::read_spec(report::runs_dir(services.home) / name).workers;
+      held += home::read_spec(runs_dir(services.home) / name).workers;
     } catch (const std::exception&) {
       continue;  // deleted in this moment
     }

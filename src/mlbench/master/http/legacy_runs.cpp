@@ -1,4 +1,5 @@
 #include "mlbench/base/choices.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/master/http/legacy.h"
 
 #include <fmt/format.h>
@@ -79,8 +80,8 @@ Json run_object(const Json& record) {
 Json job_metadata(const Services& services, const fs::path& run_dir, const Json& record) {
   const auto lines = [](const fs::path& file) { return Json(report::last_lines(file, kMostLogLines)); };
   const int64_t segments = report::segment_count(record);
-  Json metadata = {{"stdout", lines(run_dir / "logs" / fmt::format("rank-0.seg-{}.log", segments))},
-                   {"stderr", lines(run_dir / "logs" / "supervisor.log")}};
+  Json metadata = {{"stdout", lines(rank_log_path(logs_dir(run_dir), segments, 0))},
+                   {"stderr", lines(supervisor_log_path(run_dir))}};
   if (record.value("state", "") == "queued") return metadata;
   metadata["pods"] = Json::array();
   for (int64_t rank = 0; rank < record.value("workers", int64_t{0}); ++rank) {

@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "mlbench/base/input.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/master/http/services.h"
-#include "mlbench/report/records.h"
 
 namespace mlbench::master {
 
@@ -26,7 +26,7 @@ std::vector<InUse> clusters_in_use(const Services& services, Json& ranks) {
   for (const char* state : {"running", "queued"}) {
     for (const std::string& summary : services.index.find({.state = state, .limit = kMostActive}).summaries) {
       const std::string name = text_member(try_parse_json(summary, inputs::kSummary).value_or(Json()), "name");
-      const std::filesystem::path run_dir = report::runs_dir(services.home) / name;
+      const std::filesystem::path run_dir = runs_dir(services.home) / name;
       InUse one;
       try {
         const spec::RunSpec run = home::read_spec(run_dir);

@@ -5,6 +5,7 @@
 
 #include "mlbench/base/choices.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/home/notes.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/home/summary.h"
@@ -30,7 +31,7 @@ fs::path existing_run(const fs::path& home, const std::string& name) {
   } catch (const UserError&) {
     return {};
   }
-  fs::path folder = report::runs_dir(home) / name;
+  fs::path folder = runs_dir(home) / name;
   return report::is_run(folder) ? folder : fs::path();
 }
 

@@ -1,3 +1,4 @@
+#include "mlbench/base/run_folder.h"
 #include "mlbench/master/http/run_handlers.h"
 
 #include <fmt/format.h>
@@ -10,7 +11,6 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/home/summary.h"
-#include "mlbench/report/records.h"
 #include "mlbench/spec/variables.h"
 
 namespace mlbench::master {
@@ -199,7 +199,7 @@ Response preview_runs(Services& services, const Request& request) {
     Json overrides = Json::array();
     for (const spec::Override& one : run.overrides) overrides.push_back({{"key", one.key}, {"value", one.value}});
     answer["runs"].push_back({{"name", run.name},
-                              {"taken", fs::exists(report::runs_dir(services.home) / run.name)},
+                              {"taken", fs::exists(runs_dir(services.home) / run.name)},
                               {"task", task.name},
                               {"rules", task.rules},
                               {"variant", task.variant},
@@ -226,7 +226,7 @@ Response retry(Services& services, const Call& call) {
   for (int64_t number = 2;; ++number) {
     run.name = fmt::format("{}.{}", base, number);
     check_name(run.name, "run name");  // a long one may have no room for a number
-    if (fs::exists(report::runs_dir(services.home) / run.name)) continue;
+    if (fs::exists(runs_dir(services.home) / run.name)) continue;
     try {
       return json_response(201, created(submit(services, {run}, false), {}));
     } catch (const home::NameTaken&) {

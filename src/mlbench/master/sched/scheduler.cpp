@@ -4,6 +4,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/report/records.h"
@@ -37,7 +38,7 @@ void Scheduler::adopt_unread() {
     } catch (const UserError& error) {
       spdlog::error("run {} cannot be started: {}", run_dir.filename().string(), error.what());
       std::error_code ignored;  // it is then lost, as its record will say
-      fs::remove(run_dir / "control" / "queue.json", ignored);
+      fs::remove(waiting_path(run_dir), ignored);
     } catch (const std::exception& error) {
       spdlog::warn("run {}: {}", run_dir.filename().string(), error.what());
       return !is_transient(error);
@@ -113,7 +114,7 @@ void Scheduler::work() {
     // Stopped or deleted while they waited.
     std::erase_if(waiting_, [](const Waits& run) {
       std::error_code error;
-      return !fs::exists(run.run_dir / "control" / "queue.json", error) && !error;
+      return !fs::exists(waiting_path(run.run_dir), error) && !error;
     });
     std::vector<Job> running, waiting;
     for (const Runs& run : running_) running.push_back(run.job);
@@ -144,7 +145,7 @@ void Scheduler::work() {
         }
         spdlog::error("run {} cannot be started: {}", run.job.name, error.what());
         std::error_code ignored;  // it is then lost, as its record will say
-        fs::remove(run.run_dir / "control" / "queue.json", ignored);
+        fs::remove(waiting_path(run.run_dir), ignored);
       }
     }
     lock.lock();
