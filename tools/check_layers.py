@@ -12,6 +12,7 @@ import tomllib
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 CONDITIONAL = re.compile(r"^\s*#\s*(if|ifdef|ifndef)\b")
+TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 USING_NAMESPACE = re.compile(r"^\s*using\s+namespace\b")
 
 
@@ -30,6 +31,7 @@ class Layers:
         self.no_back_ends = rules["back_ends"]["except"]
         self.headers = rules["headers"]
         self.calls = rules["calls"]
+        self.words = {re.compile(word): row for word, row in rules["words"].items()}
 
     def module(self, path: str) -> str | None:
         """The longest listed folder that holds a path relative to src/mlbench."""
@@ -63,6 +65,13 @@ class Layers:
             if call in line and path not in row["only"]:
                 yield f"calls {call}...), which only {', '.join(row['only'])} may; use {row['use']}"
 
+    def check_words(self, path: str, line: str):
+        if line.lstrip().startswith("//"):
+            return
+        for word, row in self.words.items():
+            if path not in row["only"] and any(word.search(text) for text in TEXT.findall(line)):
+                yield f"spells what {', '.join(row['only'])} alone may; use {row['use']}"
+
     def check_file(self, path: str, text: str):
         """Violations of one file as (line, rule); path is relative to src/mlbench."""
         is_header = path.endswith((".h", ".inc"))
@@ -79,7 +88,7 @@ class Layers:
             if CONDITIONAL.match(line) and not self.back_end(path):
                 yield number, "#if outside a back-end folder; let CMake choose the source file"
             if not is_test:
-                for rule in self.check_calls(path, line):
+                for rule in (*self.check_calls(path, line), *self.check_words(path, line)):
                     yield number, rule
             include = INCLUDE.match(line)
             if not include:

@@ -55,6 +55,14 @@ class CheckLayers(unittest.TestCase):
             "calls Json::parse(...), which only base/input.cpp may; use parse_json of base/input.h",
         )
 
+    def test_own_variables_are_spelled_once(self):
+        self.expect_violation(
+            "schedule/a.cpp",
+            '// "MLBENCH_HOME"\nset(OUT "-DMLBENCH_WORKER=ON");\nreturn getenv("MLBENCH_HOME");\n',
+            3,
+            "spells what base/own_variables.h, spec/run_options.cpp alone may; use base/own_variables.h",
+        )
+
     def test_a_module_that_is_not_allowed(self):
         self.expect_violation(
             "schedule/a.cpp", '\n#include "mlbench/net/kv/kv.h"\n', 2, "schedule includes net; it may include base, spec"

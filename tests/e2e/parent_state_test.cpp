@@ -19,6 +19,7 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/guard/channel.h"
@@ -346,7 +347,7 @@ TEST_P(ParentState, Supervise) {
 
 TEST_P(ParentState, Guard) {
   guard::Listener listener;
-  const test::Variable address(guard::kAddressVariable, listener.address());
+  const test::Variable address(variables::kGuard, listener.address());
   const std::vector<std::pair<const char*, const char*>> rank = {
       {"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}};
   for (const auto& [name, value] : rank) setenv(name, value, 1);

@@ -15,6 +15,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/guard/channel.h"
 
@@ -109,9 +110,9 @@ int commit(const Fault& fault) {
   const RankOfRun rank{.rank = 1,
                        .size = std::stoi(environment_variable("SLURM_STEP_NUM_TASKS").value()),
                        .run_id = environment_variable("MLBENCH_RUN_ID").value(),
-                       .secret = environment_variable(kSecretVariable).value(),
-                       .folder = environment_variable(kFolderVariable).value()};
-  const auto channel = connect_to(environment_variable(kAddressVariable).value(), rank);
+                       .secret = environment_variable(variables::kGuardSecret).value(),
+                       .folder = environment_variable(variables::kGuardFolder).value()};
+  const auto channel = connect_to(environment_variable(variables::kGuard).value(), rank);
   if (fault.runs) {
     for (const auto& [word, text] : placed({{"node", "n1"}, {"local_rank", 1}, {"local_size", 2}})) {
       channel->send(word, text);

@@ -74,7 +74,7 @@ inline constexpr Input kCacheMark{"the mark of a data cache", 64 * kKiB};
 // From other programs and over the network.
 inline constexpr Input kWorkerCatalog{"a worker's catalog", 4 * kMiB};
 inline constexpr Input kWorkerAnswer{"a worker's answer", 16 * kMiB};
-inline constexpr Input kCoreList{"MLBENCH_CORES", 64 * kKiB};
+inline constexpr Input kCoreList{"a list of cores", 64 * kKiB};
 inline constexpr Input kMessage{"a message of a rank", 64 * kMiB};
 inline constexpr Input kJsonBody{"a JSON body", 8 * kMiB};
 inline constexpr Input kForm{"a form", kMiB};

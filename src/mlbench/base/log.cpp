@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/printable.h"
 
@@ -36,12 +37,13 @@ void set_up_logging(const std::string& who) {
   formatter->add_flag<PrintableText>('*').set_pattern("%H:%M:%S.%e %^%l%$ [%n] %*");
   logger->set_formatter(std::move(formatter));
   constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warn", "error", "off"};
-  const std::string level = environment_variable("MLBENCH_LOG").value_or("info");
+  const std::string level = environment_variable(variables::kLog).value_or("info");
   const bool known = std::find(std::begin(kLevels), std::end(kLevels), level) != std::end(kLevels);
   logger->set_level(known ? spdlog::level::from_str(level) : spdlog::level::info);
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(std::move(logger));
-  if (!known) spdlog::warn("MLBENCH_LOG={}: expected trace, debug, info, warn, error or off; info is taken", level);
+  if (known) return;
+  spdlog::warn("{}={}: expected trace, debug, info, warn, error or off; info is taken", variables::kLog, level);
 }
 
 }  // namespace mlbench

@@ -1,5 +1,6 @@
 #include "mlbench/base/paths.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 
@@ -38,20 +40,21 @@ fs::path resolve_home(const std::optional<std::string>& option, HomeUse use) {
   fs::path home;
   if (option) {
     home = *option;
-  } else if (const auto variable = environment_variable("MLBENCH_HOME")) {
+  } else if (const auto variable = environment_variable(variables::kHome)) {
     home = *variable;
   } else if (const auto xdg = environment_variable("XDG_DATA_HOME")) {
     home = fs::path(*xdg) / "mlbench";
   } else if (const auto user = environment_variable("HOME")) {
     home = fs::path(*user) / ".local/share/mlbench";
   } else {
-    throw UserError("no home folder: give --home DIR, or set MLBENCH_HOME or HOME");
+    throw UserError(fmt::format("no home folder: give --home DIR, or set {} or HOME", variables::kHome));
   }
   home = fs::absolute(home).lexically_normal();
   std::error_code error;
   const fs::file_status status = fs::status(home, error);
   if (fs::exists(status) && !fs::is_directory(status)) {
-    throw UserError("home " + home.string() + " is not a folder: give another with --home DIR or MLBENCH_HOME");
+    throw UserError(
+        fmt::format("home {} is not a folder: give another with --home DIR or {}", home.string(), variables::kHome));
   }
   if (fs::exists(status)) {
     close_to_others(home);

@@ -11,12 +11,14 @@
 #include <filesystem>
 #include <functional>
 #include <set>
+#include <span>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/system_error.h"
 
 namespace mlbench {
@@ -29,6 +31,7 @@ using Words = std::vector<std::string_view>;
 // with the prefixes is about that task: programs that we start would believe it.
 struct Launcher {
   Words marks, prefixes, kept;
+  std::span<const char* const> names = {};  // of such variables, in full
 };
 
 const std::vector<Launcher>& launchers() {
@@ -52,10 +55,7 @@ const std::vector<Launcher>& launchers() {
         "HOROVOD_CONTROLLER=", "HOROVOD_CPU_OPERATIONS=", "HOROVOD_HOSTNAME="},
        {}},
       // A rank of ours that starts runs itself.
-      {{"MLBENCH_RUN_ID"},
-       {"MLBENCH_RUN_ID=", "MLBENCH_RUN_DIR=", "MLBENCH_SECRET=", "MLBENCH_CORES=", "MLBENCH_OVERSUBSCRIBED=",
-        "MLBENCH_RESUME_S=", "MLBENCH_GUARD", "MLBENCH_NODE_NAME="},
-       {}},
+      {{variables::kRunId}, {}, {}, variables::kOfRank},
   };
   return table;
 }
@@ -71,10 +71,11 @@ void note_launchers() {
   for (const Launcher& launcher : launchers()) {
     if (std::ranges::none_of(launcher.marks, is_set)) continue;
     for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-      const std::string_view text = *entry;
+      const std::string_view text = *entry, name = text.substr(0, text.find('='));
       const auto begins = [&](std::string_view prefix) { return text.starts_with(prefix); };
-      if (std::ranges::none_of(launcher.prefixes, begins) || std::ranges::any_of(launcher.kept, begins)) continue;
-      kept_from_children().emplace(text.substr(0, text.find('=')));
+      const bool named = std::ranges::find(launcher.names, name) != launcher.names.end();
+      if (!named && std::ranges::none_of(launcher.prefixes, begins)) continue;
+      if (std::ranges::none_of(launcher.kept, begins)) kept_from_children().emplace(name);
     }
   }
 }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/run_folder.h"
@@ -20,14 +21,15 @@ std::filesystem::path Context::home() const { return resolve_home(home_option); 
 std::filesystem::path Context::home_to_read() const { return resolve_home(home_option, HomeUse::kRead); }
 
 std::filesystem::path Context::worker() const {
-  if (const auto given = environment_variable("MLBENCH_WORKER")) return std::filesystem::absolute(*given);
+  if (const auto given = environment_variable(variables::kWorker)) return std::filesystem::absolute(*given);
   return program_path().parent_path() / "mlbench-worker";
 }
 
 CLI::App* add_verb(CLI::App& app, Program& program, const std::string& name, const std::string& description) {
   CLI::App* verb = app.add_subcommand(name, description);
   verb->add_option("--home", program.context.home_option,
-                   "folder of runs, data and caches (default: MLBENCH_HOME, or mlbench below XDG_DATA_HOME)")
+                   fmt::format("folder of runs, data and caches (default: {}, or mlbench below XDG_DATA_HOME)",
+                               variables::kHome))
       ->type_name("DIR");
   verb->add_flag("--json", program.context.json, "print one JSON value");
   return verb;
@@ -56,6 +58,17 @@ void tell(std::FILE* out, std::string_view text) {
 
 void say(std::string_view text) { tell(stderr, fmt::format("mlbench: {}\n", printable_lines(text, ""))); }
 
+std::string worker_advice() {
+  return fmt::format("build it (-DMLBENCH_WORKER=ON), install the package mlbench-worker, or set {}",
+                     variables::kWorker);
+}
+
+void require_worker(const Context& context) {
+  const std::filesystem::path worker = context.worker();
+  if (std::filesystem::exists(worker)) return;
+  throw UserError(fmt::format("there is no worker program at {}: {}", worker.string(), worker_advice()));
+}
+
 bool is_terminal(int fd) { return isatty(fd) == 1; }
 
 bool colours(int fd) { return is_terminal(fd) && !environment_variable("NO_COLOR"); }
@@ -77,7 +90,7 @@ std::vector<std::string> data_dirs(const std::string& data_dir, const std::files
       throw UserError(fmt::format("--data-dir '{}' is not a folder", data_dir));
     }
     dirs.push_back(std::filesystem::absolute(data_dir).lexically_normal());
-  } else if (const auto folder = environment_variable("MLBENCH_DATA_DIR")) {
+  } else if (const auto folder = environment_variable(variables::kDataDir)) {
     dirs.push_back(std::filesystem::absolute(*folder).lexically_normal());
   }
   dirs.push_back(data_dir_of(home));

@@ -156,10 +156,7 @@ PlanFacts gather_facts(const fs::path& worker, const fs::path& home) {
   PlanFacts facts = gather_facts(home);
   const auto found = supervise::worker_catalog(worker, facts.home);
   if (!found.catalog) {
-    throw UserError(
-        found.reason +
-        ": nothing can run here; build it (-DMLBENCH_WORKER=ON), install the package mlbench-worker, or set "
-        "MLBENCH_WORKER");
+    throw UserError(fmt::format("{}: nothing can run here; {}", found.reason, worker_advice()));
   }
   facts.catalog = *found.catalog;
   return facts;

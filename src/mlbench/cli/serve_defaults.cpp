@@ -4,6 +4,7 @@
 
 #include "mlbench/base/choices.h"
 #include "mlbench/base/numbers.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/master/hooks.h"
@@ -11,9 +12,6 @@
 namespace mlbench::cli {
 namespace {
 
-constexpr const char *kExecutor = "MLBENCH_EXECUTOR", *kMostWorkers = "MLBENCH_MAX_WORKERS",
-                     *kMostThreads = "MLBENCH_WORKER_MAX_CPU", *kMostWorkerGpus = "MLBENCH_MAX_GPU_PER_WORKER",
-                     *kPodAddress = "MLBENCH_POD_IP";
 constexpr Range kLimitRange{1, 1e6}, kGpuRange{0, 1024};
 
 void check_limit(const spec::RunSpec& run, const std::optional<int64_t>& most, double asked, const char* what,
@@ -31,13 +29,14 @@ ServeDefaults serve_defaults(const std::function<std::optional<std::string>(cons
     const std::string value = text(name);
     return value.empty() ? std::nullopt : std::optional(parse_count(value, name, range));
   };
-  ServeDefaults defaults{.executor = text(kExecutor),
-                         .most_workers = limit(kMostWorkers, kLimitRange),
-                         .most_threads = limit(kMostThreads, kLimitRange),
-                         .most_worker_gpus = limit(kMostWorkerGpus, kGpuRange),
-                         .address = text(kPodAddress)};
+  ServeDefaults defaults{.executor = text(variables::kExecutor),
+                         .most_workers = limit(variables::kMostWorkers, kLimitRange),
+                         .most_threads = limit(variables::kMostWorkerCores, kLimitRange),
+                         .most_worker_gpus = limit(variables::kMostWorkerGpus, kGpuRange),
+                         .address = text(variables::kPodAddress)};
   if (!defaults.executor.empty()) {
-    check_choice(fmt::format("executor in {}", kExecutor), defaults.executor, names_of(catalog::executors()));
+    check_choice(fmt::format("executor in {}", variables::kExecutor), defaults.executor,
+                 names_of(catalog::executors()));
   }
   return defaults;
 }
@@ -48,9 +47,11 @@ void apply_defaults(const ServeDefaults& defaults, const Json& request, spec::Ru
 
 void check_limits(const ServeDefaults& defaults, const std::vector<spec::RunSpec>& runs) {
   for (const spec::RunSpec& run : runs) {
-    check_limit(run, defaults.most_workers, static_cast<double>(run.workers), "workers", kMostWorkers);
-    check_limit(run, defaults.most_threads, spec::cpus_per_worker(run), "cores for each worker", kMostThreads);
-    check_limit(run, defaults.most_worker_gpus, run.device == "cuda" ? 1 : 0, "GPU for each worker", kMostWorkerGpus);
+    check_limit(run, defaults.most_workers, static_cast<double>(run.workers), "workers", variables::kMostWorkers);
+    check_limit(run, defaults.most_threads, spec::cpus_per_worker(run), "cores for each worker",
+                variables::kMostWorkerCores);
+    check_limit(run, defaults.most_worker_gpus, run.device == "cuda" ? 1 : 0, "GPU for each worker",
+                variables::kMostWorkerGpus);
   }
 }
 

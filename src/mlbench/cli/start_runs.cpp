@@ -9,6 +9,7 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text_blocks.h"
@@ -72,7 +73,7 @@ Json request_of(RunOptions options) {
     options.task = fs::path(options.task).filename();
   }
   if (spec::asks_for_training(options)) {
-    if (options.data_dir.empty()) options.data_dir = environment_variable("MLBENCH_DATA_DIR").value_or("");
+    if (options.data_dir.empty()) options.data_dir = environment_variable(variables::kDataDir).value_or("");
     if (!options.data_dir.empty()) options.data_dir = fs::absolute(options.data_dir).lexically_normal();
   }
   Json request = to_json(options);

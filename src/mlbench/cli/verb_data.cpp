@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/verbs.h"
@@ -250,7 +251,8 @@ std::pair<CLI::App*, std::shared_ptr<DataOptions>> add(CLI::App& group, Program&
   auto options = std::make_shared<DataOptions>();
   if (takes_names) verb->add_option("NAME", options->names, "data sets, see 'mlbench data list'")->required();
   if (takes_dir) {
-    verb->add_option("--data-dir", options->data_dir, "where data sets lie (default: MLBENCH_DATA_DIR)")
+    verb->add_option("--data-dir", options->data_dir,
+                     fmt::format("where data sets lie (default: {})", variables::kDataDir))
         ->type_name("DIR");
   }
   verb->callback([&program, options, body] {

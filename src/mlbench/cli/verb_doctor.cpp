@@ -8,6 +8,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/process.h"
@@ -43,7 +44,7 @@ Finding check_home(const Context& context) {
     fs::remove(home / fmt::format(".doctor-{}", getpid()));
     return {"home", Verdict::kOk, home.string() + " is writable", ""};
   } catch (const std::exception& error) {
-    return {"home", Verdict::kFail, error.what(), "give another with --home DIR or MLBENCH_HOME"};
+    return {"home", Verdict::kFail, error.what(), fmt::format("give another with --home DIR or {}", variables::kHome)};
   }
 }
 
@@ -54,20 +55,19 @@ Finding check_disk(const Context& context) {
     const uint64_t free_bytes = fs::space(home).available;
     const std::string message = fmt::format("{} free in {}", report::format_bytes(free_bytes), home.string());
     if (free_bytes < kLittle)
-      return {"disk", Verdict::kFail, message, "free some space, or move the home: MLBENCH_HOME"};
+      return {"disk", Verdict::kFail, message, fmt::format("free some space, or move the home: {}", variables::kHome)};
     if (free_bytes < kEnough) return {"disk", Verdict::kWarn, message, "data caches and checkpoints may need more"};
     return {"disk", Verdict::kOk, message, ""};
   } catch (const std::exception& error) {
-    return {"disk", Verdict::kFail, error.what(), "give another home with --home DIR or MLBENCH_HOME"};
+    return {"disk", Verdict::kFail, error.what(),
+            fmt::format("give another home with --home DIR or {}", variables::kHome)};
   }
 }
 
 // Starts the worker even when its catalog is cached: what matters is that its libraries load here and now.
 std::vector<Finding> check_worker(const Context& context) {
   const fs::path worker = context.worker();
-  const std::string advice =
-      "build it: cmake --build --preset release --target mlbench-worker; or install the package mlbench-worker, or set "
-      "MLBENCH_WORKER";
+  const std::string advice = worker_advice();
   if (!fs::exists(worker)) return {{"worker", Verdict::kFail, "there is no program " + worker.string(), advice}};
   std::vector<Finding> findings;
   try {
@@ -111,7 +111,7 @@ Finding check_guard() {
 std::vector<Finding> check_data(const Context& context) {
   std::vector<Finding> findings;
   std::vector<std::string> dirs;
-  if (const auto folder = environment_variable("MLBENCH_DATA_DIR")) dirs.push_back(*folder);
+  if (const auto folder = environment_variable(variables::kDataDir)) dirs.push_back(*folder);
   try {
     dirs.push_back(data_dir_of(context.home()));
   } catch (const std::exception&) {
@@ -164,7 +164,8 @@ std::vector<Finding> check_cores() {
                           "a new run waits for it; see mlbench status, or start with --no-wait"});
     }
   } catch (const std::exception& error) {
-    findings.push_back({"core lock", Verdict::kFail, error.what(), "set MLBENCH_CORE_LOCK to a path you may write"});
+    findings.push_back({"core lock", Verdict::kFail, error.what(),
+                        fmt::format("set {} to a path you may write", variables::kCoreLock)});
   }
   return findings;
 }

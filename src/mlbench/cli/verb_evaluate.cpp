@@ -235,12 +235,8 @@ std::pair<std::string, ProcessEnd> run_worker(const fs::path& worker, const fs::
 
 Json evaluate_model(const Context& context, const fs::path& model, int64_t average, const spec::RunSpec& run,
                     bool no_wait) {
+  require_worker(context);
   const fs::path worker = context.worker();
-  if (!fs::exists(worker)) {
-    throw UserError(fmt::format(
-        "there is no worker program at {}, which evaluates models: build or install it, or set MLBENCH_WORKER",
-        worker.string()));
-  }
   fs::create_directories(run.cache_dir);
   const auto cores = wait_for_cores(no_wait);
   const auto [text, end] = run_worker(worker, model, average, run);

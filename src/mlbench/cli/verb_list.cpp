@@ -236,9 +236,7 @@ ExitCode list(const Context& context, const std::string& wanted, const spec::Run
   }
   if (context.json) print_json(wanted.empty() ? answer : answer[wanted]);
   if (!no_worker.empty()) {
-    say(no_worker +
-        ": what it offers is unknown; build it (-DMLBENCH_WORKER=ON), install the package mlbench-worker, or set "
-        "MLBENCH_WORKER");
+    say(fmt::format("{}: what it offers is unknown; {}", no_worker, worker_advice()));
   }
   return ExitCode::kOk;
 }

@@ -110,10 +110,7 @@ ExitCode resume(const Context& context, const std::string& name, const std::stri
           fmt::format("run '{}' has no checkpoint at step {}: there are {}", name, step, fmt::join(steps, ", ")));
     }
   }
-  if (!fs::exists(context.worker())) {
-    throw UserError(fmt::format("there is no worker program at {}: build or install it, or set MLBENCH_WORKER",
-                                context.worker().string()));
-  }
+  require_worker(context);
 
   const spec::RunSpec spec = read_spec(run_dir);
   for (const std::string& name : spec::names_to_give(spec)) {

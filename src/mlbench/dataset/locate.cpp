@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/dataset/input_file.h"
 
 namespace mlbench::dataset {
@@ -154,18 +155,19 @@ LocatedDataset locate(const DatasetDescription& description, const std::vector<s
   SearchResult result = search(description, data_dirs);
   if (result.found && result.misfits.empty()) return *std::move(result.found);
   if (result.found) {
-    throw UserError(
-        fmt::format("data set {}: what lies here does not fit:{}\nthe copy in {} ({}) is not taken in its place: "
-                    "complete or remove "
-                    "what does not fit, or name another folder with --data-dir DIR or MLBENCH_DATA_DIR",
-                    description.name, result.misfits, result.found->folder.string(), result.found->origin));
+    throw UserError(fmt::format(
+        "data set {}: what lies here does not fit:{}\nthe copy in {} ({}) is not taken in its place: "
+        "complete or remove "
+        "what does not fit, or name another folder with --data-dir DIR or {}",
+        description.name, result.misfits, result.found->folder.string(), result.found->origin, variables::kDataDir));
   }
   std::string text =
       fmt::format("data set {} not found; places tried:{}\nfetch it with `mlbench data fetch {}`", description.name,
                   result.tried.empty() ? " none (no data folder given)" : result.tried, description.name);
   if (!description.system_package.empty())
     text += fmt::format(", or install the package {}", description.system_package);
-  throw UserError(text + ", or name the folder that holds it with --data-dir DIR or MLBENCH_DATA_DIR");
+  throw UserError(
+      fmt::format("{}, or name the folder that holds it with --data-dir DIR or {}", text, variables::kDataDir));
 }
 
 }  // namespace mlbench::dataset

@@ -13,6 +13,7 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/process_status.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
@@ -50,7 +51,7 @@ class GuardedGroup final : public RankGroup {
     in_containers_ = request_.in_image;
     listener_.emplace();
     for (ProcessOptions& options : launchers) {
-      options.environment[guard::kAddressVariable] = listener_->address();
+      options.environment[variables::kGuard] = listener_->address();
       launchers_.push_back(ChildProcess::start(options));
     }
     launched_ = std::move(launchers);

@@ -5,6 +5,7 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/text.h"
@@ -35,20 +36,20 @@ std::filesystem::path folder_on_hosts(const LaunchRequest& request, const std::f
 
 std::map<std::string, std::string> guard_environment(const LaunchRequest& request,
                                                      const std::filesystem::path& folder) {
-  std::map<std::string, std::string> variables = {{guard::kAddressVariable, "link:" + request.links.rendezvous},
-                                                  {guard::kSecretVariable, request.links.secret},
-                                                  {guard::kFolderVariable, folder.string()}};
-  if (request.rank_words) variables[guard::kRankWordsVariable] = "1";
+  std::map<std::string, std::string> variables = {{variables::kGuard, "link:" + request.links.rendezvous},
+                                                  {variables::kGuardSecret, request.links.secret},
+                                                  {variables::kGuardFolder, folder.string()}};
+  if (request.rank_words) variables[variables::kGuardRankWords] = "1";
   return variables;
 }
 
 std::vector<std::string> variables_of_links(const LaunchRequest& request) {
-  std::vector<std::string> names = {"MLBENCH_RUN_ID", "MLBENCH_RESUME_S", guard::kAddressVariable,
-                                    guard::kSecretVariable, guard::kFolderVariable};
+  std::vector<std::string> names = {variables::kRunId, variables::kResumeSeconds, variables::kGuard,
+                                    variables::kGuardSecret, variables::kGuardFolder};
   if (request.rank_words) {
-    names.emplace_back(guard::kRankWordsVariable);
+    names.emplace_back(variables::kGuardRankWords);
   } else {  // workers alone have a rendezvous of ours
-    names.insert(names.end(), {"MASTER_ADDR", "MASTER_PORT", "MLBENCH_SECRET"});
+    names.insert(names.end(), {"MASTER_ADDR", "MASTER_PORT", variables::kSecret});
   }
   return names;
 }

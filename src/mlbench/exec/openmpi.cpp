@@ -7,6 +7,7 @@
 #include <cctype>
 #include <set>
 
+#include "mlbench/base/own_variables.h"
 #include "mlbench/guard/openmpi.h"
 
 namespace mlbench::exec {
@@ -71,7 +72,7 @@ std::vector<std::string> mpirun_over_links(const LaunchRequest& request) {
   options.agent = program + " agent";
   // An address is one host's; those of the others Open MPI finds.
   if (!is_numeric_address(request.network_interface)) options.interface = request.network_interface;
-  options.shares_cores = request.environment.contains("MLBENCH_OVERSUBSCRIBED");
+  options.shares_cores = request.environment.contains(variables::kOversubscribed);
   std::vector<std::string> words = mpirun_words(options);
   // The daemons are where mpirun is in the image, whatever it was built with; and they stay below their guards, which
   // say how they end. Whether ranks may be root's is not Open MPI's to say.

@@ -55,18 +55,9 @@ class LinkServer;
 
 namespace mlbench::guard {
 
-// The environment variable with the address of the supervisor: "unix:NAME", or "link:HOST:PORT" with the variables
-// below and MLBENCH_RUN_ID. HOST is best a number: a static program may find no names.
-inline constexpr const char* kAddressVariable = "MLBENCH_GUARD";
+// An address of a supervisor on another host (variables::kGuard).
 inline constexpr std::string_view kLink = "link:";
-inline constexpr const char* kSecretVariable = "MLBENCH_GUARD_SECRET";  // the run's
-inline constexpr const char* kFolderVariable =
-    "MLBENCH_GUARD_FOLDER";  // of the run, on the rank's host; made if absent, for its user alone
 inline constexpr std::string_view kOutOfMemory = " oom";
-// Set: "{rank}" within the command's words stands for the rank's number. For launchers that start one command for all.
-inline constexpr const char* kRankWordsVariable = "MLBENCH_GUARD_RANK_WORDS";
-// Set: the rank sees one GPU of its host, that of its number there, and no other (base/gpus.h). Likewise.
-inline constexpr const char* kOwnGpuVariable = "MLBENCH_GUARD_OWN_GPU";
 
 // Of a message over a socket of this host; what is longer is cut.
 inline constexpr size_t kMostMessageBytes = 16384;

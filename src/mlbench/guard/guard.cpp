@@ -31,6 +31,7 @@
 #include "mlbench/base/gpus.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/or_null.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/peer_words.h"
 #include "mlbench/base/printable.h"
@@ -75,7 +76,7 @@ constexpr Launcher kLaunchers[] = {
      "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, true},
     {"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr, "SLURMD_NODENAME", true},
     // A pod is a host of its own: the executor says so in the last three of them, and which node it is on.
-    {"kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MLBENCH_NODE_NAME"},
+    {"kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", variables::kNodeName},
 };
 
 std::string required_variable(const char* name) {
@@ -411,22 +412,22 @@ int guard_rank(const std::vector<std::string>& arguments) {
                          {"WORLD_SIZE", std::to_string(number_in(launcher.size))},
                          {"LOCAL_RANK", std::to_string(number_in(launcher.local_rank))},
                          {"LOCAL_WORLD_SIZE", local_size_of(launcher)}};
-  if (environment_variable(kRankWordsVariable)) {
+  if (environment_variable(variables::kGuardRankWords)) {
     fill_in(options.arguments, "{rank}", options.environment["RANK"]);
-    unsetenv(kRankWordsVariable);
+    unsetenv(variables::kGuardRankWords);
   }
-  const bool own_gpu = environment_variable(kOwnGpuVariable).has_value();
-  unsetenv(kOwnGpuVariable);
+  const bool own_gpu = environment_variable(variables::kGuardOwnGpu).has_value();
+  unsetenv(variables::kGuardOwnGpu);
   options.new_session = true;  // nothing that the rank does to its group reaches us
   options.die_with_parent = true;
-  const std::string address = taken_variable(kAddressVariable);
+  const std::string address = taken_variable(variables::kGuard);
   RankOfRun rank{number_in(launcher.rank), number_in(launcher.size), {}, {}, {}};
   Json place = {{"local_rank", number_in(launcher.local_rank)},
                 {"local_size", std::stoi(options.environment["LOCAL_WORLD_SIZE"])}};
   if (address.starts_with(kLink)) {
-    rank.run_id = required_variable("MLBENCH_RUN_ID");
-    rank.secret = taken_variable(kSecretVariable);
-    rank.folder = taken_variable(kFolderVariable);
+    rank.run_id = required_variable(variables::kRunId);
+    rank.secret = taken_variable(variables::kGuardSecret);
+    rank.folder = taken_variable(variables::kGuardFolder);
     make_folder(rank.folder);
     if (options.environment["LOCAL_RANK"] == "0") name_folders_of_other_runs(rank.folder);
     const net::Endpoint own = free_endpoint_towards(std::string_view(address).substr(kLink.size()));

@@ -17,6 +17,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/process.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
@@ -42,7 +43,7 @@ class GuardTest : public testing::Test {
     Listener listener;
     ProcessOptions options;
     options.arguments = {GUARD, "direct", "/bin/sh", "-c", script};
-    options.environment = {{kAddressVariable, listener.address()},
+    options.environment = {{variables::kGuard, listener.address()},
                            {"RANK", "0"},
                            {"WORLD_SIZE", "1"},
                            {"LOCAL_RANK", "0"},
@@ -266,10 +267,10 @@ class LinkedGuardTest : public testing::Test {
     ProcessOptions options;
     options.arguments = {GUARD, launcher_, "/bin/sh", "-c", script, "{rank}-of-{rank}"};
     options.environment = variables_;
-    options.environment.insert({{kAddressVariable, arrivals_->address()},
-                                {kSecretVariable, "sesame"},
-                                {kFolderVariable, folder_ / "there"},
-                                {kRankWordsVariable, rank_words_ ? "1" : ""},
+    options.environment.insert({{variables::kGuard, arrivals_->address()},
+                                {variables::kGuardSecret, "sesame"},
+                                {variables::kGuardFolder, folder_ / "there"},
+                                {variables::kGuardRankWords, rank_words_ ? "1" : ""},
                                 {"MLBENCH_RUN_ID", "1"}});
     options.output = folder_ / "guard.log";
     options.working_directory = folder_.path();
@@ -338,7 +339,7 @@ TEST_F(LinkedGuardTest, FoldersOfOtherRunsOfItsNameAreNamedAndNotRead) {
     std::filesystem::create_directories(folder_ / "scratch" / other / "spool");
     write_file_atomically(folder_ / "scratch" / other / "spool/steps", "old\n");
   }
-  variables_[kFolderVariable] = folder_ / "scratch/run-2-aaaa";
+  variables_[variables::kGuardFolder] = folder_ / "scratch/run-2-aaaa";
   start("exit 0");
   EXPECT_EQ(next(), "end 0 0");
   EXPECT_EQ(here("spool/steps"), "");
@@ -460,9 +461,9 @@ TEST_F(LinkedGuardTest, AFolderOfOthersIsRefused) {
   const auto refused = [&](const fs::path& folder) {
     ProcessOptions options;
     options.arguments = {GUARD, "direct", "/bin/true"};
-    options.environment = {{kAddressVariable, arrivals_->address()},
-                           {kSecretVariable, "sesame"},
-                           {kFolderVariable, folder},
+    options.environment = {{variables::kGuard, arrivals_->address()},
+                           {variables::kGuardSecret, "sesame"},
+                           {variables::kGuardFolder, folder},
                            {"MLBENCH_RUN_ID", "1"},
                            {"RANK", "0"},
                            {"WORLD_SIZE", "1"},
@@ -497,7 +498,7 @@ TEST_F(LinkedGuardTest, UnderSlurmTheNodeIsWhatSlurmCallsIt) {
   launcher_ = "slurm";
   variables_ = {{"SLURM_PROCID", "0"},     {"SLURM_STEP_NUM_TASKS", "1"},      {"SLURM_NTASKS", "1"},
                 {"SLURM_LOCALID", "0"},    {"SLURM_STEP_TASKS_PER_NODE", "1"}, {"SLURM_NODEID", "0"},
-                {"SLURMD_NODENAME", "n7"}, {"SLURM_STEP_NODELIST", "n[7"},     {kRankWordsVariable, "1"}};
+                {"SLURMD_NODENAME", "n7"}, {"SLURM_STEP_NODELIST", "n[7"},     {variables::kGuardRankWords, "1"}};
   start("echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE {rank}-{rank}[$MLBENCH_GUARD_RANK_WORDS]");
   EXPECT_THAT(host_, testing::AllOf(HasSubstr("\"node\":\"n7\""), HasSubstr("\"local_rank\":0")));
   EXPECT_EQ(next(), "end 0 0");

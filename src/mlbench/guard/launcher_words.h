@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "mlbench/base/own_variables.h"
+
 namespace mlbench::guard {
 
 // A word of these programs, also behind any number of '\', with another '\' in front of it; all others as they are.
@@ -18,8 +20,8 @@ std::vector<std::string> shielded(std::vector<std::string> command);
 // The inverse.
 std::vector<std::string> unshielded(std::vector<std::string> command);
 
-// In front of the name of a variable that these programs would act upon: HOME, PATH, SBATCH_PARTITION, OMPI_MCA_plm.
-inline constexpr std::string_view kShield = "MLBENCH_GIVEN_";
+// Variables that these programs would act upon (HOME, PATH, SBATCH_PARTITION, OMPI_MCA_plm) get this in front.
+inline constexpr std::string_view kShield = variables::kGivenPrefix;
 std::map<std::string, std::string> shielded(const std::map<std::string, std::string>& variables);
 // In this process's environment, variables with that in front get their own names back.
 void unshield_environment();

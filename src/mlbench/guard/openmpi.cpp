@@ -13,6 +13,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/growing_lines.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/text.h"
 #include "mlbench/guard/descendants.h"
@@ -23,8 +24,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// Beside the guard, for those that its programs start.
-constexpr const char* kBesideVariable = "MLBENCH_GUARD_BESIDE";
 // Once its ranks have ended, mpirun ends its daemons, and both remove what they left in the temporary folder.
 constexpr milliseconds kProgramsEnd{1500};
 constexpr milliseconds kProgramsSweep{5000};
@@ -79,7 +78,7 @@ void OpenMpi::start(std::vector<std::string> words) {
   for (size_t word = 0; word < options.arguments.size(); ++word) {
     if (!in_shell || word != 2) fill_in(options.arguments[word], kGuardWord, guard);
   }
-  options.environment = {{kBesideVariable, address_}};
+  options.environment = {{variables::kGuardBeside, address_}};
   options.output = log_;
   options.die_with_parent = true;
   programs_.push_back({std::move(words.front()), ChildProcess::start(options), in_shell});
@@ -163,8 +162,9 @@ int call_guard(const std::vector<std::string>& arguments) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  const auto address = environment_variable(kBesideVariable);
-  if (!address) throw UserError(arguments[0] + ": " + kBesideVariable + " is not set: a guard starts mpirun with it");
+  const auto address = environment_variable(variables::kGuardBeside);
+  if (!address)
+    throw UserError(arguments[0] + ": " + variables::kGuardBeside + " is not set: a guard starts mpirun with it");
   const std::unique_ptr<Channel> guard = connect_to(*address, {});
   if (arguments[0] == "agent") {
     if (arguments.size() < 3) throw UserError("agent: HOST COMMAND... are expected: mpirun gives them");

@@ -12,6 +12,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/home/owner.h"
 #include "mlbench/home/runs.h"
@@ -107,7 +108,7 @@ class Master::Impl {
     home::MasterAddress address{url_, token_file_, "", getpid()};
     if (!options_.certificate.empty()) address.certificate = fs::absolute(options_.certificate);
     owner_.publish(address);
-    scheduler_.begin({{"MLBENCH_URL", url_of_runs}, {"MLBENCH_TOKEN_FILE", token_file_.string()}});
+    scheduler_.begin({{variables::kUrl, url_of_runs}, {variables::kTokenFile, token_file_.string()}});
     housekeeper_ = std::thread([this] { keep_house(); });
   }
 

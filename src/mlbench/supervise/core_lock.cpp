@@ -16,6 +16,7 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/system_error.h"
 
@@ -36,8 +37,8 @@ FileDescriptor open_beside(const std::filesystem::path& core_lock) {
 }
 
 [[noreturn]] void no_regular_file(const std::filesystem::path& path) {
-  throw IoError("core lock " + path.string() +
-                " is no regular file: remove it, or set MLBENCH_CORE_LOCK to another path");
+  throw IoError(fmt::format("core lock {} is no regular file: remove it, or set {} to another path", path.string(),
+                            variables::kCoreLock));
 }
 
 bool is_regular(int fd) {
@@ -75,7 +76,7 @@ bool try_byte(const FileDescriptor& fd, int at) {
 }  // namespace
 
 std::filesystem::path default_core_lock() {
-  if (const auto path = environment_variable("MLBENCH_CORE_LOCK")) return std::filesystem::absolute(*path);
+  if (const auto path = environment_variable(variables::kCoreLock)) return std::filesystem::absolute(*path);
   const std::filesystem::path run_lock = "/run/lock";
   return (access(run_lock.c_str(), W_OK | X_OK) == 0 ? run_lock : "/tmp") / "mlbench-cores.lock";
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "mlbench/base/environment.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
@@ -74,8 +75,8 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
       const spec::Variable variable = spec::parse_variable(text);
       if (variable.from == spec::ValueFrom::kText) request.environment[variable.name] = variable.value;
     }
-    request.environment["MLBENCH_RUN_DIR"] = run.run_dir;
-    request.environment["MLBENCH_RUN_ID"] = std::to_string(run.id);
+    request.environment[variables::kRunDir] = run.run_dir;
+    request.environment[variables::kRunId] = std::to_string(run.id);
   } else {
     // In an image, it is the image's own.
     request.command = {run.engine.image.empty() ? worker.string() : "mlbench-worker", "--run-dir", run.run_dir,
@@ -96,12 +97,12 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
   request.environment["OMP_NUM_THREADS"] = std::to_string(run.threads_per_worker);
   // Only who has all cores of this host to himself may tell threads where to run; a limit of CPUs has none of its own.
   if (!oversubscribed && run.engine.cpus == 0 && spec::uses_worker(run) && executor.on_this_host()) {
-    request.environment["MLBENCH_CORES"] = Json(allowed_cores()).dump();
+    request.environment[variables::kCores] = Json(allowed_cores()).dump();
   }
   if (oversubscribed) {
     // Threads that spin while they wait would take the cores from those that work.
     request.environment["OMP_WAIT_POLICY"] = "passive";
-    request.environment["MLBENCH_OVERSUBSCRIBED"] = "1";
+    request.environment[variables::kOversubscribed] = "1";
   }
   request.log_dir = logs_dir(run.run_dir);
   request.segment = segment;

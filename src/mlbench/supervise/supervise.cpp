@@ -11,6 +11,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process_status.h"
 #include "mlbench/base/run_folder.h"
@@ -327,7 +328,7 @@ class Supervisor {
       }
     }
     for (auto& [name, value] : spec::variable_values(run_)) request.environment[name] = std::move(value);
-    request.environment["MLBENCH_RUN_ID"] = server.run_id;
+    request.environment[variables::kRunId] = server.run_id;
     request.note_job = [this](const Json& job) {  // for who finds the run without its supervisor
       progress_.allocation = job;
       write_progress(options_.run_dir, progress_);
@@ -335,7 +336,7 @@ class Supervisor {
     if (spec::uses_worker(run_)) {
       request.environment["MASTER_ADDR"] = links_ ? rendezvous_.address : server.bind_address;
       request.environment["MASTER_PORT"] = std::to_string(server_->port());
-      request.environment["MLBENCH_SECRET"] = server.secret;
+      request.environment[variables::kSecret] = server.secret;
     } else if (executor_.on_this_host()) {
       // That rendezvous is this program's own; a script makes its own, where rank 0 is. On other hosts: exec/linked.h.
       request.environment["MASTER_ADDR"] = server.bind_address;
@@ -346,7 +347,7 @@ class Supervisor {
       request.inherited = cores_ ? cores_->descriptors() : std::vector<int>{beside_.get()};
       return request;
     }
-    request.environment["MLBENCH_RESUME_S"] = std::to_string(net::kLinkPatience.count());
+    request.environment[variables::kResumeSeconds] = std::to_string(net::kLinkPatience.count());
     request.links.server = &*links_;
     request.links.rendezvous = net::endpoint_text(rendezvous_.address, server_->port());
     request.links.secret = server.secret;
@@ -481,7 +482,7 @@ class Supervisor {
 
 int supervise(const SupervisorOptions& options, exec::Executor& executor) {
   // An attached supervisor shares the terminal with the command, which tells the user what happens.
-  if (options.attached && !environment_variable("MLBENCH_LOG")) spdlog::set_level(spdlog::level::err);
+  if (options.attached && !environment_variable(variables::kLog)) spdlog::set_level(spdlog::level::err);
   return Supervisor(options, executor).run();
 }
 

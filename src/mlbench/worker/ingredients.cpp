@@ -11,6 +11,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/dataset/description.h"
@@ -24,11 +25,11 @@ namespace {
 
 // Those that the supervisor keeps for the run; empty where it keeps none.
 std::vector<int> kept_cores() {
-  const auto kept = environment_variable("MLBENCH_CORES");
+  const auto kept = environment_variable(variables::kCores);
   if (!kept) return {};
   const Json cores = try_parse_json(*kept, inputs::kCoreList).value_or(nullptr);
   if (!cores.is_array() || !std::ranges::all_of(cores, [](const Json& core) { return core.is_number_unsigned(); })) {
-    throw UserError("MLBENCH_CORES is '" + *kept + "', but lists the numbers of cores, as in [0,1]");
+    throw UserError(fmt::format("{} is '{}', but lists the numbers of cores, as in [0,1]", variables::kCores, *kept));
   }
   return cores.get<std::vector<int>>();
 }

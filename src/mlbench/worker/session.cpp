@@ -10,6 +10,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/numbers.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/peer_words.h"
 #include "mlbench/comm/kv_store.h"
@@ -43,7 +44,7 @@ std::string prefix_of(int64_t segment) { return "segment" + std::to_string(segme
 }  // namespace
 
 bool supervised() {
-  return environment_variable("MLBENCH_RUN_ID").has_value() && environment_variable("MLBENCH_SECRET").has_value();
+  return environment_variable(variables::kRunId).has_value() && environment_variable(variables::kSecret).has_value();
 }
 
 SignalThread::SignalThread(std::function<void()> on_signal)
@@ -67,8 +68,8 @@ Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInf
     : run_(run), segment_(segment), launch_(launch), recorder_(recorder), timeline_(timeline), signal_thread_([this] {
         end_now(static_cast<int>(ExitCode::kStopped), "stopped");
       }) {
-  secret_ = environment_variable("MLBENCH_SECRET").value_or("");
-  run_id_ = environment_variable("MLBENCH_RUN_ID").value_or(run.name);
+  secret_ = environment_variable(variables::kSecret).value_or("");
+  run_id_ = environment_variable(variables::kRunId).value_or(run.name);
 
   net::KvClientOptions options;
   options.address = launch.master_address.empty() ? "127.0.0.1" : launch.master_address;
@@ -81,8 +82,8 @@ Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInf
   // Processes of one run may start far apart: twice the time that a running collective gets.
   const auto join_timeout = 2 * seconds_to_ms(run.comm_timeout_s);
   options.connect_timeout = join_timeout;
-  if (const auto patience = environment_variable("MLBENCH_RESUME_S")) {
-    options.resume_patience = std::chrono::seconds(parse_count(*patience, "MLBENCH_RESUME_S", {0, 3600}));
+  if (const auto patience = environment_variable(variables::kResumeSeconds)) {
+    options.resume_patience = std::chrono::seconds(parse_count(*patience, variables::kResumeSeconds, {0, 3600}));
   }
   // The name of a pod is known some moments after it has started.
   if (!supervised())
@@ -91,9 +92,8 @@ Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInf
     server_ = std::make_unique<net::KvServer>(
         net::KvServerOptions{options.address, launch.master_port, launch.size, run_id_, secret_});
     if (launch.size > 1 && secret_.empty()) {
-      spdlog::warn(
-          "MLBENCH_SECRET is not set: whoever reaches port {} first may join as a rank; give all ranks the same one",
-          server_->port());
+      spdlog::warn("{} is not set: whoever reaches port {} first may join as a rank; give all ranks the same one",
+                   variables::kSecret, server_->port());
     }
     options.port = server_->port();
   }

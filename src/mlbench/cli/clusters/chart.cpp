@@ -9,6 +9,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 
 namespace mlbench::cli {
@@ -74,7 +75,7 @@ void add_chart_options(CLI::App& verb, ChartOptions& options) {
       ->group(group);
   verb.add_option("-g,--num-gpus", options.gpus, "GPUs of a node")->capture_default_str()->type_name("N")->group(group);
   verb.add_option("--image", options.image,
-                  fmt::format("of master and workers (default: what {} says)", kImageVariable))
+                  fmt::format("of master and workers (default: what {} says)", variables::kWorkerImage))
       ->type_name("REF")
       ->group(group);
   verb.add_option("-v,--custom-value", options.values, "a value of the chart, as helm's --set; repeatable")
@@ -105,7 +106,7 @@ ImageName image_name(const std::string& image) {
 }
 
 std::string chosen_image(const ChartOptions& options) {
-  return options.image.empty() ? environment_variable(kImageVariable).value_or("") : options.image;
+  return options.image.empty() ? environment_variable(variables::kWorkerImage).value_or("") : options.image;
 }
 
 bool values_name_images(const ChartOptions& options) {
@@ -134,7 +135,7 @@ std::vector<Step> chart_steps(Cluster& cluster, const ClusterRequest& request, c
   const std::string image = chosen_image(options);
   if (image.empty() && !values_name_images(options)) {
     throw UserError(fmt::format("which image do master and workers have? Give --image REF or set {}: {}",
-                                kImageVariable, kImageAdvice));
+                                variables::kWorkerImage, kImageAdvice));
   }
   cluster.release = request.name;
   cluster.token_file = (request.folder / "token").string();

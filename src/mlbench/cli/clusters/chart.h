@@ -10,12 +10,11 @@
 namespace mlbench::cli {
 
 // Where the image of master and workers is known by, when nothing on the command line names it.
-inline constexpr const char* kImageVariable = "MLBENCH_WORKER_IMAGE";
 
 // Options of create-cluster, as MLBench's command line has them.
 struct ChartOptions {
-  std::string chart;                // --chart DIR; "": that of this installation
-  std::string image;                // --image REF, of master and workers; "": kImageVariable, or `values` name both
+  std::string chart;  // --chart DIR; "": that of this installation
+  std::string image;  // --image REF, of master and workers; "": variables::kWorkerImage, or `values` name both
   std::vector<std::string> values;  // -v KEY=VALUE: --set of helm
   std::string cpus, gpus = "0";     // of a node; `cpus` is set to the provider's default before
 };

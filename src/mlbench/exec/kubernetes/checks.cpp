@@ -9,6 +9,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/exec/kubernetes/manifest.h"
 
 namespace mlbench::exec::kubernetes {
@@ -73,8 +74,9 @@ void check(const LaunchRequest& request, const spec::EngineOptions& engine, cons
   const std::string image = image_of(engine, defaults);
   if (image.empty()) {
     throw UserError(
-        "executor kubernetes needs an image: give --image REF (deploy/docker/build.sh builds one with the worker), or "
-        "set MLBENCH_WORKER_IMAGE, as the Helm chart does");
+        fmt::format("executor kubernetes needs an image: give --image REF (deploy/docker/build.sh builds one with the "
+                    "worker), or set {}, as the Helm chart does",
+                    variables::kWorkerImage));
   }
   check_utf8(request, "Kubernetes");
   expect(is_image(image), "--image", image, "an image as in registry.example/mlbench-worker:1");
@@ -91,7 +93,7 @@ void check(const LaunchRequest& request, const spec::EngineOptions& engine, cons
            "the name of a LocalQueue of Kueue");
   }
   const std::string data = data_volume_of(engine, defaults);
-  const char* source = options.data_volume.empty() ? kVolumeVariable : "--data-volume";
+  const char* source = options.data_volume.empty() ? variables::kDataVolume : "--data-volume";
   if (!data.empty() && !data.starts_with('/')) {
     expect(is_subdomain(data), source, data, "the name of a claim, or an absolute path of the nodes");
   } else if (!data.empty()) {

@@ -13,6 +13,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/text.h"
 #include "mlbench/exec/engine_group.h"
@@ -131,7 +132,7 @@ class KubernetesExecutor final : public Executor {
     std::map<std::string, std::string> values = theirs.environment;
     values.merge(guard_environment(theirs, folder_on_hosts(request, kScratch)));
     const std::string& url = defaults().master_url;
-    if (request.rank_words && !url.empty() && !is_loopback(host_of(url))) values.emplace("MLBENCH_URL", url);
+    if (request.rank_words && !url.empty() && !is_loopback(host_of(url))) values.emplace(variables::kUrl, url);
     const Objects objects = objects_of(theirs, engine_, defaults(), job.name, values);
     // Before the job: no guard may come earlier.
     std::unique_ptr<Start> links = start_linked(request, {}, files_for_guards(request), mpirun_of(request),

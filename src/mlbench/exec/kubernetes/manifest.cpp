@@ -14,6 +14,7 @@
 #include "mlbench/base/gpus.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/numbers.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/text.h"
 #include "mlbench/base/text_blocks.h"
@@ -35,8 +36,6 @@ constexpr const char* kNodeName = "kubernetes.io/hostname";
 constexpr const char* kNodesLabel = "mlbench/nodes";  // of pods: whether they share them
 constexpr const char* kAlone = "alone";
 constexpr const char* kPort = "29500";
-constexpr const char* kRunDirVariable = "MLBENCH_RUN_DIR";
-constexpr const char* kOverlayVariable = "MLBENCH_POD_OVERLAY";
 
 bool is_alnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
@@ -193,7 +192,7 @@ Json template_of(const LaunchRequest& request, const spec::EngineOptions& engine
   Json labels = labels_of(request, defaults, name);
   labels[kNodesLabel] = request.share_host ? "shared" : kAlone;
   Json made = {{"metadata", {{"labels", std::move(labels)}}}, {"spec", std::move(pod)}};
-  made = with_overlay(std::move(made), defaults.pod_overlay, kOverlayVariable);
+  made = with_overlay(std::move(made), defaults.pod_overlay, variables::kPodOverlay);
   return with_overlay(std::move(made), options.pod_overlay, "--pod-overlay");
 }
 
@@ -246,18 +245,18 @@ bool brings_guard(const LaunchRequest& request, const spec::EngineOptions& engin
 
 Defaults own_defaults(const Surroundings& here) {
   const auto value = [&](const char* name) { return here.variable(name).value_or(""); };
-  Defaults defaults{.worker_image = value("MLBENCH_WORKER_IMAGE"),
-                    .data_volume = value(kVolumeVariable),
-                    .release = value("MLBENCH_RELEASE"),
-                    .address = value("MLBENCH_POD_IP"),
-                    .pod_name = value("MLBENCH_POD_NAME"),
-                    .pod_uid = value("MLBENCH_POD_UID"),
-                    .master_url = value("MLBENCH_URL")};
-  if (const std::string file = value(kOverlayVariable); !file.empty()) {
+  Defaults defaults{.worker_image = value(variables::kWorkerImage),
+                    .data_volume = value(variables::kDataVolume),
+                    .release = value(variables::kRelease),
+                    .address = value(variables::kPodAddress),
+                    .pod_name = value(variables::kPodName),
+                    .pod_uid = value(variables::kPodUid),
+                    .master_url = value(variables::kUrl)};
+  if (const std::string file = value(variables::kPodOverlay); !file.empty()) {
     try {
       defaults.pod_overlay = read_text_file(file, inputs::kPodOverlay);
     } catch (const IoError& error) {
-      throw UserError(fmt::format("{}: {}", kOverlayVariable, error.what()));
+      throw UserError(fmt::format("{}: {}", variables::kPodOverlay, error.what()));
     }
   }
   return defaults;
@@ -322,7 +321,7 @@ Objects objects_of(const LaunchRequest& request, const spec::EngineOptions& engi
   for (Json& each : place_variables(request)) {
     if (!values.contains(each["name"].get<std::string>())) rank.environment.push_back(std::move(each));
   }
-  rank.environment.push_back(variable_of_pod("MLBENCH_NODE_NAME", "spec.nodeName"));
+  rank.environment.push_back(variable_of_pod(variables::kNodeName, "spec.nodeName"));
   Objects objects;
   objects.job = job_of(request, engine, defaults, name, rank);
   objects.job["spec"]["ttlSecondsAfterFinished"] = kKeptSeconds;
@@ -345,22 +344,23 @@ constexpr std::array<std::string_view, 4> kKinds = {"job", "jobset", "trainjob",
 // The specification of a task comes as a variable; what rank 0 measured goes to its log.
 Rank free_rank(const LaunchRequest& request, const Json& spec, const std::string& first_host,
                const std::string& folder) {
-  constexpr const char* kScript =
-      "mkdir -p \"$MLBENCH_RUN_DIR\" && printf %s \"$MLBENCH_SPEC\" >\"$MLBENCH_RUN_DIR/spec.json\" || exit 4; "
+  const std::string script = fmt::format(
+      "mkdir -p \"${0}\" && printf %s \"${1}\" >\"${0}/{2}\" || exit 4; "
       "\"$@\"; code=$?; "
-      "if [ -f \"$MLBENCH_RUN_DIR/run.json\" ]; then cat \"$MLBENCH_RUN_DIR/run.json\"; fi; exit $code";
+      "if [ -f \"${0}/{3}\" ]; then cat \"${0}/{3}\"; fi; exit $code",
+      variables::kRunDir, variables::kSpec, kSpecFile, kRecordFile);
   Rank rank;
   std::map<std::string, std::string> values = request.environment;
   values["MASTER_ADDR"] = first_host;
   values["MASTER_PORT"] = kPort;
-  values[kRunDirVariable] = folder;
+  values[variables::kRunDir] = folder;
   values["HOME"] = "/tmp";
   if (spec.is_null()) {
     rank.command = request.command;
   } else {
-    values["MLBENCH_SPEC"] = spec.dump();
+    values[variables::kSpec] = spec.dump();
     values["GLOO_SOCKET_IFNAME"] = request.network_interface.empty() ? "eth0" : request.network_interface;
-    rank.command = {"/bin/sh", "-c", kScript, "sh"};
+    rank.command = {"/bin/sh", "-c", script, "sh"};
     rank.command.insert(rank.command.end(), request.command.begin(), request.command.end());
   }
   for (const auto& [key, value] : values) rank.environment.push_back(variable(key, value));

@@ -15,7 +15,6 @@ namespace mlbench::exec::kubernetes {
 inline constexpr const char* kStartLabel = "mlbench/start";  // of all objects of one start
 inline constexpr const char* kComponentLabel = "app.kubernetes.io/component";
 inline constexpr const char* kQueueLabel = "kueue.x-k8s.io/queue-name";
-inline constexpr const char* kVolumeVariable = "MLBENCH_DATA_VOLUME";
 inline constexpr size_t kLongestLabel = 63;
 inline constexpr const char* kScratch = "/scratch";  // in a pod: what its rank writes
 inline constexpr const char* kGpuResource = "nvidia.com/gpu";

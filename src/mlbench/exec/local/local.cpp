@@ -9,6 +9,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/gpus.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
 #include "mlbench/exec/container.h"
@@ -99,7 +100,7 @@ std::vector<std::string> command_in_image(ContainerOptions container, const Laun
   const auto environment = container.below_mpirun ? guard::shielded(common_environment_in_image(request))
                                                   : environment_in_image(request, rank);
   for (const auto& [name, value] : environment) container.variables.push_back(name);
-  container.variables.emplace_back(guard::kAddressVariable);
+  container.variables.emplace_back(variables::kGuard);
   if (!container.below_mpirun) return container_command(container, request, "direct", words_of(request, rank));
   return container_command(container, request, "openmpi", guard::shielded(request.command));
 }

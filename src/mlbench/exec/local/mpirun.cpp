@@ -4,6 +4,7 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/gpus.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/exec/linked.h"
 #include "mlbench/guard/channel.h"
@@ -50,7 +51,7 @@ ProcessOptions mpirun(const LaunchRequest& request, const std::vector<std::vecto
   options.environment = guard::shielded(request.environment);
   if (gives_own_gpu(request)) {
     gpu_of_rank(visible_gpus(), request.workers - 1);
-    options.environment[guard::kOwnGpuVariable] = "1";
+    options.environment[variables::kGuardOwnGpu] = "1";
   }
   options.environment["OMPI_ALLOW_RUN_AS_ROOT"] = options.environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
   if (containers.empty()) options.working_directory = request.working_directory;  // mpirun gives ranks its own

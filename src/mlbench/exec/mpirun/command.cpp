@@ -17,6 +17,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/exec/container.h"
 #include "mlbench/exec/openmpi.h"
@@ -164,7 +165,7 @@ ProcessOptions command(const spec::EngineOptions& engine, const LaunchRequest& m
     launch.agent_arguments = ssh_arguments(engine.ssh_config);
     if (!moved.network_interface.empty()) launch.interface = network_of(moved.network_interface);
   }
-  launch.shares_cores = moved.environment.contains("MLBENCH_OVERSUBSCRIBED");
+  launch.shares_cores = moved.environment.contains(variables::kOversubscribed);
   std::vector<std::string> words = mpirun_words(launch);
 
   const std::map<std::string, std::string> variables = guard::shielded(moved.environment);

@@ -14,6 +14,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/growing_lines.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/exec/engine_group.h"
 #include "mlbench/exec/linked.h"
 #include "mlbench/exec/mpirun/command.h"
@@ -227,7 +228,7 @@ class MpirunExecutor final : public Executor {
  private:
   // Which GPUs a host has, its guards see.
   static void add_own_gpu(LaunchRequest& request) {
-    if (gives_own_gpu(request)) request.environment[guard::kOwnGpuVariable] = "1";
+    if (gives_own_gpu(request)) request.environment[variables::kGuardOwnGpu] = "1";
   }
 
   // `copied`: where the programs are instead.

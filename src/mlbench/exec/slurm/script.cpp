@@ -12,6 +12,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/gpus.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
 #include "mlbench/exec/linked.h"
@@ -219,12 +220,12 @@ LaunchRequest on_hosts(const LaunchRequest& request, const spec::EngineOptions& 
   if (const auto gpus = theirs.environment.extract(kVisibleGpus)) {  // srun sets, or unsets, it
     theirs.environment[std::string(guard::kShield) + kVisibleGpus] = gpus.mapped();
   }
-  if (request.rank_words) theirs.environment[guard::kRankWordsVariable] = "1";  // for describe(), too
+  if (request.rank_words) theirs.environment[variables::kGuardRankWords] = "1";  // for describe(), too
   if (gives_own_gpu(request) && who_gives_gpus(request, engine.slurm) == GpusBy::kJob) {
-    theirs.environment[guard::kOwnGpuVariable] = "1";
+    theirs.environment[variables::kGuardOwnGpu] = "1";
   }
   if (request.backend == "mpi") {
-    if (request.environment.contains("MLBENCH_OVERSUBSCRIBED")) {
+    if (request.environment.contains(variables::kOversubscribed)) {
       theirs.environment["OMPI_MCA_mpi_yield_when_idle"] = "1";
     }
     // An address is one host's; its ranks' own are found by Open MPI.
