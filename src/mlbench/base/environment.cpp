@@ -27,6 +27,7 @@
 #include "mlbench/base/cgroups.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/processor.h"
 #include "mlbench/base/text.h"
 
@@ -60,11 +61,6 @@ std::optional<T> number_in(const std::optional<std::string>& text) {
   T value{};
   if (in >> value) return value;
   return std::nullopt;
-}
-
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
 }
 
 struct NetworkInterfaces {
@@ -241,7 +237,7 @@ Json capture_host(int sample_ms) {
           {"cpu", value_in_file("/proc/cpuinfo", "model name", ':')},
           {"cores", available_cores()},
           {"ram_bytes", or_null(host_memory_bytes())},
-          {"firmware", firmware.empty() ? Json(nullptr) : Json(firmware)},
+          {"firmware", text_or_null(firmware)},
           {"nics", nics},
           {"gpus", gpus()},
           {"load_1m", or_null(number_in<double>(read_if_possible("/proc/loadavg")))},

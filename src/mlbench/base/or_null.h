@@ -1,15 +1,24 @@
 #pragma once
 
+// What is empty, or says that nothing is known, is null as JSON.
+
 #include <optional>
+#include <string>
 
 #include "mlbench/base/json.h"
 
 namespace mlbench {
 
-// What is empty is null as JSON.
 template <typename T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
+}
+
+inline Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+template <typename T>
+Json positive_or_null(T value) {
+  return value > T{} ? Json(value) : Json(nullptr);
 }
 
 }  // namespace mlbench

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/cli/clusters/config.h"
 #include "mlbench/cli/clusters/provider.h"
@@ -41,7 +42,6 @@ ExitCode list_clusters(const Context& context) {
   if (context.json) {
     Json list = Json::array();
     for (const auto& [name, one] : clusters.known) {
-      const auto text_or_null = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
       Json row = {{"name", name},
                   {"url", text_or_null(one.url)},
                   {"token_file", text_or_null(one.token_file)},
@@ -119,7 +119,7 @@ ExitCode set_cluster(const Context& context, const SetCluster& options) {
   }
   write_clusters(context.home(), clusters);
   if (context.json) {
-    print_json({{"current", clusters.current.empty() ? Json(nullptr) : Json(clusters.current)}});
+    print_json({{"current", text_or_null(clusters.current)}});
   } else {
     print("Ok\n");
   }

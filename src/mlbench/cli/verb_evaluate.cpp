@@ -11,6 +11,7 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/process.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
@@ -329,7 +330,6 @@ ExitCode evaluate(const Context& context, const EvaluateOptions& options) {
   const spec::TaskSpec& task = run.task.task;
   const Json found = kind == Kind::kPredictions ? evaluate_predictions(path, run)
                                                 : evaluate_model(context, path, average, run, options.run.no_wait);
-  const auto text_or_null = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
   Json overrides = Json::array();
   for (const spec::Override& one : run.overrides) overrides.push_back({{"key", one.key}, {"value", one.value}});
   Json notes = found["notes"];

@@ -8,6 +8,7 @@
 
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/lists.h"
@@ -52,7 +53,7 @@ Json list_tasks() {
                       {"target", task.goal.target},
                       {"light_target", task.goal.light_target},
                       {"higher_is_better", task.goal.higher_is_better}}},
-                    {"max_time_s", task.max_time_s > 0 ? Json(task.max_time_s) : Json(nullptr)},
+                    {"max_time_s", positive_or_null(task.max_time_s)},
                     {"hash", frozen.hash}});
   }
   return rows;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "mlbench/base/environment.h"
+#include "mlbench/base/or_null.h"
 
 namespace mlbench::exec {
 
@@ -56,7 +57,7 @@ Json to_json(std::span<const Placement> placement) {
                     {"host", place.host},
                     {"local_rank", place.local_rank},
                     {"cores", place.cores.empty() ? Json(nullptr) : Json(core_list(place.cores))},
-                    {"gpu", place.gpu ? Json(*place.gpu) : Json(nullptr)}});
+                    {"gpu", or_null(place.gpu)}});
   }
   return list;
 }

@@ -435,7 +435,7 @@ int guard_rank(const std::vector<std::string>& arguments) {
     place["port"] = own.port;
     place["folder"] = identity_of(rank.folder);
     const auto build_id = elf_build_id(options.arguments.front());
-    place["build_id"] = build_id ? Json(*build_id) : Json();
+    place["build_id"] = or_null(build_id);
   }
   become_subreaper();
   place["node"] = launcher.host != nullptr ? environment_variable(launcher.host).value_or("") : "";

@@ -1,16 +1,10 @@
 #include "mlbench/home/summary.h"
 
-#include <optional>
-
+#include "mlbench/base/or_null.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
 
 namespace mlbench::home {
-namespace {
-
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
-}  // namespace
 
 Json summary_of(const Json& record, const report::RunNotes& notes) {
   const report::RunFigures figures = report::figures_of(record);

@@ -10,6 +10,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/record/curve.h"
 #include "mlbench/record/events.h"
@@ -22,12 +23,6 @@ namespace mlbench::record {
 namespace {
 
 constexpr int64_t kSchemaVersion = 1;
-
-Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
-template <typename T>
-Json positive_or_null(T value) {
-  return value > T{} ? Json(value) : Json(nullptr);
-}
 
 // ---- what the spools say --------------------------------------------------------------------------------------------
 
@@ -96,7 +91,7 @@ Json segments_json(const RunProgress& progress, const Spools& spools, const std:
     const SegmentInfo& info = progress.segments[i];
     const Clocks clocks = derive_clocks({spools.ranks.at(0).at(i)});
     Json codes = Json::array();
-    for (const auto& code : info.exit_codes) codes.push_back(code ? Json(*code) : Json(nullptr));
+    for (const auto& code : info.exit_codes) codes.push_back(or_null(code));
     list.push_back({{"index", info.index},
                     {"start_step", info.start_step},
                     {"started_at", text_or_null(info.started_at)},

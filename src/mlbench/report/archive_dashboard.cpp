@@ -9,6 +9,7 @@
 #include <regex>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/report/derivation.h"
 #include "mlbench/report/zip.h"

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/record/legacy_names.h"
 #include "mlbench/record/measured_value.h"
 #include "mlbench/record/spool.h"

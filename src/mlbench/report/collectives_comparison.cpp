@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/report/significance.h"
 #include "mlbench/report/table.h"
@@ -271,7 +272,6 @@ std::string comparison_text(const CollectivesComparison& comparison) {
 }
 
 Json to_json(const CollectivesComparison& comparison) {
-  const auto figure = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
   Json rows = Json::array();
   for (const CollectiveComparison& one : comparison.rows) {
     Json interval(nullptr);
@@ -281,7 +281,7 @@ Json to_json(const CollectivesComparison& comparison) {
     rows.push_back({{"operation", one.row.operation},
                     {"size", one.row.size_bytes},
                     {"count", one.row.count},
-                    {"dtype", one.row.dtype.empty() ? Json(nullptr) : Json(one.row.dtype)},
+                    {"dtype", text_or_null(one.row.dtype)},
                     {"redop", one.row.reduction.empty() ? "none" : one.row.reduction},
                     {"root", one.row.root},
                     {"device", one.row.device},
@@ -290,7 +290,7 @@ Json to_json(const CollectivesComparison& comparison) {
                     {"other_median", one.other_us},
                     {"ratio", one.estimate ? Json(one.estimate->ratio) : Json(nullptr)},
                     {"interval", std::move(interval)},
-                    {"shown_by_half", one.estimate ? figure(one.estimate->shown_by_half()) : Json(nullptr)},
+                    {"shown_by_half", one.estimate ? or_null(one.estimate->shown_by_half()) : Json(nullptr)},
                     {"verdict", one.why_unknown.empty() ? std::string(name_of(one.verdict)) : one.why_unknown}});
   }
   return {{"name", comparison.name},
@@ -298,9 +298,9 @@ Json to_json(const CollectivesComparison& comparison) {
           {"starts", comparison.starts},
           {"other_starts", comparison.other_starts},
           {"confidence", 0.95},
-          {"not_comparable", comparison.not_comparable.empty() ? Json(nullptr) : Json(comparison.not_comparable)},
+          {"not_comparable", text_or_null(comparison.not_comparable)},
           {"rows", rows},
-          {"ratio", figure(comparison.ratio)},
+          {"ratio", or_null(comparison.ratio)},
           {"faster", comparison.faster},
           {"slower", comparison.slower},
           {"no_difference", comparison.same},

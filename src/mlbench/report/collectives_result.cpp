@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/report/collectives_stalls.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/spec/communication.h"
@@ -17,8 +18,6 @@ namespace mlbench::report {
 namespace {
 
 constexpr int kDocumentVersion = 1;
-
-Json named_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 Json config_json(const CollectivesResult& result) {
   const spec::CollectivesSpec& spec = result.spec;
@@ -55,7 +54,7 @@ Json devices_json(const CollectivesResult& result) {
                        {"group", 0},
                        {"pid", nullptr},
                        {"hostname", device.host},
-                       {"device", device.gpu ? Json(*device.gpu) : Json(nullptr)},
+                       {"device", or_null(device.gpu)},
                        {"device_hex", nullptr},
                        {"device_info", device.info}});
   }
@@ -187,22 +186,22 @@ Json to_json(const CollectivesResult& result) {
   Json stalled = Json::array();
   for (const Stall& stall : stalls_of(result.rows)) stalled.push_back(to_json(stall));
   return {{"version", kDocumentVersion},
-          {"start_time", named_or_null(result.start_time)},
+          {"start_time", text_or_null(result.start_time)},
           {"args", result.args},
           {"env", result.env},
-          {"nccl_version", result.nccl_version ? Json(*result.nccl_version) : Json(nullptr)},
+          {"nccl_version", or_null(result.nccl_version)},
           {"config", config_json(result)},
           {"devices", devices_json(result)},
           {"results", rows_json(result.rows)},
           {"out_of_bounds", {{"count", wrong}, {"okay", wrong == 0}}},
           {"stalled", std::move(stalled)},
-          {"average_bus_bandwidth", {{"bandwidth", bandwidth ? Json(*bandwidth) : Json(nullptr)}, {"okay", nullptr}}},
+          {"average_bus_bandwidth", {{"bandwidth", or_null(bandwidth)}, {"okay", nullptr}}},
           {"errors", result.errors},
-          {"end_time", named_or_null(result.end_time)},
+          {"end_time", text_or_null(result.end_time)},
           {"name", result.name},
           {"workers", result.workers},
-          {"backend", named_or_null(result.backend)},
-          {"comm_stack", named_or_null(result.comm_stack)},
+          {"backend", text_or_null(result.backend)},
+          {"comm_stack", text_or_null(result.comm_stack)},
           {"oversubscribed", result.oversubscribed},
           {"pairs", result.pairs ? record::to_json(*result.pairs) : Json(nullptr)}};
 }

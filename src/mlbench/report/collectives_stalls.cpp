@@ -6,6 +6,8 @@
 #include <map>
 #include <tuple>
 
+#include "mlbench/base/or_null.h"
+
 namespace mlbench::report {
 
 namespace {
@@ -67,7 +69,7 @@ Json to_json(const Stall& stall) {
   };
   return {{"operation", stall.row->operation},
           {"cycle", stall.row->cycle},
-          {"dtype", stall.row->dtype.empty() ? Json(nullptr) : Json(stall.row->dtype)},
+          {"dtype", text_or_null(stall.row->dtype)},
           {"redop", stall.row->reduction.empty() ? "none" : stall.row->reduction},
           {"form", stall.in_place ? "in_place" : "out_of_place"},
           {"size", stall.row->size_bytes},

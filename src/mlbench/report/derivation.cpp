@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mlbench/base/or_null.h"
 #include "mlbench/record/legacy_names.h"
 
 namespace mlbench::report {
@@ -44,7 +45,7 @@ Json split_json(double total_s, const Json& steps_s, bool total_has_batch_load, 
           {"metrics", metrics},
           {"preprocessing", preprocessing},
           {"other", std::max(0.0, total_s - parts)},
-          {"train", train_s ? Json(*train_s) : Json(nullptr)}};
+          {"train", or_null(train_s)}};
 }
 
 Json goal_json(const std::optional<spec::GoalSpec>& goal, const Outcome& outcome) {
@@ -54,10 +55,8 @@ Json goal_json(const std::optional<spec::GoalSpec>& goal, const Outcome& outcome
           {"target", goal->target},
           {"higher_is_better", goal->higher_is_better},
           {"reached", outcome.met.has_value()},
-          {"value", outcome.value ? Json(*outcome.value) : Json(nullptr)},
+          {"value", or_null(outcome.value)},
           {"evaluation", outcome.met ? Json(*outcome.met + 1) : Json(nullptr)}};
 }
-
-Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 }  // namespace mlbench::report

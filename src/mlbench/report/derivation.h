@@ -61,8 +61,6 @@ Json split_json(double total_s, const Json& steps_s, bool total_has_batch_load, 
 // "goal" of a result.
 Json goal_json(const std::optional<spec::GoalSpec>& goal, const Outcome& outcome);
 
-Json text_or_null(const std::string& text);
-
 // The result of each kind of archive.
 Json derive_mlbench(const ArchiveEvents& events);
 Json derive_dashboard(const ArchiveEvents& events);

@@ -7,6 +7,7 @@
 
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/or_null.h"
 
 namespace mlbench::report {
 
@@ -66,7 +67,6 @@ PriceTable prices_from_json(const Json& json) {
 }
 
 Json to_json(const PriceTable& table) {
-  const auto or_null = [](std::optional<double> value) { return value ? Json(*value) : Json(nullptr); };
   Json prices = Json::array();
   for (const Price& price : table.prices) {
     prices.push_back({{"name", price.name},

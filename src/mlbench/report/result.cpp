@@ -7,6 +7,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/report/archive_events.h"

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/report/comparison.h"
 #include "mlbench/report/course.h"
@@ -294,9 +295,8 @@ Json to_json(const Significance& significance) {
     return value ? Json({value->low, value->high}) : Json(nullptr);
   };
   const auto sample = [&](const Sample& value) {
-    return Json({{"values", value.values},
-                 {"geometric_mean", value.mean ? Json(*value.mean) : Json(nullptr)},
-                 {"interval", interval(value.interval)}});
+    return Json(
+        {{"values", value.values}, {"geometric_mean", or_null(value.mean)}, {"interval", interval(value.interval)}});
   };
   const auto ratio = [&](const std::optional<RatioEstimate>& value) {
     if (!value) return Json(nullptr);
@@ -304,9 +304,9 @@ Json to_json(const Significance& significance) {
     const auto shown = value->shown_by_half();
     return Json({{"ratio", value->ratio},
                  {"interval", interval(value->interval)},
-                 {"differs", differs ? Json(*differs) : Json(nullptr)},
+                 {"differs", or_null(differs)},
                  {"no_spread", value->no_spread},
-                 {"shown_by_half", shown ? Json(*shown) : Json(nullptr)}});
+                 {"shown_by_half", or_null(shown)}});
   };
   Json rows = Json::array();
   for (const RepeatedFigures& one : significance.runs) {
@@ -323,7 +323,7 @@ Json to_json(const Significance& significance) {
                     {"communication_per_compute", sample(one.communication_per_compute)},
                     {"labels", one.labels},
                     {"differs_in", one.differs_in},
-                    {"no_ratio", one.no_ratio.empty() ? Json(nullptr) : Json(one.no_ratio)},
+                    {"no_ratio", text_or_null(one.no_ratio)},
                     {"time_to_goal_ratio", ratio(one.time_ratio)},
                     {"samples_per_s_ratio", ratio(one.rate_ratio)},
                     {"value_after_ratio", ratio(one.value_ratio)}});
@@ -331,7 +331,7 @@ Json to_json(const Significance& significance) {
   return {{"runs", rows},
           {"metric", significance.metric},
           {"split", significance.split},
-          {"after_s", significance.after_s ? Json(*significance.after_s) : Json(nullptr)},
+          {"after_s", or_null(significance.after_s)},
           {"confidence", 0.95},
           {"notes", significance.notes}};
 }

@@ -1,4 +1,5 @@
 #include "mlbench/report/study.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/report/comparison.h"
 #include "mlbench/report/scaling.h"
 
@@ -403,7 +404,6 @@ std::string study_table(const Study& study, const std::string& currency) {
 }
 
 Json to_json(const Study& study, const std::vector<MeasuredRun>& runs) {
-  const auto figure = [](const Figure& value) { return value ? Json(*value) : Json(nullptr); };
   Json lines = Json::array();
   for (const StudyLine& line : study.lines) {
     Json points = Json::array();
@@ -411,36 +411,36 @@ Json to_json(const Study& study, const std::vector<MeasuredRun>& runs) {
       Json names = Json::array(), kinds = Json::object();
       for (const size_t run : point.runs) names.push_back(text(runs[run].record, "/name"));
       for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
-        kinds[std::string(record::kStepKindNames[kind])] = figure(point.kinds_s[kind]);
+        kinds[std::string(record::kStepKindNames[kind])] = or_null(point.kinds_s[kind]);
       }
       points.push_back({{"workers", point.workers},
                         {"runs", names},
                         {"shown", text(runs[point.shown].record, "/name")},
                         {"reached", point.reached},
-                        {"seconds", figure(point.seconds)},
-                        {"least_s", figure(point.least_s)},
-                        {"most_s", figure(point.most_s)},
-                        {"compute_s", figure(point.compute_s)},
-                        {"samples_per_s", figure(point.samples_per_s)},
-                        {"speed_up", figure(point.speed_up)},
-                        {"efficiency", figure(point.efficiency)},
-                        {"compute_speed_up", figure(point.compute_speed_up)},
-                        {"communication_share", figure(point.communication_share)},
-                        {"communication_per_compute", figure(point.communication_per_compute)},
-                        {"wait_share", figure(point.wait_share)},
-                        {"transfer_share", figure(point.transfer_share)},
+                        {"seconds", or_null(point.seconds)},
+                        {"least_s", or_null(point.least_s)},
+                        {"most_s", or_null(point.most_s)},
+                        {"compute_s", or_null(point.compute_s)},
+                        {"samples_per_s", or_null(point.samples_per_s)},
+                        {"speed_up", or_null(point.speed_up)},
+                        {"efficiency", or_null(point.efficiency)},
+                        {"compute_speed_up", or_null(point.compute_speed_up)},
+                        {"communication_share", or_null(point.communication_share)},
+                        {"communication_per_compute", or_null(point.communication_per_compute)},
+                        {"wait_share", or_null(point.wait_share)},
+                        {"transfer_share", or_null(point.transfer_share)},
                         {"exchange_exact", point.exchange_exact},
-                        {"hidden_share", figure(point.hidden_share)},
+                        {"hidden_share", or_null(point.hidden_share)},
                         {"steps_s", kinds},
-                        {"wait_s", figure(point.wait_s)},
-                        {"transfer_s", figure(point.transfer_s)},
-                        {"exposed_s", figure(point.exposed_s)},
-                        {"hidden_s", figure(point.hidden_s)},
-                        {"billed_s", figure(point.billed_s)},
-                        {"cost", figure(point.cost)},
-                        {"price_increase", figure(point.price_increase)},
-                        {"price_index", figure(point.price_index)},
-                        {"alpha", figure(point.alpha)}});
+                        {"wait_s", or_null(point.wait_s)},
+                        {"transfer_s", or_null(point.transfer_s)},
+                        {"exposed_s", or_null(point.exposed_s)},
+                        {"hidden_s", or_null(point.hidden_s)},
+                        {"billed_s", or_null(point.billed_s)},
+                        {"cost", or_null(point.cost)},
+                        {"price_increase", or_null(point.price_increase)},
+                        {"price_index", or_null(point.price_index)},
+                        {"alpha", or_null(point.alpha)}});
     }
     lines.push_back({{"name", line.name},
                      {"baseline", line.no_baseline.empty() ? Json(line.baseline) : Json(nullptr)},
@@ -452,8 +452,8 @@ Json to_json(const Study& study, const std::vector<MeasuredRun>& runs) {
           {"unit", study.to_goal ? "seconds to the goal" : "seconds per 1,000 samples"},
           {"billed_clock", name_of(study.billed)},
           {"metric", study.metric},
-          {"target", figure(study.target)},
-          {"target_loss", figure(study.target_loss)},
+          {"target", or_null(study.target)},
+          {"target_loss", or_null(study.target_loss)},
           {"lines", lines},
           {"lines_differ_in", study.lines_differ_in},
           {"notes", study.notes}};

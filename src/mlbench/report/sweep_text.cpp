@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/sweep.h"
@@ -122,8 +123,6 @@ std::string markdown_cell(const std::string& text) {
   return safe;
 }
 
-Json optional_number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
 Json point_json(const SweepPoint& point) {
   Json parts = nullptr, bottleneck = nullptr;
   if (point.parts) {
@@ -145,17 +144,17 @@ Json point_json(const SweepPoint& point) {
           {"runs", point.runs},
           {"state", point.state},
           {"why", point.why},
-          {"samples_per_s", optional_number(point.samples_per_s)},
-          {"least", optional_number(point.least)},
-          {"most", optional_number(point.most)},
-          {"speed_up", optional_number(point.speed_up)},
-          {"efficiency", optional_number(point.efficiency)},
+          {"samples_per_s", or_null(point.samples_per_s)},
+          {"least", or_null(point.least)},
+          {"most", or_null(point.most)},
+          {"speed_up", or_null(point.speed_up)},
+          {"efficiency", or_null(point.efficiency)},
           {"no_efficiency", point.no_efficiency},
           {"crowded", point.crowded},
           {"seconds_per_sample", parts},
           {"bottleneck", bottleneck},
-          {"accuracy", optional_number(point.accuracy)},
-          {"best_accuracy", optional_number(point.best_accuracy)},
+          {"accuracy", or_null(point.accuracy)},
+          {"best_accuracy", or_null(point.best_accuracy)},
           {"labels", point.labels},
           {"timeline", point.timeline}};
 }

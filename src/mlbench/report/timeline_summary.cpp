@@ -12,6 +12,7 @@
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/table.h"
@@ -26,8 +27,6 @@ constexpr size_t kShownOperations = 10;
 constexpr double kMostUnattributed = 0.02;
 
 double in_seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
-
-Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
 std::optional<double> quotient(int64_t part, int64_t whole) {
   if (whole <= 0) return std::nullopt;
@@ -143,7 +142,7 @@ Json rank_json(const RankAccount& account, int64_t rank) {
             {"unmatched_s", in_seconds(account.unmatched)},
             {"hidden_s", in_seconds(account.hidden)}}},
           {"unattributed_s", in_seconds(unattributed)},
-          {"unattributed_share", optional_json(quotient(unattributed, account.elapsed))},
+          {"unattributed_share", or_null(quotient(unattributed, account.elapsed))},
           {"start_s", in_seconds(account.start)},
           {"waits_for", std::move(waits)},
           {"waited_for", {{"s", in_seconds(account.blame)}, {"causes_s", std::move(causes)}}},
@@ -164,13 +163,13 @@ Json pop_json(const TimelineAccounts& accounts) {
     transfer = quotient(accounts.ideal, accounts.runtime);
     ideal = in_seconds(accounts.ideal);
   }
-  return {{"parallel_efficiency", optional_json(quotient(sum, accounts.runtime * count))},
-          {"load_balance", optional_json(balance)},
-          {"communication_efficiency", optional_json(communication)},
-          {"serialization_efficiency", optional_json(serialization)},
-          {"transfer_efficiency", optional_json(transfer)},
+  return {{"parallel_efficiency", or_null(quotient(sum, accounts.runtime * count))},
+          {"load_balance", or_null(balance)},
+          {"communication_efficiency", or_null(communication)},
+          {"serialization_efficiency", or_null(serialization)},
+          {"transfer_efficiency", or_null(transfer)},
           {"runtime_s", in_seconds(accounts.runtime)},
-          {"ideal_s", optional_json(ideal)}};
+          {"ideal_s", or_null(ideal)}};
 }
 
 Json operations_json(const TimelineAccounts& accounts) {
@@ -282,8 +281,8 @@ Json summarize_timeline(TimelineRun& run) {
           {"verdict",
            {{"kind", verdict.kind},
             {"text", verdict.text},
-            {"rank", verdict.rank ? Json(*verdict.rank) : Json(nullptr)},
-            {"cause", verdict.cause ? Json(*verdict.cause) : Json(nullptr)},
+            {"rank", or_null(verdict.rank)},
+            {"cause", or_null(verdict.cause)},
             {"wait_s", in_seconds(accounts.wait)},
             {"transfer_s", in_seconds(accounts.transfer)},
             {"inconclusive_s", in_seconds(accounts.inconclusive)}}},

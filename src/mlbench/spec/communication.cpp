@@ -11,6 +11,7 @@
 
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/spec/fields.h"
 
 namespace mlbench::spec {
@@ -118,8 +119,6 @@ class NetemReader {
   const std::string& text_;
 };
 
-Json text_or_none(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
-
 }  // namespace
 
 bool opens(const Communication& communication) {
@@ -128,13 +127,13 @@ bool opens(const Communication& communication) {
 
 Json to_json(const Communication& communication) {
   const int64_t buffer = communication.socket_buffer_bytes;
-  return {{"wire_dtype", text_or_none(communication.wire_dtype)},
+  return {{"wire_dtype", text_or_null(communication.wire_dtype)},
           {"check", communication.check},
-          {"netem", text_or_none(communication.netem)},
+          {"netem", text_or_null(communication.netem)},
           {"algorithm", communication.algorithm},
           {"links", communication.links},
-          {"socket_buffer_bytes", buffer > 0 ? Json(buffer) : Json(nullptr)},
-          {"interface", text_or_none(communication.network_interface)}};
+          {"socket_buffer_bytes", positive_or_null(buffer)},
+          {"interface", text_or_null(communication.network_interface)}};
 }
 
 bool on_made_network(std::string_view comm_stack) { return comm_stack.find("netem(") != std::string_view::npos; }

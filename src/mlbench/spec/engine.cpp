@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/or_null.h"
 
 namespace mlbench::spec {
 namespace {
@@ -208,15 +209,14 @@ std::vector<std::string> names_of_given(const EngineOptions& engine) {
 
 Json to_json(const EngineOptions& engine) {
   if (engine == EngineOptions()) return nullptr;
-  const auto text_or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   return {{"hosts", text_or_null(engine.hosts)},
-          {"ranks_per_host", engine.ranks_per_host > 0 ? Json(engine.ranks_per_host) : Json()},
+          {"ranks_per_host", positive_or_null(engine.ranks_per_host)},
           {"ssh_config", text_or_null(engine.ssh_config)},
           {"slurm", engine.slurm},
           {"setup", text_or_null(engine.setup)},
           {"scratch", text_or_null(engine.scratch)},
           {"image", text_or_null(engine.image)},
-          {"cpus", engine.cpus > 0 ? Json(engine.cpus) : Json()},
+          {"cpus", positive_or_null(engine.cpus)},
           {"kube_context", text_or_null(engine.kubernetes.context)},
           {"namespace", text_or_null(engine.kubernetes.name_space)},
           {"memory", text_or_null(engine.kubernetes.memory)},
@@ -224,7 +224,7 @@ Json to_json(const EngineOptions& engine) {
           {"queue", text_or_null(engine.kubernetes.queue)},
           {"host_network", engine.kubernetes.host_network},
           {"pod_overlay", text_or_null(engine.kubernetes.pod_overlay)},
-          {"requeue", engine.requeue > 0 ? Json(engine.requeue) : Json()}};
+          {"requeue", positive_or_null(engine.requeue)}};
 }
 
 }  // namespace mlbench::spec

@@ -10,6 +10,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 
@@ -37,7 +38,7 @@ Json to_json(const std::optional<record::Failure>& failure) {
 
 Json to_json(const record::SegmentInfo& segment) {
   Json codes = Json::array();
-  for (const auto& code : segment.exit_codes) codes.push_back(code ? Json(*code) : Json(nullptr));
+  for (const auto& code : segment.exit_codes) codes.push_back(or_null(code));
   return {{"index", segment.index},
           {"start_step", segment.start_step},
           {"started_at", segment.started_at},
@@ -170,7 +171,7 @@ Json record_of(const std::filesystem::path& run_dir, const record::RunProgress& 
     Json record = std::filesystem::exists(file) ? read_json_file(file, inputs::kRecord)
                                                 : Json{{"name", run_dir.filename().string()}};
     record["state"] = record::name_of(progress.state);
-    record["finished_at"] = progress.finished_at.empty() ? Json(nullptr) : Json(progress.finished_at);
+    record["finished_at"] = text_or_null(progress.finished_at);
     record["notes"].push_back(error.what());
     if (progress.failure) {
       for (const char* key : {"rank", "host", "operation", "sequence"}) record["failure"][key] = nullptr;

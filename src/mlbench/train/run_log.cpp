@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mlbench/base/environment.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/processor.h"
 #include "mlbench/base/storage.h"
 #include "mlbench/metrics/metric.h"
@@ -36,10 +37,7 @@ void RunLog::begin(int64_t step, int64_t last_step) {
   effective.update(c_.optimizer.effective());
   Json versions = c_.framework.versions();
   versions.update(c_.comm.versions());
-  const auto lies_on = [](const std::string& folder) {
-    const std::string kind = storage_kind(folder);
-    return kind.empty() ? Json(nullptr) : Json(kind);
-  };
+  const auto lies_on = [](const std::string& folder) { return text_or_null(storage_kind(folder)); };
   const Json storage = {{"data", lies_on(c_.run.cache_dir)}, {"run", lies_on(c_.run.run_dir)}};
   Json event = make_event(EventKind::kBegin,
                           {member::kStartStep(step), member::kStorage(storage),

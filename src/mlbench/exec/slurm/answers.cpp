@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "mlbench/base/input.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/text.h"
 
 namespace mlbench::exec::slurm {
@@ -42,11 +43,7 @@ std::optional<int64_t> number_of(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-Json text_or_null(const std::string& text) { return text.empty() || text == "N/A" ? Json() : Json(text); }
-Json number_or_null(const std::string& text) {
-  const auto number = number_of(text);
-  return number ? Json(*number) : Json();
-}
+Json known_or_null(const std::string& text) { return text_or_null(text == "N/A" ? "" : text); }
 
 // "KEY=VALUE KEY=VALUE ...", where a value may have blanks; "" for (null). Of a key that comes again the first counts:
 // comments and commands, where others' words stand, come last.
@@ -177,7 +174,7 @@ std::vector<ClusterNode> parse_nodes(const std::string& output) {
 bool job_is_unknown(const std::string& errors) { return errors.find("Invalid job id") != std::string::npos; }
 
 Json identity_of(const JobName& name) {
-  return {{"engine", "slurm"}, {"job", name.id}, {"cluster", text_or_null(name.cluster)}};
+  return {{"engine", "slurm"}, {"job", name.id}, {"cluster", known_or_null(name.cluster)}};
 }
 
 std::optional<JobName> job_of(const Json& allocation) {
@@ -196,17 +193,17 @@ Json allocation_of(const JobName& name, const JobInfo& job) {
   }
   return {{"engine", "slurm"},
           {"job", name.id},
-          {"cluster", text_or_null(name.cluster)},
-          {"partition", text_or_null(job.field("Partition"))},
-          {"account", text_or_null(job.field("Account"))},
-          {"qos", text_or_null(job.field("QOS"))},
-          {"reservation", text_or_null(job.field("Reservation"))},
-          {"nodes", text_or_null(job.field("NodeList"))},
-          {"node_count", number_or_null(job.field("NumNodes"))},
-          {"cpus", number_or_null(job.field("NumCPUs"))},
-          {"memory", text_or_null(memory)},
-          {"resources", text_or_null(resources)},
-          {"time_limit", text_or_null(job.field("TimeLimit"))}};
+          {"cluster", known_or_null(name.cluster)},
+          {"partition", known_or_null(job.field("Partition"))},
+          {"account", known_or_null(job.field("Account"))},
+          {"qos", known_or_null(job.field("QOS"))},
+          {"reservation", known_or_null(job.field("Reservation"))},
+          {"nodes", known_or_null(job.field("NodeList"))},
+          {"node_count", or_null(number_of(job.field("NumNodes")))},
+          {"cpus", or_null(number_of(job.field("NumCPUs")))},
+          {"memory", known_or_null(memory)},
+          {"resources", known_or_null(resources)},
+          {"time_limit", known_or_null(job.field("TimeLimit"))}};
 }
 
 }  // namespace mlbench::exec::slurm

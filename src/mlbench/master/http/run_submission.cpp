@@ -1,3 +1,4 @@
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/master/http/run_handlers.h"
 
@@ -210,7 +211,7 @@ Response preview_runs(Services& services, const Request& request) {
                               {"device", run.device},
                               {"workers", run.workers},
                               {"threads_per_worker", run.threads_per_worker},
-                              {"cpus", run.engine.cpus > 0 ? Json(run.engine.cpus) : Json()},
+                              {"cpus", positive_or_null(run.engine.cpus)},
                               {"seed", run.seed},
                               {"data", run.data_name},
                               {"light", run.limits.light},
