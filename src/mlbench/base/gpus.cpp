@@ -1,12 +1,12 @@
 #include "mlbench/base/gpus.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <string_view>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/text.h"
+#include "mlbench/base/to_number.h"
 
 namespace mlbench {
 namespace {
@@ -78,11 +78,6 @@ const std::string& gpu_of_rank(const std::vector<std::string>& gpus, int local_r
                   "; start at most " + count + " here");
 }
 
-std::optional<int> gpu_number(const std::string& name) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (!is_number(name) || error != std::errc() || end != name.data() + name.size()) return std::nullopt;
-  return number;
-}
+std::optional<int> gpu_number(const std::string& name) { return is_number(name) ? to_number<int>(name) : std::nullopt; }
 
 }  // namespace mlbench

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/to_number.h"
 
 namespace mlbench {
 
@@ -36,24 +37,20 @@ std::string shortened(std::string_view text) {
 }
 
 int64_t parse_count(const std::string& text, std::string_view what, const Range& range) {
-  int64_t value = 0;
-  const char* last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, value);
+  const auto value = to_number<int64_t>(text);
   const bool digits = std::all_of(text.begin(), text.end(), is_digit);
-  if (!digits || error != std::errc() || end != last || !range.contains(static_cast<double>(value))) {
+  if (!digits || !value || !range.contains(static_cast<double>(*value))) {
     throw UserError(fmt::format("{} '{}' is not a whole number {}", what, shortened(text), to_text(range)));
   }
-  return value;
+  return *value;
 }
 
 double parse_real(const std::string& text, std::string_view what, const Range& range) {
-  double value = 0;
-  const char* last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, value);
-  if (error != std::errc() || end != last || !range.contains(value)) {
+  const auto value = to_number<double>(text);
+  if (!value || !range.contains(*value)) {
     throw UserError(fmt::format("{} '{}' is not a number {}", what, shortened(text), to_text(range)));
   }
-  return value;
+  return *value;
 }
 
 double parse_duration(const std::string& text, std::string_view what, const Range& seconds) {
@@ -70,14 +67,12 @@ double parse_duration(const std::string& text, std::string_view what, const Rang
 }
 
 uint64_t parse_seed(const std::string& text, std::string_view what) {
-  uint64_t seed = 0;
-  const char* last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, seed);
-  if (error != std::errc() || end != last) {
+  const auto seed = to_number<uint64_t>(text);
+  if (!seed) {
     throw UserError(fmt::format("{} '{}' is not a whole number from 0 to {}", what, shortened(text),
                                 std::numeric_limits<uint64_t>::max()));
   }
-  return seed;
+  return *seed;
 }
 
 }  // namespace mlbench

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/to_number.h"
 
 namespace mlbench {
 namespace {
@@ -74,6 +75,15 @@ TEST(Numbers, NothingLiesInARangeThatIsNoNumber) {
   EXPECT_FALSE(kReals.contains(std::numeric_limits<double>::quiet_NaN()));
   EXPECT_FALSE(kReals.contains(std::numeric_limits<double>::infinity()));
   EXPECT_FALSE(kReals.contains(-std::numeric_limits<double>::infinity()));
+}
+
+TEST(Numbers, AnyTextIsANumberAsAWholeOrNone) {
+  EXPECT_EQ(to_number<int64_t>("-12"), -12);
+  EXPECT_EQ(to_number<double>("1.5e3"), 1500);
+  EXPECT_EQ(to_number<uint16_t>("65536"), std::nullopt);
+  for (const char* none : {"", " 1", "1 ", "+1", "1.5", "0x10", "one"}) {
+    EXPECT_EQ(to_number<int>(none), std::nullopt) << none;
+  }
 }
 
 TEST(Numbers, LongTextsAreCutInMessages) {

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <optional>
 
 #include "mlbench/base/printable.h"
+#include "mlbench/base/to_number.h"
 
 namespace mlbench {
 namespace {
@@ -134,12 +134,11 @@ const Json& checked(const PeerObject& row, const Json& object) {
 }
 
 int64_t number_of(const PeerNumber& row, std::string_view text) {
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) {
+  const auto number = to_number<int64_t>(text);
+  if (!number) {
     throw PeerFault(fmt::format("'{}' is not {}: a whole number is expected", printable(text, kShownBytes), row.what));
   }
-  return checked(row, number);
+  return checked(row, *number);
 }
 
 std::string word_in(const Json& object, const char* name, const PeerWord& row, const std::string& otherwise) {

@@ -20,6 +20,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/program_start.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/base/text.h"
 
 namespace mlbench {
 
@@ -226,11 +227,6 @@ void drain(FileDescriptor& fd, std::string& into) {
       throw_system_error("cannot read the output of a process", errno);
     }
   }
-}
-
-std::string last_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.substr(text.find_last_of('\n') + 1);
 }
 
 }  // namespace

@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <system_error>
+
+#include "mlbench/base/to_number.h"
 
 namespace mlbench {
 
@@ -56,10 +57,8 @@ std::string checkpoint_name(int64_t step) { return fmt::format("{}{:0{}}", kStep
 
 std::optional<int64_t> step_of_checkpoint(std::string_view name) {
   if (!name.starts_with(kStepPrefix) || name.size() < kStepPrefix.size() + kLeastDigits) return std::nullopt;
-  int64_t step = 0;
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + kStepPrefix.size(), end, step);
-  return error == std::errc() && stop == end && step >= 0 ? std::optional(step) : std::nullopt;
+  const auto step = to_number<int64_t>(name.substr(kStepPrefix.size()));
+  return step && *step >= 0 ? step : std::nullopt;
 }
 
 std::vector<int64_t> checkpoint_steps(const fs::path& run_dir) {

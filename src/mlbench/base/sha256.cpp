@@ -1,27 +1,18 @@
 #include "mlbench/base/sha256.h"
 
+#include <fmt/format.h>
 #include <openssl/evp.h>
 #include <sys/random.h>
 
+#include <cerrno>
+#include <iterator>
 #include <vector>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/system_error.h"
 
 namespace mlbench {
-
-namespace {
-std::string to_hex(std::span<const unsigned char> bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  text.reserve(bytes.size() * 2);
-  for (const unsigned char byte : bytes) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
-}  // namespace
 
 struct Sha256::Context {
   EVP_MD_CTX* md = EVP_MD_CTX_new();
@@ -43,7 +34,7 @@ std::string Sha256::hex() {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int length = 0;
   MLBENCH_CHECK(EVP_DigestFinal_ex(context_->md, digest, &length) == 1, "EVP_DigestFinal_ex");
-  return to_hex({digest, length});
+  return hex_of(std::as_bytes(std::span(digest, length)));
 }
 
 std::string sha256_hex(std::string_view text) {
@@ -59,15 +50,21 @@ std::string sha256_hex_of_file(const std::filesystem::path& path) {
   return hash.hex();
 }
 
+std::string hex_of(std::span<const std::byte> bytes) {
+  std::string text;
+  for (const std::byte byte : bytes) fmt::format_to(std::back_inserter(text), "{:02x}", std::to_integer<int>(byte));
+  return text;
+}
+
 std::string random_hex(size_t bytes) {
-  std::vector<unsigned char> data(bytes);
+  std::vector<std::byte> data(bytes);
   size_t filled = 0;
   while (filled < bytes) {
     const ssize_t count = getrandom(data.data() + filled, bytes - filled, 0);
-    if (count < 0) throw IoError("getrandom failed");
+    if (count < 0) throw_system_error("no random bytes", errno);
     filled += static_cast<size_t>(count);
   }
-  return to_hex(data);
+  return hex_of(data);
 }
 
 }  // namespace mlbench

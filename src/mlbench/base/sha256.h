@@ -28,7 +28,12 @@ class Sha256 {
 std::string sha256_hex(std::string_view text);
 std::string sha256_hex_of_file(const std::filesystem::path& path);  // IoError
 
-// `bytes` random bytes from the system, as hex: ids and secrets.
+// Two lower-case digits a byte.
+std::string hex_of(std::span<const std::byte> bytes);
+inline std::string hex_of(std::string_view bytes) {
+  return hex_of(std::as_bytes(std::span(bytes.data(), bytes.size())));
+}
+// `bytes` random bytes from the system, as hex: ids and secrets. SystemError.
 std::string random_hex(size_t bytes);
 
 }  // namespace mlbench

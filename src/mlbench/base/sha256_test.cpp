@@ -38,6 +38,11 @@ TEST(Sha256, Files) {
   EXPECT_THROW(sha256_hex_of_file(path), IoError);
 }
 
+TEST(Hex, IsTwoDigitsAByte) {
+  EXPECT_EQ(hex_of(std::string_view("\x00\xff\x1a!", 4)), "00ff1a21");
+  EXPECT_EQ(hex_of(""), "");
+}
+
 TEST(RandomHex, HasTheLengthAndDiffers) {
   const std::string first = random_hex(16);
   EXPECT_EQ(first.size(), 32U);

@@ -14,6 +14,20 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(kSpace) - first + 1));
 }
 
+std::vector<std::string> split_at(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (size_t end = 0; (end = text.find(separator)) != std::string_view::npos; text.remove_prefix(end + 1)) {
+    parts.emplace_back(text.substr(0, end));
+  }
+  parts.emplace_back(text);
+  return parts;
+}
+
+std::string last_line(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return std::string(text.substr(text.rfind('\n') + 1));
+}
+
 std::vector<std::string> split_words(std::string_view line) {
   std::vector<std::string> words;
   std::string word;
@@ -46,7 +60,7 @@ std::vector<std::string> split_words(std::string_view line) {
   return words;
 }
 
-void fill_in(std::string& text, std::string_view word, const std::string& value) { replace_all(text, word, value); }
+void fill_in(std::string& text, std::string_view word, std::string_view value) { replace_all(text, word, value); }
 
 bool has_control_character(std::string_view text) {
   return std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
@@ -67,7 +81,7 @@ void replace_path(std::string& text, std::string_view path, const std::string& o
   if (copied > 0) text = result.append(text, copied);
 }
 
-void fill_in(std::vector<std::string>& command, std::string_view word, const std::string& value) {
+void fill_in(std::vector<std::string>& command, std::string_view word, std::string_view value) {
   for (std::string& one : command) fill_in(one, word, value);
 }
 

@@ -16,8 +16,21 @@ TEST(Text, IsTrimmedAtItsEndsAlone) {
   EXPECT_EQ(trimmed(""), "");
 }
 
+using testing::ElementsAre;
+
+TEST(Text, PartsLieBetweenSeparators) {
+  EXPECT_THAT(split_at("a,bc,,d", ','), ElementsAre("a", "bc", "", "d"));
+  EXPECT_THAT(split_at("a,", ','), ElementsAre("a", ""));
+  EXPECT_THAT(split_at("", ','), ElementsAre(""));
+}
+
+TEST(Text, TheLastLineIsWithoutItsEnd) {
+  EXPECT_EQ(last_line("one\ntwo\n\n"), "two");
+  EXPECT_EQ(last_line("one"), "one");
+  EXPECT_EQ(last_line("\n"), "");
+}
+
 TEST(Text, WordsAreSplitAsAShellDoes) {
-  using testing::ElementsAre;
   EXPECT_THAT(split_words("python3  train.py\t--rank {rank}\n"),
               ElementsAre("python3", "train.py", "--rank", "{rank}"));
   EXPECT_THAT(split_words(R"(sh -c 'echo "$HOME"' "a b"c "" d\ e "x\"y\z")"),

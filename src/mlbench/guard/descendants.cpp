@@ -7,13 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
-#include <cstring>
 #include <thread>
 #include <vector>
 
 #include "mlbench/base/process_status.h"
+#include "mlbench/base/to_number.h"
 
 namespace mlbench::guard {
 namespace {
@@ -30,11 +29,9 @@ std::vector<Process> all_processes() {
   DIR* folder = opendir("/proc");
   if (folder == nullptr) return found;
   while (const dirent* entry = readdir(folder)) {
-    const char* end = entry->d_name + std::strlen(entry->d_name);
-    pid_t pid = 0;
-    const auto [last, error] = std::from_chars(entry->d_name, end, pid);
-    if (error != std::errc() || last != end) continue;
-    if (const auto status = process_status(pid)) found.push_back({pid, *status});
+    const auto pid = to_number<pid_t>(entry->d_name);
+    if (!pid) continue;
+    if (const auto status = process_status(*pid)) found.push_back({*pid, *status});
   }
   closedir(folder);
   return found;

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -39,6 +38,7 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/base/text.h"
+#include "mlbench/base/to_number.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
 #include "mlbench/guard/launcher_words.h"
@@ -87,12 +87,9 @@ std::string required_variable(const char* name) {
 
 int number_in(const char* name) {
   const std::string text = required_variable(name);
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw UserError(std::string(name) + "=" + text + ": expected a whole number");
-  }
-  return value;
+  const auto value = to_number<int>(text);
+  if (!value) throw UserError(std::string(name) + "=" + text + ": expected a whole number");
+  return *value;
 }
 
 // Slurm counts tasks by node: net/launch.h knows how.

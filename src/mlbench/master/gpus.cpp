@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 
 #include "mlbench/base/log.h"
+#include "mlbench/base/text.h"
+#include "mlbench/base/to_number.h"
 #include "mlbench/master/hosts.h"
 
 namespace mlbench::master {
@@ -17,23 +18,13 @@ namespace {
 
 constexpr const char* kProgram = "nvidia-smi";
 
-std::string_view trimmed(std::string_view text) {
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ') || text.ends_with('\r')) text.remove_suffix(1);
-  return text;
-}
-
-double number_or_zero(std::string_view text) {
-  double value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
+double number_or_zero(std::string_view text) { return to_number<double>(text).value_or(0); }
 
 }  // namespace
 
 std::optional<Gpu> parse_gpu_line(std::string_view line, int64_t time_us) {
   // The name is what lies between the first field and the last three.
-  std::array<std::string_view, 3> last;
+  std::array<std::string, 3> last;
   std::string_view rest = line;
   for (size_t i = last.size(); i > 0; --i) {
     const size_t comma = rest.rfind(',');
@@ -43,10 +34,10 @@ std::optional<Gpu> parse_gpu_line(std::string_view line, int64_t time_us) {
   }
   const size_t comma = rest.find(',');
   if (comma == std::string_view::npos) return std::nullopt;
-  const std::string_view index = trimmed(rest.substr(0, comma));
+  const auto index = to_number<decltype(Gpu::index)>(trimmed(rest.substr(0, comma)));
+  if (!index) return std::nullopt;
   Gpu gpu;
-  const auto [end, error] = std::from_chars(index.data(), index.data() + index.size(), gpu.index);
-  if (error != std::errc() || end != index.data() + index.size()) return std::nullopt;
+  gpu.index = *index;
   gpu.name = trimmed(rest.substr(comma + 1));
   gpu.memory_mib = number_or_zero(last[0]);
   gpu.samples.push_back({time_us, number_or_zero(last[1]), number_or_zero(last[2])});

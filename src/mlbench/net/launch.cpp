@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <string_view>
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/to_number.h"
 
 namespace mlbench::net {
 
@@ -85,15 +85,8 @@ std::optional<Variable> first_of(const EnvironmentReader& read, const Names& nam
   return std::nullopt;
 }
 
-std::optional<int> parse_int(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 int number_in(const Variable& variable, int least, int most) {
-  const auto value = parse_int(variable.text);
+  const auto value = to_number<int>(variable.text);
   if (!value || *value < least || *value > most) {
     throw UserError(fmt::format("{}: expected a number from {} to {}", variable.shown(), least, most));
   }
@@ -114,10 +107,10 @@ int slurm_local_size(const Variable& tasks, const std::optional<Variable>& node_
     rest.remove_prefix(std::min(comma + 1, rest.size()));
     int nodes = 1;
     if (const size_t open = item.find("(x"); open != std::string_view::npos && item.ends_with(')')) {
-      nodes = parse_int(item.substr(open + 2, item.size() - open - 3)).value_or(0);
+      nodes = to_number<int>(item.substr(open + 2, item.size() - open - 3)).value_or(0);
       item = item.substr(0, open);
     }
-    const int count = parse_int(item).value_or(0);
+    const int count = to_number<int>(item).value_or(0);
     if (nodes < 1 || count < 1) throw malformed();
     if (node < nodes) return count;
     node -= nodes;
@@ -211,7 +204,7 @@ class NodeList {
       if (at('-')) {
         ++position_;
         const std::string high = digits();
-        if (parse_int(low).value_or(1) > parse_int(high).value_or(0)) fail();
+        if (to_number<int>(low).value_or(1) > to_number<int>(high).value_or(0)) fail();
       }
     } while (at(',') && ++position_ != 0);
     expect(']');

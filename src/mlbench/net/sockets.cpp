@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -20,6 +19,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/peer_words.h"
+#include "mlbench/base/to_number.h"
 
 namespace mlbench::net {
 
@@ -230,13 +230,11 @@ std::string endpoint_text(const std::string& host, int port) {
 std::optional<Endpoint> parse_endpoint(const std::string& text) {
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos) return std::nullopt;
-  Endpoint endpoint{text.substr(0, colon), 0};
+  Endpoint endpoint{text.substr(0, colon), to_number<int>(std::string_view(text).substr(colon + 1)).value_or(0)};
   if (endpoint.host.starts_with('[') && endpoint.host.ends_with(']')) {
     endpoint.host = endpoint.host.substr(1, endpoint.host.size() - 2);
   }
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, endpoint.port);
-  const bool valid = error == std::errc() && rest == end && endpoint.port >= 1 && endpoint.port <= 65535;
+  const bool valid = endpoint.port >= 1 && endpoint.port <= 65535;
   return valid && fits(peer_words::kAddress, endpoint.host) ? std::optional(endpoint) : std::nullopt;
 }
 

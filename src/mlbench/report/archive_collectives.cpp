@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <utility>
 
+#include "mlbench/base/to_number.h"
 #include "mlbench/report/collectives_result.h"
 #include "mlbench/report/derivation.h"
 
@@ -25,14 +25,12 @@ std::vector<double> numbers_in_time(const ArchiveEvents& events, const std::stri
   std::ranges::stable_sort(points, {}, &ArchivePoint::date);
   std::vector<double> values;
   for (const ArchivePoint& point : points) {
-    double value = 0;
-    const char* end = point.value.data() + point.value.size();
-    const auto [stop, error] = std::from_chars(point.value.data(), end, value);
-    if (error != std::errc() || stop != end || !std::isfinite(value)) {
+    const auto value = to_number<double>(point.value);
+    if (!value || !std::isfinite(*value)) {
       ArchiveEvents::fail(ArchiveEvents::member_of(name),
                           fmt::format("point {} is '{}'; expected a number", values.size(), point.value));
     }
-    values.push_back(value);
+    values.push_back(*value);
   }
   return values;
 }

@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -10,6 +9,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/or_null.h"
+#include "mlbench/base/to_number.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/report/derivation.h"
 #include "mlbench/report/zip.h"
@@ -32,11 +32,7 @@ std::optional<OfficialText> parse_official(const std::string& text) {
   static const std::regex kOther(R"((Validation|Training) (.+) of ([0-9.]+) reached in (.*))");
   static const std::regex kTimes(R"(([0-9.]+) seconds((?:, [A-Z][-A-Za-z ]*: [-+0-9.e]+ seconds)*))");
   static const std::regex kPart(R"(, ([A-Z][-A-Za-z ]*): ([-+0-9.e]+) seconds)");
-  const auto number_in = [](const std::string& digits) {
-    double value = NAN;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    return error == std::errc() && end == digits.data() + digits.size() ? value : NAN;
-  };
+  const auto number_in = [](const std::string& digits) { return to_number<double>(digits).value_or(NAN); };
   if (text.size() > 1000) return std::nullopt;  // std::regex recurses
   OfficialText official;
   std::smatch match;

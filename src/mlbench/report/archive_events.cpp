@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <regex>
 
 #include "mlbench/base/clock.h"
@@ -12,6 +11,7 @@
 #include "mlbench/base/printable.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text_blocks.h"
+#include "mlbench/base/to_number.h"
 
 namespace mlbench::report {
 
@@ -52,14 +52,12 @@ std::vector<ArchivePoint> parse_series(const ZipMember& member) {
 }
 
 double number_of(const std::string& name, const ArchivePoint& point, size_t index) {
-  double value = 0;
-  const char* end = point.value.data() + point.value.size();
-  const auto [stop, error] = std::from_chars(point.value.data(), end, value);
-  if (error != std::errc() || stop != end) {
+  const auto value = to_number<double>(point.value);
+  if (!value) {
     ArchiveEvents::fail(ArchiveEvents::member_of(name),
                         fmt::format("point {} is '{}'; expected a number", index, point.value));
   }
-  return value;
+  return *value;
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <regex>
@@ -14,6 +13,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/base/to_number.h"
 
 namespace mlbench::report {
 
@@ -53,12 +53,11 @@ void skip_date(std::string_view& text) {
 }
 
 int64_t number_in(const std::string& cursor, std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > kMostCursorNumber) {
+  const auto value = to_number<int64_t>(text);
+  if (!value || *value < 0 || *value > kMostCursorNumber) {
     throw UserError(fmt::format("'{}' is no cursor of a combined log", cursor.substr(0, 40)));
   }
-  return value;
+  return *value;
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -13,6 +12,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/base/to_number.h"
 #include "mlbench/record/legacy_names.h"
 #include "mlbench/record/measured_value.h"
 #include "mlbench/record/spool.h"
@@ -73,12 +73,11 @@ std::vector<DatedValue> series_of(const Archive& archive, const std::string& nam
   for (const Json& point : json) {
     if (!point.is_object()) continue;
     const std::string date = text(point, "/date"), value = text(point, "/value");
-    double number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (error != std::errc() || end != value.data() + value.size()) continue;
+    const auto number = to_number<double>(value);
+    if (!number) continue;
     try {
       const auto time = parse_utc(date).time_since_epoch();
-      series.push_back({std::chrono::duration<double>(time).count(), number});
+      series.push_back({std::chrono::duration<double>(time).count(), *number});
     } catch (const UserError&) {
       continue;
     }

@@ -13,18 +13,11 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/base/utf8.h"
 
 namespace mlbench::report {
 
 namespace {
-
-bool is_utf8(const std::string& text) {
-  try {
-    return !Json(text).dump().empty();
-  } catch (const Json::exception&) {
-    return false;
-  }
-}
 
 void check_note(const std::string& text, const std::string& what, size_t most_bytes, bool lines) {
   if (text.size() > most_bytes) {

@@ -8,6 +8,7 @@
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/or_null.h"
+#include "mlbench/base/text.h"
 
 namespace mlbench::report {
 
@@ -79,12 +80,8 @@ Json to_json(const PriceTable& table) {
 
 double price_of_worker(const PriceTable& table, std::string_view items, bool preemptible) {
   double sum = 0;
-  for (size_t begin = 0; begin <= items.size();) {
-    const size_t end = std::min(items.find('+', begin), items.size());
-    const std::string_view name = items.substr(begin, end - begin);
-    begin = end + 1;
-    const auto price =
-        std::find_if(table.prices.begin(), table.prices.end(), [&](const Price& one) { return one.name == name; });
+  for (const std::string& name : split_at(items, '+')) {
+    const auto price = std::ranges::find(table.prices, name, &Price::name);
     if (price == table.prices.end()) {
       throw UserError(fmt::format("{} (join several with '+', or give --prices FILE)",
                                   unknown_text("price for", name, names_of(table.prices))));

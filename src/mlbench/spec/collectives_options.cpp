@@ -8,6 +8,7 @@
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
+#include "mlbench/base/text.h"
 #include "mlbench/spec/fields.h"
 
 namespace mlbench::spec {
@@ -105,19 +106,6 @@ std::string flag_of(CollectivesOption::Member member) {
   return {};
 }
 
-// "a,b" -> "a", "b"
-std::vector<std::string> split_at_commas(const std::string& text) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == ',') {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
-
 // Reads what was given of one specification.
 class CollectivesReader {
  public:
@@ -149,7 +137,7 @@ class CollectivesReader {
       return;
     }
     values.clear();
-    for (const std::string& one : split_at_commas(text)) {
+    for (const std::string& one : split_at(text, ',')) {
       try {
         values.push_back(named(one));
       } catch (const UserError& error) {
@@ -190,7 +178,7 @@ void read_sizes(const CollectivesOptions& options, const CollectivesReader& read
       spec.counts = task_0a_counts();
       return;
     }
-    for (const std::string& one : split_at_commas(options.counts)) {
+    for (const std::string& one : split_at(options.counts, ',')) {
       spec.counts.push_back(parse_count(one, flag_of(&Given::counts), {0, static_cast<double>(kMostCollectiveBytes)}));
     }
     return;

@@ -12,6 +12,7 @@
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/or_null.h"
+#include "mlbench/base/text.h"
 #include "mlbench/spec/fields.h"
 
 namespace mlbench::spec {
@@ -28,18 +29,6 @@ struct NetemUnit {
 };
 constexpr NetemUnit kTimeUnits[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
 constexpr NetemUnit kRateUnits[] = {{"bit", 1}, {"kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}};
-
-std::vector<std::string> split_at(const std::string& text, char separator) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == separator) {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
 
 // Reads one --netem text.
 class NetemReader {

@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/to_number.h"
 
 namespace mlbench::spec {
 
@@ -141,12 +141,9 @@ void FieldReader::read(const std::string& path, const Json& given, std::map<int6
   expect(path, given, given.is_object(), "a table of integers to numbers");
   value.clear();
   for (const auto& [key, number] : given.items()) {
-    int64_t integer = 0;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), integer);
-    if (error != std::errc() || end != key.data() + key.size()) {
-      fail(path + "." + key, fmt::format("key '{}' of '{}' is not an integer", key, path), Part::kKey);
-    }
-    read(path + "." + key, number, value[integer]);
+    const auto integer = to_number<int64_t>(key);
+    if (!integer) fail(path + "." + key, fmt::format("key '{}' of '{}' is not an integer", key, path), Part::kKey);
+    read(path + "." + key, number, value[*integer]);
   }
 }
 

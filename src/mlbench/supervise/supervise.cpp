@@ -1,10 +1,8 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/random.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <thread>
 
 #include "mlbench/base/clock.h"
@@ -15,6 +13,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process_status.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/base/sha256.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/exec/horovod.h"
 #include "mlbench/net/kv/kv.h"
@@ -46,12 +45,6 @@ constexpr seconds kFinalRecordPatience{10};
 constexpr seconds kRequeuePause{10};
 
 std::string utc_now() { return format_utc(std::chrono::system_clock::now()); }
-
-std::string make_secret() {
-  unsigned char bytes[16];
-  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) throw_system_error("no random bytes", errno);
-  return fmt::format("{:02x}", fmt::join(bytes, ""));
-}
 
 // A run from the lease to the last record: one segment, and those for which it is requeued.
 class Supervisor {
@@ -168,7 +161,7 @@ class Supervisor {
     net::KvServerOptions server_options;
     server_options.size = static_cast<int>(run_.workers);
     server_options.run_id = std::to_string(run_.id);
-    server_options.secret = make_secret();
+    server_options.secret = random_hex(16);
     if (!executor_.on_this_host()) {
       links_.emplace(link_options(run_, progress_.segments.back().index));
       rendezvous_ = executor_.rendezvous(plain_request());

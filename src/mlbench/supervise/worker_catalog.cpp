@@ -5,6 +5,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/process.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/base/text.h"
 #include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::supervise {
@@ -17,14 +18,6 @@ std::optional<Json> read_cached(const std::filesystem::path& path) {
     // Unreadable: asked anew.
   }
   return std::nullopt;
-}
-
-std::string last_line(const std::string& text) {
-  const size_t end = text.find_last_not_of('\n');
-  if (end == std::string::npos) return "no message";
-  const size_t begin = text.rfind('\n', end);
-  return text.substr(begin == std::string::npos ? 0 : begin + 1,
-                     end - (begin == std::string::npos ? 0 : begin + 1) + 1);
 }
 
 }  // namespace
@@ -40,8 +33,9 @@ WorkerCatalog worker_catalog(const std::filesystem::path& worker, const std::fil
     options.arguments = {worker.string(), "--catalog"};
     const ProcessOutput output = run_process(options, std::chrono::seconds(60));
     if (output.end.code != 0) {
+      const std::string said = last_line(output.standard_error);
       return {std::nullopt, worker.string() + " --catalog failed (exit code " + std::to_string(output.end.code) +
-                                "): " + last_line(output.standard_error)};
+                                "): " + (said.empty() ? "no message" : said)};
     }
     Json catalog = parse_json(output.standard_output, inputs::kWorkerCatalog);
     try {

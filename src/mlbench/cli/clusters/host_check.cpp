@@ -6,27 +6,18 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/text.h"
 #include "mlbench/exec/executor.h"
+#include "mlbench/exec/placement.h"
 
 namespace mlbench::cli {
 
 namespace {
 
 constexpr int kNoProgram = 127;  // of a shell
-
-bool is_this_host(const std::string& name) {
-  return name == "localhost" || name.starts_with("127.") || name == host_name();
-}
-
-std::string last_line_of(const std::string& text) {
-  const std::string whole = trimmed(text);
-  return printable(whole.substr(whole.rfind('\n') + 1));
-}
 
 std::optional<double> number_in(const std::string& line) {
   char* end = nullptr;
@@ -42,7 +33,7 @@ std::vector<std::string> host_question(const std::string& host, const std::strin
   // Constant but for the path of this program, in quotes. The time comes last: what is before it may take long.
   const std::string script = fmt::format("nproc && cut -d' ' -f1 /proc/loadavg && {} && date +%s.%N",
                                          exec::command_line({}, {program, "--version", "--json"}));
-  if (is_this_host(host)) return {"/bin/sh", "-c", script};
+  if (exec::is_this_host(host)) return {"/bin/sh", "-c", script};
   std::vector<std::string> words = {"ssh"};
   if (!ssh_config.empty()) words.insert(words.end(), {"-F", ssh_config});
   // Nobody is there to be asked.
@@ -60,12 +51,12 @@ HostCheck judge_host(const spec::HostSlots& host, const ProcessOutput& answer, d
   };
   if (answer.end.code == kNoProgram) {
     return wrong(fmt::format("has no mlbench at the path of this one ({}): install the same build there",
-                             last_line_of(answer.standard_error)));
+                             printable(last_line(trimmed(answer.standard_error)))));
   }
   if (answer.end.code != 0) {
     return wrong(fmt::format("{} (this must work from here: {})",
                              answer.standard_error.empty() ? fmt::format("ended with {}", answer.end.code)
-                                                           : last_line_of(answer.standard_error),
+                                                           : printable(last_line(trimmed(answer.standard_error))),
                              question));
   }
   std::istringstream lines(answer.standard_output);

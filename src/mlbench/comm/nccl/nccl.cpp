@@ -12,6 +12,7 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/sha256.h"
 #include "mlbench/comm/nccl/gpu.h"
 #include "mlbench/comm/nccl/gpu_places.h"
 
@@ -331,12 +332,6 @@ class Nccl final : public Transport {
   std::vector<std::shared_ptr<Message>> messages_;  // not begun yet
 };
 
-std::string hex_of(const ncclUniqueId& id) {
-  std::string text;
-  for (const char byte : id.internal) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  return text;
-}
-
 ncclUniqueId id_of(const std::string& hex) {
   ncclUniqueId id{};
   const bool digits = std::ranges::all_of(hex, [](unsigned char c) { return std::isxdigit(c) != 0; });
@@ -388,7 +383,7 @@ std::unique_ptr<Transport> make(const CommOptions& options) {
   if (options.size > 1) check_places(options, gpu->device);
   if (options.rank == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
   if (options.size > 1) {
-    if (options.rank == 0) options.store->set("nccl/id", hex_of(id));
+    if (options.rank == 0) options.store->set("nccl/id", hex_of(std::string_view(id.internal, sizeof id.internal)));
     id = id_of(told_by(options, 0, "nccl/id"));
   }
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

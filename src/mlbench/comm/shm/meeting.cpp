@@ -12,6 +12,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/peer_words.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/sha256.h"
 #include "mlbench/net/proof.h"
 
 namespace mlbench::comm::shm_backend {
@@ -19,12 +20,6 @@ namespace mlbench::comm::shm_backend {
 namespace {
 
 constexpr const char* kOneHost = "the back end shm needs all ranks on one host";
-
-std::string hex_of(std::string_view bytes) {
-  std::string text;
-  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  return text;
-}
 
 struct Invitation {
   std::string segment;

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
@@ -18,6 +17,8 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/base/text.h"
+#include "mlbench/base/to_number.h"
 
 namespace mlbench::comm::shm_backend {
 
@@ -31,13 +32,6 @@ std::string object_of(const std::string& name) { return "/" + name; }
 
 [[noreturn]] void refuse(const char* action, const std::string& name) {
   throw CommError(fmt::format("cannot {} shared memory {}/{}: {}", action, kFolder, name, errno_text(errno)));
-}
-
-template <typename Number>
-bool read_number(std::string_view text, Number& number) {
-  const auto end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, number);
-  return result.ec == std::errc() && result.ptr == end;
 }
 
 }  // namespace
@@ -109,19 +103,12 @@ std::string new_segment_name(const std::string& run) {
 }
 
 std::optional<ProcessMark> maker_of(const std::string& name) {
-  std::vector<std::string_view> parts;
-  for (std::string_view rest = name;;) {
-    const size_t end = rest.find('.');
-    parts.push_back(rest.substr(0, end));
-    if (end == std::string_view::npos) break;
-    rest.remove_prefix(end + 1);
-  }
-  ProcessMark mark;
-  if (parts.size() != 6 || parts[0] != kPrefix || !read_number(parts[1], mark.pid_namespace) ||
-      !read_number(parts[2], mark.pid) || !read_number(parts[3], mark.start_time)) {
-    return std::nullopt;
-  }
-  return mark;
+  const std::vector<std::string> parts = split_at(name, '.');
+  if (parts.size() != 6 || parts[0] != kPrefix) return std::nullopt;
+  const auto pid_namespace = to_number<uint64_t>(parts[1]), start_time = to_number<uint64_t>(parts[3]);
+  const auto pid = to_number<int64_t>(parts[2]);
+  if (!pid_namespace || !pid || !start_time) return std::nullopt;
+  return ProcessMark{.pid = *pid, .start_time = *start_time, .pid_namespace = *pid_namespace};
 }
 
 void collect_dead_segments() {

@@ -10,6 +10,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/own_variables.h"
+#include "mlbench/base/text.h"
 #include "mlbench/exec/kubernetes/manifest.h"
 
 namespace mlbench::exec::kubernetes {
@@ -21,13 +22,7 @@ bool is_letter_or_digit(char c) { return std::isalnum(static_cast<unsigned char>
 bool is_lower_alnum(char c) { return is_letter_or_digit(c) && std::isupper(static_cast<unsigned char>(c)) == 0; }
 
 bool is_subdomain(std::string_view text) {
-  if (text.empty() || text.size() > kLongestSubdomain) return false;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find('.', begin), text.size());
-    if (!is_label(text.substr(begin, end - begin))) return false;
-    begin = end + 1;
-  }
-  return true;
+  return text.size() <= kLongestSubdomain && std::ranges::all_of(split_at(text, '.'), is_label);
 }
 
 bool is_quantity(const std::string& text) {

@@ -3,24 +3,15 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
-#include <charconv>
-#include <optional>
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/to_number.h"
 
 namespace mlbench::exec::kubernetes {
 namespace {
 
 constexpr size_t kMostValues = 100'000;
-
-template <typename Number>
-std::optional<Number> whole_text_as(const std::string& text) {
-  Number value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
-}
 
 Json scalar(const YAML::Node& node) {
   const std::string& text = node.Scalar();
@@ -28,10 +19,10 @@ Json scalar(const YAML::Node& node) {
   if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") return nullptr;
   if (text == "true" || text == "True" || text == "TRUE") return true;
   if (text == "false" || text == "False" || text == "FALSE") return false;
-  if (const auto number = whole_text_as<int64_t>(text)) return *number;
+  if (const auto number = to_number<int64_t>(text)) return *number;
   // "1.5", "2e3"; not "inf" and "nan", which JSON has not.
   if (text.find_first_not_of("+-.0123456789eE") == std::string::npos) {
-    if (const auto number = whole_text_as<double>(text)) return *number;
+    if (const auto number = to_number<double>(text)) return *number;
   }
   return text;
 }

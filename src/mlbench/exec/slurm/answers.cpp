@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/or_null.h"
 #include "mlbench/base/text.h"
+#include "mlbench/base/to_number.h"
 
 namespace mlbench::exec::slurm {
 namespace {
@@ -35,12 +35,6 @@ bool is_key(std::string_view word) {
   };
   return !word.empty() && std::isalpha(static_cast<unsigned char>(word.front())) != 0 &&
          std::ranges::all_of(word, fits);
-}
-
-std::optional<int64_t> number_of(const std::string& text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
 Json known_or_null(const std::string& text) { return text_or_null(text == "N/A" ? "" : text); }
@@ -69,13 +63,12 @@ std::map<std::string, std::string> fields_of(const std::string& line) {
 
 // "gpu:a100:4(S:0-1),gpu:2,shard:8": of all kinds together.
 int64_t gpus_in(const std::string& resources) {
-  std::istringstream parts(resources);
   int64_t gpus = 0;
-  for (std::string part; std::getline(parts, part, ',');) {
+  for (std::string part : split_at(resources, ',')) {
     part.resize(std::min(part.size(), part.find('(')));
     if (part == "gpu") ++gpus;
     if (part.starts_with("gpu:"))
-      gpus += std::clamp<int64_t>(number_of(part.substr(part.rfind(':') + 1)).value_or(1), 0, 1024);
+      gpus += std::clamp<int64_t>(to_number<int64_t>(part.substr(part.rfind(':') + 1)).value_or(1), 0, 1024);
   }
   return gpus;
 }
@@ -83,14 +76,11 @@ int64_t gpus_in(const std::string& resources) {
 // sinfo(1), NODE STATE CODES: whether such a node takes jobs, now or after those that it has. The mark behind it is of
 // its power, or "*": it does not answer.
 bool takes_jobs(const std::string& state) {
-  std::istringstream parts(state.substr(0, state.find_first_of("*~#!%$@^-")));
-  std::string base;
-  std::getline(parts, base, '+');
+  const std::vector<std::string> parts = split_at(state.substr(0, state.find_first_of("*~#!%$@^-")), '+');
   constexpr std::array<std::string_view, 5> kGood = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "RESERVED"};
-  bool good = is_one_of(kGood, base) && state.find('*') == std::string::npos;
+  const bool good = is_one_of(kGood, parts.front()) && state.find('*') == std::string::npos;
   constexpr std::array<std::string_view, 6> kBad = {"DOWN", "DRAIN", "FAIL", "MAINT", "INVALID_REG", "NOT_RESPONDING"};
-  for (std::string flag; std::getline(parts, flag, '+');) good = good && !is_one_of(kBad, flag);
-  return good;
+  return good && std::none_of(parts.begin() + 1, parts.end(), [&](const auto& flag) { return is_one_of(kBad, flag); });
 }
 
 }  // namespace
@@ -120,7 +110,8 @@ JobPhase JobInfo::phase() const {
 }
 
 bool JobInfo::requeued() const {
-  return number_of(field("Restarts")).value_or(0) > 0 || (phase() == JobPhase::kQueued && state() != "PENDING");
+  return to_number<int64_t>(field("Restarts")).value_or(0) > 0 ||
+         (phase() == JobPhase::kQueued && state() != "PENDING");
 }
 
 bool JobInfo::host_gone() const {
@@ -156,9 +147,10 @@ std::vector<ClusterNode> parse_nodes(const std::string& output) {
     const std::string state = fields["State"];
     if (fields["NodeName"].empty() || state.empty()) continue;
     const std::string reason = fields["Reason"];
-    const auto effective = number_of(fields["CPUEfctv"]);  // less those that the system keeps; since Slurm 22.05
-    const auto cpus = effective ? effective : number_of(fields["CPUTot"]);
-    const auto memory_mib = number_of(fields["RealMemory"]);
+    const auto effective =
+        to_number<int64_t>(fields["CPUEfctv"]);  // less those that the system keeps; since Slurm 22.05
+    const auto cpus = effective ? effective : to_number<int64_t>(fields["CPUTot"]);
+    const auto memory_mib = to_number<int64_t>(fields["RealMemory"]);
     nodes.push_back({.name = fields["NodeName"],
                      .state = reason.empty() ? state : fmt::format("{} ({})", state, reason),
                      .ready = takes_jobs(state),
@@ -187,8 +179,7 @@ Json allocation_of(const JobName& name, const JobInfo& job) {
   const std::string given = job.field("AllocTRES");
   const std::string resources = given.empty() ? job.field("TRES") : given;  // before and since Slurm 23.11
   std::string memory;
-  std::istringstream parts(resources);
-  for (std::string part; std::getline(parts, part, ',');) {
+  for (const std::string& part : split_at(resources, ',')) {
     if (part.starts_with("mem=")) memory = part.substr(4);
   }
   return {{"engine", "slurm"},
@@ -199,8 +190,8 @@ Json allocation_of(const JobName& name, const JobInfo& job) {
           {"qos", known_or_null(job.field("QOS"))},
           {"reservation", known_or_null(job.field("Reservation"))},
           {"nodes", known_or_null(job.field("NodeList"))},
-          {"node_count", or_null(number_of(job.field("NumNodes")))},
-          {"cpus", or_null(number_of(job.field("NumCPUs")))},
+          {"node_count", or_null(to_number<int64_t>(job.field("NumNodes")))},
+          {"cpus", or_null(to_number<int64_t>(job.field("NumCPUs")))},
           {"memory", known_or_null(memory)},
           {"resources", known_or_null(resources)},
           {"time_limit", known_or_null(job.field("TimeLimit"))}};

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 
 #include "mlbench/base/choices.h"
@@ -12,6 +11,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/base/to_number.h"
 #include "mlbench/home/owner.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/master/http/openapi.h"
@@ -120,12 +120,11 @@ Json json_body(const Request& request) {
 int64_t whole_number(const Request& request, const std::string& name, int64_t usual, int64_t least, int64_t most) {
   const auto text = request.query(name);
   if (!text) return usual;
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc() || end != text->data() + text->size() || value < least || value > most) {
+  const auto value = to_number<int64_t>(*text);
+  if (!value || *value < least || *value > most) {
     throw HttpError(400, fmt::format("{}={} is no whole number from {} to {}", name, text->substr(0, 40), least, most));
   }
-  return value;
+  return *value;
 }
 
 bool yes_or_no(const Request& request, const std::string& name) {

@@ -1,9 +1,9 @@
 #include "mlbench/base/choices.h"
+#include "mlbench/base/to_number.h"
 #include "mlbench/master/http/legacy.h"
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 
 #include "mlbench/base/input.h"
@@ -47,21 +47,17 @@ std::string FieldsOf::need(std::string_view name) const {
 }
 
 int64_t whole(const std::string& text, std::string_view name) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw HttpError(400, fmt::format("{} '{}' is no whole number", name, text.substr(0, 40)));
-  }
-  return value;
+  const auto value = to_number<int64_t>(text);
+  if (!value) throw HttpError(400, fmt::format("{} '{}' is no whole number", name, text.substr(0, 40)));
+  return *value;
 }
 
 double real(const std::string& text, std::string_view name) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+  const auto value = to_number<double>(text);
+  if (!value || !std::isfinite(*value)) {
     throw HttpError(400, fmt::format("{} '{}' is no number", name, text.substr(0, 40)));
   }
-  return value;
+  return *value;
 }
 
 std::string take_suffix(std::string key, std::string& format) {

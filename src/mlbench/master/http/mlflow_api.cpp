@@ -2,14 +2,14 @@
 // look: experiments, runs, metrics, parameters, tags. No artifacts, no models.
 
 #include <fmt/format.h>
-#include <sys/random.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <regex>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/sha256.h"
+#include "mlbench/base/to_number.h"
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/services.h"
 
@@ -51,20 +51,13 @@ std::string needed(const Json& body, const char* key, size_t most = kMostKeyByte
   return text;
 }
 
-std::optional<int64_t> parse_whole(const std::string& text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 std::optional<int64_t> whole_of(const Json& body, const char* key) {
   const auto found = body.find(key);
   if (found == body.end() || found->is_null()) return std::nullopt;
   if (found->is_number_integer() && (found->is_number_unsigned() ? found->get<uint64_t>() <= INT64_MAX : true)) {
     return found->get<int64_t>();
   }
-  const auto value = found->is_string() ? parse_whole(found->get<std::string>()) : std::nullopt;
+  const auto value = found->is_string() ? to_number<int64_t>(found->get<std::string>()) : std::nullopt;
   if (!value) invalid(fmt::format("{} is no whole number", key));
   return value;
 }
@@ -77,12 +70,9 @@ double real_of(const Json& body, const char* key) {
   if (text == "NaN") return std::nan("");
   if (text == "Infinity") return HUGE_VAL;
   if (text == "-Infinity") return -HUGE_VAL;
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) {
-    invalid(fmt::format("{} is no number", key));
-  }
-  return value;
+  const auto value = to_number<double>(text);
+  if (!value) invalid(fmt::format("{} is no number", key));
+  return *value;
 }
 
 const Json& list_of(const Json& body, const char* key, size_t most) {
@@ -269,14 +259,6 @@ void sort_by(std::vector<store::TrackedRun>& runs, const std::string& order) {
 
 // ---- the calls ------------------------------------------------------------------------------------------------------
 
-std::string new_run_id() {
-  unsigned char bytes[16];
-  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) throw IoError("no random bytes");
-  std::string id;
-  for (const unsigned char byte : bytes) id += fmt::format("{:02x}", byte);
-  return id;
-}
-
 class Calls {
  public:
   explicit Calls(Services& services) : tracking_(services.tracking) {}
@@ -308,7 +290,7 @@ class Calls {
     store::TrackedRun run;
     const std::string experiment = text_of(body, "experiment_id");
     run.experiment = known_experiment(experiment.empty() ? "0" : experiment).id;
-    run.id = new_run_id();
+    run.id = random_hex(16);
     run.user = text_of(body, "user_id");
     run.start_ms = whole_of(body, "start_time").value_or(now_us() / 1000);
     run.tags = pairs_of(body, "tags");
@@ -355,7 +337,7 @@ class Calls {
     if (ids == body.end() || !ids->is_array() || ids->size() > 1000) invalid("experiment_ids is no list");
     for (const Json& id : *ids) {
       if (!id.is_string()) invalid("experiment_ids holds something else than texts");
-      if (const auto value = parse_whole(id.get<std::string>())) experiments.push_back(*value);
+      if (const auto value = to_number<int64_t>(id.get<std::string>())) experiments.push_back(*value);
     }
     const auto conditions = parse_filter(text_of(body, "filter"));
     std::vector<store::TrackedRun> runs;
@@ -397,12 +379,12 @@ class Calls {
  private:
   static int64_t page_of(const Json& body) {
     const std::string token = text_of(body, "page_token");
-    const auto from = token.empty() ? std::optional<int64_t>(0) : parse_whole(token);
+    const auto from = token.empty() ? std::optional<int64_t>(0) : to_number<int64_t>(token);
     if (!from || *from < 0 || *from > (int64_t{1} << 40)) invalid("the page_token is none of ours");
     return *from;
   }
   store::Experiment known_experiment(const std::string& text) const {
-    const auto id = parse_whole(text);
+    const auto id = to_number<int64_t>(text);
     const auto found = id ? tracking_.experiment(*id) : std::nullopt;
     if (!found)
       throw MlflowError(404, kMissing, fmt::format("there is no experiment with the id '{}'", text.substr(0, 80)));

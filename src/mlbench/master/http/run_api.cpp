@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
-#include <charconv>
 #include <memory>
 
 #include "mlbench/base/choices.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/base/to_number.h"
 #include "mlbench/home/notes.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/home/summary.h"
@@ -122,10 +122,8 @@ Response loss(const Services& services, const Call& call) {
 
 fs::path find_run_folder(const Services& services, const std::string& name_or_id) {
   fs::path folder = existing_run(services.home, name_or_id);
-  int64_t id = 0;
-  const auto [end, error] = std::from_chars(name_or_id.data(), name_or_id.data() + name_or_id.size(), id);
-  if (folder.empty() && error == std::errc() && end == name_or_id.data() + name_or_id.size()) {
-    if (const auto name = services.index.name_of(id)) folder = existing_run(services.home, *name);
+  if (const auto id = to_number<int64_t>(name_or_id); folder.empty() && id) {
+    if (const auto name = services.index.name_of(*id)) folder = existing_run(services.home, *name);
   }
   if (folder.empty()) throw HttpError(404, fmt::format("there is no run '{}'", name_or_id.substr(0, 80)));
   return folder;

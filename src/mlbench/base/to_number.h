@@ -1,0 +1,21 @@
+#pragma once
+
+// A text of a program or a file as a number. Of what users give, numbers.h also says what is wrong with it.
+
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+namespace mlbench {
+
+// From its first to its last character, as std::from_chars has it: no white space, no leading '+'. Empty for all else.
+template <typename Number>
+std::optional<Number> to_number(std::string_view text) {
+  Number value = 0;
+  const char* last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, value);
+  return error == std::errc() && end == last ? std::optional(value) : std::nullopt;
+}
+
+}  // namespace mlbench
