@@ -2,6 +2,7 @@
 
 // Time, injectable: code that measures takes a `const Clock&`, tests pass a ManualClock.
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <optional>
@@ -43,6 +44,14 @@ class ManualClock final : public Clock {
 };
 
 inline double to_seconds(Nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
+// Of so many nanoseconds, as records and spools count.
+inline double to_seconds(int64_t nanoseconds) { return to_seconds(Nanoseconds(nanoseconds)); }
+
+// now() + timeout, at least now() and at most a year from now, so that nothing overflows.
+inline TimePoint deadline_after(std::chrono::milliseconds timeout) {
+  constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
+  return std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), kLongest);
+}
 
 // Microseconds since the Unix epoch, rounded down: how records, spools and stores count.
 inline int64_t unix_us(std::chrono::system_clock::time_point time) {

@@ -67,6 +67,12 @@ TEST(Clock, TheForwardOneDoesNotGoBack) {
   EXPECT_EQ(forward.now() - start, 2s);
 }
 
+TEST(Clock, DeadlinesDoNotOverflow) {
+  const TimePoint now = std::chrono::steady_clock::now();
+  EXPECT_GT(deadline_after(std::chrono::milliseconds::max()), now + std::chrono::hours(24));
+  EXPECT_LT(deadline_after(std::chrono::milliseconds::min()), now + std::chrono::hours(1));
+}
+
 TEST(Clock, SystemClockIsMonotonic) {
   const SystemClock clock;
   TimePoint last = clock.now();

@@ -16,6 +16,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/descriptors.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/program_start.h"
@@ -205,11 +206,6 @@ void poll_until(std::span<pollfd> descriptors, SteadyClock::time_point deadline,
   if (poll(descriptors.data(), descriptors.size(), static_cast<int>(left.count())) < 0 && errno != EINTR) {
     throw_system_error("cannot wait for a process", errno);
   }
-}
-
-SteadyClock::time_point deadline_after(Milliseconds timeout) {
-  constexpr Milliseconds kLongest = std::chrono::hours(24 * 365);  // now() + Milliseconds::max() would overflow
-  return SteadyClock::now() + std::min(timeout, kLongest);
 }
 
 // Reads what is there. Closes the descriptor at the end of the stream.

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <utility>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/own_variables.h"

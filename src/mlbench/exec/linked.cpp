@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "mlbench/base/build_info.h"
+#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/peer_words.h"
 #include "mlbench/base/printable.h"

@@ -258,11 +258,6 @@ void block_signals_on_this_thread() {
   pthread_sigmask(SIG_SETMASK, &all, nullptr);
 }
 
-std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout) {
-  constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
-  return std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), kLongest);
-}
-
 int poll_timeout(std::chrono::steady_clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   constexpr std::chrono::milliseconds kLongest = std::chrono::hours(1);

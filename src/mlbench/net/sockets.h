@@ -83,8 +83,6 @@ std::string duration_text(std::chrono::milliseconds duration);
 // No signal handler of the program runs on the calling thread from now on.
 void block_signals_on_this_thread();
 
-// now() + timeout, without overflow.
-std::chrono::steady_clock::time_point deadline_after(std::chrono::milliseconds timeout);
 // Until the deadline, for poll(): at least 0.
 int poll_timeout(std::chrono::steady_clock::time_point deadline);
 

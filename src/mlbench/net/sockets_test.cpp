@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 
 namespace mlbench::net {
@@ -31,11 +32,8 @@ TEST(Sockets, EndpointsAreReadAsTheyAreWritten) {
   }
 }
 
-TEST(Sockets, DeadlinesDoNotOverflow) {
-  const auto now = std::chrono::steady_clock::now();
-  EXPECT_GT(deadline_after(std::chrono::milliseconds::max()), now + std::chrono::hours(24));
-  EXPECT_LT(deadline_after(std::chrono::milliseconds::min()), now + std::chrono::hours(1));
-  EXPECT_EQ(poll_timeout(now - std::chrono::seconds(1)), 0);
+TEST(Sockets, ADeadlineThatHasPassedIsNoTime) {
+  EXPECT_EQ(poll_timeout(std::chrono::steady_clock::now() - std::chrono::seconds(1)), 0);
 }
 
 TEST(Sockets, ListenOnAnAddressOrAnInterface) {

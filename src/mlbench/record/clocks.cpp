@@ -1,5 +1,6 @@
 #include "mlbench/record/clocks.h"
 
+#include "mlbench/base/clock.h"
 #include "mlbench/record/events.h"
 
 namespace mlbench::record {
@@ -25,7 +26,7 @@ Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank, const M
 Json steps_json(const Clocks& clocks) {
   Json seconds = Json::object();
   for (size_t kind = 0; kind < kStepKinds; ++kind) {
-    seconds[std::string(kStepKindNames[kind])] = static_cast<double>(clocks.kinds_ns[kind]) / 1e9;
+    seconds[std::string(kStepKindNames[kind])] = to_seconds(clocks.kinds_ns[kind]);
   }
   return seconds;
 }

@@ -70,7 +70,7 @@ std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, co
       const std::chrono::system_clock::time_point started{std::chrono::microseconds(spool.header.start_wall_us)};
       times.launch_s = std::max(0.0, to_seconds(started - *launched));
     }
-    times.wall_s = times.launch_s + seconds(end_ns);
+    times.wall_s = times.launch_s + to_seconds(end_ns);
     if (launched && ended) times.wall_s = std::max(times.wall_s, to_seconds(*ended - *launched));
     all.push_back(times);
   }
@@ -86,17 +86,17 @@ Json evaluations_json(const std::vector<RankSpool>& segments, const std::vector<
       [&](size_t i, const Json& event) {
         const int64_t train_ns = times[i].train_before_ns + get(event, member::kTrainNs);
         spent_ns[i] += get(event, member::kDurationNs);
-        const double wall_s = times[i].wall_before_s + times[i].launch_s + seconds(get(event, member::kEndNs));
+        const double wall_s = times[i].wall_before_s + times[i].launch_s + to_seconds(get(event, member::kEndNs));
         return Json{{"step", field_of(event, member::kStep)},
                     {"epoch", field_of(event, member::kEpoch)},
                     {"samples", field_of(event, member::kSamples)},
                     {"split", field_of(event, member::kSplit)},
                     {"cadence", get(event, member::kCadence)},
-                    {"train_s", seconds(train_ns)},
-                    {"elapsed_s", seconds(train_ns + spent_ns[i])},
+                    {"train_s", to_seconds(train_ns)},
+                    {"elapsed_s", to_seconds(train_ns + spent_ns[i])},
                     {"wall_s", wall_s},
                     {"metrics", get(event, member::kMetrics, Json::object())},
-                    {"duration_s", seconds(get(event, member::kDurationNs))},
+                    {"duration_s", to_seconds(get(event, member::kDurationNs))},
                     {"segment", i + 1}};
       });
 }
@@ -108,7 +108,7 @@ Json epochs_json(const std::vector<RankSpool>& segments, const std::vector<Segme
         Json epoch = {{"epoch", field_of(event, member::kEpoch)},
                       {"train_loss", field_of(event, member::kTrainLoss)},
                       {"metrics", get(event, member::kMetrics, Json::object())},
-                      {"train_s", seconds(times[i].train_before_ns + get(event, member::kTrainNs))},
+                      {"train_s", to_seconds(times[i].train_before_ns + get(event, member::kTrainNs))},
                       {"step", field_of(event, member::kStep)},
                       {"segment", i + 1}};
         if (const auto norm = find(event, member::kGradientNorm)) {
@@ -140,7 +140,7 @@ Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments
   json["value"] = field_of(event, member::kValue);
   json["epoch"] = field_of(event, member::kEpoch);
   json["step"] = field_of(event, member::kStep);
-  json["train_s"] = seconds(times[segment].train_before_ns + get(event, member::kTrainNs));
+  json["train_s"] = to_seconds(times[segment].train_before_ns + get(event, member::kTrainNs));
   json["steps_s"] = steps_json(derive_clocks(segments, *moment));
   return json;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/record/step_reader.h"
@@ -123,7 +124,7 @@ Json exchange_json(const spec::RunSpec& spec, int64_t segments, const Json& effe
   }
   const auto seconds = [](const std::vector<int64_t>& of_ranks) {
     Json list = Json::array();
-    for (const int64_t ns : of_ranks) list.push_back(static_cast<double>(ns) / 1e9);
+    for (const int64_t ns : of_ranks) list.push_back(to_seconds(ns));
     return list;
   };
   return {{"wait_s", seconds(times.wait_ns)},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/record/events.h"
 #include "mlbench/record/legacy_names.h"
 #include "mlbench/record/measured_value.h"
@@ -22,12 +23,12 @@ void add_points(Points& points, const StepRecord& record, const SpoolHeader& hea
   };
   if (record.samples > 0) add("loss", record.loss_sum / static_cast<double>(record.samples), kTrainSplit);
   add("lr", record.lr);
-  if (record.total_ns() > 0) add("samples_per_s", double(record.samples) / (double(record.total_ns()) / 1e9));
-  add("step_s", double(record.total_ns()) / 1e9 / count);
+  if (record.total_ns() > 0) add("samples_per_s", double(record.samples) / to_seconds(record.total_ns()));
+  add("step_s", to_seconds(record.total_ns()) / count);
   add("bytes", double(record.bytes) / count);
   for (size_t kind = 0; kind < kStepKinds; ++kind) {
     if (record.kinds_ns[kind] == 0) continue;
-    add(fmt::format("{}_s", kStepKindNames[kind]), double(record.kinds_ns[kind]) / 1e9 / count);
+    add(fmt::format("{}_s", kStepKindNames[kind]), to_seconds(record.kinds_ns[kind]) / count);
   }
 }
 

@@ -101,8 +101,8 @@ Json segments_json(const RunProgress& progress, const Spools& spools, const std:
                     {"failure", failure_json(info.failure)},
                     {"steps", clocks.steps},
                     {"wall_s", times[i].wall_s},
-                    {"train_s", seconds(clocks.train_ns)},
-                    {"train_legacy_s", seconds(clocks.train_legacy_ns)}});
+                    {"train_s", to_seconds(clocks.train_ns)},
+                    {"train_legacy_s", to_seconds(clocks.train_legacy_ns)}});
   }
   return list;
 }
@@ -159,8 +159,8 @@ Json clocks_json(const RunProgress& progress, const std::vector<RankSpool>& segm
   return {{"queue_s", progress.queue_s},
           {"wall_s", progress.wall_s},
           {"prepare_s", prepare},
-          {"train_s", seconds(clocks.train_ns)},
-          {"train_legacy_s", seconds(clocks.train_legacy_ns)}};
+          {"train_s", to_seconds(clocks.train_ns)},
+          {"train_legacy_s", to_seconds(clocks.train_legacy_ns)}};
 }
 
 Json median_rate(const std::vector<RankSpool>& segments, int64_t workers) {
@@ -170,7 +170,7 @@ Json median_rate(const std::vector<RankSpool>& segments, int64_t workers) {
     for (const StepRecord& record : spool.steps) {
       if (record.total_ns() <= 0) continue;
       rates.emplace_back(
-          static_cast<double>(record.samples) * static_cast<double>(workers) / seconds(record.total_ns()),
+          static_cast<double>(record.samples) * static_cast<double>(workers) / to_seconds(record.total_ns()),
           record.count);
       steps += record.count;
     }
@@ -197,7 +197,7 @@ Json throughput_json(const Spools& spools, const Clocks& clocks, int64_t workers
       }
     }
   }
-  const double train_s = seconds(clocks.train_ns);
+  const double train_s = to_seconds(clocks.train_ns);
   return {{"samples_per_s", train_s > 0 ? Json(static_cast<double>(samples) / train_s) : Json(nullptr)},
           {"median_samples_per_s", median_rate(spools.ranks.at(0), workers)},
           {"peak_rss", peak_rss},

@@ -3,7 +3,6 @@
 // What the makers of a record's parts share (record.cpp, curve.cpp); for nobody else.
 
 #include <algorithm>
-#include <cstdint>
 #include <iterator>
 #include <string_view>
 #include <vector>
@@ -14,7 +13,6 @@
 
 namespace mlbench::record {
 
-inline double seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 // Null as well when `object` is no object: a rank may not have said that yet.
 inline Json field_of(const Json& object, std::string_view name) {
   return object.is_object() ? object.value(name, Json(nullptr)) : Json(nullptr);

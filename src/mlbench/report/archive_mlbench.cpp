@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/or_null.h"
 #include "mlbench/record/legacy_names.h"
@@ -20,7 +21,6 @@ namespace mlbench::report {
 namespace {
 
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
-double seconds_of(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 std::optional<spec::GoalSpec> goal_of_record(const Json& record) {
   const auto target = number(record, "/goal/target");
@@ -116,16 +116,16 @@ Json derive_mlbench(const ArchiveEvents& events) {
     int64_t sum = 0;
     for (const double value : events.seconds(std::string(kind))) {
       sum += nanoseconds(value);
-      if (seconds_of(sum) >= kMostSeconds) {
+      if (to_seconds(sum) >= kMostSeconds) {
         ArchiveEvents::fail(ArchiveEvents::member_of(std::string(kind)),
                             fmt::format("its sum is above {:g} seconds", kMostSeconds));
       }
     }
-    steps_s[std::string(kind)] = seconds_of(sum);
+    steps_s[std::string(kind)] = to_seconds(sum);
     train_ns += sum;
     if (kind != "batch_load" && kind != "checkpoint") legacy_ns += sum;
   }
-  const double train_s = seconds_of(train_ns), legacy_s = seconds_of(legacy_ns);
+  const double train_s = to_seconds(train_ns), legacy_s = to_seconds(legacy_ns);
 
   const std::optional<spec::GoalSpec> goal = goal_of_record(record);
   const std::vector<double> values = goal ? events.numbers(series_of(*goal)) : std::vector<double>();

@@ -163,7 +163,7 @@ MeasuredRun read_run_folder(const fs::path& run_dir) {
   double train_s = 0;
   for (int64_t segment = 1; segment <= segment_count(run.record); ++segment) {
     for (const record::StepRecord& step : record::read_spool(run_dir, segment, 0).steps) {
-      train_s += static_cast<double>(step.total_ns()) / 1e9;
+      train_s += to_seconds(step.total_ns());
       merger.add(train_s, step.loss_sum, static_cast<double>(step.samples));
     }
   }

@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "mlbench/base/clock.h"
+
 namespace mlbench::report {
 
 namespace {
@@ -180,10 +182,9 @@ class Matching {
     }
     group.uncertainty_ns = clocks_ns;
     if (group.rule == WaitRule::kAll) group.uncertainty_ns = std::max(clocks_ns, last_exit - first_exit);
-    const auto seconds = [](int64_t ns) { return static_cast<double>(ns) / 1e9; };
-    group.verdict = possible
-                        ? verdict_of(seconds(group.wait_ns), seconds(group.transfer_ns), seconds(group.uncertainty_ns))
-                        : TimelineVerdict::kInconclusive;
+    group.verdict = possible ? verdict_of(to_seconds(group.wait_ns), to_seconds(group.transfer_ns),
+                                          to_seconds(group.uncertainty_ns))
+                             : TimelineVerdict::kInconclusive;
     bool in_all = true;
     for (size_t rank = 0; rank < group.of_rank.size(); ++rank) {
       if (group.of_rank[rank] < 0) continue;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mlbench/base/build_info.h"
+#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/or_null.h"
@@ -25,8 +26,6 @@ namespace {
 constexpr size_t kMostOperationRows = 200;
 constexpr size_t kShownOperations = 10;
 constexpr double kMostUnattributed = 0.02;
-
-double in_seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 std::optional<double> quotient(int64_t part, int64_t whole) {
   if (whole <= 0) return std::nullopt;
@@ -73,15 +72,15 @@ void find_culprit(const TimelineAccounts& accounts, RunVerdict& verdict) {
 std::string waiting_words(const TimelineAccounts& accounts, const RunVerdict& verdict) {
   int64_t all = 0;
   for (const RankAccount& rank : accounts.ranks) all += rank.blame;
-  const std::string waited = fmt::format("ranks waited {} s for each other", format_seconds(in_seconds(all)));
+  const std::string waited = fmt::format("ranks waited {} s for each other", format_seconds(to_seconds(all)));
   if (!verdict.rank) return waited + ", and for no rank alone most of it";
   const RankAccount& one = accounts.ranks[static_cast<size_t>(*verdict.rank)];
   std::string text =
-      fmt::format("{}, {} s of it for rank {}", waited, format_seconds(in_seconds(one.blame)), *verdict.rank);
+      fmt::format("{}, {} s of it for rank {}", waited, format_seconds(to_seconds(one.blame)), *verdict.rank);
   if (!verdict.cause) return text;
   const int64_t caused =
       *verdict.cause == "communication" ? one.blamed_on_communication : *std::ranges::max_element(one.causes);
-  return text + fmt::format(", {} s because of {}", format_seconds(in_seconds(caused)), cause_words(*verdict.cause));
+  return text + fmt::format(", {} s because of {}", format_seconds(to_seconds(caused)), cause_words(*verdict.cause));
 }
 
 RunVerdict run_verdict(const TimelineAccounts& accounts) {
@@ -100,15 +99,15 @@ RunVerdict run_verdict(const TimelineAccounts& accounts) {
     verdict.text = fmt::format(
         "of {} s of communication {} s cannot be told apart: the clocks are not known well enough, "
         "the ranks left at different moments, or an operation has no match",
-        format_seconds(in_seconds(unclear + clear)), format_seconds(in_seconds(unclear)));
+        format_seconds(to_seconds(unclear + clear)), format_seconds(to_seconds(unclear)));
     verdict.rank.reset();
     verdict.cause.reset();
     return verdict;
   }
-  verdict.kind = verdict_name(verdict_of(in_seconds(accounts.wait), in_seconds(accounts.transfer), 0));
+  verdict.kind = verdict_name(verdict_of(to_seconds(accounts.wait), to_seconds(accounts.transfer), 0));
   verdict.text = verdict.kind == "transfer" ? fmt::format("moving bytes takes {} s, waiting for the last rank {} s",
-                                                          format_seconds(in_seconds(accounts.transfer)),
-                                                          format_seconds(in_seconds(accounts.wait)))
+                                                          format_seconds(to_seconds(accounts.transfer)),
+                                                          format_seconds(to_seconds(accounts.wait)))
                                             : waiting_words(accounts, verdict);
   return verdict;
 }
@@ -117,18 +116,18 @@ RunVerdict run_verdict(const TimelineAccounts& accounts) {
 
 Json rank_json(const RankAccount& account, int64_t rank) {
   Json waits = Json::array();
-  for (const auto& [other, ns] : account.waits_for) waits.push_back({{"rank", other}, {"s", in_seconds(ns)}});
+  for (const auto& [other, ns] : account.waits_for) waits.push_back({{"rank", other}, {"s", to_seconds(ns)}});
   Json activities = Json::object(), causes = Json::object();
   for (size_t i = 0; i < kActivities; ++i) {
     const std::string name(activity_name(static_cast<Activity>(i)));
-    if (account.own[i] > 0) activities[name] = in_seconds(account.own[i]);
-    if (account.causes[i] > 0) causes[name] = in_seconds(account.causes[i]);
+    if (account.own[i] > 0) activities[name] = to_seconds(account.own[i]);
+    if (account.causes[i] > 0) causes[name] = to_seconds(account.causes[i]);
   }
-  if (account.blamed_on_communication > 0) causes["communication"] = in_seconds(account.blamed_on_communication);
-  const auto group = [&](std::string_view name) { return in_seconds(account.group(name)); };
+  if (account.blamed_on_communication > 0) causes["communication"] = to_seconds(account.blamed_on_communication);
+  const auto group = [&](std::string_view name) { return to_seconds(account.group(name)); };
   const int64_t unattributed = account.own[kUnattributedActivity];
   return {{"rank", rank},
-          {"elapsed_s", in_seconds(account.elapsed)},
+          {"elapsed_s", to_seconds(account.elapsed)},
           {"compute_s", group("compute")},
           {"input_s", group("input")},
           {"exchange_s", group("exchange")},
@@ -136,16 +135,16 @@ Json rank_json(const RankAccount& account, int64_t rank) {
           {"checkpoint_s", group("checkpoint")},
           {"prepare_s", group("prepare")},
           {"communication",
-           {{"exposed_s", in_seconds(account.wait + account.transfer + account.unmatched)},
-            {"wait_s", in_seconds(account.wait)},
-            {"transfer_s", in_seconds(account.transfer)},
-            {"unmatched_s", in_seconds(account.unmatched)},
-            {"hidden_s", in_seconds(account.hidden)}}},
-          {"unattributed_s", in_seconds(unattributed)},
+           {{"exposed_s", to_seconds(account.wait + account.transfer + account.unmatched)},
+            {"wait_s", to_seconds(account.wait)},
+            {"transfer_s", to_seconds(account.transfer)},
+            {"unmatched_s", to_seconds(account.unmatched)},
+            {"hidden_s", to_seconds(account.hidden)}}},
+          {"unattributed_s", to_seconds(unattributed)},
           {"unattributed_share", or_null(quotient(unattributed, account.elapsed))},
-          {"start_s", in_seconds(account.start)},
+          {"start_s", to_seconds(account.start)},
           {"waits_for", std::move(waits)},
-          {"waited_for", {{"s", in_seconds(account.blame)}, {"causes_s", std::move(causes)}}},
+          {"waited_for", {{"s", to_seconds(account.blame)}, {"causes_s", std::move(causes)}}},
           {"activities_s", std::move(activities)}};
 }
 
@@ -161,14 +160,14 @@ Json pop_json(const TimelineAccounts& accounts) {
   if (accounts.ideal_known) {
     serialization = quotient(most, accounts.ideal);
     transfer = quotient(accounts.ideal, accounts.runtime);
-    ideal = in_seconds(accounts.ideal);
+    ideal = to_seconds(accounts.ideal);
   }
   return {{"parallel_efficiency", or_null(quotient(sum, accounts.runtime * count))},
           {"load_balance", or_null(balance)},
           {"communication_efficiency", or_null(communication)},
           {"serialization_efficiency", or_null(serialization)},
           {"transfer_efficiency", or_null(transfer)},
-          {"runtime_s", in_seconds(accounts.runtime)},
+          {"runtime_s", to_seconds(accounts.runtime)},
           {"ideal_s", or_null(ideal)}};
 }
 
@@ -177,18 +176,18 @@ Json operations_json(const TimelineAccounts& accounts) {
   for (const auto& [key, one] : accounts.operations) {
     const bool unclear = one.inconclusive * 2 > one.count;
     const TimelineVerdict verdict =
-        unclear ? TimelineVerdict::kInconclusive : verdict_of(in_seconds(one.wait), in_seconds(one.transfer), 0);
+        unclear ? TimelineVerdict::kInconclusive : verdict_of(to_seconds(one.wait), to_seconds(one.transfer), 0);
     Json worst = nullptr;
     if (one.worst_wait > 0) {
-      worst = {{"wait_s", in_seconds(one.worst_wait)},
+      worst = {{"wait_s", to_seconds(one.worst_wait)},
                {"step", one.worst_step < 0 ? Json(nullptr) : Json(one.worst_step)},
                {"rank", one.worst_rank < 0 ? Json(nullptr) : Json(one.worst_rank)}};
     }
     rows.push_back({{"name", key.first},
                     {"bytes", key.second},
                     {"count", one.count},
-                    {"wait_s", in_seconds(one.wait)},
-                    {"transfer_s", in_seconds(one.transfer)},
+                    {"wait_s", to_seconds(one.wait)},
+                    {"transfer_s", to_seconds(one.transfer)},
                     {"inconclusive", one.inconclusive},
                     {"verdict", verdict_name(verdict)},
                     {"worst", std::move(worst)}});
@@ -283,9 +282,9 @@ Json summarize_timeline(TimelineRun& run) {
             {"text", verdict.text},
             {"rank", or_null(verdict.rank)},
             {"cause", or_null(verdict.cause)},
-            {"wait_s", in_seconds(accounts.wait)},
-            {"transfer_s", in_seconds(accounts.transfer)},
-            {"inconclusive_s", in_seconds(accounts.inconclusive)}}},
+            {"wait_s", to_seconds(accounts.wait)},
+            {"transfer_s", to_seconds(accounts.transfer)},
+            {"inconclusive_s", to_seconds(accounts.inconclusive)}}},
           {"ranks", std::move(ranks)},
           {"pop", pop_json(accounts)},
           {"operations", operations_json(accounts)},

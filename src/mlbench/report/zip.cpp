@@ -119,9 +119,9 @@ RankTotals add_rank(Series& series, const std::filesystem::path& run_dir, int64_
     int64_t total = 0;
     for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
       total += epoch.kinds_ns[kind];
-      series.add({std::string(record::kStepKindNames[kind]), rank}, epoch.end_us, double(epoch.kinds_ns[kind]) / 1e9);
+      series.add({std::string(record::kStepKindNames[kind]), rank}, epoch.end_us, to_seconds(epoch.kinds_ns[kind]));
     }
-    series.add({"CumulativeTrainTimeEpoch", rank}, epoch.end_us, double(total) / 1e9);
+    series.add({"CumulativeTrainTimeEpoch", rank}, epoch.end_us, to_seconds(total));
   }
   return totals;
 }
@@ -129,7 +129,7 @@ RankTotals add_rank(Series& series, const std::filesystem::path& run_dir, int64_
 void add_totals(Series& series, const RankTotals& totals) {
   if (totals.last_date_us == 0) return;
   const auto add = [&](const std::string& name, int64_t ns) {
-    series.add({name, 0}, totals.last_date_us, double(ns) / 1e9);
+    series.add({name, 0}, totals.last_date_us, to_seconds(ns));
   };
   int64_t train_ns = 0;
   for (size_t kind = 0; kind < record::kStepKinds; ++kind) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/input.h"
 
 namespace mlbench::supervise {

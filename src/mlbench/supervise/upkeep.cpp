@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <utility>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/run_folder.h"
 
 namespace mlbench::supervise {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <stop_token>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/numbers.h"

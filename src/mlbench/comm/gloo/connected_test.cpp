@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/comm/contract_test.h"
 #include "mlbench/comm/gloo/mesh.h"
@@ -34,7 +35,7 @@ Ends connected_ends() {
   net::set_buffers(listener.get(), kBufferBytes);
   std::string reason;
   FileDescriptor rank = net::begin_connect("127.0.0.1", net::own_endpoint(listener.get()).port, reason, kBufferBytes);
-  const auto deadline = net::deadline_after(kPatience);
+  const auto deadline = deadline_after(kPatience);
   MLBENCH_CHECK(rank && net::wait_for(rank.get(), POLLOUT, deadline) && net::connect_error(rank.get()) == 0, reason);
   MLBENCH_CHECK(net::wait_for(listener.get(), POLLIN, deadline), "nobody connects");
   return {std::move(rank), net::accept_from(listener.get()).socket};
@@ -46,7 +47,7 @@ size_t carry(int from, int to) {
   const ssize_t got = recv(from, bytes.data(), bytes.size(), 0);
   MLBENCH_CHECK(got > 0, "a rank has closed its connection");
   for (ssize_t sent = 0; sent < got;) {
-    MLBENCH_CHECK(net::wait_for(to, POLLOUT, net::deadline_after(kPatience)), "a rank does not read");
+    MLBENCH_CHECK(net::wait_for(to, POLLOUT, deadline_after(kPatience)), "a rank does not read");
     const ssize_t count = send(to, bytes.data() + sent, static_cast<size_t>(got - sent), MSG_NOSIGNAL);
     MLBENCH_CHECK(count > 0, "a rank has closed its connection");
     sent += count;
@@ -120,7 +121,7 @@ TEST(SendBuffer, HoldsFourChunksWhateverWasSentBefore) {
       std::vector<std::byte> message(bytes);
       mesh.send(1, message.data(), bytes);
       for (size_t got = 0; got < bytes;) {
-        MLBENCH_CHECK(net::wait_for(ends.between.get(), POLLIN, net::deadline_after(kPatience)), "nothing comes");
+        MLBENCH_CHECK(net::wait_for(ends.between.get(), POLLIN, deadline_after(kPatience)), "nothing comes");
         const ssize_t count = recv(ends.between.get(), message.data(), message.size(), 0);
         ASSERT_GT(count, 0);
         got += static_cast<size_t>(count);

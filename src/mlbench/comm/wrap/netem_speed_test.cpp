@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/comm/contract_test.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/comm/wrap/netem.h"

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/comm/contract_test.h"
 #include "mlbench/comm/in_process.h"

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"

@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/printable.h"

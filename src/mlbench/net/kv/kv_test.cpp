@@ -19,6 +19,7 @@
 #include <sstream>
 #include <thread>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/paths.h"

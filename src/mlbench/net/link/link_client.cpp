@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/net/kv/greeting.h"
 #include "mlbench/net/link/folder_sender.h"
 #include "mlbench/net/link/link.h"

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/net/proof.h"

@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/net/proof.h"
 #include "mlbench/net/sockets.h"
