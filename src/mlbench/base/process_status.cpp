@@ -1,6 +1,7 @@
 #include "mlbench/base/process_status.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -30,6 +31,11 @@ std::optional<ProcessStatus> parse_process_status(const std::string& text) {
 }
 
 // All of it in one call: the kernel makes the text anew for each. Processes that are gone are no exceptions.
+uint64_t own_pid_namespace() {
+  struct stat info {};
+  return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+}
+
 std::optional<ProcessStatus> process_status(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
   const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -24,6 +24,9 @@ struct ProcessStatus {
 // Empty when there is no such process (any more), or /proc does not say.
 std::optional<ProcessStatus> process_status(pid_t pid);
 
+// The inode of this process's PID namespace, within which pids mean something. 0 where there is no /proc.
+uint64_t own_pid_namespace();
+
 // Of the file's text.
 std::optional<ProcessStatus> parse_process_status(const std::string& text);
 

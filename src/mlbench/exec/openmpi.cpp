@@ -16,12 +16,12 @@ namespace {
 // Of what mpirun puts between SIGCONT, SIGTERM and SIGKILL for the guards, where it ends them: a guard needs up to 3 s.
 constexpr const char* kKillSeconds = "2";
 
+}  // namespace
+
 bool is_numeric_address(const std::string& text) {
   const auto fits = [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; };
   return text.find(':') != std::string::npos || std::ranges::all_of(text, fits);
 }
-
-}  // namespace
 
 std::vector<std::string> mpirun_words(const MpirunOptions& options) {
   const std::vector<std::string>& hosts = options.hosts;

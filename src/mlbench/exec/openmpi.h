@@ -19,6 +19,9 @@ struct MpirunOptions {
   bool shares_cores = false;         // ranks wait without keeping a core busy
 };
 
+// Of IPv4 or IPv6, and no name of an interface.
+bool is_numeric_address(const std::string& text);
+
 // From "mpirun" up to where its options end: a rank per host of the list, nothing bound. What fails or is lost, the
 // supervisor judges.
 std::vector<std::string> mpirun_words(const MpirunOptions& options);

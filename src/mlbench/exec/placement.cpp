@@ -33,7 +33,8 @@ int64_t cores_together(std::span<const CoreShare> shares) {
 
 bool is_loopback(const std::string& name) {
   in_addr number{};
-  return name == "localhost" || (name.starts_with("127.") && inet_pton(AF_INET, name.c_str(), &number) == 1);
+  return name == "localhost" || name == "::1" ||
+         (name.starts_with("127.") && inet_pton(AF_INET, name.c_str(), &number) == 1);
 }
 
 bool is_this_host(const std::string& name) { return is_loopback(name) || name == host_name(); }

@@ -13,21 +13,17 @@
 #include <vector>
 
 #include "mlbench/base/files.h"
+#include "mlbench/base/process_status.h"
 
 namespace mlbench::guard {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string own_pid_namespace() {
-  struct stat info {};
-  return stat("/proc/self/ns/pid", &info) == 0 ? std::to_string(info.st_ino) : "";
-}
-
-bool is_of(const std::string& name, const MemoryOfRank& of, const std::string& pid_namespace) {
+bool is_of(const std::string& name, const MemoryOfRank& of, uint64_t pid_namespace) {
   const std::string user = "." + std::to_string(geteuid()) + ".", rank = "." + std::to_string(of.rank);
   if (name.starts_with("vader_segment.")) return name.find(user) != std::string::npos && name.ends_with(rank);
-  return name.starts_with("mlbench-shm." + pid_namespace + "." + std::to_string(of.pid) + ".");
+  return name.starts_with("mlbench-shm." + std::to_string(pid_namespace) + "." + std::to_string(of.pid) + ".");
 }
 
 // This user's plain file; empty for anything else.
@@ -65,7 +61,7 @@ std::set<ino_t> files_of_memory(const fs::path& folder) {
 
 void remove_left_memory(const MemoryOfRank& of, std::chrono::milliseconds patience, const fs::path& folder) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
-  const std::string pid_namespace = own_pid_namespace();
+  const uint64_t pid_namespace = own_pid_namespace();
   std::vector<fs::path> files;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {

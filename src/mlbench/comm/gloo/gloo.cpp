@@ -16,6 +16,7 @@
 #include "mlbench/base/sha256.h"
 #include "mlbench/comm/gloo/collectives.h"
 #include "mlbench/comm/gloo/mesh.h"
+#include "mlbench/comm/slices.h"
 
 namespace mlbench::comm::gloo_backend {
 
@@ -124,13 +125,6 @@ std::string secret_of(const CommOptions& options, const std::string& key) {
   } catch (const CommError& error) {
     throw CommError(fmt::format("rank 0 did not come ({})", error.what()));
   }
-}
-
-// Of slices with so many elements each, in bytes; the end of the last one, too.
-std::vector<size_t> offsets_of(std::span<const int64_t> counts, DType dtype) {
-  std::vector<size_t> offsets{0};
-  for (const int64_t count : counts) offsets.push_back(offsets.back() + static_cast<size_t>(count) * size_of(dtype));
-  return offsets;
 }
 
 class Gloo final : public Transport {

@@ -1,6 +1,5 @@
 #include "mlbench/comm/shm/process_mark.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,16 +8,6 @@
 #include "mlbench/base/process_status.h"
 
 namespace mlbench::comm::shm_backend {
-
-namespace {
-
-// Its inode; 0 where there is no /proc.
-uint64_t own_pid_namespace() {
-  struct stat info {};
-  return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
-}
-
-}  // namespace
 
 ProcessMark own_mark() {
   const auto status = process_status(getpid());

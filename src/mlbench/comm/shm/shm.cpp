@@ -13,6 +13,7 @@
 #include "mlbench/comm/shm/messages.h"
 #include "mlbench/comm/shm/reductions.h"
 #include "mlbench/comm/shm/regions.h"
+#include "mlbench/comm/slices.h"
 
 namespace mlbench::comm::shm_backend {
 
@@ -20,13 +21,6 @@ namespace {
 
 const std::byte* bytes_of(const ConstBufferView& buffer) { return static_cast<const std::byte*>(buffer.data); }
 std::byte* bytes_of(const BufferView& buffer) { return static_cast<std::byte*>(buffer.data); }
-
-// Of slices with so many elements each, in bytes; the end of the last one, too.
-std::vector<size_t> offsets_of(std::span<const int64_t> counts, DType dtype) {
-  std::vector<size_t> offsets{0};
-  for (const int64_t count : counts) offsets.push_back(offsets.back() + static_cast<size_t>(count) * size_of(dtype));
-  return offsets;
-}
 
 // The cores of the host, not those of this process: each rank may be bound to its own.
 bool more_than_cores(int ranks) { return ranks > host_cores(); }

@@ -18,8 +18,7 @@ namespace {
 
 constexpr size_t kLongestSubdomain = 253;
 
-bool is_letter_or_digit(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
-bool is_lower_alnum(char c) { return is_letter_or_digit(c) && std::isupper(static_cast<unsigned char>(c)) == 0; }
+bool is_lower_alnum(char c) { return is_alnum(c) && std::isupper(static_cast<unsigned char>(c)) == 0; }
 
 bool is_subdomain(std::string_view text) {
   return text.size() <= kLongestSubdomain && std::ranges::all_of(split_at(text, '.'), is_label);
@@ -30,22 +29,19 @@ bool is_quantity(const std::string& text) {
                                                        "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
   const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string number = text.substr(0, digits);
-  return !number.empty() && is_letter_or_digit(number.front()) && is_letter_or_digit(number.back()) &&
+  return !number.empty() && is_alnum(number.front()) && is_alnum(number.back()) &&
          std::ranges::count(number, '.') <= 1 && number.find_first_of("123456789") != std::string::npos &&
          std::ranges::find(kUnits, std::string_view(text).substr(digits)) != kUnits.end();
 }
 
 bool is_image(const std::string& text) {
-  return !text.empty() && text.size() <= 1024 && is_letter_or_digit(text.front()) &&
-         std::ranges::all_of(text, [](char c) {
-           return is_letter_or_digit(c) || std::string_view("._-/:@+").find(c) != std::string_view::npos;
-         });
+  return !text.empty() && text.size() <= 1024 && is_alnum(text.front()) && std::ranges::all_of(text, [](char c) {
+    return is_alnum(c) || std::string_view("._-/:@+").find(c) != std::string_view::npos;
+  });
 }
 
 bool is_interface(std::string_view text) {
-  const auto fits = [](char c) {
-    return is_letter_or_digit(c) || std::string_view("._-:/,").find(c) != std::string_view::npos;
-  };
+  const auto fits = [](char c) { return is_alnum(c) || std::string_view("._-:/,").find(c) != std::string_view::npos; };
   return std::ranges::all_of(text, fits);
 }
 
@@ -54,6 +50,8 @@ void expect(bool right, const char* option, const std::string& given, const char
 }
 
 }  // namespace
+
+bool is_alnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
 bool is_label(std::string_view text) {
   return !text.empty() && text.size() <= kLongestLabel && is_lower_alnum(text.front()) && is_lower_alnum(text.back()) &&

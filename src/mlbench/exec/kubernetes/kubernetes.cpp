@@ -25,6 +25,7 @@
 #include "mlbench/exec/kubernetes/status.h"
 #include "mlbench/exec/linked.h"
 #include "mlbench/exec/openmpi.h"
+#include "mlbench/exec/placement.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/openmpi.h"
 #include "mlbench/net/sockets.h"
@@ -57,8 +58,6 @@ std::vector<std::string> addresses_of_nodes(Api& api) {
   }
   return addresses;
 }
-
-bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
 // The address of this host towards the nodes of the cluster, else towards its server.
 std::string address_for_pods(const Cluster& cluster) {

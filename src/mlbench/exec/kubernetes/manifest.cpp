@@ -37,8 +37,6 @@ constexpr const char* kNodesLabel = "mlbench/nodes";  // of pods: whether they s
 constexpr const char* kAlone = "alone";
 constexpr const char* kPort = "29500";
 
-bool is_alnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
-
 // A value of a label: letters, digits and ._-, with a letter or digit at both ends.
 std::string label_value(std::string text) {
   for (char& c : text) {

@@ -75,6 +75,7 @@ Json template_of(const LaunchRequest& request, const spec::EngineOptions& engine
 // Small letters, digits and '-', as a name of a namespace, a Job or a Service has them: it may stand in a path of the
 // API.
 bool is_label(std::string_view text);
+bool is_alnum(char c);  // of ASCII
 // The run's, else the site's; "": none.
 std::string data_volume_of(const spec::EngineOptions& engine, const Defaults& defaults);
 

@@ -10,17 +10,12 @@
 
 #include "mlbench/base/input.h"
 #include "mlbench/exec/kubernetes/manifest.h"
+#include "mlbench/exec/kubernetes/status.h"
 
 namespace mlbench::exec::kubernetes {
 namespace {
 
 constexpr int kNodesAtOnce = 500;
-
-const Json& part(const Json& object, const char* key) {
-  static const Json kNone;
-  const auto found = object.is_object() ? object.find(key) : object.end();
-  return object.is_object() && found != object.end() ? *found : kNone;
-}
 
 std::optional<int64_t> whole_amount(const Json& resources, const char* name) {
   const auto amount = amount_of(text_member(resources, name));
@@ -42,7 +37,7 @@ ClusterNodes nodes_with_ranks(Api& api, const std::string& name_space) {
   const ApiAnswer pods = api.get(fmt::format("/api/v1/namespaces/{}/pods?limit={}&labelSelector={}%3Drank", name_space,
                                              kNodesAtOnce, for_query(kComponentLabel)));
   std::set<std::string> names;
-  for (const Json& pod : part(pods.body, "items")) names.insert(text_member(part(pod, "spec"), "nodeName"));
+  for (const Json& pod : member(pods.body, "items")) names.insert(text_member(member(pod, "spec"), "nodeName"));
   names.erase("");
   for (const std::string& name : names) found.nodes.push_back({.name = name, .state = "has ranks"});
   return found;
@@ -66,24 +61,24 @@ std::optional<double> amount_of(const std::string& quantity) {
 }
 
 ClusterNode node_of(const Json& object) {
-  const Json& resources = part(part(object, "status"), "allocatable");
-  ClusterNode node{.name = text_member(part(object, "metadata"), "name"),
+  const Json& resources = member(member(object, "status"), "allocatable");
+  ClusterNode node{.name = text_member(member(object, "metadata"), "name"),
                    .cpus = amount_of(text_member(resources, "cpu")),
                    .memory_bytes = whole_amount(resources, "memory"),
                    .gpus = whole_amount(resources, kGpuResource).value_or(0)};
   std::string status, why;
-  for (const Json& condition : part(part(object, "status"), "conditions")) {
+  for (const Json& condition : member(member(object, "status"), "conditions")) {
     if (text_member(condition, "type") != "Ready") continue;
     status = text_member(condition, "status");
     why = text_member(condition, "message");
   }
   node.ready = status == "True";
   node.state = *node.ready ? "Ready" : why.empty() ? "not ready" : fmt::format("not ready ({})", why);
-  if (part(part(object, "spec"), "unschedulable") == true) {
+  if (member(member(object, "spec"), "unschedulable") == true) {
     node.ready = false;
     node.state += ", cordoned";
   }
-  for (const Json& taint : part(part(object, "spec"), "taints")) {
+  for (const Json& taint : member(member(object, "spec"), "taints")) {
     const std::string effect = text_member(taint, "effect");
     const std::string key = text_member(taint, "key");
     if (effect == "PreferNoSchedule" || key.starts_with("node.kubernetes.io/")) continue;  // the state says these
@@ -109,8 +104,8 @@ ClusterNodes nodes_of(Api& api, const std::string& name_space) {
                                   answer.words.empty() ? "its answer is none" : answer.words);
       return found;
     }
-    for (const Json& object : part(answer.body, "items")) found.nodes.push_back(node_of(object));
-    const std::string next = text_member(part(answer.body, "metadata"), "continue");
+    for (const Json& object : member(answer.body, "items")) found.nodes.push_back(node_of(object));
+    const std::string next = text_member(member(answer.body, "metadata"), "continue");
     more = next.empty() ? "" : "&continue=" + for_query(next);
   } while (!more.empty() && found.nodes.size() < kMostNodes);
   if (!more.empty()) found.problem = fmt::format("only the first {} nodes are shown", found.nodes.size());

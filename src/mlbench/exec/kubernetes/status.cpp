@@ -12,13 +12,14 @@
 #include "mlbench/exec/kubernetes/manifest.h"
 
 namespace mlbench::exec::kubernetes {
-namespace {
 
 const Json& member(const Json& object, const char* key) {
   static const Json kNone;
   const auto found = object.is_object() ? object.find(key) : object.end();
   return object.is_object() && found != object.end() ? *found : kNone;
 }
+
+namespace {
 
 // The condition of a status, or null.
 const Json& condition(const Json& object, std::string_view type) {

@@ -11,6 +11,9 @@
 
 namespace mlbench::exec::kubernetes {
 
+// Of an object; null where it has none such, or is no object.
+const Json& member(const Json& object, const char* key);
+
 struct PodView {
   int rank = -1;  // -1: it does not say
   std::string name, uid, node;

@@ -16,6 +16,7 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
 #include "mlbench/exec/linked.h"
+#include "mlbench/exec/openmpi.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/launcher_words.h"
 
@@ -102,11 +103,6 @@ std::string line(const std::string& key, const std::string& value) {
 std::filesystem::path start_folder(const LaunchRequest& request, const spec::EngineOptions& engine) {
   if (!request.working_directory.empty()) return request.working_directory;
   return engine.scratch.empty() ? kScratch : engine.scratch;
-}
-
-bool is_address(const std::string& text) {
-  const auto fits = [](unsigned char c) { return std::isdigit(c) != 0 || c == '.'; };
-  return text.find(':') != std::string::npos || std::ranges::all_of(text, fits);
 }
 
 // Of the guard and of the folders that ranks need, at the same paths within, as both take them.
@@ -229,7 +225,7 @@ LaunchRequest on_hosts(const LaunchRequest& request, const spec::EngineOptions& 
       theirs.environment["OMPI_MCA_mpi_yield_when_idle"] = "1";
     }
     // An address is one host's; its ranks' own are found by Open MPI.
-    if (!request.network_interface.empty() && !is_address(request.network_interface)) {
+    if (!request.network_interface.empty() && !is_numeric_address(request.network_interface)) {
       theirs.environment["OMPI_MCA_btl_tcp_if_include"] = request.network_interface;
     }
   }
