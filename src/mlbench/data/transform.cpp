@@ -175,8 +175,6 @@ class StageTransform final : public Transform {
 
 }  // namespace
 
-std::vector<std::string> transform_names() { return names_of(kStages); }
-
 CropFlip crop_flip_of(uint64_t seed, int64_t epoch, int64_t sample) {
   const uint64_t key = derive_key(seed, {kAugmentStream, static_cast<uint64_t>(epoch)});
   const auto block = philox(key, static_cast<uint64_t>(sample), 0);

@@ -33,7 +33,6 @@ class Transform {
 // Channels are the first extent of a three-dimensional sample, else there is one. UserError listing the valid names.
 std::unique_ptr<Transform> make_transform(const std::vector<std::string>& names, const spec::DataSpec& data,
                                           uint64_t seed);
-std::vector<std::string> transform_names();
 
 // Where pad_crop_flip takes a sample from: out(y, x) = padded(y + dy, x' + dx), x' = width - 1 - x if `flip`, else x.
 struct CropFlip {

@@ -76,21 +76,4 @@ Json Executor::manifest(const std::string& kind, const LaunchRequest& /*request*
       fmt::format("--emit {}: the executor '{}' writes no manifests; give --executor kubernetes", kind, name()));
 }
 
-std::unique_ptr<RankGroup> start_and_wait(Executor& executor, const LaunchRequest& request,
-                                          std::chrono::milliseconds patience) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  const auto start = executor.start(request);
-  for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    const StartStatus status = start->poll(std::max(left, std::chrono::milliseconds(0)));
-    if (status.state == StartState::kStarted) return start->take();
-    if (status.state == StartState::kFailed) throw IoError(status.words);
-    if (left <= std::chrono::milliseconds(0)) {
-      throw IoError(fmt::format("executor {}: the ranks do not run after {} s{}", executor.name(),
-                                std::chrono::duration<double>(patience).count(),
-                                status.words.empty() ? "" : ": " + status.words));
-    }
-  }
-}
-
 }  // namespace mlbench::exec

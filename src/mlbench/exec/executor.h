@@ -225,8 +225,4 @@ class Executor {
   virtual Json manifest(const std::string& kind, const LaunchRequest& request, const Json& spec) const;
 };
 
-// Starts, and waits until all ranks run. IoError with the engine's words when they do not within `patience`.
-std::unique_ptr<RankGroup> start_and_wait(Executor& executor, const LaunchRequest& request,
-                                          std::chrono::milliseconds patience);
-
 }  // namespace mlbench::exec

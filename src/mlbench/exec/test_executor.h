@@ -12,9 +12,26 @@
 #include <utility>
 #include <vector>
 
+#include "mlbench/base/errors.h"
 #include "mlbench/exec/executor.h"
 
 namespace mlbench::exec {
+
+// Starts, and waits until all ranks run. IoError with the engine's words when they do not within `patience`.
+inline std::unique_ptr<RankGroup> start_and_wait(Executor& executor, const LaunchRequest& request,
+                                                 std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto start = executor.start(request);
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const StartStatus status = start->poll(std::max(left, std::chrono::milliseconds(0)));
+    if (status.state == StartState::kStarted) return start->take();
+    if (status.state == StartState::kFailed) throw IoError(status.words);
+    if (left <= std::chrono::milliseconds(0)) {
+      throw IoError("executor " + executor.name() + ": the ranks do not run in time: " + status.words);
+    }
+  }
+}
 
 // What the engine says, one after the other, each for so many looks; then the ranks start, unless a line refuses them.
 struct EngineScript {

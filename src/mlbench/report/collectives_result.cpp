@@ -248,12 +248,6 @@ std::vector<CollectivesResult> read_collectives_results(const std::filesystem::p
   return results;
 }
 
-Json collectives_section(const CollectivesResult& result) {
-  return {{"config", config_json(result)},
-          {"results", rows_json(result.rows)},
-          {"pairs", result.pairs ? record::to_json(*result.pairs) : Json(nullptr)}};
-}
-
 std::optional<CollectivesResult> collectives_of(const Json& record) {
   if (!record.is_object()) return std::nullopt;
   const auto section = record.find("collectives");

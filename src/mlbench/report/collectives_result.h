@@ -58,8 +58,6 @@ CollectivesResult collectives_result_from_json(const Json& json, const std::stri
 // At least one.
 std::vector<CollectivesResult> read_collectives_results(const std::filesystem::path& file);
 
-// What a run's record holds of it under `collectives`: {"config", "results", "pairs"}.
-Json collectives_section(const CollectivesResult& result);
 // The result in a record with such a section, or the rows and pairs of a document of to_json(); empty where there is
 // none. Devices are those of the record's placement, variables those of its effective settings. What a
 // record does not hold stays empty: those of MLBench's archives have rows, names and times alone. UserError when what

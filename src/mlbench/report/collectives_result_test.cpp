@@ -80,7 +80,7 @@ TEST(CollectivesResult, WrongResultsAreCountedByRowAndForm) {
   EXPECT_EQ(wrong_rows(result.rows), 2);
   EXPECT_EQ(to_json(result)["out_of_bounds"], (Json{{"count", 2}, {"okay", false}}));
   EXPECT_EQ(mean_bus_bandwidth({}), std::nullopt);
-  EXPECT_EQ(wrong_rows(Json{{"collectives", collectives_section(result)}}), 2);
+  EXPECT_EQ(wrong_rows(Json{{"collectives", to_json(result)}}), 2);
   for (const Json& record : {Json::object(), Json{{"collectives", nullptr}}, Json{{"collectives", {{"results", 7}}}}}) {
     EXPECT_EQ(wrong_rows(record), 0) << record;
   }
@@ -106,8 +106,7 @@ TEST(CollectivesResult, WhatIsNoDocumentIsNamed) {
 
 TEST(CollectivesResult, IsFoundInARecordAndInADocument) {
   const CollectivesResult result = full_result();
-  const Json record = {
-      {"name", "r"}, {"workers", 2}, {"backend", "gloo"}, {"collectives", collectives_section(result)}};
+  const Json record = {{"name", "r"}, {"workers", 2}, {"backend", "gloo"}, {"collectives", to_json(result)}};
   const auto found = collectives_of(record);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->rows, result.rows);
@@ -123,7 +122,7 @@ TEST(CollectivesResult, IsFoundInARecordAndInADocument) {
 // What build_record() writes, less what is not looked at.
 Json record_on_hosts(bool gpus) {
   Json record = {{"name", "r"}, {"workers", 3}, {"backend", gpus ? "nccl" : "mpi"}};
-  record["collectives"] = collectives_section(make_result("r", "mpi", 3, {}));
+  record["collectives"] = to_json(make_result("r", "mpi", 3, {}));
   record["requested"] = {{"device", gpus ? "cuda" : "cpu"}};
   for (int rank = 0; rank < 3; ++rank) {
     record["placement"].push_back({{"rank", rank},

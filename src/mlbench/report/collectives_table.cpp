@@ -277,10 +277,4 @@ std::string collectives_csv_lines(const CollectiveRow& one) {
   return out;
 }
 
-std::string collectives_csv(std::span<const CollectiveRow> rows) {
-  std::string out(collectives_csv_header());
-  for (const CollectiveRow& row : rows) out += collectives_csv_lines(row);
-  return out;
-}
-
 }  // namespace mlbench::report

@@ -47,7 +47,5 @@ std::string pairs_table(const record::PairMatrix& pairs);
 // Comma-separated values, a line per row and form; microseconds and GB/s. The names of the columns, and the lines.
 std::string_view collectives_csv_header();
 std::string collectives_csv_lines(const record::CollectiveRow& row);
-// Both.
-std::string collectives_csv(std::span<const record::CollectiveRow> rows);
 
 }  // namespace mlbench::report

@@ -170,15 +170,6 @@ std::vector<PostedMetric> Journal::posted(int64_t run, const PostedQuery& query)
   return out;
 }
 
-std::vector<std::string> Journal::posted_names(int64_t run) const {
-  const std::lock_guard lock(series_.mutex_);
-  std::vector<std::string> out;
-  Statement rows(*series_.database_, "SELECT DISTINCT name FROM posted WHERE run = ? ORDER BY name");
-  rows.bind(1, run);
-  while (rows.step()) out.emplace_back(rows.text(0));
-  return out;
-}
-
 void Journal::remove_run(int64_t run) {
   {
     const std::lock_guard lock(series_.mutex_);

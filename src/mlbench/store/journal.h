@@ -59,7 +59,6 @@ class Journal {
 
   void post(int64_t run, const PostedMetric& metric);
   std::vector<PostedMetric> posted(int64_t run, const PostedQuery& query = {}) const;  // by name, then time
-  std::vector<std::string> posted_names(int64_t run) const;
 
   void remove_run(int64_t run);
   void flush();

@@ -17,6 +17,7 @@
 #include "mlbench/base/gpus.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/exec/container.h"
+#include "mlbench/exec/test_executor.h"
 #include "mlbench/exec/test_fake_podman.h"
 
 namespace mlbench::exec {

@@ -40,7 +40,6 @@ class MemoryBudget {
 
     // To hold `bytes` from now on; false, and as before, when there is not that much. Less is always possible.
     bool resize(size_t bytes);
-    bool grow(size_t more) { return resize(held_ + more); }
     size_t held() const { return held_; }
     void release() { static_cast<void>(resize(0)); }
 
