@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -11,15 +10,14 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/record/step_format.h"
 #include "mlbench/track/spool_file.h"
+#include "mlbench/track/writer.h"
 
 namespace mlbench::track {
 
-namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 namespace {
@@ -27,6 +25,10 @@ namespace {
 constexpr uint64_t kCapacity = 1 << 14;  // samples: 0.8 s at 20,000 steps/s
 constexpr uint64_t kWakeEvery = kCapacity / 2;
 constexpr auto kPollInterval = 50ms;
+// Steps that are shorter than this share a record, so many at most.
+constexpr std::chrono::nanoseconds kMergeBelow = 5ms;
+constexpr uint32_t kMostMerged = 25;
+static_assert(kMostMerged <= record::kMostMergedSteps);
 
 // One producer, one consumer. Both sides count samples since the start; the ring holds those between the two counts.
 class SampleQueue {
@@ -65,7 +67,7 @@ int64_t total_of(const StepSample& sample) {
 
 }  // namespace
 
-struct Recorder::State {
+struct Recorder::State : Writer {
   struct Event {
     uint64_t after;  // samples that were pushed before it
     std::string line;
@@ -92,16 +94,10 @@ struct Recorder::State {
   std::vector<size_t> step_ends, event_ends;  // of the records and lines in them
 
   // Under the mutex.
-  mutable std::mutex mutex;
-  std::condition_variable wake_writer, flushed;
   std::deque<Event> pending;
   uint64_t events_taken = 0;
-  uint64_t flushes_asked = 0, flushes_done = 0;
-  bool closing = false;
-  std::exception_ptr error;
 
   std::atomic<bool> has_error{false};
-  std::thread writer;
 
   void close_record() {
     if (open.count == 0) return;
@@ -113,7 +109,7 @@ struct Recorder::State {
 
   void merge(const StepSample& sample) {
     const int64_t total = total_of(sample);
-    const bool is_short = total < options.merge_below.count();
+    const bool is_short = total < kMergeBelow.count();
     const bool follows = open.count > 0 && is_short && sample.epoch == static_cast<int32_t>(open.epoch) &&
                          static_cast<uint64_t>(sample.step) == open.first_step + open.count;
     if (!follows) {
@@ -130,7 +126,7 @@ struct Recorder::State {
     open.end_ns = sample.end_ns;
     open.bytes += sample.bytes;
     for (size_t kind = 0; kind < record::kStepKinds; ++kind) open.kinds_ns[kind] += sample.kinds_ns[kind];
-    if (!is_short || open.count == options.merge_count) close_record();
+    if (!is_short || open.count == kMostMerged) close_record();
   }
 
   void take_until(uint64_t count) {
@@ -194,20 +190,20 @@ struct Recorder::State {
   }
 };
 
-Recorder::Recorder(const RecorderOptions& options, const Clock& clock) {
-  const fs::path folder = steps_path(options.run_dir, options.segment, options.rank).parent_path();
-  make_spool_folder(folder);
-  state_ = std::make_unique<State>(options, clock);
+record::SpoolHeader header_of(const RecorderOptions& options, const Clock& clock) {
   record::SpoolHeader header;
   header.run_id = options.run_id;
   header.segment = static_cast<uint32_t>(options.segment);
   header.rank = static_cast<uint32_t>(options.rank);
   header.start_wall_us = unix_us(clock.wall_now());
   header.identity = options.identity;
-  const std::string bytes = record::encode_header(header);
-  const size_t end = bytes.size();
-  if (const auto failure = state_->steps.append(bytes, {&end, 1})) std::rethrow_exception(failure);
-  sync_directory(folder);
+  return header;
+}
+
+Recorder::Recorder(const RecorderOptions& options, const Clock& clock) {
+  make_spool_folder(spool_dir(options.run_dir));
+  state_ = std::make_unique<State>(options, clock);
+  state_->steps.begin(record::encode_header(header_of(options, clock)));
   state_->writer = std::thread([state = state_.get()] { state->write_loop(); });
 }
 
@@ -237,23 +233,9 @@ void Recorder::event(Json event) {
   state_->wake_writer.notify_one();
 }
 
-void Recorder::flush() {
-  std::unique_lock lock(state_->mutex);
-  if (state_->closing) return;
-  const uint64_t ticket = ++state_->flushes_asked;
-  state_->wake_writer.notify_one();
-  state_->flushed.wait(lock, [&] { return state_->flushes_done >= ticket; });
-}
+void Recorder::flush() { state_->flush(); }
 
-void Recorder::close() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    if (state_->closing) return;
-    state_->closing = true;
-    state_->wake_writer.notify_one();
-  }
-  state_->writer.join();
-}
+void Recorder::close() { state_->close(); }
 
 std::exception_ptr Recorder::failed() const {
   if (!state_->has_error.load(std::memory_order_acquire)) return nullptr;

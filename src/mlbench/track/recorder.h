@@ -36,9 +36,10 @@ struct RecorderOptions {
   std::string identity = {};  // of the run
   int64_t segment = 1;
   int64_t rank = 0;
-  std::chrono::nanoseconds merge_below = std::chrono::milliseconds(5);
-  uint32_t merge_count = 25;  // at most record::kMostMergedSteps
 };
+
+// Of the files of this rank in this segment.
+record::SpoolHeader header_of(const RecorderOptions& options, const Clock& clock);
 
 class Recorder {
  public:

@@ -24,6 +24,12 @@ SpoolFile::SpoolFile(const fs::path& path) : path_(path) {
   if (!fd_) throw_system_error("cannot create " + path.string(), errno);
 }
 
+void SpoolFile::begin(const std::string& header) {
+  const size_t end = header.size();
+  if (const auto failure = append(header, {&end, 1})) std::rethrow_exception(failure);
+  sync_directory(path_.parent_path());
+}
+
 std::exception_ptr SpoolFile::append(std::string_view bytes, std::span<const size_t> ends) {
   if (broken_ || bytes.empty()) return nullptr;
   try {

@@ -6,6 +6,7 @@
 #include <exception>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "mlbench/base/files.h"
@@ -19,6 +20,8 @@ class SpoolFile {
   // file-size limit is an error like a full disk.
   explicit SpoolFile(const std::filesystem::path& path);
 
+  // Writes the header, and has the folder keep the file. IoError.
+  void begin(const std::string& header);
   // Appends pieces that end at `ends`, each whole or not at all; returns the first error, an IoError.
   std::exception_ptr append(std::string_view bytes, std::span<const size_t> ends);
   std::exception_ptr sync();

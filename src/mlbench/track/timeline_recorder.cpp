@@ -2,18 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <condition_variable>
 #include <mutex>
 #include <string>
 #include <unordered_set>
-#include <utility>
 #include <vector>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/files.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/track/spool_file.h"
+#include "mlbench/track/writer.h"
 
 namespace mlbench::track {
 
@@ -38,7 +36,7 @@ struct TimelineRecorder::Entry {
   int64_t root_peer = -1;
 };
 
-struct TimelineRecorder::State {
+struct TimelineRecorder::State : Writer {
   explicit State(const fs::path& path) : file(path) {
     // No push allocates: observers must not throw.
     waiting.reserve(kMostWaiting);
@@ -46,15 +44,10 @@ struct TimelineRecorder::State {
   }
 
   // Under the mutex.
-  mutable std::mutex mutex;
-  std::condition_variable wake_writer, flushed;
   std::vector<Entry> waiting;
   std::vector<record::ClockSample> samples;
   std::unordered_set<std::string> names;
   int64_t left_out = 0;
-  uint64_t flushes_asked = 0, flushes_done = 0;
-  bool closing = false;
-  std::exception_ptr error;
 
   // Writer thread only.
   SpoolFile file;
@@ -63,8 +56,6 @@ struct TimelineRecorder::State {
   record::Span span;
   std::string bytes;
   std::vector<size_t> ends;
-
-  std::thread writer;
 
   void encode(const std::vector<record::ClockSample>& due) {
     for (const Entry& entry : taken) {
@@ -147,16 +138,7 @@ TimelineRecorder::TimelineRecorder(const RecorderOptions& options, const Clock& 
   const fs::path path = timeline_path(options.run_dir, options.segment, options.rank);
   make_spool_folder(path.parent_path());
   state_ = std::make_unique<State>(path);
-  record::SpoolHeader header;
-  header.run_id = options.run_id;
-  header.segment = static_cast<uint32_t>(options.segment);
-  header.rank = static_cast<uint32_t>(options.rank);
-  header.start_wall_us = unix_us(clock.wall_now());
-  header.identity = options.identity;
-  const std::string bytes = record::TimelineEncoder::header(header);
-  const size_t end = bytes.size();
-  if (const auto failure = state_->file.append(bytes, {&end, 1})) std::rethrow_exception(failure);
-  sync_directory(path.parent_path());
+  state_->file.begin(record::TimelineEncoder::header(header_of(options, clock)));
   state_->writer = std::thread([state = state_.get()] { state->write_loop(); });
 }
 
@@ -206,23 +188,9 @@ std::string_view TimelineRecorder::kept(std::string_view name) {
   return *state_->names.emplace(name).first;
 }
 
-void TimelineRecorder::flush() {
-  std::unique_lock lock(state_->mutex);
-  if (state_->closing) return;
-  const uint64_t ticket = ++state_->flushes_asked;
-  state_->wake_writer.notify_one();
-  state_->flushed.wait(lock, [&] { return state_->flushes_done >= ticket; });
-}
+void TimelineRecorder::flush() { state_->flush(); }
 
-void TimelineRecorder::close() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    if (state_->closing) return;
-    state_->closing = true;
-    state_->wake_writer.notify_one();
-  }
-  state_->writer.join();
-}
+void TimelineRecorder::close() { state_->close(); }
 
 std::exception_ptr TimelineRecorder::failed() const {
   const std::lock_guard lock(state_->mutex);
