@@ -33,6 +33,12 @@ std::string read_from(const fs::path& path, std::uintmax_t offset, size_t most) 
   return text;
 }
 
+int64_t bytes_in(const fs::path& file) {
+  std::error_code error;
+  const auto size = fs::file_size(file, error);
+  return error ? 0 : static_cast<int64_t>(size);
+}
+
 std::string end_of_file(const fs::path& file, size_t most) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return "";

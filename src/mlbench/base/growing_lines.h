@@ -17,6 +17,9 @@ inline constexpr size_t kMostLineBytes = size_t{4} << 20;
 // cannot be read.
 std::string read_from(const std::filesystem::path& file, std::uintmax_t offset, size_t most);
 
+// How many bytes a file has; 0 when there is none.
+int64_t bytes_in(const std::filesystem::path& file);
+
 // The last bytes of a file of any size, at most so many; "" where no plain file is.
 std::string end_of_file(const std::filesystem::path& file, size_t most);
 

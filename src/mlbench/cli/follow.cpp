@@ -143,7 +143,7 @@ Served follow_served(const MasterClient& master, const std::vector<std::string>&
       view.note(fmt::format("asking the master to stop {} (Ctrl-C again leaves it running)", name));
       for (size_t i = index; i < names.size(); ++i) {
         try {
-          master.post("/runs/" + names[i] + "/stop", Json::object());
+          master.post(path_of_run(names[i]) + "/stop", Json::object());
         } catch (const UserError&) {
           // It has ended by itself.
         }
@@ -153,7 +153,7 @@ Served follow_served(const MasterClient& master, const std::vector<std::string>&
       return {Json::object(), true, true};
     }
     // The folder goes on growing when the master does not answer any more.
-    const Json record = here ? current_record(run_dir) : master.get("/runs/" + name);
+    const Json record = here ? current_record(run_dir) : master.get(path_of_run(name));
     if (here) reader->update();
     if (!here) table.update(record);
     if (!report::is_active(record)) {

@@ -124,6 +124,8 @@ std::string header_of(const net::http::ClientResponse& answer, std::string_view 
   return "";
 }
 
+std::string path_of_run(const std::string& name) { return "/runs/" + net::http::percent_encode(name); }
+
 void add_master_options(CLI::App& verb, Program& program) {
   verb.add_option("-u,--url,--dashboard-url", program.context.url_option,
                   "a master elsewhere (default: the one of set-cluster, or else of this home)")

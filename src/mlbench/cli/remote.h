@@ -45,6 +45,9 @@ class MasterClient {
   std::shared_ptr<PortForward> way_;
 };
 
+// Of a run, for a client's calls.
+std::string path_of_run(const std::string& name);
+
 // -u and --token-file.
 void add_master_options(CLI::App& verb, Program& program);
 

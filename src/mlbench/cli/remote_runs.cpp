@@ -5,16 +5,18 @@
 #include <algorithm>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/report/records.h"
+#include "mlbench/report/table.h"
 
 namespace mlbench::cli {
+
+namespace fs = std::filesystem;
 
 namespace {
 
 constexpr size_t kMostLossPoints = 100'000;
-
-std::string path_of(const std::string& name) { return "/runs/" + net::http::percent_encode(name); }
 
 [[noreturn]] void refuse_answer(const MasterClient& master, const std::string& why) {
   throw CommError(fmt::format("{} answers, but not as a master of mlbench does: {}", master.url(), why));
@@ -35,7 +37,7 @@ Json remote_summaries(const MasterClient& master, const std::string& search) {
 }
 
 Json remote_record(const MasterClient& master, const std::string& name) {
-  Json record = master.get(path_of(name));
+  Json record = master.get(path_of_run(name));
   try {
     report::check_record(record);
   } catch (const UserError& error) {
@@ -55,8 +57,8 @@ std::vector<Json> remote_repeats(const MasterClient& master, const std::string& 
 }
 
 report::MeasuredRun remote_run(const MasterClient& master, const std::string& name) {
-  report::MeasuredRun run{remote_record(master, name), {}, master.url() + path_of(name)};
-  const Json loss = master.get(path_of(name) + "/loss");
+  report::MeasuredRun run{remote_record(master, name), {}, master.url() + path_of_run(name)};
+  const Json loss = master.get(path_of_run(name) + "/loss");
   const auto points = loss.find("points");
   if (points == loss.end() || !points->is_array() || points->size() > kMostLossPoints) {
     refuse_answer(master, "the loss of a run is no list");
@@ -68,6 +70,34 @@ report::MeasuredRun remote_run(const MasterClient& master, const std::string& na
     run.loss.push_back({point[0].get<double>(), point[1].get<double>()});
   }
   return run;
+}
+
+void write_file_of_run(const Context& context, const FileOfRun& of, const std::string& name,
+                       const std::string& output) {
+  const std::string usual = name + std::string(of.ending);
+  const fs::path file = fs::absolute(output.empty() ? usual : output).lexically_normal();
+  if (fs::is_directory(file)) {
+    throw UserError(fmt::format("{} is a folder: give a file, -o {}", file.string(), (file / usual).string()));
+  }
+  Json record = Json::object();
+  const UserUmask named;
+  if (const auto master = given_master(context)) {
+    master->get_file(path_of_run(name) + std::string(of.resource), file);
+  } else {
+    const fs::path run_dir = report::find_run(context.home_to_read(), name);
+    record = current_record(run_dir);
+    of.write(run_dir, record, file);
+  }
+  const auto bytes = static_cast<uint64_t>(fs::file_size(file));
+  if (context.json) {
+    print_json({{"name", name}, {"file", file.string()}, {"bytes", bytes}});
+    return;
+  }
+  print(fmt::format("{} ({})\n", file.string(), report::format_bytes(bytes)));
+  if (report::is_active(record)) {
+    say(fmt::format("run '{}' is still {}: the {} holds what there is so far", name, record.value("state", ""),
+                    of.what));
+  }
 }
 
 }  // namespace mlbench::cli

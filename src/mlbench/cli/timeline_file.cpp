@@ -60,7 +60,7 @@ void TimelineFiles::write(const Context& context, const fs::path& home, const Ma
     const fs::path file = of(name, runs);
     try {
       if (master != nullptr && master->elsewhere()) {
-        master->get_file("/runs/" + net::http::percent_encode(name) + "/timeline", file);
+        master->get_file(path_of_run(name) + "/timeline", file);
       } else {
         const fs::path run_dir = runs_dir(home) / name;
         report::write_trace(run_dir, current_record(run_dir), file);

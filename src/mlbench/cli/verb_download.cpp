@@ -6,10 +6,10 @@
 #include "mlbench/base/files.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
+#include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/records.h"
-#include "mlbench/report/table.h"
 #include "mlbench/report/tensorboard.h"
 #include "mlbench/report/zip.h"
 
@@ -23,7 +23,7 @@ namespace {
 ExitCode download_tensorboard(const Context& context, const std::string& name, const std::string& output) {
   const fs::path folder = fs::absolute(output.empty() ? name + "-tensorboard" : output).lexically_normal();
   const auto master = given_master(context);
-  const std::string path = "/runs/" + net::http::percent_encode(name);
+  const std::string path = path_of_run(name);
   const fs::path run_dir = master ? fs::path() : report::find_run(context.home_to_read(), name);
   const Json record = master ? master->get(path) : current_record(run_dir);
   Json files = Json::array();
@@ -45,27 +45,7 @@ ExitCode download_tensorboard(const Context& context, const std::string& name, c
 }
 
 ExitCode download(const Context& context, const std::string& name, const std::string& output) {
-  const fs::path file = fs::absolute(output.empty() ? name + ".zip" : output).lexically_normal();
-  if (fs::is_directory(file)) {
-    throw UserError(fmt::format("{} is a folder: give a file, -o {}/{}.zip", file.string(), output, name));
-  }
-  Json record = Json::object();
-  const UserUmask named;
-  if (const auto master = given_master(context)) {
-    master->get_file("/runs/" + net::http::percent_encode(name) + "/download", file);
-  } else {
-    const fs::path run_dir = report::find_run(context.home_to_read(), name);
-    record = current_record(run_dir);
-    report::write_download(run_dir, record, file);
-  }
-  const auto bytes = static_cast<uint64_t>(fs::file_size(file));
-  if (context.json) {
-    print_json({{"name", name}, {"file", file.string()}, {"bytes", bytes}});
-  } else {
-    print(fmt::format("{} ({})\n", file.string(), report::format_bytes(bytes)));
-    if (report::is_active(record))
-      say(fmt::format("run '{}' is still {}: the archive holds what there is so far", name, record.value("state", "")));
-  }
+  write_file_of_run(context, {"archive", ".zip", "/download", report::write_download}, name, output);
   return ExitCode::kOk;
 }
 

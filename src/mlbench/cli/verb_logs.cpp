@@ -124,7 +124,7 @@ void follow_rank(const fs::path& run_dir, int64_t rank) {
 
 // As combined_logs().
 void remote_combined_logs(const MasterClient& master, const std::string& name, bool follow, const Lines::Take& take) {
-  const std::string path = "/runs/" + net::http::percent_encode(name);
+  const std::string path = path_of_run(name);
   std::string cursor;
   bool active = false;
   do {
@@ -151,7 +151,7 @@ struct RemoteLog {
 class RemoteLogs {
  public:
   RemoteLogs(const MasterClient& master, const std::string& name, std::optional<int64_t> only_rank)
-      : master_(master), path_("/runs/" + net::http::percent_encode(name)), only_rank_(only_rank) {}
+      : master_(master), path_(path_of_run(name)), only_rank_(only_rank) {}
 
   bool active() const { return report::is_active(master_.get(path_)); }
 

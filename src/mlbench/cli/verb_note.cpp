@@ -33,7 +33,7 @@ void edit(report::RunNotes& notes, const NoteOptions& options) {
 }
 
 report::RunNotes remote_notes(const MasterClient& master, const NoteOptions& options) {
-  const std::string path = "/runs/" + net::http::percent_encode(options.name) + "/notes";
+  const std::string path = path_of_run(options.name) + "/notes";
   report::RunNotes notes = report::notes_from_json(master.get(path));
   if (!options.edits()) return notes;
   edit(notes, options);

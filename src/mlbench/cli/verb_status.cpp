@@ -63,7 +63,7 @@ ExitCode show_run(const Context& context, const Json& record, const report::RunN
 // From a master elsewhere.
 ExitCode remote_status(const Context& context, const MasterClient& master, const StatusOptions& options) {
   if (!options.name.empty()) {
-    const std::string path = "/runs/" + net::http::percent_encode(options.name);
+    const std::string path = path_of_run(options.name);
     return show_run(context, master.get(path), report::notes_from_json(master.get(path + "/notes")), options.metric);
   }
   const Json runs = remote_summaries(master, options.search);

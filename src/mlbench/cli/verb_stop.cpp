@@ -25,7 +25,7 @@ ExitCode stop(const Context& context, const std::vector<std::string>& names) {
   if (const auto master = given_master(context)) {
     Json answer = Json::array();
     for (const std::string& name : names) {
-      const Json run = master->post("/runs/" + net::http::percent_encode(name) + "/stop", Json::object());
+      const Json run = master->post(path_of_run(name) + "/stop", Json::object());
       answer.push_back({{"name", name}, {"state", run.value("state", "")}});
       if (!context.json) print(fmt::format("asked {} to stop\n", name));
     }
@@ -65,7 +65,7 @@ ExitCode remove(const Context& context, const std::vector<std::string>& names, b
   if (const auto master = given_master(context)) {
     Json answer = Json::array();
     for (const std::string& name : names) {
-      const std::string path = "/runs/" + net::http::percent_encode(name);
+      const std::string path = path_of_run(name);
       if (dry_run) {
         master->get(path);
       } else {

@@ -1,15 +1,13 @@
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 
-#include "mlbench/base/files.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
+#include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/records.h"
-#include "mlbench/report/table.h"
 #include "mlbench/report/timeline_summary.h"
 #include "mlbench/report/timeline_trace.h"
 
@@ -19,33 +17,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string path_of_run(const std::string& name) { return "/runs/" + net::http::percent_encode(name) + "/timeline"; }
-
 ExitCode export_trace(const Context& context, const std::string& name, const std::string& output) {
-  const fs::path file = fs::absolute(output.empty() ? name + ".timeline.json" : output).lexically_normal();
-  if (fs::is_directory(file)) {
-    throw UserError(
-        fmt::format("{} is a folder: give a file, -o {}/{}.timeline.json", file.string(), file.string(), name));
-  }
-  Json record = Json::object();
-  const UserUmask named;
-  if (const auto master = given_master(context)) {
-    master->get_file(path_of_run(name), file);
-  } else {
-    const fs::path run_dir = report::find_run(context.home_to_read(), name);
-    record = current_record(run_dir);
-    report::write_trace(run_dir, record, file);
-  }
-  const auto bytes = static_cast<uint64_t>(fs::file_size(file));
-  if (context.json) {
-    print_json({{"name", name}, {"file", file.string()}, {"bytes", bytes}});
-  } else {
-    print(fmt::format("{} ({})\n", file.string(), report::format_bytes(bytes)));
-    if (report::is_active(record)) {
-      say(fmt::format("run '{}' is still {}: the trace holds what there is so far", name, record.value("state", "")));
-    }
-    say("to look at it: open the file in https://ui.perfetto.dev or chrome://tracing");
-  }
+  write_file_of_run(context, {"trace", ".timeline.json", "/timeline", report::write_trace}, name, output);
+  if (!context.json) say("to look at it: open the file in https://ui.perfetto.dev or chrome://tracing");
   return ExitCode::kOk;
 }
 
@@ -55,7 +29,7 @@ Json summary_of(const Context& context, const std::string& given) {
   if (given.find('/') != std::string::npos || given.ends_with(".json") || fs::is_regular_file(given, error)) {
     return report::read_trace_summary(given);
   }
-  if (const auto master = given_master(context)) return master->get(path_of_run(given) + "/summary");
+  if (const auto master = given_master(context)) return master->get(path_of_run(given) + "/timeline/summary");
   const fs::path run_dir = report::find_run(context.home_to_read(), given);
   report::TimelineRun run = report::read_timeline_run(run_dir, current_record(run_dir));
   return report::summarize_timeline(run);

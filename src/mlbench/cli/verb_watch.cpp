@@ -46,7 +46,7 @@ class Source {
 class RemoteSource final : public Source {
  public:
   explicit RemoteSource(MasterClient master) : master_(std::move(master)) {}
-  Json record(const std::string& name) override { return master_.get("/runs/" + net::http::percent_encode(name)); }
+  Json record(const std::string& name) override { return master_.get(path_of_run(name)); }
   std::vector<Json> summaries() override {
     auto runs = master_.get(fmt::format("/runs?limit={}", kMostRuns)).at("runs").get<std::vector<Json>>();
     std::reverse(runs.begin(), runs.end());

@@ -1,7 +1,5 @@
 #include "mlbench/master/ingest.h"
 
-#include <optional>
-
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
@@ -17,25 +15,25 @@ namespace mlbench::master {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-int64_t bytes_in(const fs::path& file) {
-  std::error_code error;
-  const auto size = fs::file_size(file, error);
-  return error ? 0 : static_cast<int64_t>(size);
-}
-
-}  // namespace
-
 void Ingest::catch_up(const fs::path& run_dir) {
   const spec::RunSpec run = home::read_spec(run_dir);
   const std::lock_guard lock(mutex_);
   const int64_t segments = record::last_segment(run_dir);
-  while (read_usage(run_dir, run.id)) {
+  const auto take_usage = [](std::string_view text, record::Points& points) {
+    const auto line = record::parse_usage_line(text);
+    if (line) record::add_points(points, *line);
+    return line.has_value();
+  };
+  while (read_lines(usage_path(run_dir), run.id, take_usage)) {
   }
   for (int64_t rank = 0; rank < run.workers; ++rank) {
     if (!spec::uses_worker(run)) {
-      while (read_lines(run_dir, run.id, rank)) {
+      const auto take = [rank](std::string_view text, record::Points& points) {
+        const auto line = record::parse_tracker_line(text);
+        if (line) record::add_points(points, *line, rank);
+        return line.has_value();
+      };
+      while (read_lines(tracker_lines_path(run_dir, rank), run.id, take)) {
       }
       continue;
     }
@@ -78,35 +76,13 @@ void Ingest::warn_of(const fs::path& file, int64_t left_out) {
                left_out == 1 ? "" : "s", kDeepestNesting);
 }
 
-bool Ingest::read_lines(const fs::path& run_dir, int64_t run, int64_t rank) {
-  const fs::path file = tracker_lines_path(run_dir, rank);
+bool Ingest::read_lines(const fs::path& file, int64_t run, const TakeLine& take) {
   const std::string key = file.filename();
   if (bytes_in(file) <= series_.offset(run, key)) return false;
   LineCursor at = cursor(run, key);
   record::Points points;
   const bool moved = mlbench::read_lines(file, at, [&](std::string_view text) {
-    const auto line = record::parse_tracker_line(text);
-    if (!line && !text.empty()) ++at.left_out;
-    if (line) record::add_points(points, *line, rank);
-  });
-  if (!moved) return false;
-  warn_of(file, at.left_out);
-  std::map<std::string, int64_t> offsets;
-  keep(offsets, key, at);
-  series_.append(run, points, offsets);
-  return true;
-}
-
-bool Ingest::read_usage(const fs::path& run_dir, int64_t run) {
-  const fs::path file = usage_path(run_dir);
-  const std::string key = file.filename();
-  if (bytes_in(file) <= series_.offset(run, key)) return false;
-  LineCursor at = cursor(run, key);
-  record::Points points;
-  const bool moved = mlbench::read_lines(file, at, [&](std::string_view text) {
-    const auto line = record::parse_usage_line(text);
-    if (line) record::add_points(points, *line);
-    if (!line && !text.empty()) ++at.left_out;
+    if (!text.empty() && !take(text, points)) ++at.left_out;
   });
   if (!moved) return false;
   warn_of(file, at.left_out);

@@ -4,12 +4,15 @@
 // pieces.
 
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "mlbench/base/growing_lines.h"
+#include "mlbench/record/points.h"
 #include "mlbench/store/series.h"
 
 namespace mlbench::master {
@@ -30,8 +33,10 @@ class Ingest {
   LineCursor cursor(int64_t run, const std::string& key) const;
   // Adds where `cursor` is to what is stored with the points behind it.
   static void keep(std::map<std::string, int64_t>& offsets, const std::string& key, const LineCursor& cursor);
-  bool read_lines(const std::filesystem::path& run_dir, int64_t run, int64_t rank);
-  bool read_usage(const std::filesystem::path& run_dir, int64_t run);
+  // Of one line; false for a line that is none.
+  using TakeLine = std::function<bool(std::string_view line, record::Points& points)>;
+  // Each: a piece of what is new. False where nothing is.
+  bool read_lines(const std::filesystem::path& file, int64_t run, const TakeLine& take);
   bool read_some(const std::filesystem::path& run_dir, int64_t run, int64_t segment, int64_t rank);
 
   void warn_of(const std::filesystem::path& file, int64_t left_out);

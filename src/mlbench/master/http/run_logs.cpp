@@ -20,12 +20,6 @@ namespace {
 constexpr int64_t kMostLogBytes = 4 << 20;
 constexpr const char* kText = "text/plain; charset=utf-8";
 
-int64_t size_of(const fs::path& file) {
-  std::error_code error;
-  const auto size = fs::file_size(file, error);
-  return error ? 0 : static_cast<int64_t>(size);
-}
-
 // All logs as one. A page goes on from the cursor of the one before.
 Response read_all_logs(const Request& request, const fs::path& run_dir) {
   if (yes_or_no(request, "follow")) {
@@ -52,7 +46,7 @@ Response list_logs(const Services& services, const Call& call) {
   Json list = Json::array();
   for (const report::LogFile& log : report::log_files(find_run_folder(services, call.parameters[0]))) {
     const Json rank = log.rank < 0 ? Json("supervisor") : Json(log.rank);
-    list.push_back({{"rank", rank}, {"segment", log.segment}, {"bytes", size_of(log.path)}});
+    list.push_back({{"rank", rank}, {"segment", log.segment}, {"bytes", bytes_in(log.path)}});
   }
   return json_response(200, {{"logs", list}});
 }
@@ -72,7 +66,7 @@ Response read_log(Services& services, const Call& call) {
         404, fmt::format("run '{}' has no such log: valid are its ranks and 'supervisor', once they started, and 'all'",
                          run_dir.filename().string()));
   }
-  const int64_t size = size_of(found->path);
+  const int64_t size = bytes_in(found->path);
   int64_t offset = whole_number(call.request, "offset", 0, -(int64_t{1} << 40), int64_t{1} << 40);
   if (offset < 0) offset = std::max<int64_t>(0, size + offset);
   if (yes_or_no(call.request, "follow")) {
