@@ -1,6 +1,5 @@
 #include "fixed_batches.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 

@@ -13,7 +13,6 @@
 #include <cmath>
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <tuple>
 #include <unordered_map>
 #include <vector>
 

@@ -10,7 +10,6 @@
 // Exit code 1 when a limit is missed: 0.5 microseconds per step or span (99 of 100), 2 % of a core at 20,000 of them a
 // second; 1 % of a step of the run.
 
-#include <fmt/format.h>
 #include <time.h>
 
 #include <CLI/CLI.hpp>

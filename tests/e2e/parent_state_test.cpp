@@ -15,7 +15,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <thread>
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"

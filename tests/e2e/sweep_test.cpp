@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <string>
-#include <vector>
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"

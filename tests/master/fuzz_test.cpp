@@ -11,7 +11,6 @@
 #include <zlib.h>
 
 #include <atomic>
-#include <fstream>
 #include <random>
 #include <thread>
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/sha256.h"
 #include "mlbench/cli/plan.h"
 #include "mlbench/record/record.h"
 #include "mlbench/report/figures.h"

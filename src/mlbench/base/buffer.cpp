@@ -1,7 +1,5 @@
 #include "mlbench/base/buffer.h"
 
-#include "mlbench/base/errors.h"
-
 namespace mlbench {
 
 namespace {

@@ -5,7 +5,6 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
-#include "mlbench/base/paths.h"
 
 namespace mlbench {
 namespace {

@@ -4,8 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <chrono>
-
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 

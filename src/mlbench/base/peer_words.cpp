@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <optional>
 
 #include "mlbench/base/printable.h"
 #include "mlbench/base/to_number.h"

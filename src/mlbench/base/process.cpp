@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/descriptors.h"

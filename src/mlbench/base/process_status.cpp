@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdio>
 
 #include "mlbench/base/files.h"
 

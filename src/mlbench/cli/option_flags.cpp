@@ -6,7 +6,6 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <type_traits>
-#include <utility>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"

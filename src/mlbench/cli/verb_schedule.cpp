@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <optional>
 
 #include "mlbench/base/choices.h"
 #include "mlbench/base/files.h"

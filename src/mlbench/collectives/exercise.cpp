@@ -1,7 +1,6 @@
 #include "mlbench/collectives/exercise.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "mlbench/base/errors.h"

@@ -1,4 +1,3 @@
-#include <utility>
 #include <vector>
 
 #include "mlbench/base/errors.h"

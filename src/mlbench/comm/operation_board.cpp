@@ -1,7 +1,5 @@
 #include "mlbench/comm/operation_board.h"
 
-#include <algorithm>
-
 #include "mlbench/base/errors.h"
 
 namespace mlbench::comm {

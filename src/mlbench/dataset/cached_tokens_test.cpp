@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <malloc.h>
 
-#include <fstream>
 #include <numeric>
 #include <span>
 

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include "mlbench/base/environment.h"
-#include "mlbench/base/sha256.h"
 #include "mlbench/dataset/cached_tokens.h"
 #include "mlbench/dataset/prepare.h"
 #include "mlbench/dataset/test_support.h"

@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/dataset/archive.h"

@@ -2,7 +2,6 @@
 // through plain models of what the engines document that they take for their own, and through the real shell.
 // The engines themselves: tests/engines/language_test.py.
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -13,7 +12,6 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
-#include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/base/test_words.h"
 #include "mlbench/exec/container.h"

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <stdlib.h>
 
-#include <algorithm>
-
 #include "mlbench/base/test_words.h"
 
 namespace mlbench::guard {

@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <cmath>
-
 #include "mlbench/metrics/test_sacrebleu.h"
 #include "mlbench/metrics/text_metric.h"
 

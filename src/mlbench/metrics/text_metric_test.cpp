@@ -1,6 +1,5 @@
 #include "mlbench/metrics/text_metric.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <zlib.h>
 

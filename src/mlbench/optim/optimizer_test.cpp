@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cstring>
-#include <functional>
 #include <set>
 #include <vector>
 

@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/base/test_error.h"
 
 namespace mlbench::record {

@@ -1,7 +1,5 @@
 #include "mlbench/record/spool_tail.h"
 
-#include <utility>
-
 #include "mlbench/base/run_folder.h"
 #include "mlbench/record/events.h"
 

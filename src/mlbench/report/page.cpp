@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <span>
 
 #include "mlbench/base/embedded_file.h"

@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <cmath>
-
 #include "mlbench/base/errors.h"
 
 namespace mlbench::report {

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"

@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <cmath>
-
 #include "mlbench/report/gnuplot.h"
 #include "mlbench/report/test_comparisons.h"
 

@@ -4,7 +4,6 @@
 
 #include <cstring>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/report/tensorboard_event.pb.h"
 #include "mlbench/report/test_records.h"
 

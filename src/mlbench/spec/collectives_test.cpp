@@ -4,7 +4,6 @@
 
 #include <set>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/base/test_error.h"
 #include "mlbench/spec/collectives_options.h"
 

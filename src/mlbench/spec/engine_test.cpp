@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/base/test_error.h"
 #include "mlbench/spec/run_options.h"
 

@@ -1,6 +1,5 @@
 #include "mlbench/spec/toml_text.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "mlbench/base/errors.h"

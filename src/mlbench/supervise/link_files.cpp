@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <system_error>
-#include <utility>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/run_folder.h"

@@ -1,6 +1,5 @@
 #include "mlbench/train/checkpoint_keeper.h"
 
-#include <algorithm>
 #include <cstring>
 #include <span>
 #include <string>

@@ -1,7 +1,5 @@
 // EKS by eksctl, which makes the network, the nodes and the credentials.
 
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 
 #include "mlbench/base/paths.h"

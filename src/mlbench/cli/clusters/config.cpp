@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <sstream>
-#include <string_view>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"

@@ -7,7 +7,6 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
-#include "mlbench/base/paths.h"
 #include "mlbench/cli/clusters/chart.h"
 
 namespace mlbench::cli {

@@ -7,7 +7,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <string_view>
 
 #include "mlbench/base/errors.h"

@@ -12,7 +12,6 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <new>
 #include <set>
 #include <sstream>
 #include <system_error>

@@ -6,7 +6,6 @@
 #include <exception>
 #include <functional>
 #include <future>
-#include <thread>
 
 #include "mlbench/comm/shm/collectives.h"
 #include "mlbench/comm/shm/meeting.h"

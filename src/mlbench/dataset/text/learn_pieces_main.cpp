@@ -5,7 +5,6 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
-#include <cstdio>
 #include <fstream>
 #include <functional>
 #include <iostream>

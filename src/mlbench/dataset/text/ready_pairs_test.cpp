@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <cstring>
-
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/dataset/prepare.h"

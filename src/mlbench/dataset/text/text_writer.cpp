@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/base/system_error.h"
 
 namespace mlbench::dataset::text {

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/dataset/text/characters.h"

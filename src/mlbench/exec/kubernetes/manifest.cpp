@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <optional>
 #include <string_view>
 #include <utility>
 

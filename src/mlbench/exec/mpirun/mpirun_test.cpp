@@ -9,7 +9,6 @@
 
 #include <fstream>
 #include <optional>
-#include <thread>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"

@@ -7,7 +7,6 @@
 #include <cctype>
 #include <sstream>
 #include <string_view>
-#include <utility>
 
 #include "mlbench/base/input.h"
 #include "mlbench/base/or_null.h"

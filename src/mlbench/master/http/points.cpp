@@ -4,7 +4,6 @@
 #include <simdjson.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "mlbench/base/choices.h"

@@ -1,7 +1,5 @@
 #include "mlbench/master/http/session.h"
 
-#include <algorithm>
-
 #include "mlbench/base/sha256.h"
 #include "mlbench/home/owner.h"
 

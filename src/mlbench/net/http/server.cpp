@@ -4,7 +4,6 @@
 #include <strings.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <condition_variable>
 #include <cstdarg>

@@ -18,7 +18,6 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
-#include "mlbench/base/printable.h"
 #include "mlbench/net/kv/greeting.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/kv/wire.h"

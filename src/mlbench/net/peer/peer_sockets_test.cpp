@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <functional>
-#include <optional>
 #include <thread>
 
 #include "mlbench/base/clock.h"

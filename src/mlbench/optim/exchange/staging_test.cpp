@@ -6,8 +6,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "mlbench/comm/communicator.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/compress/identity.h"
