@@ -10,6 +10,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
+#include "mlbench/base/test_layout.h"
 #include "mlbench/compress/identity.h"
 #include "mlbench/compress/toy_coders_test.h"
 
@@ -18,19 +19,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
-
-// Tensors of so many elements, each at a multiple of 64 bytes, and a buffer that is none of the gradient's business.
-FlatLayout layout_of(const std::vector<int64_t>& counts) {
-  FlatLayout layout;
-  for (const int64_t count : counts) {
-    layout.ranges.push_back(
-        {fmt::format("t{}", layout.ranges.size()), {count}, layout.parameter_elements, count, true});
-    layout.parameter_elements += (count + 15) / 16 * 16;
-  }
-  layout.ranges.push_back({"mean", {7}, 0, 7, false});
-  layout.buffer_elements = 16;
-  return layout;
-}
 
 // ---- what holds for every row of the table: a coder that is added gets these tests by a case ------------------------
 
@@ -142,7 +130,7 @@ std::vector<at::Tensor> aggregate(Ranks& ranks, const FlatLayout& layout, int st
 
 TEST_P(EveryCoder, GivesEveryRankTheSameBitsAndTheSumWhereItIsExact) {
   for (const auto& counts : kLayouts) {
-    const FlatLayout layout = layout_of(counts);
+    const FlatLayout layout = layout_with_buffer(counts);
     for (const int size : {1, 2, 3, 5}) {
       SCOPED_TRACE(fmt::format("{} tensors, {} ranks", counts.size(), size));
       Ranks ranks = make_ranks(GetParam(), layout, size);
@@ -163,7 +151,7 @@ TEST_P(EveryCoder, GivesEveryRankTheSameBitsAndTheSumWhereItIsExact) {
 
 // From what each rank's coder holds for itself, put into another of the same rank.
 TEST_P(EveryCoder, ResumesIdentically) {
-  const FlatLayout layout = layout_of({5, 1, 17, 1003});
+  const FlatLayout layout = layout_with_buffer({5, 1, 17, 1003});
   Ranks whole = make_ranks(GetParam(), layout, 2);
   Ranks parts = make_ranks(GetParam(), layout, 2);
   for (int step = 0; step < 6; ++step) {
@@ -184,7 +172,7 @@ TEST_P(EveryCoder, ResumesIdentically) {
 }
 
 TEST_P(EveryCoder, SaysItsName) {
-  const auto coder = make(GetParam(), layout_of({3}));
+  const auto coder = make(GetParam(), layout_with_buffer({3}));
   EXPECT_EQ(coder->name(), GetParam().coder);
   EXPECT_GE(coder->rounds(), 1);
 }
@@ -192,7 +180,7 @@ TEST_P(EveryCoder, SaysItsName) {
 // ---- each by itself ------------------------------------------------------------------------------------------------
 
 TEST(IdentityCoder, SharesTheGradientsMemory) {
-  const FlatLayout layout = layout_of({3, 10});
+  const FlatLayout layout = layout_with_buffer({3, 10});
   IdentityCoder coder(layout);
   EXPECT_EQ(coder.bytes_per_step(), 13 * sizeof(float));
   at::Tensor gradient = at::ones({32});
@@ -210,7 +198,7 @@ TEST(IdentityCoder, SharesTheGradientsMemory) {
 // One parameter, two ranks. Rank 0 has a quarter each time and sends every other time; rank 1 has 1.1 and sends 4, 5, 4
 // quarters, as its memory has 0.1, -0.05 and 0.05 then.
 TEST(ErrorMemoryCoder, ThreeStepsComputedByHand) {
-  const FlatLayout layout = layout_of({1});
+  const FlatLayout layout = layout_with_buffer({1});
   std::vector<std::unique_ptr<ErrorMemoryCoder>> ranks;
   for (int rank = 0; rank < 2; ++rank)
     ranks.push_back(std::make_unique<ErrorMemoryCoder>(CoderContext{layout, 1, rank}));

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/test_error.h"
 #include "mlbench/base/test_odd_values.h"
 
 namespace mlbench::schedule {
@@ -15,16 +16,6 @@ using spec::ScheduleSpec;
 
 void expect_lr(const Schedule& schedule, int64_t step, double expected) {
   EXPECT_NEAR(schedule.lr(step), expected, 1e-12 * expected) << "at step " << step;
-}
-
-template <typename Action>
-std::string error_of(Action&& action) {
-  try {
-    action();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 // 1a by the 2018 rules: b = 32, 0.1/256 per sample; linear from 0.0125 to 0.0125 k within 5 epochs; x0.1 at 82 and 109.

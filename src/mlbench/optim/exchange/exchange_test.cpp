@@ -11,6 +11,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
+#include "mlbench/base/test_layout.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/compress/identity.h"
 #include "mlbench/compress/toy_coders_test.h"
@@ -23,19 +24,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
-
-// Tensors of so many elements, each at a multiple of 64 bytes, and a buffer that is none of the gradient's business.
-FlatLayout layout_of(const std::vector<int64_t>& counts) {
-  FlatLayout layout;
-  for (const int64_t count : counts) {
-    layout.ranges.push_back(
-        {fmt::format("t{}", layout.ranges.size()), {count}, layout.parameter_elements, count, true});
-    layout.parameter_elements += (count + 15) / 16 * 16;
-  }
-  layout.ranges.push_back({"mean", {7}, 0, 7, false});
-  layout.buffer_elements = 16;
-  return layout;
-}
 
 const std::vector<std::vector<int64_t>> kLayouts = {{1}, {16, 32}, {3, 1, 17, 100003}};
 
@@ -159,7 +147,7 @@ FlatTensors tensors_of(const FlatLayout& layout) {
 TEST_P(EveryExchange, KeepsWhatItPromises) {
   constexpr int kSteps = 4;
   for (const auto& counts : kLayouts) {
-    const FlatLayout layout = layout_of(counts);
+    const FlatLayout layout = layout_with_buffer(counts);
     for (const int size : {1, 2, 3, 4}) {
       SCOPED_TRACE(fmt::format("{} tensors, {} ranks", counts.size(), size));
       std::vector<std::vector<at::Tensor>> parameters(static_cast<size_t>(size));  // [rank][step]
@@ -201,7 +189,7 @@ TEST_P(EveryExchange, KeepsWhatItPromises) {
 }
 
 TEST_P(EveryExchange, ResumesIdenticallyFromEachRanksState) {
-  const FlatLayout layout = layout_of({3, 1, 17, 103});
+  const FlatLayout layout = layout_with_buffer({3, 1, 17, 103});
   for (const int size : {1, 2, 3, 4}) {
     on_ranks(size, [&](int rank, comm::Communicator& comm) {
       const Subject whole(GetParam(), layout, comm);
@@ -223,7 +211,7 @@ TEST_P(EveryExchange, ResumesIdenticallyFromEachRanksState) {
 
 // Ranges one by one, all at once (a rank without samples), or none.
 TEST_P(EveryExchange, GivesTheSameHoweverItIsToldWhatIsReady) {
-  const FlatLayout layout = layout_of({3, 1, 17, 103});
+  const FlatLayout layout = layout_with_buffer({3, 1, 17, 103});
   on_ranks(3, [&](int rank, comm::Communicator& comm) {
     const auto tell_all = [&](Exchange& exchange) { exchange.ready(0, layout.parameter_elements); };
     const auto tell_each = [&](Exchange& exchange) {
@@ -245,7 +233,7 @@ TEST_P(EveryExchange, GivesTheSameHoweverItIsToldWhatIsReady) {
 }
 
 TEST(CentralizedExchange, HasOneCollectivePerBucket) {
-  const FlatLayout layout = layout_of({3, 1, 17, 103});
+  const FlatLayout layout = layout_with_buffer({3, 1, 17, 103});
   for (const ExchangeCase& test : exchange_cases()) {
     if (test.exchange != "centralized" || test.coder) continue;
     on_ranks(2, [&](int rank, comm::Communicator& comm) {
@@ -265,7 +253,7 @@ TEST(CentralizedExchange, HasOneCollectivePerBucket) {
 // Weights 0, 4, 8 and 12, and gradients of nothing. Every second time each takes the average of its own and its
 // neighbours'.
 TEST(NeighbourAveraging, TwoStepsComputedByHand) {
-  const FlatLayout layout = layout_of({1});
+  const FlatLayout layout = layout_with_buffer({1});
   const float expected[][4] = {{}, {0}, {2, 2}, {4, 4, 4}, {16.0F / 3, 4, 8, 20.0F / 3}};
   for (const int size : {1, 2, 3, 4}) {
     on_ranks(size, [&](int rank, comm::Communicator& comm) {
@@ -313,7 +301,7 @@ ExchangeCase gathering(Json options) {
 }
 
 TEST(CentralizedExchange, GathersWhatACoderWantsGathered) {
-  const FlatLayout layout = layout_of({16, 32, 5});
+  const FlatLayout layout = layout_with_buffer({16, 32, 5});
   for (const int size : {1, 2, 3, 4}) {
     on_ranks(size, [&](int rank, comm::Communicator& comm) {
       const Subject subject(gathering(Json::object()), layout, comm);
@@ -364,7 +352,7 @@ TEST(Combine, KeepsTheShapeOfEvenPayloadsAndAddsThoseOfAnyType) {
 TEST(CentralizedExchange, DividesAndOverlapsNoCompressedGradient) {
   on_ranks(1, [](int, comm::Communicator& comm) {
     const auto with = [&](Json options) {
-      return [&comm, options = std::move(options)] { Subject(gathering(options), layout_of({3}), comm); };
+      return [&comm, options = std::move(options)] { Subject(gathering(options), layout_with_buffer({3}), comm); };
     };
     EXPECT_THAT(with({{"by_layer", true}}),
                 ThrowsMessage<UserError>(HasSubstr("by_layer is true with compression 'halves'; expected")));

@@ -21,6 +21,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/random.h"
+#include "mlbench/base/test_layout.h"
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/comm/operation_board.h"
@@ -39,17 +40,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::ThrowsMessage;
-
-// Tensors of so many elements, each at a multiple of 64 bytes.
-FlatLayout layout_of(const std::vector<int64_t>& counts) {
-  FlatLayout layout;
-  for (const int64_t count : counts) {
-    layout.ranges.push_back(
-        {fmt::format("t{}", layout.ranges.size()), {count}, layout.parameter_elements, count, true});
-    layout.parameter_elements += (count + 15) / 16 * 16;
-  }
-  return layout;
-}
 
 // ---- the schedule ---------------------------------------------------------------------------------------------------
 
