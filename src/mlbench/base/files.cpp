@@ -81,6 +81,12 @@ void sync_file(int fd, const std::filesystem::path& path) {
   if (fsync(fd) != 0) fail("sync", path);
 }
 
+void make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw_system_error("cannot create " + folder.string(), error.value());
+}
+
 void sync_directory(const std::filesystem::path& directory) {
   const FileDescriptor fd = open_or_fail(directory, O_RDONLY | O_DIRECTORY, "open");
   sync_file(fd.get(), directory);

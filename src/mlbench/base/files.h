@@ -44,6 +44,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
 void sync_file(int fd, const std::filesystem::path& path);
 // fsync of a folder, so that a rename inside it survives a crash.
 void sync_directory(const std::filesystem::path& directory);
+// Makes a folder, and those above it, where they are absent.
+void make_folder(const std::filesystem::path& folder);
 // Renames a folder to `target`, in the place of what is there: a reader sees all of the old one or of the new. (Where
 // the file system cannot exchange them, for a moment there is none.)
 void replace_directory(const std::filesystem::path& made, const std::filesystem::path& target);

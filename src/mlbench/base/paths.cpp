@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "mlbench/base/files.h"
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
@@ -59,8 +60,7 @@ fs::path resolve_home(const std::optional<std::string>& option, HomeUse use) {
   if (fs::exists(status)) {
     close_to_others(home);
   } else if (use == HomeUse::kWrite) {
-    fs::create_directories(home, error);
-    if (error) throw IoError("cannot create home " + home.string() + ": " + error.message());
+    make_folder(home);
     fs::permissions(home, fs::perms::owner_all);
   }
   if (use == HomeUse::kWrite && access(home.c_str(), W_OK | X_OK) != 0) {

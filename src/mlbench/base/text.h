@@ -2,6 +2,7 @@
 
 // Small changes of text.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,9 @@ std::string trimmed(std::string_view text);
 
 // What lies between the separators: one part more than there are of these, so "" is one empty part.
 std::vector<std::string> split_at(std::string_view text, char separator);
+
+// "1 worker", "3 workers".
+std::string counted(int64_t count, std::string_view noun);
 
 // The last line, without line breaks behind it.
 std::string last_line(std::string_view text);

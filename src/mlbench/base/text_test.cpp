@@ -24,6 +24,12 @@ TEST(Text, PartsLieBetweenSeparators) {
   EXPECT_THAT(split_at("", ','), ElementsAre(""));
 }
 
+TEST(Text, ANounIsInThePluralButForOne) {
+  EXPECT_EQ(counted(0, "worker"), "0 workers");
+  EXPECT_EQ(counted(1, "worker"), "1 worker");
+  EXPECT_EQ(counted(1000, "worker"), "1000 workers");
+}
+
 TEST(Text, TheLastLineIsWithoutItsEnd) {
   EXPECT_EQ(last_line("one\ntwo\n\n"), "two");
   EXPECT_EQ(last_line("one"), "one");

@@ -86,9 +86,7 @@ void remove_quietly(const fs::path& path) {
 
 fs::path write_checkpoint(const fs::path& folder, int64_t step, const NamedState& state) {
   MLBENCH_CHECK(step >= 0, "a checkpoint before the first step");
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw IoError("cannot create " + folder.string() + ": " + error.message());
+  make_folder(folder);
   for (const auto& entry : fs::directory_iterator(folder)) {
     // Left by a writer that was killed; there is one writer at a time.
     if (entry.path().filename().string().starts_with(kTemporaryPrefix)) remove_quietly(entry.path());
@@ -97,8 +95,7 @@ fs::path write_checkpoint(const fs::path& folder, int64_t step, const NamedState
   const fs::path target = folder / checkpoint_name(step);
   const fs::path made = folder / fmt::format("{}{}-{}", kTemporaryPrefix, checkpoint_name(step), getpid());
   try {
-    fs::create_directory(made, error);
-    if (error) throw IoError("cannot create " + made.string() + ": " + error.message());
+    make_folder(made);
     write_safetensors(made / kTensorFile, state.tensors);
     Json scalars = Json::object();
     for (const auto& [name, scalar] : state.scalars) scalars[name] = to_json(scalar);

@@ -10,6 +10,7 @@
 #include "mlbench/base/choices.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/text.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/metrics/translations.h"
 #include "mlbench/report/table.h"
@@ -58,9 +59,9 @@ Json translations_json(const metrics::TranslationScores& result, const Translati
 
 std::string translations_text(const metrics::TranslationScores& result, const TranslationFlags& flags,
                               const metrics::BootstrapOptions& bootstrap) {
-  std::string out = fmt::format("translations: {} sentences, {} reference{} each\n",
-                                report::format_count(static_cast<int64_t>(result.sentences)), flags.references.size(),
-                                flags.references.size() == 1 ? "" : "s");
+  std::string out =
+      fmt::format("translations: {} sentences, {} each\n", report::format_count(static_cast<int64_t>(result.sentences)),
+                  counted(std::ssize(flags.references), "reference"));
   const auto& first = result.systems.front();
   size_t width = 0;
   for (const auto& score : first.scores) width = std::max(width, score.name.size());

@@ -12,6 +12,7 @@
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/base/text.h"
 #include "mlbench/base/text_blocks.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/clusters/defaults.h"
@@ -155,9 +156,9 @@ std::string describe(const spec::RunSpec& run) {
   if (run.oversubscribed) labels += ", oversubscribed";
   if (run.share_host) labels += ", shared host";
   const std::string framework = run.collectives ? "" : run.framework + ", ";
-  return fmt::format("{}: {}, {} worker{} x {}, {}{}, {}", run.name,
-                     run.command.empty() ? run.task.task.name : exec::command_line({}, run.command), run.workers,
-                     run.workers == 1 ? "" : "s", spec::cpus_text(run), framework, run.backend, labels);
+  return fmt::format("{}: {}, {} x {}, {}{}, {}", run.name,
+                     run.command.empty() ? run.task.task.name : exec::command_line({}, run.command),
+                     counted(run.workers, "worker"), spec::cpus_text(run), framework, run.backend, labels);
 }
 
 Json plans_of(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,

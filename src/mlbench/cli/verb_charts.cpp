@@ -142,9 +142,7 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
 
   const fs::path folder = fs::absolute(options.output).lexically_normal();
   const UserUmask named;
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw IoError(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
+  make_folder(folder);
   Json files = Json::array(), answer = Json::array();
   const auto write = [&](const std::string& name, const std::string& content) {
     write_file_atomically(folder / name, content);

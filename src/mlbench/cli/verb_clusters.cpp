@@ -6,6 +6,7 @@
 
 #include "mlbench/base/or_null.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/text.h"
 #include "mlbench/cli/clusters/config.h"
 #include "mlbench/cli/clusters/provider.h"
 #include "mlbench/cli/context.h"
@@ -28,7 +29,7 @@ std::string words_for(const Cluster& cluster) {
   if (!cluster.hosts.empty()) {
     text += " " + cluster.hosts;
   } else if (cluster.nodes > 0) {
-    text += fmt::format(", {} node{}", cluster.nodes, cluster.nodes == 1 ? "" : "s");
+    text += ", " + counted(cluster.nodes, "node");
   }
   for (const std::string& option : cluster.slurm) text += " --" + option;
   if (!cluster.zone.empty()) text += ", " + cluster.zone;

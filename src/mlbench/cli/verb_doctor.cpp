@@ -14,6 +14,7 @@
 #include "mlbench/base/process.h"
 #include "mlbench/base/processor.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/base/text.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/plan.h"
 #include "mlbench/cli/verbs.h"
@@ -141,7 +142,7 @@ std::vector<Finding> check_cores() {
   const int cores = available_cores();
   const Json host = capture_host(100);
   const Json load = host.value("load_1m", Json());
-  std::string message = fmt::format("{} core{} for this process", cores, cores == 1 ? "" : "s");
+  std::string message = counted(cores, "core") + " for this process";
   Verdict verdict = Verdict::kOk;
   std::string advice;
   if (load.is_number()) {

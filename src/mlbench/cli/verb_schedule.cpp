@@ -8,6 +8,7 @@
 
 #include "mlbench/base/choices.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/text.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/schedule_plot.h"
 #include "mlbench/cli/verbs.h"
@@ -71,7 +72,7 @@ report::Chart chart_of(const std::string& title, const std::vector<Curve>& curve
   chart.y_label = "learning rate";
   for (const Curve& curve : curves) {
     report::ChartSeries& series = chart.series.emplace_back();
-    series.name = fmt::format("{} worker{}", curve.workers, curve.workers == 1 ? "" : "s");
+    series.name = counted(curve.workers, "worker");
     for (size_t i = 0; i < curve.lr.size(); ++i) series.points.push_back({curve.epochs[i], curve.lr[i]});
   }
   return chart;

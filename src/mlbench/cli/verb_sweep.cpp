@@ -104,9 +104,7 @@ class SweepFiles {
 
   void write(const Sweep& sweep, const std::vector<report::MeasuredRun>& runs) {
     const UserUmask named;
-    std::error_code error;
-    fs::create_directories(folder_, error);
-    if (error) throw IoError(fmt::format("cannot make the folder {}: {}", folder_.string(), error.message()));
+    make_folder(folder_);
     if (!note_.empty()) say(note_);
     const std::vector<report::Chart> charts = report::charts_of(sweep);
     for (const report::Chart& chart : charts) {

@@ -83,9 +83,7 @@ ReadableFiles::ReadableFiles(const DatasetDescription& description, const Locate
     : files_(located.files) {
   if (located.archive.empty()) return;
   fs::remove_all(folder);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw IoError("cannot create " + folder.string() + ": " + error.message());
+  make_folder(folder);
   std::vector<std::string> members;
   int64_t most_samples = 0;
   for (const SplitSpec& split : description.splits) most_samples = std::max(most_samples, split.samples);
@@ -100,7 +98,8 @@ ReadableFiles::ReadableFiles(const DatasetDescription& description, const Locate
   try {
     unpack_members(located.archive, members, limit, folder);
   } catch (...) {
-    fs::remove_all(folder, error);
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
     throw;
   }
   folder_ = folder;

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "mlbench/base/files.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/dataset/verified_mark.h"
@@ -272,9 +273,7 @@ PreparedDataset open_or_make_cache(const CacheId& id, const fs::path& cache_dir,
   const auto say = [&](const std::string& line) {
     if (progress) progress(line);
   };
-  std::error_code error;
-  fs::create_directories(cache_dir, error);
-  if (error) throw IoError("cannot create the cache folder " + cache_dir.string() + ": " + error.message());
+  make_folder(cache_dir);
 
   const fs::path path = fs::absolute(id.path_in(cache_dir));
   if (auto checked = open_checked_cache(id, path)) return *std::move(checked);

@@ -201,9 +201,7 @@ fs::path fetch(const DatasetDescription& description, const fs::path& data_dir,
                const std::function<void(const std::string& file, int64_t done, int64_t total)>& progress) {
   require_files(description);
   const fs::path folder = data_dir / description.folder;
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw IoError("cannot create " + folder.string() + ": " + error.message());
+  make_folder(folder);
   const auto lock = FileLock::acquire(folder / ".fetch.lock", std::chrono::milliseconds(0));
   if (!lock) throw UserError("another process fetches into " + folder.string() + ": wait for it");
 

@@ -27,6 +27,7 @@
 #include "mlbench/base/cgroups.h"
 #include "mlbench/base/choices.h"
 #include "mlbench/base/environment.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/gpus.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/or_null.h"
@@ -119,7 +120,7 @@ bool is_safe(const std::filesystem::path& folder, bool ours) {
 }
 
 // On a host of its own: below /tmp, say, where everybody makes folders. What is made here is this user's alone.
-void make_folder(const std::filesystem::path& folder) {
+void make_own_folder(const std::filesystem::path& folder) {
   const std::filesystem::path parent = folder.parent_path();
   std::filesystem::create_directories(parent.parent_path());
   for (const std::filesystem::path& each : {parent, folder}) {
@@ -425,7 +426,7 @@ int guard_rank(const std::vector<std::string>& arguments) {
     rank.run_id = required_variable(variables::kRunId);
     rank.secret = taken_variable(variables::kGuardSecret);
     rank.folder = taken_variable(variables::kGuardFolder);
-    make_folder(rank.folder);
+    make_own_folder(rank.folder);
     if (options.environment["LOCAL_RANK"] == "0") name_folders_of_other_runs(rank.folder);
     const net::Endpoint own = free_endpoint_towards(std::string_view(address).substr(kLink.size()));
     place["address"] = own.host;

@@ -68,9 +68,7 @@ bool just_made(const fs::path& run_dir, const Json& record) {
 
 FileLock lock_runs(const fs::path& home) {
   const fs::path runs = runs_dir(home);
-  std::error_code error;
-  fs::create_directories(runs, error);
-  if (error) throw_system_error("cannot create " + runs.string(), error.value());
+  make_folder(runs);
   auto lock = FileLock::acquire(runs_lock_path(home), kLockPatience);
   if (!lock) {
     throw_system_error(fmt::format("{} is locked by another mlbench for {} s already", runs_lock_path(home).string(),
@@ -128,9 +126,7 @@ std::vector<spec::RunSpec> create_runs(const fs::path& home, std::vector<spec::R
     spec.run_dir = runs / spec.name;
     spec.created_at = format_utc(SystemClock().wall_now());
     const fs::path folder = staging.path() / spec.name;
-    std::error_code error;
-    fs::create_directories(control_dir(folder), error);
-    if (error) throw_system_error(fmt::format("cannot create {}", folder.string()), error.value());
+    make_folder(control_dir(folder));
     if (waiting) write_json_file(waiting_path(folder), {{"no_wait", waiting->no_wait}});
     write_json_file(spec_path(folder), spec::to_json(spec), inputs::kSpec);
     write_json_file(record_path(folder), first_record(spec));

@@ -5,6 +5,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/base/text.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/record/points.h"
 #include "mlbench/record/spool_tail.h"
@@ -72,8 +73,8 @@ void Ingest::keep(std::map<std::string, int64_t>& offsets, const std::string& ke
 
 void Ingest::warn_of(const fs::path& file, int64_t left_out) {
   if (left_out == 0 || !warned_.insert(file).second) return;
-  spdlog::warn("{}: {} line{} left out: damaged, nested deeper than {} or too long", file.string(), left_out,
-               left_out == 1 ? "" : "s", kDeepestNesting);
+  spdlog::warn("{}: {} left out: damaged, nested deeper than {} or too long", file.string(), counted(left_out, "line"),
+               kDeepestNesting);
 }
 
 bool Ingest::read_lines(const fs::path& file, int64_t run, const TakeLine& take) {

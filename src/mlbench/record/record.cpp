@@ -12,6 +12,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/or_null.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/base/text.h"
 #include "mlbench/record/curve.h"
 #include "mlbench/record/events.h"
 #include "mlbench/record/exchange.h"
@@ -32,8 +33,8 @@ struct Spools {
 };
 
 std::string left_out(const std::filesystem::path& file, int64_t lines) {
-  return fmt::format("{}: {} line{} left out: damaged, nested deeper than {} or too long", file.filename().string(),
-                     lines, lines == 1 ? "" : "s", kDeepestNesting);
+  return fmt::format("{}: {} left out: damaged, nested deeper than {} or too long", file.filename().string(),
+                     counted(lines, "line"), kDeepestNesting);
 }
 
 Spools read_spools(const spec::RunSpec& spec, const RunProgress& progress) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mlbench/base/printable.h"
+#include "mlbench/base/text.h"
 #include "mlbench/report/collectives_stalls.h"
 #include "mlbench/report/table.h"
 
@@ -112,9 +113,9 @@ std::string collectives_preamble(const CollectivesResult& result) {
                      spec.iterations, spec.aggregated, spec.check);
   if (spec.blocking) out += "# Blocking Enabled: a barrier behind each operation, within its time\n";
   const std::string labels = labels_of(result);
-  out += fmt::format("# {} rank{}, {}{}{}, time of an iteration: {} of the ranks'\n#\n", result.workers,
-                     result.workers == 1 ? "" : "s", result.comm_stack.empty() ? result.backend : result.comm_stack,
-                     labels.empty() ? "" : ", ", labels, spec::name_of(spec.average));
+  out += fmt::format("# {}, {}{}{}, time of an iteration: {} of the ranks'\n#\n", counted(result.workers, "rank"),
+                     result.comm_stack.empty() ? result.backend : result.comm_stack, labels.empty() ? "" : ", ", labels,
+                     spec::name_of(spec.average));
   if (!result.devices.empty()) out += "# Using devices\n";
   for (size_t rank = 0; rank < result.devices.size(); ++rank) {
     const CollectiveDevice& device = result.devices[rank];

@@ -1,3 +1,4 @@
+#include "mlbench/base/text.h"
 #include "mlbench/report/comparison.h"
 
 #include <fmt/format.h>
@@ -42,7 +43,7 @@ std::optional<bool> truth_of(const Json& record, const char* pointer) {
   return record.at(path).get<bool>();
 }
 
-std::string counted(const Json& record, const char* pointer, std::string_view noun) {
+std::string counted_in(const Json& record, const char* pointer, std::string_view noun) {
   const auto count = number(record, pointer);
   return count ? fmt::format("{:.0f} {}{}", *count, noun, *count == 1 ? "" : "s") : "";
 }
@@ -151,14 +152,14 @@ std::string precision(const Json& record) {
   return used.empty() ? text(record, "/requested/precision") : used;
 }
 
-std::string workers(const Json& record) { return counted(record, "/workers", "worker"); }
+std::string workers(const Json& record) { return counted_in(record, "/workers", "worker"); }
 // Beside it the limit of the rank's container, where that is no whole number of CPUs.
 std::string threads_per_worker(const Json& record) {
-  const std::string threads = counted(record, "/threads_per_worker", "thread");
+  const std::string threads = counted_in(record, "/threads_per_worker", "thread");
   const auto cpus = number(record, "/engine/cpus");
   return cpus ? fmt::format("{} with {:.7g} CPUs", threads, *cpus) : threads;
 }
-std::string inter_op_threads(const Json& record) { return counted(record, "/inter_op_threads", "inter-op thread"); }
+std::string inter_op_threads(const Json& record) { return counted_in(record, "/inter_op_threads", "inter-op thread"); }
 
 std::string oversubscribed(const Json& record) {
   const auto oversubscribed = truth_of(record, "/oversubscribed");
@@ -180,14 +181,13 @@ std::string hosts(const Json& record) {
   for (const auto& [host, number] : ranks_on) ranks.push_back(number);
   std::ranges::sort(ranks, std::greater());
   const bool uneven = !ranks.empty() && ranks.front() > ranks.back() + 1;
-  return fmt::format("{} host{}{}", count, count == 1 ? "" : "s",
-                     uneven ? fmt::format(" with {} ranks", joined(ranks, " + ")) : "");
+  return counted(count, "host") + (uneven ? fmt::format(" with {} ranks", joined(ranks, " + ")) : "");
 }
 
 std::string cpu_and_gpus(const Json& host) {
   std::vector<std::string> words;
   add_word(words, text(host, "/cpu"));
-  add_word(words, counted(host, "/cores", "core"));
+  add_word(words, counted_in(host, "/cores", "core"));
   std::map<std::string, int> gpus;
   for (const Json& gpu : list_of(host, "gpus")) ++gpus[text(gpu, "/name")];
   for (const auto& [name, count] : gpus) words.push_back(fmt::format("{} x {}", count, name));

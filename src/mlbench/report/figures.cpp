@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "mlbench/base/text.h"
 #include "mlbench/record/measured_value.h"
 #include "mlbench/report/collectives_result.h"
 #include "mlbench/report/table.h"
@@ -67,7 +68,7 @@ std::string collectives_words(const Json& collectives, int64_t wrong) {
       ++forms;
     }
   }
-  std::string words = fmt::format("{} row{}", rows->size(), rows->size() == 1 ? "" : "s");
+  std::string words = counted(std::ssize(*rows), "row");
   if (forms > 0) words += fmt::format(", {:.3g} GB/s", bandwidth / forms);
   return words + fmt::format(", {} wrong", wrong);
 }

@@ -10,6 +10,7 @@
 #include "mlbench/base/or_null.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/base/text.h"
 #include "mlbench/report/archive_events.h"
 #include "mlbench/report/collectives_result.h"
 #include "mlbench/report/collectives_table.h"
@@ -65,8 +66,8 @@ const char* source_of(const Json& result) {
 std::string task_0_text(const Json& result) {
   const auto workers = result["workers"].get<int64_t>();
   const std::optional<CollectivesResult> measured = collectives_of(result);
-  std::string out = fmt::format("MLBench's task 0a: all-reduce, {} worker{} (archive of {})\n", workers,
-                                workers == 1 ? "" : "s", source_of(result));
+  std::string out =
+      fmt::format("MLBench's task 0a: all-reduce, {} (archive of {})\n", counted(workers, "worker"), source_of(result));
   if (measured) out += means_table(measured->rows);
   for (const Json& note : result["notes"]) out += fmt::format("note: {}\n", note.get<std::string>());
   return printable_lines(out, "");
@@ -87,7 +88,7 @@ std::string result_text(const Json& result) {
                     goal["metric"].get<std::string>(),
                     goal["higher_is_better"].get<bool>() ? ">=" : "<=", goal["target"].get<double>());
   }
-  out += fmt::format(", {} worker{} (archive of {})\n", workers, workers == 1 ? "" : "s", source_of(result));
+  out += fmt::format(", {} (archive of {})\n", counted(workers, "worker"), source_of(result));
   if (result["official_result"].is_string()) {
     out += result["official_result"].get<std::string>() + "\n";
   } else if (goal.is_object()) {
@@ -115,8 +116,7 @@ std::string result_text(const Json& result) {
   }
   out += table.render();
   const auto epochs = result["epochs"].get<int64_t>(), evaluations = result["evaluations"].get<int64_t>();
-  out += fmt::format("{} epoch{}, {} evaluation{}", epochs, epochs == 1 ? "" : "s", evaluations,
-                     evaluations == 1 ? "" : "s");
+  out += counted(epochs, "epoch") + ", " + counted(evaluations, "evaluation");
   if (goal.is_object() && goal["evaluation"].is_number()) {
     out += fmt::format("; the goal was met at evaluation {} with {}", goal["evaluation"].get<int64_t>(),
                        format_metric(goal["value"].get<double>()));

@@ -1,5 +1,6 @@
 #include "mlbench/report/study.h"
 #include "mlbench/base/or_null.h"
+#include "mlbench/base/text.h"
 #include "mlbench/report/comparison.h"
 #include "mlbench/report/scaling.h"
 
@@ -287,7 +288,7 @@ class StudyMaker {
     }
     const int64_t workers = line.points.front().workers;
     const std::string what = line.no_baseline.empty()
-                                 ? fmt::format("{} ({} worker{}{})", line.baseline, workers, workers == 1 ? "" : "s",
+                                 ? fmt::format("{} ({}{})", line.baseline, counted(workers, "worker"),
                                                line.points.front().runs.size() > 1 ? ", median" : "")
                                  : "none, " + line.no_baseline;
     study_.notes.push_back(fmt::format("Baseline of {}: {}", line.name, what));

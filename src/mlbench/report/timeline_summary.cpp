@@ -15,6 +15,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/or_null.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/text.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/table.h"
 #include "mlbench/report/timeline_accounts.h"
@@ -375,8 +376,7 @@ std::string clocks_line(const Json& summary) {
 }
 
 std::string heading(const Json& summary) {
-  std::vector<std::string> words = {
-      fmt::format("{} rank{}", whole_in(summary.at("workers")), summary.at("workers") == 1 ? "" : "s")};
+  std::vector<std::string> words = {counted(whole_in(summary.at("workers")), "rank")};
   for (const char* name : {"task", "backend"}) {
     if (summary.at(name).is_string()) words.push_back(summary.at(name).get<std::string>());
   }

@@ -11,6 +11,7 @@
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
+#include "mlbench/base/text.h"
 #include "mlbench/spec/fields.h"
 
 namespace mlbench::spec {
@@ -315,10 +316,10 @@ void check_collectives(const CollectivesSpec& spec, int64_t ranks) {
   }
   const int64_t forms = (spec.out_of_place ? 1 : 0) + (spec.in_place ? 1 : 0);
   if (spec.raw_times && spec.iterations > kMostRawTimes / (ranks * forms)) {
-    throw UserError(fmt::format(
-        "--raw-times of {} iterations on {} ranks in {} form{} are more than the {} times that a row holds: "
-        "at most {} iterations (-n)",
-        spec.iterations, ranks, forms, forms == 1 ? "" : "s", kMostRawTimes, kMostRawTimes / (ranks * forms)));
+    throw UserError(
+        fmt::format("--raw-times of {} iterations on {} ranks in {} are more than the {} times that a row holds: "
+                    "at most {} iterations (-n)",
+                    spec.iterations, ranks, counted(forms, "form"), kMostRawTimes, kMostRawTimes / (ranks * forms)));
   }
   if (spec.pairs.measure && (ranks < 2 || ranks > kMostPairRanks)) {
     throw UserError(

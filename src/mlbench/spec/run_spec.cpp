@@ -11,6 +11,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/base/text.h"
 #include "mlbench/spec/fields.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/task_hash.h"
@@ -190,8 +191,8 @@ double cpus_per_worker(const RunSpec& spec) {
 }
 
 std::string cpus_text(const RunSpec& spec) {
-  return fmt::format("{} thread{}{}", spec.threads_per_worker, spec.threads_per_worker == 1 ? "" : "s",
-                     spec.engine.cpus > 0 ? fmt::format(" with {} CPUs", spec.engine.cpus) : "");
+  return counted(spec.threads_per_worker, "thread") +
+         (spec.engine.cpus > 0 ? fmt::format(" with {} CPUs", spec.engine.cpus) : "");
 }
 
 int64_t cores_needed(const RunSpec& spec) {

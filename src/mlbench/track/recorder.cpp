@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/record/step_format.h"
@@ -201,7 +202,7 @@ record::SpoolHeader header_of(const RecorderOptions& options, const Clock& clock
 }
 
 Recorder::Recorder(const RecorderOptions& options, const Clock& clock) {
-  make_spool_folder(spool_dir(options.run_dir));
+  make_folder(spool_dir(options.run_dir));
   state_ = std::make_unique<State>(options, clock);
   state_->steps.begin(record::encode_header(header_of(options, clock)));
   state_->writer = std::thread([state = state_.get()] { state->write_loop(); });

@@ -63,10 +63,4 @@ void SpoolFile::keep_whole(std::span<const size_t> ends) {
   [[maybe_unused]] const int result = ftruncate(fd_.get(), static_cast<off_t>(size_ + whole));
 }
 
-void make_spool_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw IoError("cannot create " + folder.string() + ": " + error.message());
-}
-
 }  // namespace mlbench::track

@@ -35,7 +35,4 @@ class SpoolFile {
   bool broken_ = false;
 };
 
-// The folder of a spool, made where it is absent. IoError.
-void make_spool_folder(const std::filesystem::path& folder);
-
 }  // namespace mlbench::track

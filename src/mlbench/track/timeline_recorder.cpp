@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/track/spool_file.h"
@@ -136,7 +137,7 @@ struct TimelineRecorder::State : Writer {
 
 TimelineRecorder::TimelineRecorder(const RecorderOptions& options, const Clock& clock) : clock_(clock) {
   const fs::path path = timeline_path(options.run_dir, options.segment, options.rank);
-  make_spool_folder(path.parent_path());
+  make_folder(path.parent_path());
   state_ = std::make_unique<State>(path);
   state_->file.begin(record::TimelineEncoder::header(header_of(options, clock)));
   state_->writer = std::thread([state = state_.get()] { state->write_loop(); });

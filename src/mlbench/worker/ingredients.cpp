@@ -13,6 +13,7 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/text.h"
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/prepare.h"
@@ -84,9 +85,9 @@ optim::CommunicationPlace place_of_communication(const spec::RunSpec& run, int l
   const int64_t computing = local_size * run.threads_per_worker;
   const int cores = available_cores();
   if (backend_spins && !asked_for && computing + local_size > cores) {
-    place.crowded = fmt::format(
-        "{} spins while it waits, and {} threads that compute and {} that communicate are more than {} core{}",
-        run.backend, computing, local_size, cores, cores == 1 ? "" : "s");
+    place.crowded =
+        fmt::format("{} spins while it waits, and {} threads that compute and {} that communicate are more than {}",
+                    run.backend, computing, local_size, counted(cores, "core"));
   }
   return place;
 }

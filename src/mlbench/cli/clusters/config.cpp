@@ -157,9 +157,7 @@ Clusters read_clusters(const fs::path& home) {
 void write_clusters(const fs::path& home, const Clusters& clusters) {
   Json json = {{"current", clusters.current}, {"clusters", Json::object()}};
   for (const auto& [name, one] : clusters.known) json["clusters"][name] = to_json(one);
-  std::error_code error;
-  fs::create_directories(home, error);
-  if (error) throw IoError(fmt::format("cannot create {}: {}", home.string(), error.message()));
+  make_folder(home);
   write_file_atomically(file_of(home), spec::to_toml(json));
 }
 

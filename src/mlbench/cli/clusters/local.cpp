@@ -37,9 +37,7 @@ Step serve_step(const fs::path& home) {
 }
 
 void start_master(const Step& step, const fs::path& home) {
-  std::error_code error;
-  fs::create_directories(home, error);
-  if (error) throw IoError(fmt::format("cannot create {}: {}", home.string(), error.message()));
+  make_folder(home);
   if (home::find_master(home)) return;
   ProcessOptions options;
   options.arguments = step.arguments;

@@ -89,12 +89,6 @@ bool succeeds(const std::vector<std::string>& command, const std::map<std::strin
   return run_process(options, kQuestionLimit).end.code == 0;
 }
 
-void make_folder_of(const fs::path& file) {
-  std::error_code error;
-  fs::create_directories(file.parent_path(), error);
-  if (error) throw IoError(fmt::format("cannot create {}: {}", file.parent_path().string(), error.message()));
-}
-
 std::string texts_of(const std::vector<std::string>& texts) {
   return texts.empty() ? "nothing" : fmt::format("{}", fmt::join(texts, ", "));
 }
@@ -139,7 +133,7 @@ void StepRunner::run_one(const Step& step) {
   }
   if (!step.unless.empty() && succeeds(step.unless, step.environment)) return;
   if (step.makes) made_something_ = true;
-  if (!step.output.empty()) make_folder_of(step.output);
+  if (!step.output.empty()) make_folder(step.output.parent_path());
   if (step.arguments.empty()) return write_file_atomically(step.output, step.content + "\n");
   say(to_text(step));
   if (step.output.empty()) {

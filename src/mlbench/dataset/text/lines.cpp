@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/text.h"
 
 namespace mlbench::dataset::text {
 
@@ -71,9 +72,9 @@ PairReader::PairReader(std::vector<fs::path> files) : files_(std::move(files)) {
   table_ = tables == std::ssize(files_);
   if (files_.empty() || (tables != 0 && !table_) || (!table_ && files_.size() % 2 != 0)) {
     throw UserError(fmt::format(
-        "{} file{}, {} of them *.tsv: expected files of source and target by turns, or *.tsv files with both in each "
+        "{}, {} of them *.tsv: expected files of source and target by turns, or *.tsv files with both in each "
         "line alone",
-        files_.size(), files_.size() == 1 ? "" : "s", tables));
+        counted(std::ssize(files_), "file"), tables));
   }
 }
 

@@ -198,9 +198,7 @@ PreparedDataset open_or_make_text(const DatasetDescription& description, const T
   const auto say = [&](const std::string& line) {
     if (progress) progress(line);
   };
-  std::error_code error;
-  fs::create_directories(cache_dir, error);
-  if (error) throw IoError("cannot create the cache folder " + cache_dir.string() + ": " + error.message());
+  make_folder(cache_dir);
   if (OpenedText opened = try_open(description, source); opened.data) return *std::move(opened.data);
 
   const fs::path lock_path = source.folder.string() + ".lock";

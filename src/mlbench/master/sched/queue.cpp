@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 
+#include "mlbench/base/text.h"
+
 namespace mlbench::master {
 namespace {
 
@@ -51,8 +53,8 @@ class Taken {
 
 std::optional<std::string> refusal(const Cluster& cluster, int64_t workers) {
   if (cluster.oversubscribes || workers <= cluster.slots) return std::nullopt;
-  return fmt::format("{} workers do not fit on cluster '{}', which has {} slot{}", workers, cluster.name, cluster.slots,
-                     cluster.slots == 1 ? "" : "s");
+  return fmt::format("{} workers do not fit on cluster '{}', which has {}", workers, cluster.name,
+                     counted(cluster.slots, "slot"));
 }
 
 std::vector<size_t> startable(const Cluster& cluster, const std::vector<Job>& running,

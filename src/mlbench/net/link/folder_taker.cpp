@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "mlbench/base/choices.h"
+#include "mlbench/base/files.h"
 #include "mlbench/base/peer_words.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/net/kv/wire.h"
@@ -117,8 +118,7 @@ void FolderTaker::open_file() {
   }
   if (file_ || current_ == files_.size()) return;
   const fs::path path = made_ / files_[current_].name;
-  fs::create_directories(path.parent_path(), error);
-  if (error) throw_system_error("cannot create " + path.parent_path().string(), error.value());
+  make_folder(path.parent_path());
   file_ = FileDescriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666));
   if (!file_) throw_system_error("cannot create " + path.string(), errno);
 }

@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "mlbench/base/files.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/net/kv/greeting.h"
 #include "mlbench/net/link/folder_taker.h"
@@ -288,9 +289,7 @@ struct LinkServer::State {
   void write(KeptFile& file, std::string_view bytes) const {
     const std::filesystem::path path = options.folder / file.name;
     if (!file.file) {
-      std::error_code error;
-      std::filesystem::create_directories(path.parent_path(), error);
-      if (error) throw_system_error("cannot create " + path.parent_path().string(), error.value());
+      make_folder(path.parent_path());
       const int flags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | (file.is_older ? 0 : O_EXCL);
       file.file = FileDescriptor(open(path.c_str(), flags, 0666));
       if (!file.file) throw_system_error("cannot create " + path.string(), errno);
