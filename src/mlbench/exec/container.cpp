@@ -22,7 +22,7 @@ using std::chrono::seconds;
 
 constexpr seconds kAnswerPatience{30};  // for what the engine knows or does on this host
 
-std::vector<std::string> names_of(const LaunchRequest& request) {
+std::vector<std::string> variable_names(const LaunchRequest& request) {
   std::vector<std::string> names;
   for (int rank = 0; rank < request.workers; ++rank) names.push_back(container_name(request, rank));
   return names;
@@ -125,7 +125,7 @@ class ContainerStart final : public Start {
  public:
   ContainerStart(ContainerOptions options, const LaunchRequest& request, std::function<std::unique_ptr<Start>()> launch)
       : options_(std::move(options)),
-        names_(names_of(request)),
+        names_(variable_names(request)),
         job_(container_name(request, 0).substr(0, container_name(request, 0).rfind('-'))),
         log_(launcher_log_path(request.log_dir, "image", request.segment)),
         launch_(std::move(launch)),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
@@ -16,12 +17,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-std::vector<std::string> names_of(const std::vector<ZipMember>& members) {
-  std::vector<std::string> names;
-  for (const ZipMember& member : members) names.push_back(member.name);
-  return names;
-}
 
 std::string content_of(const std::vector<ZipMember>& members, const std::string& name) {
   for (const ZipMember& member : members) {

@@ -81,7 +81,7 @@ void keep(const fs::path& home, const Clusters& clusters, const std::string& sai
   }
 }
 
-std::string names_of(const Clusters& clusters) {
+std::string cluster_names(const Clusters& clusters) {
   std::vector<std::string> names;
   for (const auto& [name, one] : clusters.known) names.push_back(name);
   return names.empty() ? "no clusters" : fmt::format("{}", fmt::join(names, ", "));
@@ -148,7 +148,7 @@ Clusters read_clusters(const fs::path& home) {
     keep(home, clusters,
          fmt::format("of MLBench's {}, now in {}: {}. They have MLBench's dashboard, which takes no runs of this "
                      "program: 'mlbench delete-cluster' removes them",
-                     ini.string(), file.string(), names_of(clusters)));
+                     ini.string(), file.string(), cluster_names(clusters)));
     return clusters;
   }
   return {};

@@ -89,7 +89,7 @@ bool succeeds(const std::vector<std::string>& command, const std::map<std::strin
   return run_process(options, kQuestionLimit).end.code == 0;
 }
 
-std::string texts_of(const std::vector<std::string>& texts) {
+std::string in_one_line(const std::vector<std::string>& texts) {
   return texts.empty() ? "nothing" : fmt::format("{}", fmt::join(texts, ", "));
 }
 
@@ -171,7 +171,7 @@ void StepRunner::run(const std::vector<Step>& steps) {
     for (size_t other = 0; other < i; ++other) before.push_back(steps[other].what);
     for (size_t other = i + 1; other < steps.size(); ++other) after.push_back(steps[other].what);
     throw CommError(fmt::format("step {} of {}, {}: {}\n  done: {}\n  not done: {}", i + 1, steps.size(), steps[i].what,
-                                why, texts_of(before), texts_of(after)));
+                                why, in_one_line(before), in_one_line(after)));
   }
 }
 
