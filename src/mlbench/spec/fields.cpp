@@ -21,6 +21,12 @@ std::string describe_value(const Json& value) {
   return text;
 }
 
+std::optional<double> find_number(const NamedNumbers& numbers, std::string_view name) {
+  const auto found =
+      std::ranges::find(numbers, name, [](const auto& number) -> std::string_view { return number.first; });
+  return found == numbers.end() ? std::nullopt : std::optional(found->second);
+}
+
 void FieldReader::fail(const std::string& path, const std::string& text, Part part) const {
   throw UserError(locate_(path, part) + ": " + text);
 }
@@ -35,7 +41,7 @@ const Json* FieldReader::find(const char* name, const Rule& rule) {
   level.known.push_back(name);
   const auto found = level.object->find(name);
   if (found != level.object->end()) return &*found;
-  if (rule.required) level.missing.push_back(name);
+  if (rule.required || (absent_ == Absent::kError && !rule.omitted)) level.missing.push_back(name);
   return nullptr;
 }
 
@@ -108,6 +114,15 @@ void FieldReader::rest(Json& options) {
   }
 }
 
+void FieldReader::others(Json& values) {
+  Level& level = levels_.back();
+  values = Json::object();
+  for (const auto& [key, value] : level.object->items()) {
+    if (std::ranges::count(level.known, key) == 0) values[key] = value;
+  }
+  for (const auto& [key, value] : values.items()) level.known.push_back(key);
+}
+
 void FieldReader::read(const std::string& path, const Json& given, bool& value) const {
   expect(path, given, given.is_boolean(), "true or false");
   value = given.get<bool>();
@@ -144,6 +159,16 @@ void FieldReader::read(const std::string& path, const Json& given, std::map<int6
     const auto integer = to_number<int64_t>(key);
     if (!integer) fail(path + "." + key, fmt::format("key '{}' of '{}' is not an integer", key, path), Part::kKey);
     read(path + "." + key, number, value[*integer]);
+  }
+}
+
+void FieldReader::read(const std::string& path, const Json& given, NamedNumbers& value) const {
+  expect(path, given, given.is_object(), "a table of numbers");
+  value.clear();
+  for (const auto& [key, number] : given.items()) {
+    double read_number = std::numeric_limits<double>::quiet_NaN();
+    if (!number.is_null()) read(path + "." + key, number, read_number);
+    value.emplace_back(key, read_number);
   }
 }
 

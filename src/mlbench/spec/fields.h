@@ -6,6 +6,7 @@
 // JSON, so that the two are exact inverses.
 
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -14,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "mlbench/base/json.h"
@@ -21,9 +23,19 @@
 
 namespace mlbench::spec {
 
+// Numbers by name, in the order in which they were written; JSON's null is NaN.
+using NamedNumbers = std::vector<std::pair<std::string, double>>;
+// Empty where `numbers` has none of that name.
+std::optional<double> find_number(const NamedNumbers& numbers, std::string_view name);
+
+// The type of a described value: a Structure where it is read, a const one where it is written.
+template <typename T, typename Structure>
+concept Either = std::same_as<std::remove_const_t<T>, Structure>;
+
 // What a value must satisfy beside its type. An absent field keeps the structure's default unless `required`.
 struct Rule {
   bool required = false;
+  bool omitted = false;  // an empty optional or list is not written; otherwise an empty optional is written as null
   std::optional<Range> range = {};                 // of a number, or of each in a list or table
   std::span<const std::string_view> choices = {};  // for texts
   bool filled = false;                             // a text or list must not be empty
@@ -40,9 +52,11 @@ std::string describe_value(const Json& value);
 class FieldReader {
  public:
   enum class Unknown { kError, kIgnore };  // kIgnore: of files that a program wrote, perhaps a later one
+  // kError: every field is required that is written where it is empty.
+  enum class Absent { kDefault, kError };
 
-  FieldReader(const Json& object, Locator locate, Unknown unknown = Unknown::kError)
-      : locate_(std::move(locate)), unknown_(unknown), levels_{Level{&object, "", {}, {}}} {}
+  FieldReader(const Json& object, Locator locate, Unknown unknown = Unknown::kError, Absent absent = Absent::kDefault)
+      : locate_(std::move(locate)), unknown_(unknown), absent_(absent), levels_{Level{&object, "", {}, {}}} {}
 
   template <typename T>
   void field(const char* name, T& value, const Rule& rule = {}) {
@@ -50,6 +64,44 @@ class FieldReader {
       read(path_of(name), *found, value);
       check(path_of(name), *found, rule);
     }
+  }
+
+  // `value` is `empty` where the field is null or absent.
+  template <typename T>
+  void field_or_null(const char* name, T& value, const T& empty, const Rule& rule = {}) {
+    const Json* found = find(name, rule);
+    if (found == nullptr || found->is_null()) {
+      value = empty;
+    } else {
+      read(path_of(name), *found, value);
+    }
+  }
+
+  // A structure of its own, with a describe() beside its type; an optional one may be null or absent.
+  template <typename T>
+  void structure(const char* name, T& value) {
+    table(name, [&] { describe(*this, value); });
+  }
+  template <typename T>
+  void structure(const char* name, std::optional<T>& value, const Rule& rule = {}) {
+    const Json* found = find(name, rule);
+    value.reset();
+    if (found == nullptr || found->is_null()) return;
+    enter(name, *found);
+    describe(*this, value.emplace());
+    leave();
+  }
+  template <typename T>
+  void structures(const char* name, std::vector<T>& values) {
+    const Json* found = find(name, {});
+    values.clear();
+    if (found != nullptr && !found->is_null()) list(name, values, [this](T& value) { describe(*this, value); });
+  }
+  template <typename T>
+  void structures(const char* name, std::optional<std::vector<T>>& values) {
+    const Json* found = find(name, {});
+    values.reset();
+    if (found != nullptr && !found->is_null()) structures(name, values.emplace());
   }
 
   template <typename Body>
@@ -90,9 +142,20 @@ class FieldReader {
 
   // Every key of the current table that was not described so far: numbers, texts, booleans and flat lists of them.
   void rest(Json& options);
+  // Every key of the current table that was not described so far, of any form: those of later programs.
+  void others(Json& values);
   // A value of any form.
-  void any(const char* name, Json& value) {
-    if (const Json* found = find(name, kRequired)) value = *found;
+  void any(const char* name, Json& value, const Rule& rule = kRequired) {
+    if (const Json* found = find(name, rule)) value = *found;
+  }
+  // A table or a list of any content.
+  void free_table(const char* name, Json& value) {
+    any(name, value, {});
+    expect(path_of(name), value, value.is_object() || value.is_null(), "a table");
+  }
+  void free_list(const char* name, Json& value) {
+    any(name, value, {});
+    expect(path_of(name), value, value.is_array() || value.is_null(), "a list");
   }
 
   // Reports unknown and missing keys of the outermost table. Call last.
@@ -121,6 +184,12 @@ class FieldReader {
   void read(const std::string& path, const Json& given, double& value) const;
   void read(const std::string& path, const Json& given, std::string& value) const;
   void read(const std::string& path, const Json& given, std::map<int64_t, double>& value) const;
+  void read(const std::string& path, const Json& given, NamedNumbers& value) const;
+  template <typename T>
+  void read(const std::string& path, const Json& given, std::optional<T>& value) const {
+    value.reset();
+    if (!given.is_null()) read(path, given, value.emplace());
+  }
   template <typename T>
   void read(const std::string& path, const Json& given, std::vector<T>& value) const {
     expect(path, given, given.is_array(), "a list");
@@ -130,6 +199,7 @@ class FieldReader {
 
   Locator locate_;
   Unknown unknown_;
+  Absent absent_;
   std::vector<Level> levels_;
 };
 
@@ -138,8 +208,36 @@ class FieldWriter {
   explicit FieldWriter(Json& object) : levels_{&object} { object = Json::object(); }
 
   template <typename T>
-  void field(const char* name, const T& value, const Rule& = {}) {
-    current()[name] = value;
+  void field(const char* name, const T& value, const Rule& rule = {}) {
+    if (!rule.omitted || !is_empty(value)) current()[name] = json_of(value);
+  }
+  template <typename T>
+  void field_or_null(const char* name, const T& value, const T& empty, const Rule& rule = {}) {
+    if (!rule.omitted || value != empty) current()[name] = value == empty ? Json(nullptr) : json_of(value);
+  }
+  template <typename T>
+  void structure(const char* name, const T& value) {
+    table(name, [&] { describe(*this, value); });
+  }
+  template <typename T>
+  void structure(const char* name, const std::optional<T>& value, const Rule& rule = {}) {
+    if (value) {
+      structure(name, *value);
+    } else if (!rule.omitted) {
+      current()[name] = nullptr;
+    }
+  }
+  template <typename T>
+  void structures(const char* name, const std::vector<T>& values) {
+    list(name, values, [this](const T& value) { describe(*this, value); });
+  }
+  template <typename T>
+  void structures(const char* name, const std::optional<std::vector<T>>& values) {
+    if (values) {
+      structures(name, *values);
+    } else {
+      current()[name] = nullptr;
+    }
   }
   void field(const char* name, const std::map<int64_t, double>& value, const Rule& = {}) {
     Json& object = current()[name] = Json::object();
@@ -152,7 +250,7 @@ class FieldWriter {
     levels_.pop_back();
   }
   template <typename T, typename Body>
-  void list(const char* name, const std::vector<T>& values, Body&& body) {
+  void list(const char* name, const std::vector<T>& values, Body&& body, const Rule& = {}) {
     Json elements = Json::array();
     for (const T& value : values) {
       levels_.push_back(&elements.emplace_back(Json::object()));
@@ -162,9 +260,53 @@ class FieldWriter {
     current()[name] = std::move(elements);
   }
   void rest(const Json& options) { current().update(options); }
-  void any(const char* name, const Json& value) { current()[name] = value; }
+  void others(const Json& values) {
+    if (values.is_object()) current().update(values);
+  }
+  void any(const char* name, const Json& value, const Rule& = {}) { current()[name] = value; }
+  void free_table(const char* name, const Json& value) { current()[name] = value; }
+  void free_list(const char* name, const Json& value) { current()[name] = value; }
 
  private:
+  template <typename T>
+  static bool is_empty(const T&) {
+    return false;
+  }
+  template <typename T>
+  static bool is_empty(const std::optional<T>& value) {
+    return !value;
+  }
+  template <typename T>
+  static bool is_empty(const std::vector<T>& values) {
+    return values.empty();
+  }
+
+  template <typename T>
+  static Json json_of(const T& value) {
+    return value;
+  }
+  static Json json_of(double value) { return std::isnan(value) ? Json(nullptr) : Json(value); }
+  template <typename T>
+  static Json json_of(const std::optional<T>& value) {
+    return value ? json_of(*value) : Json(nullptr);
+  }
+  template <typename T>
+  static Json json_of(const std::vector<T>& values) {
+    Json list = Json::array();
+    for (const T& value : values) list.push_back(json_of(value));
+    return list;
+  }
+  static Json json_of(const NamedNumbers& numbers) {
+    Json object = Json::object();
+    for (const auto& [name, number] : numbers) object[name] = json_of(number);
+    return object;
+  }
+  static Json json_of(const std::map<int64_t, double>& numbers) {
+    Json object = Json::object();
+    for (const auto& [key, number] : numbers) object[std::to_string(key)] = json_of(number);
+    return object;
+  }
+
   Json& current() { return *levels_.back(); }
   std::vector<Json*> levels_;
 };
