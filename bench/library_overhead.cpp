@@ -9,6 +9,7 @@
 // MPI's own call is the same library in the same process, so thread level and connections are the same. Gloo's is
 // gloo::allreduce over a full mesh of its own making (TCP on the loopback), its ring or its bcube, whichever is faster.
 
+#include <fmt/format.h>
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>

@@ -10,6 +10,7 @@
 // Exit code 1 when a limit is missed: 0.5 microseconds per step or span (99 of 100), 2 % of a core at 20,000 of them a
 // second; 1 % of a step of the run.
 
+#include <fmt/format.h>
 #include <time.h>
 
 #include <CLI/CLI.hpp>
@@ -25,7 +26,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/sha256.h"
-#include "mlbench/record/record.h"
+#include "mlbench/record/build_record.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/record/timeline.h"
 #include "mlbench/track/recorder.h"

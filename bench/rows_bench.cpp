@@ -3,6 +3,7 @@
 // weights. Verifies that the loss falls. Prints JSON; `share_of_reader` is the ratio of the medians.
 //   rows_bench [--threads N] [--rows N] [--batch N] [--epochs N]
 
+#include <fmt/format.h>
 #include <omp.h>
 
 #include <CLI/CLI.hpp>

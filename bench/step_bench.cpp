@@ -7,6 +7,7 @@
 // --turns: prints a line when warm; then for each line of its input takes --steps steps and prints what they took,
 // until the input ends. So two programs take turns (bench/ratio.py --turns).
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>

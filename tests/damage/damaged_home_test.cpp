@@ -1,6 +1,7 @@
 // One home in which every file that a run has is damaged in every way, each in a run of its own: all commands and the
 // master go on working for the good runs, name the bad ones, and can remove them.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 

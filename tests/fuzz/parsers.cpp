@@ -45,9 +45,9 @@
 #include "mlbench/net/http/message.h"
 #include "mlbench/net/kv/wire.h"
 #include "mlbench/net/launch.h"
+#include "mlbench/record/build_record.h"
 #include "mlbench/record/events.h"
 #include "mlbench/record/points.h"
-#include "mlbench/record/record.h"
 #include "mlbench/record/step_format.h"
 #include "mlbench/record/timeline.h"
 #include "mlbench/record/tracker_lines.h"
@@ -189,7 +189,7 @@ void take_tracker_lines(const std::string& input) {
   fs::create_directories(scratch() / "metrics");
   write(tracker_lines_path(scratch(), 0), input + "\n");
   const record::TrackerLines read = record::read_tracker_lines(scratch(), 0);
-  record::tracker_figures(read.lines, 0).dump(-1, ' ', false, Json::error_handler_t::replace);
+  record::tracker_figures(read.lines, 0);
   record::Points points;
   for (const record::TrackerLine& line : read.lines) record::add_points(points, line, 0);
 }
@@ -207,7 +207,7 @@ void take_event(const std::string& input) {
   write(events_path(run.run_dir, 1, 0), event->dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   record::RunProgress progress;
   progress.segments.emplace_back();
-  record::build_record(run, progress).dump(-1, ' ', false, Json::error_handler_t::replace);
+  record::to_json(record::build_record(run, progress)).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 void take_progress(const std::string& input) {
@@ -215,14 +215,14 @@ void take_progress(const std::string& input) {
   spec::RunSpec run;
   run.run_dir = scratch() / "none";
   run.workers = 1;
-  record::build_record(run, progress).dump(-1, ' ', false, Json::error_handler_t::replace);
+  record::to_json(record::build_record(run, progress)).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 void take_record(const std::string& input) {
-  const Json record = parse_json(input, inputs::kRecord);
-  report::check_record(record);
+  const record::Record record = record::record_from_json(parse_json(input, inputs::kRecord), "run.json");
+  to_json(record).dump(-1, ' ', false, Json::error_handler_t::replace);
   home::summary_of(record).dump(-1, ' ', false, Json::error_handler_t::replace);
-  report::status_table(Json::array({record}));
+  report::status_table({record});
   report::run_details(record);
   report::read_run_record(record);
   report::official_result(record);
@@ -531,7 +531,8 @@ const Parser kParsers[] = {
        fs::create_directories(scratch() / "timeline");
        write(timeline_path(scratch(), 1, 0), input);
        for (const record::Span& span : record::read_timeline(scratch(), 1, 0).spans) Json(span.name).dump();
-       const Json record = {{"name", "r"}, {"workers", 2}};
+       record::Record record;
+       record.workers = 2;
        report::TimelineRun run = report::read_timeline_run(scratch(), record);
        const Json summary = report::summarize_timeline(run);
        report::timeline_summary_text(summary);

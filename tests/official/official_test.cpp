@@ -9,7 +9,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/cli/plan.h"
-#include "mlbench/record/record.h"
+#include "mlbench/record/build_record.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/spec/task_hash.h"
 #include "mlbench/train/train_test.h"
@@ -242,9 +242,10 @@ TEST_F(Official, WhatIsAskedForIsRefusedOrLabelled) {
                     (run.division == "throughput" && run.task.task.optimizer.lr == 0.05));
       // In the file, in the record, in every table.
       EXPECT_EQ(spec::run_spec_from_json(Json::parse(spec::to_json(run).dump())), run);
-      const Json record = record::build_record(run, {});
+      const record::Record made = record::build_record(run, {});
+      const Json record = to_json(made);
       EXPECT_EQ(record["division"], run.division);
-      const auto labels = report::figures_of(record).labels;
+      const auto labels = report::figures_of(made).labels;
       EXPECT_THAT(labels, Contains("synthetic"));
       const std::string label = run.division == "own"          ? "own task"
                                 : run.division == "throughput" ? "throughput only"
@@ -372,12 +373,12 @@ Json record_of(const train::test::TestRun& test, int64_t segments = 1) {
   record::RunProgress progress;
   progress.state = record::RunState::kFinished;
   for (int64_t index = 1; index <= segments; ++index) {
-    record::SegmentInfo info;
+    record::Segment info;
     info.index = index;
     info.exit_codes.emplace_back(0);
     progress.segments.push_back(info);
   }
-  return record::build_record(test.run, progress);
+  return record::to_json(record::build_record(test.run, progress));
 }
 
 TEST(Goal, IsMetAtTheTasksOwnCadenceAlone) {

@@ -2,6 +2,7 @@
 // it says what no guard says. HOSTILE_FAULT names what; HOSTILE_MARK is a file that appears if words of this host ran
 // as code. Without HOSTILE_FAULT it prints the names of all faults, one a line.
 
+#include <fmt/format.h>
 #include <poll.h>
 
 #include <chrono>

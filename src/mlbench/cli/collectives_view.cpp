@@ -16,15 +16,14 @@ void CollectivesView::show(const std::string& text) {
   flush_output();
 }
 
-void CollectivesView::begin(const Json& record) {
+void CollectivesView::begin(record::Record record) {
   if (lines_) return;
-  Json head = record;
-  if (measures_collectives(head)) head["collectives"]["results"] = Json::array();
-  lines_.emplace(report::collectives_of(head).value_or(report::CollectivesResult()));
+  if (record.collectives.is_object()) record.collectives["results"] = Json::array();
+  lines_.emplace(report::collectives_of(record).value_or(report::CollectivesResult()));
   if (format_ == RowFormat::kCsv) show(std::string(report::collectives_csv_header()));
 }
 
-void CollectivesView::row(const Json& json, const std::function<Json()>& record_of) {
+void CollectivesView::row(const Json& json, const std::function<record::Record()>& record_of) {
   if (format_ == RowFormat::kNone) return;
   if (!lines_) begin(record_of());
   const record::CollectiveRow one = record::collective_row_from_json(json, "the row of a benchmark");
@@ -32,24 +31,19 @@ void CollectivesView::row(const Json& json, const std::function<Json()>& record_
   show(format_ == RowFormat::kTable ? lines_->row(one) : report::collectives_csv_lines(one));
 }
 
-void CollectivesView::update(const Json& record) {
-  if (format_ == RowFormat::kNone || !measures_collectives(record)) return;
-  const auto rows = record.at("collectives").find("results");
-  if (rows == record.at("collectives").end() || !rows->is_array()) return;
+void CollectivesView::update(const record::Record& record) {
+  if (format_ == RowFormat::kNone || !record.collectives.is_object()) return;
+  const auto rows = record.collectives.find("results");
+  if (rows == record.collectives.end() || !rows->is_array()) return;
   while (shown_ < rows->size()) row((*rows)[shown_], [&] { return record; });
 }
 
-void CollectivesView::finish(const Json& record) {
-  if (format_ == RowFormat::kNone || !measures_collectives(record)) return;
+void CollectivesView::finish(const record::Record& record) {
+  if (format_ == RowFormat::kNone || !record.collectives.is_object()) return;
   update(record);
   begin(record);
   if (format_ != RowFormat::kTable) return;
   show(lines_->end(report::collectives_of(record).value_or(report::CollectivesResult())));
-}
-
-bool measures_collectives(const Json& record) {
-  const auto found = record.find("collectives");
-  return found != record.end() && found->is_object();
 }
 
 }  // namespace mlbench::cli

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "mlbench/base/json.h"
+#include "mlbench/record/record.h"
 #include "mlbench/report/collectives_table.h"
 
 namespace mlbench::cli {
@@ -19,23 +20,20 @@ class CollectivesView {
   // `before`: called before something is printed, so that a line that is redrawn can go away.
   explicit CollectivesView(RowFormat format, std::function<void()> before = {});
   // The next row. `record_of` gives the record as it stands now: what the table says above its first row.
-  void row(const Json& json, const std::function<Json()>& record_of);
+  void row(const Json& json, const std::function<record::Record()>& record_of);
   // Those rows of a record that were not printed yet. UserError for a record whose rows are none.
-  void update(const Json& record);
+  void update(const record::Record& record);
   // The same, and the end of the table: the run is over.
-  void finish(const Json& record);
+  void finish(const record::Record& record);
 
  private:
   void show(const std::string& text);
-  void begin(const Json& record);
+  void begin(record::Record record);
 
   RowFormat format_;
   std::function<void()> before_;
   size_t shown_ = 0;
   std::optional<report::CollectivesLines> lines_;
 };
-
-// Whether a record is that of a benchmark of collectives.
-bool measures_collectives(const Json& record);
 
 }  // namespace mlbench::cli

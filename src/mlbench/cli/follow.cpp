@@ -19,6 +19,7 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/interrupt.h"
 #include "mlbench/cli/progress_view.h"
+#include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/record/events.h"
 #include "mlbench/report/collectives_result.h"
@@ -41,19 +42,18 @@ constexpr std::chrono::milliseconds kQueuedPatience{1500};
 
 int64_t next_segment(const spec::RunSpec& run, const supervise::SupervisorOptions& options) {
   if (!options.resume_step) return 1;
-  return std::ssize(report::read_record(run.run_dir).value("segments", Json::array())) + 1;
+  return std::ssize(report::read_record(run.run_dir).segments) + 1;
 }
 
 // "r-2 waits for the cores: another run holds FILE (process 123 of user anna: mlbench); --no-wait starts at once"
-std::string why_it_waits(const Json& record) {
-  const Json notes = record.value("notes", Json::array());
-  const std::string reason = notes.empty() || !notes.back().is_string() ? "waits" : notes.back().get<std::string>();
+std::string why_it_waits(const record::Record& record) {
+  const std::string reason = record.notes.empty() ? "waits" : record.notes.back();
   const bool cores = reason.find("for the cores") != std::string::npos;
-  return fmt::format("{} {}{}", record.value("name", ""), printable(reason), cores ? "; --no-wait starts at once" : "");
+  return fmt::format("{} {}{}", record.name, printable(reason), cores ? "; --no-wait starts at once" : "");
 }
 
 // "r-2  finished: goal not reached (max_steps), Prec@1 84.20"
-std::string ending(const Json& record, const report::Progress& progress) {
+std::string ending(const record::Record& record, const report::Progress& progress) {
   const report::RunFigures figures = report::figures_of(record);
   const std::string state = figures.state;
   std::string line = fmt::format("{}  {}", figures.name, state);
@@ -63,7 +63,7 @@ std::string ending(const Json& record, const report::Progress& progress) {
   } else if (state == "finished" && figures.has_goal) {
     line += fmt::format(": goal not reached{}", reason.empty() ? "" : fmt::format(" ({})", reason));
   }
-  if (state == "failed") line += ": " + report::text(record, "/failure/message");
+  if (state == "failed" && record.failure) line += ": " + record.failure->message;
   if (!figures.evaluation.empty()) line += ", " + figures.evaluation;
   return line;
 }
@@ -105,14 +105,14 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
     }
     Phase phase = Phase::kStarted;
     if (reader.progress().segment == 0) {
-      const Json record = report::read_record(run.run_dir);
-      const bool queued = record.value("state", "") == "queued";
+      const record::Record record = report::read_record(run.run_dir);
+      const bool queued = record.state == "queued";
       phase = !queued ? Phase::kStarted : clock.now() - start < kQueuedPatience ? Phase::kQueued : Phase::kWaiting;
       if (phase == Phase::kWaiting && !std::exchange(said_why, true)) view.note(why_it_waits(record));
     }
     view.show(run, reader.progress(), phase, to_seconds(clock.now() - start));
   }
-  Json record = current_record(run.run_dir);
+  record::Record record = current_record(run.run_dir);
   table.finish(record);
   view.note(ending(record, reader.progress()));
   return {std::move(record), handled > 0};
@@ -150,20 +150,20 @@ Served follow_served(const MasterClient& master, const std::vector<std::string>&
       }
     } else if (interrupts > 1) {
       view.note(fmt::format("{} is left to the master at {}", name, master.url()));
-      return {Json::object(), true, true};
+      return {{}, true, true};
     }
     // The folder goes on growing when the master does not answer any more.
-    const Json record = here ? current_record(run_dir) : master.get(path_of_run(name));
+    const record::Record record = here ? current_record(run_dir) : remote_record(master, name);
     if (here) reader->update();
     if (!here) table.update(record);
-    if (!report::is_active(record)) {
+    if (!record::is_active(record)) {
       table.finish(record);
       view.note(ending(record, here ? reader->progress() : nothing));
       return {record, asked, false};
     }
     if (here) {
       Phase phase = Phase::kStarted;
-      if (reader->progress().segment == 0 && record.value("state", "") == "queued") {
+      if (reader->progress().segment == 0 && record.state == "queued") {
         phase = clock.now() - start < kQueuedPatience ? Phase::kQueued : Phase::kWaiting;
       }
       view.show(*run, reader->progress(), phase, to_seconds(clock.now() - start));
@@ -172,30 +172,30 @@ Served follow_served(const MasterClient& master, const std::vector<std::string>&
   }
 }
 
-Json run_detached(const spec::RunSpec& run, supervise::SupervisorOptions options) {
+record::Record run_detached(const spec::RunSpec& run, supervise::SupervisorOptions options) {
   options.attached = false;
   supervise::SupervisorHandle supervisor = supervise::SupervisorHandle::start(program_path(), options);
   for (int tries = 0; tries < 100; ++tries) {
     if (const auto end = supervisor.wait(std::chrono::milliseconds(50))) {
-      const Json record = current_record(run.run_dir);
-      if (!report::is_active(record)) return record;
+      const record::Record record = current_record(run.run_dir);
+      if (!record::is_active(record)) return record;
       throw IoError(fmt::format("the supervisor of {} ended at once (exit code {}): {}", run.name, end->code,
                                 fmt::join(report::last_lines(supervisor_log_path(run.run_dir), 3), " / ")));
     }
     // A run that is resumed is over until its supervisor says otherwise.
-    if (supervise::lease_held(run.run_dir) && report::is_active(report::read_record(run.run_dir))) break;
+    if (supervise::lease_held(run.run_dir) && record::is_active(report::read_record(run.run_dir))) break;
   }
   return current_record(run.run_dir);
 }
 
-std::string results_text(const fs::path& home, const std::vector<Json>& records, const std::string& command) {
+std::string results_text(const fs::path& home, const std::vector<record::Record>& records, const std::string& command) {
   std::string out = "\n" + report::results_table(records);
-  for (const Json& record : records) {
+  for (const record::Record& record : records) {
     out += report::operations_table(record);
     if (const std::string failure = report::failure_text(record); !failure.empty()) out += "\n" + failure;
   }
   std::vector<std::string> names;
-  for (const Json& record : records) names.push_back(record.value("name", ""));
+  for (const record::Record& record : records) names.push_back(record.name);
   const std::string& last = names.back();
   out += fmt::format("\nResults: {}/{}\n", runs_dir(home).string(),
                      names.size() == 1 ? last : fmt::format("{{{}}}", fmt::join(names, ",")));
@@ -204,12 +204,11 @@ std::string results_text(const fs::path& home, const std::vector<Json>& records,
   return out;
 }
 
-ExitCode exit_code_of_runs(const std::vector<Json>& records) {
+ExitCode exit_code_of_runs(const std::vector<record::Record>& records) {
   ExitCode code = ExitCode::kOk;
-  for (const Json& record : records) {
-    const std::string state = record.value("state", "");
-    if (state == "stopped") return ExitCode::kStopped;
-    if (state == "failed" || report::wrong_rows(record) > 0) code = ExitCode::kRunFailed;
+  for (const record::Record& record : records) {
+    if (record.state == "stopped") return ExitCode::kStopped;
+    if (record.state == "failed" || report::wrong_rows(record.collectives) > 0) code = ExitCode::kRunFailed;
   }
   return code;
 }

@@ -11,6 +11,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/cli/collectives_view.h"
 #include "mlbench/cli/remote.h"
+#include "mlbench/record/record.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -20,7 +21,7 @@ namespace mlbench::cli {
 // interrupt asks the run to stop, the second kills it. `title` is said before. Of a benchmark of collectives the rows
 // go to standard output as they come (collectives_view.h), also those of a run that fails or is stopped.
 struct Followed {
-  Json record;
+  record::Record record;
   bool interrupted = false;
 };
 Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptions& options, const std::string& title,
@@ -29,7 +30,7 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
 // Follows a run of a master until it is over: `names[index]`, in `run_dir` where that can be read (else empty). The
 // first interrupt asks the master to stop it and the runs behind it, the second leaves them to it. Rows as above.
 struct Served {
-  Json record;
+  record::Record record;
   bool interrupted = false;
   bool left = false;  // it may go on
 };
@@ -37,14 +38,14 @@ Served follow_served(const MasterClient& master, const std::vector<std::string>&
                      const std::filesystem::path& run_dir, const std::string& title, RowFormat rows = RowFormat::kNone);
 
 // Starts the supervisor on its own and returns once it owns the run. IoError with its log when it did not.
-Json run_detached(const spec::RunSpec& run, supervise::SupervisorOptions options);
+record::Record run_detached(const spec::RunSpec& run, supervise::SupervisorOptions options);
 
 // Results table, failures, where the results lie and what to type next (`command` is mlbench as the user called it).
-std::string results_text(const std::filesystem::path& home, const std::vector<Json>& records,
+std::string results_text(const std::filesystem::path& home, const std::vector<record::Record>& records,
                          const std::string& command);
 
 // kOk, kRunFailed when one failed or measured collectives whose results were wrong, kStopped when one was stopped.
-ExitCode exit_code_of_runs(const std::vector<Json>& records);
+ExitCode exit_code_of_runs(const std::vector<record::Record>& records);
 
 // Options of a supervisor for a run of this program.
 supervise::SupervisorOptions supervisor_options(const std::filesystem::path& worker, const spec::RunSpec& run);

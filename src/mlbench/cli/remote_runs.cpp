@@ -7,6 +7,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/cli/runs.h"
+#include "mlbench/record/record.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/table.h"
 
@@ -36,23 +37,22 @@ Json remote_summaries(const MasterClient& master, const std::string& search) {
   return runs;
 }
 
-Json remote_record(const MasterClient& master, const std::string& name) {
-  Json record = master.get(path_of_run(name));
+record::Record remote_record(const MasterClient& master, const std::string& name) {
+  const Json record = master.get(path_of_run(name));
   try {
-    report::check_record(record);
+    return record::record_from_json(record, "its record");
   } catch (const UserError& error) {
     refuse_answer(master, error.what());
   }
-  return record;
 }
 
-std::vector<Json> remote_repeats(const MasterClient& master, const std::string& name) {
-  std::vector<Json> records = {remote_record(master, name)};
+std::vector<record::Record> remote_repeats(const MasterClient& master, const std::string& name) {
+  std::vector<record::Record> records = {remote_record(master, name)};
   for (const Json& run : remote_summaries(master, name)) {
     const auto other = run.value("name", std::string());
     if (other != name && without_repeat(other) == name) records.push_back(remote_record(master, other));
   }
-  std::ranges::stable_sort(records, {}, [](const Json& record) { return record.value("id", int64_t{0}); });
+  std::ranges::stable_sort(records, {}, &record::Record::id);
   return records;
 }
 
@@ -79,7 +79,7 @@ void write_file_of_run(const Context& context, const FileOfRun& of, const std::s
   if (fs::is_directory(file)) {
     throw UserError(fmt::format("{} is a folder: give a file, -o {}", file.string(), (file / usual).string()));
   }
-  Json record = Json::object();
+  record::Record record;
   const UserUmask named;
   if (const auto master = given_master(context)) {
     master->get_file(path_of_run(name) + std::string(of.resource), file);
@@ -94,8 +94,8 @@ void write_file_of_run(const Context& context, const FileOfRun& of, const std::s
     return;
   }
   print(fmt::format("{} ({})\n", file.string(), report::format_bytes(bytes)));
-  if (report::is_active(record)) {
-    say(fmt::format("run '{}' is still {}: the {} holds what there is so far", name, record.value("state", ""),
+  if (record::is_active(record)) {
+    say(fmt::format("run '{}' is still {}: the {} holds what there is so far", name, record.state,
                     of.what));
   }
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mlbench/cli/remote.h"
+#include "mlbench/record/record.h"
 #include "mlbench/report/measured_run.h"
 
 namespace mlbench::cli {
@@ -16,9 +17,9 @@ namespace mlbench::cli {
 // What lists show (RunSummary in api/openapi.json) of all runs with `search` in their name or notes, oldest first.
 Json remote_summaries(const MasterClient& master, const std::string& search);
 
-Json remote_record(const MasterClient& master, const std::string& name);
+record::Record remote_record(const MasterClient& master, const std::string& name);
 // The records of a run and, unless it names one of them, of its repeats, oldest first.
-std::vector<Json> remote_repeats(const MasterClient& master, const std::string& name);
+std::vector<record::Record> remote_repeats(const MasterClient& master, const std::string& name);
 // With its loss over the train clock; `source` is the run's address.
 report::MeasuredRun remote_run(const MasterClient& master, const std::string& name);
 
@@ -27,7 +28,8 @@ struct FileOfRun {
   std::string_view what;      // "archive"
   std::string_view ending;    // ".zip", behind the run's name where no file is given
   std::string_view resource;  // "/download", of the run at a master
-  std::function<void(const std::filesystem::path& run_dir, const Json& record, const std::filesystem::path& file)>
+  std::function<void(const std::filesystem::path& run_dir, const record::Record& record,
+                     const std::filesystem::path& file)>
       write;
 };
 // From the master of -u, or else of this home; says which file it is, and whether the run is still on. UserError for a

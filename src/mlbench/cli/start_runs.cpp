@@ -95,13 +95,13 @@ StartedRuns run_served(const Context& context, const MasterClient& master, const
   const Json answer = master.post("/runs", request);
   for (const Json& warning : answer.at("warnings")) say("note: " + warning.get<std::string>());
   StartedRuns started;
-  started.records = answer.at("runs").get<std::vector<Json>>();
-  std::vector<std::string> names;
-  for (const Json& run : started.records) names.push_back(run.value("name", ""));
+  std::vector<std::string>& names = started.names;
+  for (const Json& run : answer.at("runs")) names.push_back(run.value("name", ""));
   say(fmt::format("{} {} to the master at {}", fmt::join(names, ", "), names.size() == 1 ? "belongs" : "belong",
                   master.url()));
   if (start.detach) {
-    timelines.say_how(context, started.records);
+    timelines.say_how(context, names);
+    started.summaries = answer.at("runs");
     return started;
   }
   const bool here = !master.elsewhere();
@@ -109,11 +109,11 @@ StartedRuns run_served(const Context& context, const MasterClient& master, const
     const std::string position = names.size() == 1 ? "" : fmt::format("run {} of {}  ", i + 1, names.size());
     Served served = follow_served(master, names, i, here ? runs_dir(context.home()) / names[i] : fs::path(),
                                   position + names[i], rows);
-    started.records[i] = std::move(served.record);
+    started.records.push_back(std::move(served.record));
     started.interrupted = started.interrupted || served.interrupted;
     if (served.left) return {.ends_with = ExitCode::kStopped};
   }
-  timelines.write(context, context.home(), &master, started.records, started.records.size());
+  timelines.write(context, context.home(), &master, names, names.size());
   return started;
 }
 
@@ -125,6 +125,7 @@ StartedRuns run_here(const Context& context, const std::vector<spec::RunSpec>& r
     started.interrupted = InterruptGuard::count() > 0;
     if (started.interrupted) break;
     const spec::RunSpec made = create_run(home, planned);
+    started.names.push_back(made.name);
     supervise::SupervisorOptions supervisor = supervisor_options(context.worker(), made);
     supervisor.no_wait = no_wait;
     if (detach) {
@@ -136,7 +137,7 @@ StartedRuns run_here(const Context& context, const std::vector<spec::RunSpec>& r
     Followed followed = run_attached(made, supervisor, position + describe(made), rows);
     started.records.push_back(std::move(followed.record));
     started.interrupted = followed.interrupted;
-    if (started.interrupted || started.records.back().value("state", "") == "stopped") break;
+    if (started.interrupted || started.records.back().state == "stopped") break;
   }
   if (started.records.size() < runs.size()) {
     std::vector<std::string> rest;
@@ -249,9 +250,9 @@ StartedRuns start_runs(const Context& context, RunOptions options, const StartOp
   }
   StartedRuns started = run_here(context, runs, facts.home, options.no_wait, start.detach, rows);
   if (start.detach) {
-    timelines.say_how(context, started.records);
+    timelines.say_how(context, started.names);
   } else {
-    timelines.write(context, facts.home, nullptr, started.records, runs.size());
+    timelines.write(context, facts.home, nullptr, started.names, runs.size());
   }
   return started;
 }

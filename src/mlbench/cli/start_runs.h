@@ -11,6 +11,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/cli/collectives_view.h"
 #include "mlbench/cli/context.h"
+#include "mlbench/record/record.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/run_spec.h"
 
@@ -24,7 +25,10 @@ struct StartOptions {
 };
 
 struct StartedRuns {
-  std::vector<Json> records = {};  // as they stand now: ended, or detached
+  std::vector<std::string> names = {};
+  std::vector<record::Record> records =
+      {};                          // as they stand now: ended, or detached; none of what a master goes on with
+  Json summaries = Json::array();  // of the runs that a master goes on with
   bool interrupted = false;
   // The verb ends with it at once: nothing ran, or the runs are left to the master.
   std::optional<ExitCode> ends_with = {};

@@ -52,11 +52,10 @@ fs::path TimelineFiles::of(const std::string& name, size_t runs) const {
 }
 
 void TimelineFiles::write(const Context& context, const fs::path& home, const MasterClient* master,
-                          const std::vector<Json>& records, size_t runs) const {
+                          const std::vector<std::string>& names, size_t runs) const {
   if (!wanted()) return;
   const UserUmask named;
-  for (const Json& record : records) {
-    const auto name = record.value("name", std::string());
+  for (const std::string& name : names) {
     const fs::path file = of(name, runs);
     try {
       if (master != nullptr && master->elsewhere()) {
@@ -74,12 +73,11 @@ void TimelineFiles::write(const Context& context, const fs::path& home, const Ma
   }
 }
 
-void TimelineFiles::say_how(const Context& context, const std::vector<Json>& records) const {
+void TimelineFiles::say_how(const Context& context, const std::vector<std::string>& names) const {
   if (!wanted()) return;
-  for (const Json& record : records) {
-    const auto name = record.value("name", std::string());
+  for (const std::string& name : names) {
     say(fmt::format("once {} has ended: {} timeline export {} -o {}", name, context.command, name,
-                    of(name, records.size()).string()));
+                    of(name, names.size()).string()));
   }
 }
 

@@ -27,9 +27,9 @@ class TimelineFiles {
   // Of those that were made and have ended, says where. With a master elsewhere it gives the traces. What a run has not
   // recorded is said, and no error.
   void write(const Context& context, const std::filesystem::path& home, const MasterClient* master,
-             const std::vector<Json>& records, size_t runs) const;
+             const std::vector<std::string>& names, size_t runs) const;
   // Of runs that nobody follows: what to type later.
-  void say_how(const Context& context, const std::vector<Json>& records) const;
+  void say_how(const Context& context, const std::vector<std::string>& names) const;
 
  private:
   std::filesystem::path file_;

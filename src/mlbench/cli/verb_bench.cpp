@@ -69,7 +69,7 @@ ExitCode measure(const Context& context, BenchOptions options) {
   Json documents = Json::array();
   Results results;
   const bool texts = rows == RowFormat::kTable;
-  for (const Json& record : started.records) {
+  for (const record::Record& record : started.records) {
     auto result = report::collectives_of(record);
     if (!result) continue;
     result->args = context.arguments;

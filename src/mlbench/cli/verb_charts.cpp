@@ -81,7 +81,7 @@ std::vector<report::MeasuredRun> read_all(const Context& context, const ChartsOp
   }
   for (const fs::path& path : paths) {
     for (report::MeasuredRun& run : report::read_runs(path, notes)) {
-      if (report::text(run.record, "/name").find(options.filter) != std::string::npos) runs.push_back(std::move(run));
+      if (run.record.name.find(options.filter) != std::string::npos) runs.push_back(std::move(run));
     }
   }
   if (runs.empty()) {

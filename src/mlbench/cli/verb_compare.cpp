@@ -24,7 +24,7 @@ namespace {
 // Where a run lies and its record.
 struct Found {
   fs::path folder;
-  Json record;
+  record::Record record;
 };
 
 // A path to one or several runs, or the name of a run of this home, or of the master that was chosen: with its repeats
@@ -38,11 +38,11 @@ std::vector<Found> find_runs(const Context& context, const std::string& given, s
     return found;
   }
   if (const auto master = given_master(context)) {
-    for (Json& record : remote_repeats(*master, given)) found.push_back({master->url(), std::move(record)});
+    for (record::Record& record : remote_repeats(*master, given)) found.push_back({master->url(), std::move(record)});
     return found;
   }
   const fs::path run = report::find_run(context.home_to_read(), given);
-  for (Json& record : records_of_repeats(context.home_to_read(), run.filename())) {
+  for (record::Record& record : records_of_repeats(context.home_to_read(), run.filename())) {
     found.push_back({run.parent_path(), std::move(record)});
   }
   return found;
@@ -64,7 +64,7 @@ ExitCode compare(const Context& context, const CompareOptions& options) {
   std::vector<std::pair<fs::path, std::string>> keys;  // of the runs: one name in two homes is two
   for (const std::string& one : options.runs) {
     for (Found& found : find_runs(context, one, notes)) {
-      const std::string name = report::text(found.record, "/name");
+      const std::string name = found.record.name;
       std::pair key(found.folder, without_repeat(name));
       const auto known = std::find(keys.begin(), keys.end(), key);
       if (known == keys.end()) {
@@ -72,9 +72,8 @@ ExitCode compare(const Context& context, const CompareOptions& options) {
         keys.push_back(std::move(key));
         continue;
       }
-      std::vector<Json>& repeats = runs[static_cast<size_t>(known - keys.begin())].records;
-      const bool twice = std::any_of(repeats.begin(), repeats.end(),
-                                     [&](const Json& record) { return report::text(record, "/name") == name; });
+      std::vector<record::Record>& repeats = runs[static_cast<size_t>(known - keys.begin())].records;
+      const bool twice = std::ranges::count(repeats, name, &record::Record::name) > 0;
       if (!twice) repeats.push_back(std::move(found.record));
     }
   }

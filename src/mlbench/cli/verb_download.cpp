@@ -25,10 +25,10 @@ ExitCode download_tensorboard(const Context& context, const std::string& name, c
   const auto master = given_master(context);
   const std::string path = path_of_run(name);
   const fs::path run_dir = master ? fs::path() : report::find_run(context.home_to_read(), name);
-  const Json record = master ? master->get(path) : current_record(run_dir);
+  const record::Record record = master ? remote_record(*master, name) : current_record(run_dir);
   Json files = Json::array();
   const UserUmask named;
-  for (int64_t rank = 0; rank < record.value("workers", int64_t{1}); ++rank) {
+  for (int64_t rank = 0; rank < record.workers.value_or(1); ++rank) {
     const fs::path file = folder / report::tensorboard_path(record, rank);
     fs::create_directories(file.parent_path());
     write_file_atomically(file, master ? master->get_bytes(fmt::format("{}/tensorboard?rank={}", path, rank))

@@ -18,6 +18,7 @@
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
+#include "mlbench/report/figures.h"
 #include "mlbench/report/logs.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/run_options.h"
@@ -86,7 +87,7 @@ void combined_logs(const fs::path& run_dir, bool follow, const Lines::Take& take
   report::CombinedLog log(run_dir);
   bool active = false;
   do {
-    active = follow && report::is_active(current_record(run_dir));
+    active = follow && record::is_active(current_record(run_dir));
     log.read(!active, INT64_MAX,
              [&](int64_t rank, std::string_view line) { take(report::line_with_rank(rank, line)); });
     flush_output();
@@ -113,7 +114,7 @@ void follow_rank(const fs::path& run_dir, int64_t rank) {
     }
     flush_output();
   };
-  while (report::is_active(current_record(run_dir))) {
+  while (record::is_active(current_record(run_dir))) {
     copy_new(false);
     std::this_thread::sleep_for(kLogsPoll);
   }
@@ -128,7 +129,7 @@ void remote_combined_logs(const MasterClient& master, const std::string& name, b
   std::string cursor;
   bool active = false;
   do {
-    active = follow && report::is_active(master.get(path));
+    active = follow && record::is_active_state(report::text(master.get(path), "/state"));
     for (;;) {
       const auto page = master.get_answer(path + "/logs/all?cursor=" + net::http::percent_encode(cursor));
       cursor = header_of(page, "X-Next-Cursor");
@@ -153,7 +154,7 @@ class RemoteLogs {
   RemoteLogs(const MasterClient& master, const std::string& name, std::optional<int64_t> only_rank)
       : master_(master), path_(path_of_run(name)), only_rank_(only_rank) {}
 
-  bool active() const { return report::is_active(master_.get(path_)); }
+  bool active() const { return record::is_active_state(report::text(master_.get(path_), "/state")); }
 
   std::vector<RemoteLog>& update() {
     const Json answer = master_.get(path_ + "/logs");

@@ -39,19 +39,17 @@ void add_emit_option(CLI::App& verb, StartOptions& start) {
 }
 
 ExitCode finish(const Context& context, const StartedRuns& started, bool detached) {
-  const std::vector<Json>& records = started.records;
   if (context.json) {
-    print_json(records);
-  } else if (detached && !records.empty()) {
-    std::string names;
-    for (const Json& record : records) names += " " + record.value("name", "");
-    print(fmt::format("started{}\nNext: {} status    {} logs -f {}    {} stop{}\n", names, context.command,
-                      context.command, records.front().value("name", ""), context.command, names));
-  } else if (!records.empty()) {
-    print(results_text(context.home(), records, context.command));
+    print_json(started.summaries.empty() ? record::to_json(started.records) : started.summaries);
+  } else if (detached && !started.names.empty()) {
+    const std::string names = fmt::format("{}", fmt::join(started.names, " "));
+    print(fmt::format("started {}\nNext: {} status    {} logs -f {}    {} stop {}\n", names, context.command,
+                      context.command, started.names.front(), context.command, names));
+  } else if (!started.records.empty()) {
+    print(results_text(context.home(), started.records, context.command));
   }
   if (started.interrupted) return ExitCode::kStopped;
-  return exit_code_of_runs(records);
+  return exit_code_of_runs(started.records);
 }
 
 // What a command behind -- means here: its folder, and the files of its variables. Values of variables that are only
@@ -87,9 +85,9 @@ ExitCode resume(const Context& context, const std::string& name, const std::stri
   const InterruptGuard guard;
   const fs::path home = context.home();
   const fs::path run_dir = report::find_run(home, name);
-  const Json before = current_record(run_dir);
-  const std::string state = before.value("state", "");
-  if (report::is_active(before)) {
+  const record::Record before = current_record(run_dir);
+  const std::string& state = before.state;
+  if (record::is_active(before)) {
     throw UserError(fmt::format("run '{}' is {}: follow it with 'mlbench logs -f {}' or stop it with 'mlbench stop {}'",
                                 name, state, name, name));
   }
@@ -120,7 +118,7 @@ ExitCode resume(const Context& context, const std::string& name, const std::stri
                     "again",
                     spec.name, name, name));
   }
-  const int64_t segment = std::ssize(before.value("segments", Json::array())) + 1;
+  const int64_t segment = std::ssize(before.segments) + 1;
   if (start.dry_run) {
     print_dry_run(context, {spec}, segment, step);
     return ExitCode::kOk;
@@ -129,10 +127,11 @@ ExitCode resume(const Context& context, const std::string& name, const std::stri
   supervisor.no_wait = no_wait;
   supervisor.resume_step = step;
   if (InterruptGuard::count() > 0) return ExitCode::kStopped;
-  if (start.detach) return finish(context, {.records = {run_detached(spec, supervisor)}}, true);
+  if (start.detach) return finish(context, {.names = {spec.name}, .records = {run_detached(spec, supervisor)}}, true);
   Followed followed =
       run_attached(spec, supervisor, fmt::format("{} from step {} (segment {})", describe(spec), step, segment));
-  return finish(context, {.records = {followed.record}, .interrupted = followed.interrupted}, false);
+  return finish(context, {.names = {spec.name}, .records = {followed.record}, .interrupted = followed.interrupted},
+                false);
 }
 
 }  // namespace

@@ -2,12 +2,12 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cmath>
 #include <memory>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/cli/collectives_view.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/remote_runs.h"
@@ -25,21 +25,20 @@ namespace fs = std::filesystem;
 namespace {
 
 // The last lines of `status NAME`, as MLBench's scripts read them.
-std::string current_values(const Json& record, const std::string& metric) {
-  Json last;
-  for (const Json& one : record.value("evaluations", Json::array())) {
-    if (report::text(one, "/split") == "test") last = one;
+std::string current_values(const record::Record& record, const std::string& metric) {
+  record::Evaluation last;
+  for (const record::Evaluation& one : record.evaluations) {
+    if (one.split == "test") last = one;
   }
   const auto value_line = [&](const std::string& key, const std::string& what, const char* missing) {
-    const auto metrics = last.is_object() ? last.value("metrics", Json::object()) : Json::object();
-    const auto found = metrics.find(key);
-    if (found == metrics.end() || !found->is_number()) return fmt::format("No Validation {} Data yet\n", missing);
+    const auto value = spec::find_number(last.metrics, key);
+    if (!value || std::isnan(*value)) return fmt::format("No Validation {} Data yet\n", missing);
     std::string date;
-    if (const std::string started = report::text(record, "/started_at"); !started.empty()) {
-      const std::chrono::duration<double> passed(report::number(last, "/wall_s").value_or(0));
-      date = format_utc(parse_utc(started) + std::chrono::round<std::chrono::microseconds>(passed));
+    if (!record.started_at.empty()) {
+      const std::chrono::duration<double> passed(last.wall_s.value_or(0));
+      date = format_utc(parse_utc(record.started_at) + std::chrono::round<std::chrono::microseconds>(passed));
     }
-    return fmt::format("Current Global {}: {:.2f} ({})\n", what, found->get<double>(), date);
+    return fmt::format("Current Global {}: {:.2f} ({})\n", what, *value, date);
   };
   return "\n" + value_line("loss", "Loss", "Loss") + value_line(metric, metric, "Precision");
 }
@@ -48,13 +47,13 @@ struct StatusOptions {
   std::string name, search, metric = "Prec@1";
 };
 
-ExitCode show_run(const Context& context, const Json& record, const report::RunNotes& notes,
+ExitCode show_run(const Context& context, const record::Record& record, const report::RunNotes& notes,
                   const std::string& metric) {
   if (context.json) {
-    print_json(record);
+    print_json(record::to_json(record));
   } else {
     const std::string said = report::notes_text(notes);
-    const std::string last = measures_collectives(record) ? "" : current_values(record, metric);
+    const std::string last = record.collectives.is_object() ? "" : current_values(record, metric);
     print(report::run_details(record) + (said.empty() ? "" : "\n" + said) + last);
   }
   return ExitCode::kOk;
@@ -64,7 +63,8 @@ ExitCode show_run(const Context& context, const Json& record, const report::RunN
 ExitCode remote_status(const Context& context, const MasterClient& master, const StatusOptions& options) {
   if (!options.name.empty()) {
     const std::string path = path_of_run(options.name);
-    return show_run(context, master.get(path), report::notes_from_json(master.get(path + "/notes")), options.metric);
+    return show_run(context, remote_record(master, options.name), report::notes_from_json(master.get(path + "/notes")),
+                    options.metric);
   }
   const Json runs = remote_summaries(master, options.search);
   if (context.json) {
@@ -100,7 +100,7 @@ ExitCode status(const Context& context, const StatusOptions& options) {
     const fs::path run = report::find_run(home, options.name);
     return show_run(context, current_record(run), report::notes_or_none(run), options.metric);
   }
-  Json records = Json::array();
+  std::vector<record::Record> records;
   for (const fs::path& run : report::list_runs(home)) {
     if (!is_meant(run, options.search)) continue;
     try {
@@ -112,7 +112,7 @@ ExitCode status(const Context& context, const StatusOptions& options) {
     }
   }
   if (context.json) {
-    print_json(records);
+    print_json(record::to_json(records));
   } else if (records.empty() && !options.search.empty()) {
     print(fmt::format("no run in {} has '{}' in its name or notes\n", home.string(), printable(options.search)));
   } else if (records.empty()) {

@@ -36,10 +36,9 @@ ExitCode stop(const Context& context, const std::vector<std::string>& names) {
   std::vector<fs::path> runs;
   for (const std::string& name : names) runs.push_back(report::find_run(home, name));
   for (const fs::path& run : runs) {
-    const Json record = current_record(run);
-    if (!report::is_active(record)) {
-      throw UserError(
-          fmt::format("run '{}' is not active: it is {}", run.filename().string(), record.value("state", "unknown")));
+    const record::Record record = current_record(run);
+    if (!record::is_active(record)) {
+      throw UserError(fmt::format("run '{}' is not active: it is {}", run.filename().string(), record.state));
     }
   }
   for (const fs::path& run : runs) home::stop_run(home, run);
@@ -48,10 +47,10 @@ ExitCode stop(const Context& context, const std::vector<std::string>& names) {
   for (const fs::path& run : runs) {
     while (supervise::lease_held(run) && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(kPoll);
-    const std::string state = current_record(run).value("state", "");
+    const std::string state = current_record(run).state;
     answer.push_back({{"name", run.filename().string()}, {"state", state}});
     if (!context.json) {
-      const bool ended = state != "queued" && state != "running";
+      const bool ended = !record::is_active_state(state);
       print(fmt::format("{}\n", ended ? fmt::format("{} {}", run.filename().string(), state)
                                       : fmt::format("asked {} to stop; it is still {}: mlbench status {}",
                                                     run.filename().string(), state, run.filename().string())));

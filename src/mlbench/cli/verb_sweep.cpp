@@ -228,17 +228,17 @@ class SweepRunner {
   }
 
   // The record of a finished run with the same specification. UserError when one is under way.
-  std::optional<Json> finished_like(const spec::RunSpec& planned) const {
-    std::optional<Json> finished;
+  std::optional<record::Record> finished_like(const spec::RunSpec& planned) const {
+    std::optional<record::Record> finished;
     for (const std::string& name : runs_like(facts_.home, planned)) {
-      Json record = current_record(runs_dir(facts_.home) / name);
-      if (report::is_active(record)) {
+      record::Record record = current_record(runs_dir(facts_.home) / name);
+      if (record::is_active(record)) {
         throw UserError(
             fmt::format("run '{}' of this sweep is {}: wait for it, or stop it with 'mlbench stop {}', and "
                         "type the same again",
-                        name, record.value("state", ""), name));
+                        name, record.state, name));
       }
-      if (record.value("state", "") == "finished") finished = std::move(record);
+      if (record.state == "finished") finished = std::move(record);
     }
     return finished;
   }
@@ -246,7 +246,7 @@ class SweepRunner {
   void add_run(SweepAnswer& answer, const spec::RunOptions& options) {
     const spec::RunSpec planned = plan(options);
     if (auto kept = finished_like(planned)) {
-      say(fmt::format("{} is kept", kept->value("name", "")));
+      say(fmt::format("{} is kept", kept->name));
       answer.records.push_back(std::move(*kept));
       return;
     }
@@ -255,8 +255,8 @@ class SweepRunner {
     try {
       StartedRuns started = start_runs(context_, options, start, RowFormat::kNone);
       interrupted_ = started.interrupted || started.ends_with.has_value();
-      for (Json& record : started.records) {
-        interrupted_ = interrupted_ || record.value("state", "") == "stopped";
+      for (record::Record& record : started.records) {
+        interrupted_ = interrupted_ || record.state == "stopped";
         answer.records.push_back(std::move(record));
       }
     } catch (const std::exception& error) {
@@ -266,14 +266,14 @@ class SweepRunner {
   }
 
   void add_timeline(SweepAnswer& answer) const {
-    for (const Json& record : answer.records) {
-      const fs::path run_dir = runs_dir(facts_.home) / record.value("name", "");
-      if (record.value("state", "") != "finished" || !report::has_timeline(run_dir)) continue;
+    for (const record::Record& record : answer.records) {
+      const fs::path run_dir = runs_dir(facts_.home) / record.name;
+      if (record.state != "finished" || !report::has_timeline(run_dir)) continue;
       try {
         report::TimelineRun run = report::read_timeline_run(run_dir, record);
         answer.timeline = report::summarize_timeline(run).at("verdict").at("text");
       } catch (const UserError& wrong) {
-        say(fmt::format("the timeline of {} is left out: {}", record.value("name", ""), wrong.what()));
+        say(fmt::format("the timeline of {} is left out: {}", record.name, wrong.what()));
       }
     }
   }
@@ -331,12 +331,10 @@ ExitCode finish_sweep(const Context& context, const std::vector<SweepAnswer>& se
   const Sweep sweep = report::analyse_sweep(settings, nodes);
   std::vector<report::MeasuredRun> runs;
   for (const SweepAnswer& answer : nodes) {
-    for (const Json& record : answer.records) {
-      const std::string name = record.value("name", "");
-      const bool again =
-          std::ranges::any_of(runs, [&](const auto& one) { return one.record.value("name", "") == name; });
-      if (!again && record.value("state", "") == "finished") {
-        runs.push_back(report::read_run_folder(runs_dir(context.home()) / name));
+    for (const record::Record& record : answer.records) {
+      const bool again = std::ranges::any_of(runs, [&](const auto& one) { return one.record.name == record.name; });
+      if (!again && record.state == "finished") {
+        runs.push_back(report::read_run_folder(runs_dir(context.home()) / record.name));
       }
     }
   }

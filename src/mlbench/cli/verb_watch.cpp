@@ -17,6 +17,7 @@
 #include "mlbench/cli/follow.h"
 #include "mlbench/cli/interrupt.h"
 #include "mlbench/cli/remote.h"
+#include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/home/summary.h"
@@ -36,17 +37,19 @@ constexpr size_t kMostRuns = 200;
 
 // ---- where runs are read from ---------------------------------------------------------------------------------------
 
+bool is_active_summary(const Json& run) { return record::is_active_state(report::text(run, "/state")); }
+
 class Source {
  public:
   virtual ~Source() = default;
-  virtual Json record(const std::string& name) = 0;  // UserError when there is none
-  virtual std::vector<Json> summaries() = 0;         // as RunSummary in api/openapi.json; the newest ones, oldest first
+  virtual record::Record record(const std::string& name) = 0;  // UserError when there is none
+  virtual std::vector<Json> summaries() = 0;  // as RunSummary in api/openapi.json; the newest ones, oldest first
 };
 
 class RemoteSource final : public Source {
  public:
   explicit RemoteSource(MasterClient master) : master_(std::move(master)) {}
-  Json record(const std::string& name) override { return master_.get(path_of_run(name)); }
+  record::Record record(const std::string& name) override { return remote_record(master_, name); }
   std::vector<Json> summaries() override {
     auto runs = master_.get(fmt::format("/runs?limit={}", kMostRuns)).at("runs").get<std::vector<Json>>();
     std::reverse(runs.begin(), runs.end());
@@ -60,7 +63,7 @@ class RemoteSource final : public Source {
 class FolderSource final : public Source {
  public:
   explicit FolderSource(fs::path home) : home_(std::move(home)) {}
-  Json record(const std::string& name) override { return current_record(report::find_run(home_, name)); }
+  record::Record record(const std::string& name) override { return current_record(report::find_run(home_, name)); }
   std::vector<Json> summaries() override {
     if (std::vector<std::string> names = report::run_names(home_); names != names_) {  // ids of runs never change
       newest_ = report::list_runs(home_);
@@ -73,7 +76,7 @@ class FolderSource final : public Source {
       try {
         // What is over changes only when it is resumed, and is then active for a while.
         const auto before = known_.find(folder);
-        const bool same = before != known_.end() && !report::is_active(before->second) && !is_active_run(folder);
+        const bool same = before != known_.end() && !is_active_summary(before->second) && !is_active_run(folder);
         runs.push_back(same ? before->second : home::summary_of(current_record(folder)));
         known[folder] = runs.back();
       } catch (const std::exception& error) {
@@ -169,10 +172,10 @@ ExitCode watch_run(const Context& context, Source& source, const std::string& na
   CollectivesView rows(context.json ? RowFormat::kNone : RowFormat::kTable);
   std::string stage, line;
   while (InterruptGuard::count() == 0) {
-    const Json record = source.record(name);
+    const record::Record record = source.record(name);
     const Json summary = home::summary_of(record);
-    if (measures_collectives(record) && !context.json) {
-      if (report::is_active(record)) {
+    if (record.collectives.is_object() && !context.json) {
+      if (record::is_active(record)) {
         rows.update(record);
       } else {
         rows.finish(record);
@@ -189,7 +192,7 @@ ExitCode watch_run(const Context& context, Source& source, const std::string& na
       stage = stage_of(summary);
     }
     flush_output();
-    if (!report::is_active(record)) return exit_code_of_runs({record});
+    if (!record::is_active(record)) return exit_code_of_runs({record});
     nap();
   }
   return ExitCode::kOk;
@@ -202,8 +205,7 @@ ExitCode watch_all(const Context& context, Source& source) {
   while (InterruptGuard::count() == 0) {
     const std::vector<Json> runs = source.summaries();
     if (terminal) {
-      const auto active =
-          std::count_if(runs.begin(), runs.end(), [](const Json& run) { return report::is_active(run); });
+      const auto active = std::ranges::count_if(runs, is_active_summary);
       const int screen_rows = terminal_rows(STDOUT_FILENO);
       const size_t rows = screen_rows > 8 ? static_cast<size_t>(screen_rows) - 6 : 18;
       screen.draw(fmt::format("{} UTC, {} of {} runs active, Ctrl-C ends the view\n\n{}",

@@ -34,7 +34,7 @@ class CurrentRecord : public testing::Test {
       write_json_file(run_dir / file, json);
     }
   }
-  static std::string state(const fs::path& run_dir) { return current_record(run_dir).value("state", ""); }
+  static std::string state(const fs::path& run_dir) { return current_record(run_dir).state; }
 
   TemporaryFolder folder_;
 };
@@ -60,7 +60,7 @@ TEST_F(CurrentRecord, NobodyStartsARunOfAnEarlierBoot) {
   made["boot"] = "an earlier one";
   write_json_file(dir / "control/made.json", made);
   EXPECT_EQ(state(dir), "failed");
-  EXPECT_THAT(current_record(dir)["failure"]["kind"].get<std::string>(), HasSubstr("supervisor_lost"));
+  EXPECT_THAT(current_record(dir).failure->kind, HasSubstr("supervisor_lost"));
 }
 
 TEST_F(CurrentRecord, ARunThatASupervisorHadIsNoLongerJustMade) {
@@ -77,7 +77,7 @@ TEST_F(CurrentRecord, AWaitingRunThatCannotStartSaysWhy) {
   const fs::path dir = create_run(folder_.path(), run, Waiting{}).run_dir;
   EXPECT_EQ(state(dir), "queued");
   fail_waiting(dir, "no value");
-  EXPECT_EQ(current_record(dir)["failure"]["message"], "no value");
+  EXPECT_EQ(current_record(dir).failure->message, "no value");
   EXPECT_FALSE(read_waiting(dir));
 }
 

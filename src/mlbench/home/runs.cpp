@@ -18,7 +18,7 @@
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/home/staging.h"
-#include "mlbench/record/record.h"
+#include "mlbench/record/build_record.h"
 #include "mlbench/report/records.h"
 #include "mlbench/supervise/progress.h"
 #include "mlbench/supervise/supervisor.h"
@@ -46,12 +46,12 @@ void note_the_making(const fs::path& run_dir) {
   write_json_file(made_path(run_dir), {{"host", host_name()}, {"boot", this_boot()}, {"boot_s", seconds_since_boot()}});
 }
 
-bool just_made(const fs::path& run_dir, const Json& record) {
+bool just_made(const fs::path& run_dir, const record::Record& record) {
   if (supervise::read_progress(run_dir)) return false;
   Json made = Json::object();
   if (fs::exists(made_path(run_dir))) made = read_json_file(made_path(run_dir), inputs::kMarker);
   if (made.value("host", host_name()) != host_name()) {
-    return SystemClock().wall_now() - parse_utc(record.value("created_at", "")) < kStartGrace;
+    return SystemClock().wall_now() - parse_utc(record.created_at) < kStartGrace;
   }
   return made.value("boot", "") == this_boot() &&
          seconds_since_boot() - made.value("boot_s", 0.0) < kStartGrace.count();
@@ -129,7 +129,7 @@ std::vector<spec::RunSpec> create_runs(const fs::path& home, std::vector<spec::R
     make_folder(control_dir(folder));
     if (waiting) write_json_file(waiting_path(folder), {{"no_wait", waiting->no_wait}});
     write_json_file(spec_path(folder), spec::to_json(spec), inputs::kSpec);
-    write_json_file(record_path(folder), first_record(spec));
+    write_json_file(record_path(folder), record::to_json(first_record(spec)));
     note_the_making(folder);
     step("written");
   }
@@ -144,7 +144,7 @@ spec::RunSpec create_run(const fs::path& home, spec::RunSpec spec, const std::op
   return std::move(create_runs(home, {std::move(spec)}, waiting).front());
 }
 
-Json first_record(const spec::RunSpec& spec) { return record::build_record(spec, record::RunProgress{}); }
+record::Record first_record(const spec::RunSpec& spec) { return record::build_record(spec, record::RunProgress{}); }
 
 spec::RunSpec read_spec(const fs::path& run_dir) {
   spec::RunSpec spec = spec::read_run_spec(spec_path(run_dir));
@@ -152,15 +152,15 @@ spec::RunSpec read_spec(const fs::path& run_dir) {
   return spec;
 }
 
-Json current_record(const fs::path& run_dir) {
-  Json record = report::read_record(run_dir);
-  if (!report::is_active(record)) return record;
+record::Record current_record(const fs::path& run_dir) {
+  record::Record record = report::read_record(run_dir);
+  if (!record::is_active(record)) return record;
   if (supervise::lease_held(run_dir)) {
     const auto progress = supervise::read_progress(run_dir);
     return progress ? supervise::record_of(run_dir, *progress) : record;
   }
-  if (record["state"] == "queued" && fs::exists(waiting_path(run_dir))) return record;
-  if (record["state"] == "queued" && just_made(run_dir, record)) return record;
+  if (record.state == "queued" && fs::exists(waiting_path(run_dir))) return record;
+  if (record.state == "queued" && just_made(run_dir, record)) return record;
   try {
     supervise::settle_if_lost(run_dir);
   } catch (const IoError&) {
@@ -169,22 +169,22 @@ Json current_record(const fs::path& run_dir) {
   return report::read_record(run_dir);
 }
 
-std::vector<Json> records_of_repeats(const fs::path& home, const std::string& name) {
-  std::vector<Json> records = {current_record(runs_dir(home) / name)};
+std::vector<record::Record> records_of_repeats(const fs::path& home, const std::string& name) {
+  std::vector<record::Record> records = {current_record(runs_dir(home) / name)};
   for (const std::string& other : report::run_names(home)) {
     if (other != name && without_repeat(other) == name) {
       records.push_back(current_record(runs_dir(home) / other));
     }
   }
-  std::ranges::stable_sort(records, {}, [](const Json& record) { return record.value("id", int64_t{0}); });
+  std::ranges::stable_sort(records, {}, &record::Record::id);
   return records;
 }
 
 bool is_active_run(const fs::path& run_dir) {
   try {
-    if (!report::is_active(report::read_record(run_dir))) return false;
+    if (!record::is_active(report::read_record(run_dir))) return false;
     // Asked often, of runs with millions of steps: no record is built for it.
-    return supervise::lease_held(run_dir) || report::is_active(current_record(run_dir));
+    return supervise::lease_held(run_dir) || record::is_active(current_record(run_dir));
   } catch (const std::exception&) {
     return supervise::lease_held(run_dir);
   }
@@ -198,7 +198,7 @@ void stop_run(const fs::path& home, const fs::path& run_dir) {
       progress.state = record::RunState::kStopped;
       progress.finished_at = format_utc(SystemClock().wall_now());
       supervise::write_progress(run_dir, progress);
-      write_json_file(record_path(run_dir), supervise::record_of(run_dir, progress));
+      write_json_file(record_path(run_dir), record::to_json(supervise::record_of(run_dir, progress)));
       remove_waiting(run_dir);
       return;
     }
@@ -219,7 +219,7 @@ void fail_waiting(const fs::path& run_dir, const std::string& message) {
   progress.failure->kind = "start_failed";
   progress.failure->message = message;
   supervise::write_progress(run_dir, progress);
-  write_json_file(record_path(run_dir), record::build_record(read_spec(run_dir), progress));
+  write_json_file(record_path(run_dir), record::to_json(record::build_record(read_spec(run_dir), progress)));
   remove_waiting(run_dir);
 }
 

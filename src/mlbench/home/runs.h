@@ -11,6 +11,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/record/record.h"
 #include "mlbench/spec/run_spec.h"
 
 namespace mlbench::home {
@@ -51,15 +52,15 @@ spec::RunSpec create_run(const std::filesystem::path& home, spec::RunSpec spec,
                          const std::optional<Waiting>& waiting = std::nullopt);
 
 // The record of a run that was just made.
-Json first_record(const spec::RunSpec& spec);
+record::Record first_record(const spec::RunSpec& spec);
 
 spec::RunSpec read_spec(const std::filesystem::path& run_dir);
 
 // The record as it stands now: a run whose supervisor is gone is settled first (where nothing can be written, only in
 // the answer), that of a live one is rebuilt from its spools.
-Json current_record(const std::filesystem::path& run_dir);
+record::Record current_record(const std::filesystem::path& run_dir);
 // Of the run of that name, which exists, and unless it is a repeat itself of its repeats, in the order of their ids.
-std::vector<Json> records_of_repeats(const std::filesystem::path& home, const std::string& name);
+std::vector<record::Record> records_of_repeats(const std::filesystem::path& home, const std::string& name);
 
 // Whether a supervisor owns the run or is about to; also for a run whose record is damaged.
 bool is_active_run(const std::filesystem::path& run_dir);

@@ -114,7 +114,7 @@ TEST_F(RunFolders, AKillAtAnyStepLeavesAllOrNothing) {
     std::set<int64_t> ids;
     for (const std::string& name : report::run_names(home())) {
       EXPECT_TRUE(read_waiting(runs() / name));
-      EXPECT_EQ(report::read_record(runs() / name)["state"], "queued");
+      EXPECT_EQ(report::read_record(runs() / name).state, "queued");
       ids.insert(id_of(name));
       delete_run_of(name);
     }
@@ -212,9 +212,9 @@ TEST_F(RunFolders, NoIdIsGivenTwice) {
   create({"c-1"});
   EXPECT_EQ(id_of("c-1"), 71);
   // One of whose files is damaged.
-  Json record = report::read_record(runs() / "copied-1");
-  record["id"] = 90;
-  write_json_file(runs() / "copied-1" / "run.json", record);
+  record::Record record = report::read_record(runs() / "copied-1");
+  record.id = 90;
+  write_json_file(runs() / "copied-1" / "run.json", to_json(record));
   std::ofstream(runs() / "copied-1" / "spec.json") << "{";
   fs::remove(runs() / ".next-id");
   create({"d-1"});

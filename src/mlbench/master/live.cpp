@@ -115,7 +115,7 @@ void LiveFeed::welcome(Arrived arrived) {
 
 bool LiveFeed::tick(RunFeed& feed, const std::string& name, bool heartbeat) {
   const fs::path run_dir = runs_dir(home_) / name;
-  const Json record = report::read_record(run_dir);
+  const record::Record record = report::read_record(run_dir);
   feed.reader.update();
   const Json now = {{"run", home::summary_of(record, report::notes_or_none(run_dir))},
                     {"progress", progress_json(feed.reader.progress())}};
@@ -130,7 +130,7 @@ bool LiveFeed::tick(RunFeed& feed, const std::string& name, bool heartbeat) {
     if (heartbeat) push_to(feed.streams, ": still here\n\n");
   }
   feed.greeted = feed.streams.size();
-  if (!report::is_active(record)) {
+  if (!record::is_active(record)) {
     push_to(feed.streams, event("end", "{}"));
     for (const auto& stream : feed.streams) stream->end();
     return false;

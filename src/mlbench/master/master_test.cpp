@@ -406,9 +406,9 @@ TEST_F(MasterTest, ARunWithNumbersThatNobodyTakesCanBeEndedAndRemoved) {
   }
   // By hand, without a master.
   home::stop_run(home(), home() / "runs/time-1");
-  const Json record = home::current_record(home() / "runs/time-1");
-  EXPECT_EQ(record["state"], "stopped");
-  EXPECT_THAT(record["notes"].dump(), HasSubstr("'limits.max_time_s' is null; expected a finite number"));
+  const record::Record record = home::current_record(home() / "runs/time-1");
+  EXPECT_EQ(record.state, "stopped");
+  EXPECT_THAT(record.notes, Contains(HasSubstr("'limits.max_time_s' is null; expected a finite number")));
   home::delete_run(home(), home() / "runs/time-1");
   EXPECT_FALSE(fs::exists(home() / "runs/time-1"));
   // A master says of those that wait that they failed, and why.
@@ -511,7 +511,7 @@ TEST_F(MasterTest, ComparesWhatMayBeCompared) {
 // As `mlbench compare` takes them: a run with its repeats, one that differs in a key by itself.
 TEST_F(MasterTest, ComparesRunsWithTheirRepeats) {
   const auto write = [&](const std::string& name, int64_t id, double time_s, const std::string& backend) {
-    Json record = report::told_record(name, name.starts_with("a-1") ? 1 : 2);
+    report::RecordJson record = report::told_record(name, name.starts_with("a-1") ? 1 : 2);
     record["id"] = id;
     record["backend"] = backend;
     record["goal"]["train_s"] = time_s;

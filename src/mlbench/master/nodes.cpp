@@ -53,20 +53,18 @@ Json NodeLists::of(const std::string& executor, const spec::EngineOptions& engin
 Json ranks_on_nodes(const std::filesystem::path& run_dir) {
   Json ranks = Json::array();
   try {
-    const Json record = read_json_file(record_path(run_dir), inputs::kRecord);
-    const Json placement = record.value("placement", Json::array());
+    const record::Record record = report::read_record(run_dir);
     record::UsageLine usage;
     const auto lines = report::last_lines(usage_path(run_dir), 1);
     if (!lines.empty()) usage = record::parse_usage_line(lines.back()).value_or(record::UsageLine{});
-    for (const Json& place : placement) {
-      const auto rank = integer_of(place.value("rank", Json()));
-      if (!rank || *rank < 0) continue;
+    for (const record::RankPlace& place : record.placement.value_or(std::vector<record::RankPlace>{})) {
+      if (place.rank < 0) continue;
       static const record::UsageLine::Rank kUnseen;
-      const auto index = static_cast<size_t>(*rank);
+      const auto index = static_cast<size_t>(place.rank);
       const record::UsageLine::Rank& seen = index < usage.ranks.size() ? usage.ranks[index] : kUnseen;
       ranks.push_back({{"run", run_dir.filename().string()},
-                       {"rank", *rank},
-                       {"node", place.value("host", Json())},
+                       {"rank", place.rank},
+                       {"node", place.host},
                        {"cpu_cores", or_null(seen.cpu_cores)},
                        {"memory_bytes", or_null(seen.memory_bytes)},
                        {"network_in_bytes_per_s", or_null(seen.network_in)},

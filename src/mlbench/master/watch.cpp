@@ -102,13 +102,13 @@ bool Watcher::look(const std::string& name, std::vector<store::IndexedRun>& chan
   if (known != stamps_.end() && known->second == stamp) return false;
   store::IndexedRun run{0, name, "damaged", "", stamp, ""};
   try {
-    const Json record = report::read_record(run_dir);
+    const record::Record record = report::read_record(run_dir);
     const report::RunNotes notes = report::notes_or_none(run_dir);
     Json summary = home::summary_of(record, notes);
     summary["name"] = name;
-    run.id = record.value("id", int64_t{0});
-    run.state = record.value("state", "damaged");
-    run.task = report::text(record, "/task");
+    run.id = record.id.value_or(0);
+    run.state = record.state.empty() ? "damaged" : record.state;
+    run.task = record.task;
     run.summary = summary.dump(-1, ' ', false, Json::error_handler_t::replace);
     run.words = report::all_words(notes);
   } catch (const std::exception& error) {

@@ -23,10 +23,10 @@ Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank, const M
   return clocks;
 }
 
-Json steps_json(const Clocks& clocks) {
-  Json seconds = Json::object();
+spec::NamedNumbers seconds_by_kind(const Clocks& clocks) {
+  spec::NamedNumbers seconds;
   for (size_t kind = 0; kind < kStepKinds; ++kind) {
-    seconds[std::string(kStepKindNames[kind])] = to_seconds(clocks.kinds_ns[kind]);
+    seconds.emplace_back(kStepKindNames[kind], to_seconds(clocks.kinds_ns[kind]));
   }
   return seconds;
 }

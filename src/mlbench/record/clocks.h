@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "mlbench/base/json.h"
 #include "mlbench/record/spool.h"
+#include "mlbench/spec/fields.h"
 
 namespace mlbench::record {
 
@@ -30,7 +30,7 @@ struct Clocks {
 Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank, const Moment& until = {});
 
 // Seconds by the names of the kinds.
-Json steps_json(const Clocks& clocks);
+spec::NamedNumbers seconds_by_kind(const Clocks& clocks);
 
 // Seconds since the first batch as --max-time and "accuracy after time" count them, in nanoseconds: the train clock and
 // rank 0's evaluations.

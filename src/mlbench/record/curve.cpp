@@ -1,6 +1,7 @@
 #include "mlbench/record/curve.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/record/clocks.h"
 #include "mlbench/record/events.h"
+#include "mlbench/record/measured_value.h"
 #include "mlbench/record/record_parts.h"
 
 namespace mlbench::record {
@@ -17,26 +19,47 @@ namespace {
 // Events of one kind over the segments, the later segment's where `key` exists twice, in the order of keys.
 template <typename Key, typename Make>
 auto latest(const std::vector<RankSpool>& segments, EventKind kind, Key key, Make make) {
-  std::map<decltype(key(Json())), Json> found;
+  std::map<decltype(key(Json())), decltype(make(0, Json()))> found;
   for (size_t i = 0; i < segments.size(); ++i) {
-    for (const Json& event : events_of(segments[i], kind)) found[key(event)] = make(i, event);
+    for (const Json& event : events_of(segments[i], kind)) found.insert_or_assign(key(event), make(i, event));
   }
-  Json list = Json::array();
+  std::vector<decltype(make(0, Json()))> list;
   for (auto& [unused, value] : found) list.push_back(std::move(value));
   return list;
 }
 
-// Of all values of the goal's split, those that a limit brought about included; null where there is none.
-Json best_json(const spec::GoalSpec& goal, const Json& values) {
-  Json best = nullptr;
-  for (const Json& seen : values) {
-    if (seen.contains("split") && seen["split"] != goal.split) continue;
-    const Json value = field_of(seen["metrics"], goal.metric);
-    if (!value.is_number()) continue;
-    const auto so_far = best.is_null() ? std::nullopt : std::optional(best["value"].get<double>());
-    if (!spec::is_better(goal, value.get<double>(), so_far)) continue;
-    best = {{"value", value}};
-    for (const char* name : {"epoch", "step", "train_s"}) best[name] = seen[name];
+// Numbers; what is none of them is left out.
+NamedNumbers metrics_of(const Json& event) {
+  NamedNumbers metrics;
+  const Json given = get(event, member::kMetrics, Json::object());
+  if (!given.is_object()) return metrics;
+  for (const auto& [name, value] : given.items()) {
+    if (const auto number = measured_value(value)) metrics.emplace_back(name, *number);
+  }
+  return metrics;
+}
+
+// Empty for NaN, and for a value that is no number.
+std::optional<double> finite(const Json& value) {
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+}
+
+// Of all values of the goal's split, those that a limit brought about included; empty where there is none.
+std::optional<BestValue> best_of(const spec::GoalSpec& goal, const std::vector<Evaluation>& evaluations,
+                                 const std::vector<Epoch>& epochs) {
+  std::optional<BestValue> best;
+  const auto look_at = [&](const auto& seen) {
+    const auto value = spec::find_number(seen.metrics, goal.metric);
+    if (!value || !std::isfinite(*value)) return;
+    const auto so_far = best ? std::optional(best->value) : std::nullopt;
+    if (spec::is_better(goal, *value, so_far)) best = BestValue{*value, seen.epoch, seen.step, seen.train_s};
+  };
+  if (goal.split == "train") {
+    for (const Epoch& epoch : epochs) look_at(epoch);
+  } else {
+    for (const Evaluation& evaluation : evaluations) {
+      if (evaluation.split == goal.split) look_at(evaluation);
+    }
   }
   return best;
 }
@@ -63,7 +86,7 @@ std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, co
     }
     int64_t end_ns = spool.steps.empty() ? 0 : spool.steps.back().end_ns;
     for (const Json& event : spool.events) end_ns = std::max(end_ns, get(event, member::kEndNs));
-    const SegmentInfo info = i < progress.segments.size() ? progress.segments[i] : SegmentInfo{};
+    const Segment info = i < progress.segments.size() ? progress.segments[i] : Segment{};
     const auto launched = parse_stamp(info.started_at);
     const auto ended = parse_stamp(info.finished_at);
     if (launched && spool.header.start_wall_us > 0) {
@@ -77,7 +100,7 @@ std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, co
   return all;
 }
 
-Json evaluations_json(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times) {
+std::vector<Evaluation> evaluations_of(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times) {
   std::vector<int64_t> spent_ns;  // on evaluations so far, in each segment
   for (const SegmentTimes& segment : times) spent_ns.push_back(segment.evaluation_before_ns);
   return latest(
@@ -86,63 +109,68 @@ Json evaluations_json(const std::vector<RankSpool>& segments, const std::vector<
       [&](size_t i, const Json& event) {
         const int64_t train_ns = times[i].train_before_ns + get(event, member::kTrainNs);
         spent_ns[i] += get(event, member::kDurationNs);
-        const double wall_s = times[i].wall_before_s + times[i].launch_s + to_seconds(get(event, member::kEndNs));
-        return Json{{"step", field_of(event, member::kStep)},
-                    {"epoch", field_of(event, member::kEpoch)},
-                    {"samples", field_of(event, member::kSamples)},
-                    {"split", field_of(event, member::kSplit)},
-                    {"cadence", get(event, member::kCadence)},
-                    {"train_s", to_seconds(train_ns)},
-                    {"elapsed_s", to_seconds(train_ns + spent_ns[i])},
-                    {"wall_s", wall_s},
-                    {"metrics", get(event, member::kMetrics, Json::object())},
-                    {"duration_s", to_seconds(get(event, member::kDurationNs))},
-                    {"segment", i + 1}};
+        Evaluation evaluation;
+        evaluation.step = find(event, member::kStep);
+        evaluation.epoch = find(event, member::kEpoch);
+        evaluation.samples = find(event, member::kSamples);
+        evaluation.split = get(event, member::kSplit);
+        evaluation.cadence = get(event, member::kCadence);
+        evaluation.train_s = to_seconds(train_ns);
+        evaluation.elapsed_s = to_seconds(train_ns + spent_ns[i]);
+        evaluation.wall_s = times[i].wall_before_s + times[i].launch_s + to_seconds(get(event, member::kEndNs));
+        evaluation.metrics = metrics_of(event);
+        evaluation.duration_s = to_seconds(get(event, member::kDurationNs));
+        evaluation.segment = static_cast<int64_t>(i) + 1;
+        return evaluation;
       });
 }
 
-Json epochs_json(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times) {
+std::vector<Epoch> epochs_of(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times) {
   return latest(
       segments, EventKind::kEpoch, [](const Json& event) { return get(event, member::kEpoch); },
       [&](size_t i, const Json& event) {
-        Json epoch = {{"epoch", field_of(event, member::kEpoch)},
-                      {"train_loss", field_of(event, member::kTrainLoss)},
-                      {"metrics", get(event, member::kMetrics, Json::object())},
-                      {"train_s", to_seconds(times[i].train_before_ns + get(event, member::kTrainNs))},
-                      {"step", field_of(event, member::kStep)},
-                      {"segment", i + 1}};
-        if (const auto norm = find(event, member::kGradientNorm)) {
-          epoch["gradient_norm"] = *norm;
-          epoch["clipped_steps"] = field_of(event, member::kClippedSteps);
-        }
+        Epoch epoch;
+        epoch.epoch = find(event, member::kEpoch);
+        epoch.train_loss = finite(field_of(event, member::kTrainLoss));
+        epoch.metrics = metrics_of(event);
+        epoch.train_s = to_seconds(times[i].train_before_ns + get(event, member::kTrainNs));
+        epoch.step = find(event, member::kStep);
+        epoch.segment = static_cast<int64_t>(i) + 1;
+        epoch.gradient_norm = find(event, member::kGradientNorm);
+        if (epoch.gradient_norm) epoch.clipped_steps = find(event, member::kClippedSteps);
         return epoch;
       });
 }
 
-Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments,
-               const std::vector<SegmentTimes>& times, const Json& evaluations, const Json& epochs) {
-  if (spec.fixed_batch || !spec::trains(spec)) return nullptr;
-  const spec::GoalSpec& goal = spec.task.task.goal;
-  const Json best = best_json(goal, goal.split == "train" ? epochs : evaluations);
-  Json json = {{"metric", goal.metric},
-               {"split", goal.split},
-               {"target", spec::goal_target(goal, spec.limits.light)},
-               {"higher_is_better", goal.higher_is_better},
-               {"reached", false}};
-  for (const char* name : {"value", "epoch", "step", "train_s"}) json[name] = field_of(best, name);
-  json["best"] = best;
-  if (goal.target_loss > 0 && !spec.limits.light) json["target_loss"] = goal.target_loss;
+std::optional<Goal> goal_of(const spec::RunSpec& spec, const std::vector<RankSpool>& segments,
+                            const std::vector<SegmentTimes>& times, const std::vector<Evaluation>& evaluations,
+                            const std::vector<Epoch>& epochs) {
+  if (spec.fixed_batch || !spec::trains(spec)) return std::nullopt;
+  const spec::GoalSpec& asked = spec.task.task.goal;
+  Goal goal;
+  goal.metric = asked.metric;
+  goal.split = asked.split;
+  goal.target = spec::goal_target(asked, spec.limits.light);
+  goal.higher_is_better = asked.higher_is_better;
+  goal.best = best_of(asked, evaluations, epochs);
+  if (asked.target_loss > 0 && !spec.limits.light) goal.target_loss = asked.target_loss;
+  if (goal.best) {
+    goal.value = goal.best->value;
+    goal.epoch = goal.best->epoch;
+    goal.step = goal.best->step;
+    goal.train_s = goal.best->train_s;
+  }
   const auto moment = goal_moment(segments);
-  if (!moment) return json;
+  if (!moment) return goal;
   const auto segment = static_cast<size_t>(moment->segment - 1);
   const Json event = events_of(segments[segment], EventKind::kGoal).front();
-  json["reached"] = true;
-  json["value"] = field_of(event, member::kValue);
-  json["epoch"] = field_of(event, member::kEpoch);
-  json["step"] = field_of(event, member::kStep);
-  json["train_s"] = to_seconds(times[segment].train_before_ns + get(event, member::kTrainNs));
-  json["steps_s"] = steps_json(derive_clocks(segments, *moment));
-  return json;
+  goal.reached = true;
+  goal.value = finite(field_of(event, member::kValue));
+  goal.epoch = find(event, member::kEpoch);
+  goal.step = find(event, member::kStep);
+  goal.train_s = to_seconds(times[segment].train_before_ns + get(event, member::kTrainNs));
+  goal.steps_s = seconds_by_kind(derive_clocks(segments, *moment));
+  return goal;
 }
 
 std::optional<Moment> goal_moment(const std::vector<RankSpool>& segments) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/base/json.h"
+#include "mlbench/record/build_record.h"
 #include "mlbench/record/clocks.h"
 #include "mlbench/record/record.h"
 #include "mlbench/record/spool.h"
@@ -29,16 +29,16 @@ struct SegmentTimes {
 
 std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, const RunProgress& progress);
 
-// Parts of the record (record.h) of these names, of rank 0's spools.
+// Parts of the record (record.h), of rank 0's spools.
 //
 // An evaluation's elapsed_s is what "accuracy after time" goes by (docs/rules.md): seconds from the first batch to its
 // end, as clocks.h counts them.
-Json evaluations_json(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times);
-Json epochs_json(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times);
-//
-// A goal that was reached has steps_s, too: those of the record up to it.
-Json goal_json(const spec::RunSpec& spec, const std::vector<RankSpool>& segments,
-               const std::vector<SegmentTimes>& times, const Json& evaluations, const Json& epochs);
+std::vector<Evaluation> evaluations_of(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times);
+std::vector<Epoch> epochs_of(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times);
+// Without `exchange`. Empty where the run has no goal.
+std::optional<Goal> goal_of(const spec::RunSpec& spec, const std::vector<RankSpool>& segments,
+                            const std::vector<SegmentTimes>& times, const std::vector<Evaluation>& evaluations,
+                            const std::vector<Epoch>& epochs);
 
 // When the goal was reached, where it was.
 std::optional<Moment> goal_moment(const std::vector<RankSpool>& segments);

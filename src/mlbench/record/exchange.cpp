@@ -83,10 +83,9 @@ void add_segment(std::vector<Exchanges> ranks, uint64_t most, ExchangeTimes& tim
   if (std::ranges::any_of(ranks, &Exchanges::any)) times.all_steps = false;
 }
 
-bool one_blocking_collective(const spec::RunSpec& spec, const Json& effective) {
+bool one_blocking_collective(const spec::RunSpec& spec, const Choices& effective) {
   const Json& options = spec.task.task.optimizer.options;
-  return effective.value("overlap", Json(nullptr)) == false && effective.value("buckets", Json(nullptr)) == 1 &&
-         options.value("compression", Json("none")) == "none";
+  return effective.overlap == false && effective.buckets == 1 && options.value("compression", Json("none")) == "none";
 }
 
 }  // namespace
@@ -105,9 +104,9 @@ ExchangeTimes derive_exchange(const std::filesystem::path& run_dir, int64_t work
   return times;
 }
 
-Json exchange_json(const spec::RunSpec& spec, int64_t segments, const Json& effective, std::vector<std::string>* notes,
-                   const Moment& until) {
-  if (spec.workers < 2 || !spec::trains(spec)) return nullptr;
+std::optional<Exchange> exchange_of(const spec::RunSpec& spec, int64_t segments, const Choices& effective,
+                                    std::vector<std::string>* notes, const Moment& until) {
+  if (spec.workers < 2 || !spec::trains(spec)) return std::nullopt;
   ExchangeTimes times;
   try {
     times = derive_exchange(spec.run_dir, spec.workers, segments, until);
@@ -116,23 +115,25 @@ Json exchange_json(const spec::RunSpec& spec, int64_t segments, const Json& effe
     if (notes && std::ranges::none_of(*notes, says_it)) {
       notes->push_back(fmt::format("wait and transfer are not known: {}", error.what()));
     }
-    return nullptr;
+    return std::nullopt;
   }
-  if (times.steps == 0) return nullptr;
+  if (times.steps == 0) return std::nullopt;
   if (notes && !times.all_steps) {
     notes->push_back(fmt::format("wait and transfer are of the {} steps that all ranks recorded", times.steps));
   }
   const auto seconds = [](const std::vector<int64_t>& of_ranks) {
-    Json list = Json::array();
+    std::vector<double> list;
     for (const int64_t ns : of_ranks) list.push_back(to_seconds(ns));
     return list;
   };
-  return {{"wait_s", seconds(times.wait_ns)},
-          {"transfer_s", seconds(std::vector<int64_t>(times.wait_ns.size(), times.transfer_ns))},
-          {"exposed_s", seconds(times.exposed_ns)},
-          {"hidden_s", seconds(times.hidden_ns)},
-          {"exact", one_blocking_collective(spec, effective)},
-          {"steps", times.steps}};
+  Exchange exchange;
+  exchange.wait_s = seconds(times.wait_ns);
+  exchange.transfer_s = seconds(std::vector<int64_t>(times.wait_ns.size(), times.transfer_ns));
+  exchange.exposed_s = seconds(times.exposed_ns);
+  exchange.hidden_s = seconds(times.hidden_ns);
+  exchange.exact = one_blocking_collective(spec, effective);
+  exchange.steps = times.steps;
+  return exchange;
 }
 
 }  // namespace mlbench::record

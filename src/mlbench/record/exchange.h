@@ -12,11 +12,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "mlbench/base/json.h"
 #include "mlbench/record/clocks.h"
+#include "mlbench/record/record.h"
 #include "mlbench/spec/run_spec.h"
 
 namespace mlbench::record {
@@ -34,9 +35,9 @@ struct ExchangeTimes {
 ExchangeTimes derive_exchange(const std::filesystem::path& run_dir, int64_t workers, int64_t segments,
                               const Moment& until = {});
 
-// `exchange` of the record (api/run.schema.json); null where nothing is exchanged or it is not known. `effective`: the
-// record's. `notes`, of a run that has ended: why it is not known, or not of all steps; null: nowhere.
-Json exchange_json(const spec::RunSpec& spec, int64_t segments, const Json& effective, std::vector<std::string>* notes,
-                   const Moment& until = {});
+// `exchange` of the record; empty where nothing is exchanged or it is not known. `effective`: the record's. `notes`, of
+// a run that has ended: why it is not known, or not of all steps; null: nowhere.
+std::optional<Exchange> exchange_of(const spec::RunSpec& spec, int64_t segments, const Choices& effective,
+                                    std::vector<std::string>* notes, const Moment& until = {});
 
 }  // namespace mlbench::record

@@ -39,8 +39,13 @@ class Exchange : public testing::Test {
     write_spool(folder_.path(), segment, rank, steps, {});
   }
   ExchangeTimes derive(int64_t segments = 1) const { return derive_exchange(folder_.path(), spec_.workers, segments); }
-  Json json(std::vector<std::string>* notes = nullptr, const Json& effective = {{"overlap", false}, {"buckets", 1}}) {
-    return exchange_json(spec_, 1, effective, notes);
+  // `exchange` of the record.
+  std::optional<record::Exchange> told(std::vector<std::string>* notes = nullptr, std::optional<bool> overlap = false,
+                                       std::optional<int64_t> buckets = 1) {
+    Choices effective;
+    effective.overlap = overlap;
+    effective.buckets = buckets;
+    return exchange_of(spec_, 1, effective, notes);
   }
 
   TemporaryFolder folder_;
@@ -70,9 +75,8 @@ TEST_F(Exchange, WhatRanBesideTheComputationIsHiddenAndTheRestIsExposed) {
   for (size_t rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(times.hidden_ns[rank] + times.exposed_ns[rank], times.wait_ns[rank] + times.transfer_ns);
   }
-  const Json told = json();
-  EXPECT_EQ(told["hidden_s"], (Json{34e-9, 19e-9}));
-  EXPECT_EQ(told["exposed_s"], (Json{6e-9, 13e-9}));
+  EXPECT_THAT(told()->hidden_s, ElementsAre(34e-9, 19e-9));
+  EXPECT_THAT(told()->exposed_s, ElementsAre(6e-9, 13e-9));
 }
 
 TEST_F(Exchange, SegmentsAddUp) {
@@ -96,30 +100,31 @@ TEST_F(Exchange, StepsThatARankLacksAreLeftOut) {
   EXPECT_FALSE(times.all_steps);
 
   std::vector<std::string> notes;
-  EXPECT_EQ(json(&notes), (Json{{"wait_s", {2e-9, 3e-9}},
-                                {"transfer_s", {18e-9, 18e-9}},
-                                {"exposed_s", {20e-9, 21e-9}},
-                                {"hidden_s", {0.0, 0.0}},
-                                {"exact", true},
-                                {"steps", 2}}));
+  const auto exchange = told(&notes).value();
+  EXPECT_THAT(exchange.wait_s, ElementsAre(2e-9, 3e-9));
+  EXPECT_THAT(exchange.transfer_s, ElementsAre(18e-9, 18e-9));
+  EXPECT_THAT(exchange.exposed_s, ElementsAre(20e-9, 21e-9));
+  EXPECT_THAT(exchange.hidden_s, ElementsAre(0.0, 0.0));
+  EXPECT_TRUE(exchange.exact);
+  EXPECT_EQ(exchange.steps, 2);
   EXPECT_THAT(notes, ElementsAre("wait and transfer are of the 2 steps that all ranks recorded"));
 }
 
 TEST_F(Exchange, IsExactForOneBlockingCollectivePerStep) {
   for (int64_t rank = 0; rank < 2; ++rank) spool(rank, {exchanges(0, {10})});
-  EXPECT_EQ(json()["exact"], true);
-  EXPECT_EQ(json(nullptr, {{"overlap", false}, {"buckets", 2}})["exact"], false);
-  EXPECT_EQ(json(nullptr, {{"overlap", true}, {"buckets", 1}})["exact"], false);
-  EXPECT_EQ(json(nullptr, {{"overlap", nullptr}, {"buckets", nullptr}})["exact"], false);
+  EXPECT_TRUE(told()->exact);
+  EXPECT_FALSE(told(nullptr, false, 2)->exact);
+  EXPECT_FALSE(told(nullptr, true, 1)->exact);
+  EXPECT_FALSE(told(nullptr, std::nullopt, std::nullopt)->exact);
   spec_.task.task.optimizer.options = {{"compression", "signs"}};
-  EXPECT_EQ(json()["exact"], false);
+  EXPECT_FALSE(told()->exact);
 }
 
 TEST_F(Exchange, IsNotKnownWithoutASpoolOfEachRank) {
   spool(0, {exchanges(0, {10})});
   EXPECT_THAT([&] { derive(); }, ThrowsMessage<UserError>(HasSubstr("rank-1.seg-1.steps is lost")));
   std::vector<std::string> notes;
-  EXPECT_EQ(json(&notes), nullptr);
+  EXPECT_FALSE(told(&notes));
   EXPECT_THAT(notes, ElementsAre(HasSubstr("wait and transfer are not known: ")));
 
   std::ofstream(steps_path(folder_.path(), 1, 1)) << std::string(1000, 'x');
@@ -128,16 +133,16 @@ TEST_F(Exchange, IsNotKnownWithoutASpoolOfEachRank) {
 
 TEST_F(Exchange, OfNothingThereIsNone) {
   std::vector<std::string> notes;
-  EXPECT_EQ(json(&notes), nullptr);
+  EXPECT_FALSE(told(&notes));
   spool(0, {exchanges(0, {10})});
   spool(1, {});
-  EXPECT_EQ(json(&notes), nullptr) << "no step that both recorded";
+  EXPECT_FALSE(told(&notes)) << "no step that both recorded";
   spec_.workers = 1;
-  EXPECT_EQ(json(&notes), nullptr);
+  EXPECT_FALSE(told(&notes));
   spec_.workers = 2;
   spool(1, {exchanges(0, {10})});
   spec_.command = {"train.py"};
-  EXPECT_EQ(json(&notes), nullptr);
+  EXPECT_FALSE(told(&notes));
   EXPECT_THAT(notes, IsEmpty());
 }
 

@@ -1,22 +1,77 @@
 #pragma once
 
-// The run record (run.json, schema api/run.schema.json): frozen choices + what the spools say + how it ended.
-// Kept as JSON: fields are only ever added, and every consumer (report, download, --json) passes it on.
+// The run record: what a run was asked to do, how it ended, what it measured. It is a structure here; JSON it is at the
+// doors alone (run.json, HTTP, archives, --json), with the schema api/run.schema.json. build_record.h makes it of a
+// run's folder.
+//
+// A text that is "" and a number that is empty are null as JSON, or absent where the schema has no null. `others` are
+// the members of later programs: they are kept, and written behind those that have a name here.
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mlbench/base/json.h"
-#include "mlbench/record/clocks.h"
-#include "mlbench/spec/run_spec.h"
+#include "mlbench/record/collectives.h"
+#include "mlbench/spec/communication.h"
+#include "mlbench/spec/fields.h"
+#include "mlbench/spec/task.h"
 
 namespace mlbench::record {
 
+using spec::NamedNumbers;
+
+using ExitCodes = std::vector<std::optional<int64_t>>;  // per rank; empty where nobody saw the end
+
 enum class RunState { kQueued, kRunning, kFinished, kFailed, kStopped };
-std::string_view name_of(RunState state);
+constexpr std::string_view name_of(RunState state) {
+  switch (state) {
+    case RunState::kQueued:
+      return "queued";
+    case RunState::kRunning:
+      return "running";
+    case RunState::kFinished:
+      return "finished";
+    case RunState::kFailed:
+      return "failed";
+    case RunState::kStopped:
+      return "stopped";
+  }
+  return "";
+}
+
+struct Limits {
+  std::optional<int64_t> max_steps;
+  std::optional<double> max_epochs, max_time_s;
+  bool light = false, to_the_end = false;
+  Json others = nullptr;
+};
+
+// How the ranks compute and exchange gradients.
+struct Choices {
+  std::string device;     // requested: "cpu", "cuda"; effective: with its number, "cuda:0"
+  std::string precision;  // "float32"
+  std::string layout;
+  std::optional<bool> overlap;     // pieces are exchanged while the gradient is computed
+  std::optional<int64_t> buckets;  // pieces in which the gradient is exchanged
+  std::optional<bool> by_layer;    // one piece per tensor
+  std::optional<bool> pinned;      // each computing thread is bound to a core
+  Json others = nullptr;           // effective ones: what the framework and the back end say beside them
+};
+struct Effective : Choices {
+  std::string overlap_off;             // why overlap that the task asks for is off here
+  std::optional<bool> replicated;      // false: ranks hold different weights, and their average is evaluated and hashed
+  std::optional<bool> staged;          // gradients of ranks on GPUs go by way of the host's memory
+  std::vector<std::string> variables;  // NAME=VALUE, by which rank 0's back end is told how to communicate
+};
+struct Requested : Choices {
+  std::optional<double> bucket_mb;
+  Json checkpoint_every = nullptr;  // "epoch", or a number of steps; null: at the end alone
+  std::string profile;              // "time"
+  std::optional<bool> timeline;
+};
 
 struct Failure {
   std::string kind;   // rank_died | rank_error | comm_timeout | comm_error | start_failed | supervisor_lost |
@@ -24,55 +79,227 @@ struct Failure {
   int64_t rank = -1;  // the culprit; -1 unknown or none
   std::string host;
   std::string operation;  // last operation of the culprit, e.g. "all_reduce"
-  int64_t sequence = -1;
+  int64_t sequence = -1;  // of that operation; -1 unknown
   std::string message;
   std::vector<std::string> log_tail;  // last lines of the culprit's log
+  Json others = nullptr;
 };
 
 // One start of the ranks: a run has one, plus one each time that it is resumed or requeued.
-struct SegmentInfo {
+struct Segment {
   int64_t index = 1;  // from 1
   int64_t start_step = 0;
-  std::string started_at, finished_at;         // UTC; empty while unknown
-  double lost_s = 0;                           // gap since the previous segment's last record
-  std::vector<std::optional<int>> exit_codes;  // per rank; null where nobody saw the end
-  std::optional<Failure> failure = {};         // with which it ended
+  std::string started_at = {}, finished_at = {};  // UTC; "" while unknown
+  double lost_s = 0;                              // gap since the previous segment's last record
+  ExitCodes exit_codes = {};
+  std::optional<Failure> failure = {};  // with which it ended
+  // By rank 0's spool; empty where only the supervisor has spoken so far.
+  std::optional<int64_t> steps = {};
+  std::optional<double> wall_s = {}, train_s = {}, train_legacy_s = {};
+  Json others = nullptr;
 };
 
-// What the supervisor knows, beside spec and spools.
-struct RunProgress {
-  RunState state = RunState::kQueued;
-  std::string started_at, finished_at;
-  std::vector<SegmentInfo> segments;
-  std::optional<Failure> failure;
-  Json placement = nullptr;   // of the record: where each rank runs; null before any start
-  Json allocation = nullptr;  // of the record: what an engine gave for the last segment
-  Json hosts = Json::array();
-  Json environment = Json::object();
+// Where a rank of the last segment runs, as its executor chose.
+struct RankPlace {
+  int64_t rank = -1;           // -1: not told
+  std::string host;            // the name of one of the hosts
+  int64_t local_rank = 0;      // among the ranks of its host
+  std::string cores;           // that it may use, "0-3,8"; "": not known
+  std::optional<int64_t> gpu;  // its number on the host
+  Json others = nullptr;
+};
+
+struct NetworkCard {
+  std::string name;
+  std::optional<double> speed_mbit;
+  Json others = nullptr;
+};
+
+struct Gpu {
+  std::string name;
+  Json others = nullptr;
+};
+
+// A host that takes part.
+struct Host {
+  std::string name;
+  std::vector<std::string> addresses;
+  std::string cpu;
+  std::optional<int64_t> cores, ram_bytes;
+  std::string firmware;
+  std::vector<NetworkCard> nics;
+  std::vector<Gpu> gpus;
+  Json others = nullptr;  // load, steal, its own environment
+};
+
+struct DataSet {
+  std::string name, fingerprint;
+  std::optional<bool> official;
+  bool synthetic = false;
+  Json samples = nullptr;  // a number, or numbers by split
+  std::string generator;   // what made the records, with its version and seed; "" of real data
+  Json others = nullptr;
+};
+
+// What data and run files of the ranks lie on.
+struct Storage {
+  std::string kind;  // "local"; "data nfs, run local"; "not known"
+  std::string data, run, endpoint;
+  std::optional<int64_t> objects, bytes;
+  Json others = nullptr;
+};
+
+// Waiting for the slowest rank and moving bytes, of each rank (exchange.h).
+struct Exchange {
+  std::vector<double> wait_s, transfer_s;
+  std::vector<double> exposed_s, hidden_s;  // empty in records of earlier programs: all was exposed
+  bool exact =
+      false;  // one blocking collective per step; else the true wait is at least, the true transfer at most this
+  int64_t steps = 0;  // that all ranks recorded
+  Json others = nullptr;
+};
+
+struct BestValue {
+  double value = 0;
+  std::optional<double> epoch;
+  std::optional<int64_t> step;
+  std::optional<double> train_s;
+  Json others = nullptr;
+};
+
+struct Goal {
+  std::string metric, split;
+  std::optional<double> target;
+  std::optional<bool> higher_is_better;
+  std::optional<double> target_loss;  // training loss that charts draw
+  bool reached = false;
+  // Of the moment when it was reached, else of the best value so far.
+  std::optional<double> value, epoch;
+  std::optional<int64_t> step;
+  std::optional<double> train_s;
+  std::optional<NamedNumbers> steps_s;  // of a goal that was reached: the record's sums up to it
+  std::optional<Exchange> exchange;
+  std::optional<BestValue> best;  // of the whole run
+  Json others = nullptr;
+};
+
+struct ClockSums {
+  std::optional<double> queue_s, wall_s, prepare_s, train_s, train_legacy_s;
+  Json others = nullptr;
+};
+
+struct Throughput {
+  std::optional<double> samples_per_s, median_samples_per_s;
+  std::optional<int64_t> peak_rss;  // bytes, of the largest rank
+  std::optional<int64_t> samples, steps;
+  Json others = nullptr;
+};
+
+// Used share of what the ranks had.
+struct Utilisation {
+  std::optional<double> cpu, gpu;
+  Json others = nullptr;
+};
+
+struct Evaluation {
+  std::optional<int64_t> step;
+  std::optional<double> epoch;
+  std::optional<int64_t> samples;
+  std::string split;
+  std::optional<bool> cadence;  // at the task's own cadence, not brought about by a limit
+  std::optional<double> train_s, elapsed_s, wall_s;
+  NamedNumbers metrics;
+  std::optional<double> duration_s;
+  std::optional<int64_t> segment;
+  Json others = nullptr;
+};
+
+struct Epoch {
+  std::optional<double> epoch, train_loss;
+  NamedNumbers metrics;
+  std::optional<double> train_s;
+  std::optional<int64_t> step, segment;
+  std::optional<double> gradient_norm;
+  std::optional<int64_t> clipped_steps;
+  Json others = nullptr;
+};
+
+// A kind of layer or kernel, of a run with --profile time.
+struct OperationCost {
+  std::string name, implementation;
+  std::optional<double> forward_s, backward_s, forward_floor_s, backward_floor_s, forward_flops, backward_flops;
+  std::optional<int64_t> bytes;
+  Json others = nullptr;
+};
+
+// What a custom run's script recorded.
+struct Custom {
+  std::vector<std::string> command;
+  std::string result;
+  Json others = nullptr;
+};
+
+struct Record {
+  int64_t schema_version = 1;
+  std::optional<int64_t> id;
+  std::string name, created_at, started_at, finished_at;
+  std::string executor;
+  std::optional<int64_t> repeat;
+  std::string task, rules, variant;
+  std::string division;  // "closed", "open", "own", "throughput", "custom"
+  std::optional<std::vector<spec::Override>> overrides;
+  std::string task_hash, framework, backend, comm_stack;
+  std::optional<spec::Communication> communication;  // empty where no worker runs
+  std::optional<int64_t> workers, threads_per_worker, inter_op_threads;
+  std::optional<bool> oversubscribed, shared_host;
+  std::optional<uint64_t> seed;
+  ExitCodes exit_codes;  // of the last segment; no codes before any start
+  Limits limits;
   std::vector<std::string> notes;
-  double queue_s = 0;           // before launch: for cores and in the queue of an engine, sum over segments
-  double wall_s = 0;            // launch to end, sum over segments
-  bool oversubscribed = false;  // started with --no-wait beside another run; the record says spec's or this
-  Json utilisation = nullptr;   // of the record: {"cpu": used share of the ranks' cores | null, "gpu": null}
+  std::string state;
+  std::string stop_reason;  // why rank 0 ended by itself
+  std::optional<Requested> requested;
+  std::optional<Effective> effective;
+  std::optional<Failure> failure;
+  std::vector<Segment> segments;
+  Json environment = Json::object();  // the supervisor's host and program (base/environment.h)
+  Json engine = nullptr;              // what the executor was told beside the run
+  std::optional<std::vector<RankPlace>> placement;
+  Json allocation = nullptr;  // what an engine gave for the last segment, in its words
+  std::vector<Host> hosts;
+  DataSet data;
+  Storage storage;
+  std::optional<Goal> goal;
+  ClockSums clocks;
+  NamedNumbers steps_s;  // rank 0's train clock by kind of step
+  std::optional<Exchange> exchange;
+  Throughput throughput;
+  Utilisation utilisation;
+  std::vector<Evaluation> evaluations;
+  std::vector<Epoch> epochs;
+  std::vector<OperationCost> operations;
+  std::optional<int64_t> parameters;
+  std::string weights_sha256;
+  Json collectives = nullptr;
+  std::optional<Custom> custom;
+  Json others = nullptr;
 };
 
-// Pure: builds the complete record from the frozen spec, the progress and all spools in spec.run_dir (fields in the
-// order of api/run.schema.json). Works at any time during a run, and after any crash: what is not known is null, a
-// spool that cannot be read becomes a note.
-//
-// - clocks, steps_s: rank 0's step records, summed over all segments: steps that a resumed run did again count twice.
-// - evaluations, epochs: where a step (epoch) exists in two segments, the later segment's. Their train_s and wall_s
-//   count the earlier segments' whole clocks; wall_s starts at the launch of each segment. elapsed_s: curve.h.
-// - goal: value, epoch, step and train_s of the moment when it was reached; else of the best value so far, or null.
-//   Where it was reached, steps_s and exchange are those of the record up to then.
-//   `best` is the best value of the whole run, reached or not, at a limit or not. A throughput run has no goal (null).
-// - stop_reason: why rank 0 ended in the last segment; null while it runs, and where something else ended it.
-// - throughput.samples_per_s: samples of all ranks / train clock.
-// - throughput.median_samples_per_s: each record of rank 0 gives its samples * workers / its time, with its number of
-//   steps as weight; the least rate at which the weights up to it make half of the sum (the mean with the next one
-//   where they make exactly half).
-// - throughput.peak_rss: bytes, of the largest rank.
-// - exit_codes: of the last segment's ranks; null as a whole before any rank was started.
-Json build_record(const spec::RunSpec& spec, const RunProgress& progress);
+// The members in the order of the schema.
+Json to_json(const Record& record);
+Json to_json(const std::vector<Record>& records);
+// Its inverse. UserError, naming the member with what was given and what is expected, for a record whose members have
+// other types than the schema says, or which counts more ranks and segments than any run has. Members may be missing:
+// archives of others hold less. `where` begins the error: the path of a file.
+Record record_from_json(const Json& json, const std::string& where);
+
+// How many segments a run's folder may hold: those of its record, at least 1.
+int64_t segment_count(const Record& record);
+
+// Whether a state is one that a supervisor is still to change.
+inline bool is_active_state(std::string_view state) {
+  return state == name_of(RunState::kQueued) || state == name_of(RunState::kRunning);
+}
+inline bool is_active(const Record& record) { return is_active_state(record.state); }
 
 }  // namespace mlbench::record

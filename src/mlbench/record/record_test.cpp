@@ -1,534 +1,173 @@
 #include "mlbench/record/record.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <chrono>
-#include <span>
+#include <cmath>
+#include <filesystem>
 
-#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
-#include "mlbench/base/run_folder.h"
+#include "mlbench/base/input.h"
+#include "mlbench/base/paths.h"
 #include "mlbench/record/test_schema.h"
-#include "mlbench/record/test_spool.h"
 
 namespace mlbench::record {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
-constexpr int64_t kSecond = 1'000'000'000;
-constexpr const char* kStamp = "2026-01-31T12:00:00.000000Z";
-
-const std::string kHash(64, 'f');
-
-int64_t micros(const std::string& stamp) {
-  return std::chrono::duration_cast<std::chrono::microseconds>(parse_utc(stamp).time_since_epoch()).count();
-}
-
-Json evaluation(int64_t step, double accuracy, int64_t train_ns, int64_t end_ns) {
-  return {{"event", "evaluation"},
-          {"end_ns", end_ns},
-          {"step", step},
-          {"epoch", step / 10.0},
-          {"samples", step * 20},
-          {"split", "test"},
-          {"cadence", true},
-          {"train_ns", train_ns},
-          {"metrics", {{"Prec@1", accuracy}, {"loss", 1 - accuracy / 100}}},
-          {"duration_ns", kSecond / 2}};
-}
-
-class Record : public testing::Test {
- protected:
-  Record() {
-    spec_.id = 3;
-    spec_.name = "r-2";
-    spec_.created_at = kStamp;
-    spec_.workers = 2;
-    spec_.data_name = "fashion-mnist";
-    spec_.run_dir = folder_.path();
-    set_task(spec_, spec::find_task("fashion-mnist", "", "", {}), {});
-  }
-
-  // The first segment of one_finished_segment() died after step 20; the second begins again at step 10.
-  void resume_at_step_10() {
-    progress_.segments[0].exit_codes = {std::nullopt, 9};
-    progress_.segments.push_back({2, 10, "2026-01-31T12:01:00.000000Z", "", 52, {0, 0}});
-    const int64_t start = micros("2026-01-31T12:01:00.500000Z");
-    for (int64_t rank = 0; rank < 2; ++rank) {
-      std::vector<Json> events;
-      if (rank == 0) {
-        events = {evaluation(20, 90, 2 * kSecond, 3 * kSecond), evaluation(30, 91, 4 * kSecond, 5 * kSecond)};
+// Null and absent say the same.
+void erase_nulls(Json& json) {
+  if (json.is_object()) {
+    for (auto member = json.begin(); member != json.end();) {
+      if (member->is_null()) {
+        member = json.erase(member);
+      } else {
+        erase_nulls(*member++);
       }
-      write_spool(folder_.path(), 2, rank, {step_record(10, 20, 4 * kSecond)}, events, start);
+    }
+  } else if (json.is_array()) {
+    for (Json& element : json) erase_nulls(element);
+  }
+}
+
+// Every record that the documents quote is written as it was read.
+TEST(RecordMembers, AreExactInversesOnRecordedResults) {
+  const fs::path results = fs::path(environment_variable("MLBENCH_TEST_SOURCE_DIR").value()) / "docs/results";
+  int records = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(results)) {
+    if (entry.path().filename() != "run.json") continue;
+    SCOPED_TRACE(entry.path());
+    Json given = read_json_file(entry.path(), inputs::kRecord);
+    Json written = to_json(record_from_json(given, entry.path()));
+    EXPECT_EQ(to_json(record_from_json(written, "written")), written);
+    erase_nulls(given);
+    erase_nulls(written);
+    EXPECT_EQ(Json::diff(given, written), Json::array());
+    ++records;
+  }
+  EXPECT_GE(records, 20);
+}
+
+// A record of which nothing is left out.
+Record full_record() {
+  Record record;
+  record.overrides = {spec::Override{"optimizer.lr", "0.1"}};
+  record.communication.emplace();
+  record.requested.emplace();
+  record.effective.emplace();
+  record.effective->overlap_off = "few cores";
+  record.effective->replicated = record.effective->staged = true;
+  record.effective->variables = {"A=b"};
+  record.failure.emplace();
+  record.segments.emplace_back().failure.emplace();
+  record.placement.emplace().emplace_back();
+  record.data.generator = "v1";
+  record::Exchange exchange;
+  exchange.wait_s = exchange.transfer_s = exchange.exposed_s = exchange.hidden_s = {1.0};
+  record.exchange = exchange;
+  Goal& goal = record.goal.emplace();
+  goal.higher_is_better = true;
+  goal.target_loss = 1;
+  goal.steps_s.emplace();
+  goal.exchange = exchange;
+  goal.best.emplace();
+  Evaluation& evaluation = record.evaluations.emplace_back();
+  evaluation.cadence = true;
+  evaluation.elapsed_s = 1;
+  Epoch& epoch = record.epochs.emplace_back();
+  epoch.gradient_norm = 1;
+  epoch.clipped_steps = 1;
+  record.operations.emplace_back();
+  record.custom.emplace();
+  return record;
+}
+
+// Where a schema leaves a choice, the one that is no null.
+Json resolved(const Json& root, Json schema) {
+  if (const auto choices = schema.find("oneOf"); choices != schema.end()) {
+    for (const Json& one : Json(*choices)) {
+      if (one.value("type", Json()) != "null") schema = one;
     }
   }
+  if (schema.contains("$ref")) {
+    return resolved(root, root.at(Json::json_pointer(schema["$ref"].get<std::string>().substr(1))));
+  }
+  return schema;
+}
 
-  // Two ranks, 20 steps in records of 10 in 4 s of train clock, two evaluations, one epoch; ended at the goal.
-  void one_finished_segment() {
-    progress_.state = RunState::kFinished;
-    progress_.started_at = kStamp;
-    progress_.finished_at = "2026-01-31T12:00:08.000000Z";
-    progress_.queue_s = 1.5;
-    progress_.wall_s = 8;
-    progress_.placement =
-        Json::array({{{"rank", 0}, {"host", "node1"}, {"local_rank", 0}, {"cores", "0-1"}, {"gpu", 0}},
-                     {{"rank", 1}, {"host", "node2"}, {"local_rank", 0}, {"cores", nullptr}, {"gpu", nullptr}}});
-    progress_.segments = {{1, 0, kStamp, "2026-01-31T12:00:08.000000Z", 0, {0, 0}}};
-    const int64_t start = micros("2026-01-31T12:00:01.000000Z");
-    for (int64_t rank = 0; rank < 2; ++rank) {
-      std::vector<Json> events = {
-          {{"event", "prepared"},
-           {"prepare_s", 0.25},
-           {"data", {{"fingerprint", "abc"}, {"official", true}, {"samples", {{"train", 60000}}}}}},
-          {{"event", "begin"},
-           {"parameters", 3274634},
-           {"effective", {{"precision", "float32"}, {"fused", false}, {"overlap", false}, {"buckets", 1}}},
-           {"comm_stack", "timeline(gloo)"},
-           {"versions", {{"libtorch", "2.15.0"}}},
-           {"peak_rss", 1000 + rank}}};
-      if (rank == 0) {
-        events.push_back(evaluation(10, 84, kSecond, 2 * kSecond));
-        events.push_back({{"event", "epoch"},
-                          {"end_ns", 0},
-                          {"step", 10},
-                          {"epoch", 1},
-                          {"train_ns", kSecond},
-                          {"train_loss", 0.5},
-                          {"metrics", {{"Prec@1", 81}}}});
-        events.push_back(evaluation(20, 91.5, 4 * kSecond, 6 * kSecond));
-        events.push_back({{"event", "goal"},
-                          {"step", 20},
-                          {"metric", "Prec@1"},
-                          {"value", 91.5},
-                          {"epoch", 2.0},
-                          {"train_ns", 4 * kSecond}});
-      }
-      events.push_back(
-          {{"event", "end"}, {"end_ns", 6 * kSecond}, {"weights_sha256", kHash}, {"peak_rss", 2000 + rank}});
-      std::vector<StepRecord> steps = {step_record(0, 10, kSecond), step_record(10, 10, 3 * kSecond)};
-      // Rank 1 waits 0.2 s in each of the first ten.
-      for (int64_t& ns : std::span(steps[0].exchange_ns).first(10)) ns = kSecond / 10 + rank * kSecond / 5;
-      write_spool(folder_.path(), 1, rank, steps, events, start);
+void expect_members_of_schema(const Json& root, const Json& schema, const Json& value, const std::string& path) {
+  if (value.is_array() && !value.empty() && schema.contains("items")) {
+    expect_members_of_schema(root, resolved(root, schema["items"]), value[0], path + "[]");
+  }
+  if (!value.is_object() || !schema.contains("properties")) return;
+  for (const auto& [name, property] : schema["properties"].items()) {
+    EXPECT_TRUE(value.contains(name)) << path << name << " is in the schema, and no member of the record";
+    if (value.contains(name)) {
+      expect_members_of_schema(root, resolved(root, property), value[name], path + name + ".");
     }
   }
-
-  Json build() const { return build_record(spec_, progress_); }
-
-  TemporaryFolder folder_;
-  spec::RunSpec spec_;
-  RunProgress progress_;
-};
-
-TEST_F(Record, TargetLossIsOfOfficialDataAlone) {
-  spec_.task.task.goal.target_loss = 0.2828;
-  EXPECT_FALSE(build()["goal"].contains("target_loss")) << "the data are not known yet";
-  one_finished_segment();
-  EXPECT_EQ(build()["goal"]["target_loss"], 0.2828);
-  spec_.limits.light = true;
-  EXPECT_FALSE(build()["goal"].contains("target_loss"));
-  spec_.limits.light = false;
-  write_spool(folder_.path(), 1, 0, {step_record(0, 10, kSecond)},
-              {Json{{"event", "prepared"}, {"data", {{"official", false}}}}}, micros("2026-01-31T12:00:01.000000Z"));
-  EXPECT_FALSE(build()["goal"].contains("target_loss"));
-}
-
-TEST_F(Record, TakesOverWhatRankZeroSaysOfTheFigures) {
-  one_finished_segment();
-  write_spool(folder_.path(), 1, 0, {step_record(0, 10, kSecond)},
-              {Json{{"event", "begin"}, {"notes", {"it is slow"}}}}, micros("2026-01-31T12:00:01.000000Z"));
-  EXPECT_EQ(build()["notes"][0], "it is slow");
-}
-
-TEST_F(Record, QueuedRunHasAllFieldsAndNoMeasurements) {
-  const Json record = build();
-  EXPECT_EQ(record["state"], "queued");
-  EXPECT_EQ(record["started_at"], nullptr);
-  EXPECT_EQ(record["exit_codes"], nullptr);
-  EXPECT_EQ(
-      record["clocks"],
-      (Json{{"queue_s", 0.0}, {"wall_s", 0.0}, {"prepare_s", nullptr}, {"train_s", 0.0}, {"train_legacy_s", 0.0}}));
-  EXPECT_EQ(record["placement"], nullptr);
-  EXPECT_EQ(record["throughput"]["samples_per_s"], nullptr);
-  EXPECT_EQ(record["throughput"]["median_samples_per_s"], nullptr);
-  EXPECT_EQ(record["goal"]["target"], 91.5);
-  EXPECT_EQ(record["goal"]["reached"], false);
-  EXPECT_EQ(record["goal"]["value"], nullptr);
-  EXPECT_TRUE(record["evaluations"].empty());
-  EXPECT_EQ(record["weights_sha256"], nullptr);
-  EXPECT_EQ(record["failure"], nullptr);
-}
-
-TEST_F(Record, FinishedRun) {
-  one_finished_segment();
-  const Json record = build();
-  EXPECT_EQ(record["state"], "finished");
-  EXPECT_EQ(record["task"], "fashion-mnist");
-  EXPECT_EQ(record["rules"], nullptr);
-  EXPECT_EQ(record["division"], "closed");
-  EXPECT_EQ(record["exit_codes"], (Json{0, 0}));
-  EXPECT_EQ(record["comm_stack"], "timeline(gloo)");
-  EXPECT_EQ(record["parameters"], 3274634);
-  EXPECT_EQ(record["weights_sha256"], kHash);
-  EXPECT_EQ(record["effective"]["fused"], false);
-  EXPECT_EQ(record["effective"]["layout"], nullptr);
-  EXPECT_EQ(record["environment"]["libraries"]["libtorch"], "2.15.0");
-  EXPECT_EQ(record["data"]["fingerprint"], "abc");
-  EXPECT_EQ(record["data"]["name"], "fashion-mnist");
-
-  // 4 s: a fifth waiting for batches, a tenth writing checkpoints.
-  EXPECT_EQ(record["clocks"],
-            (Json{{"queue_s", 1.5}, {"wall_s", 8.0}, {"prepare_s", 0.25}, {"train_s", 4.0}, {"train_legacy_s", 2.8}}));
-  EXPECT_DOUBLE_EQ(record["steps_s"]["batch_load"], 0.8);
-  EXPECT_DOUBLE_EQ(record["steps_s"]["checkpoint"], 0.4);
-  EXPECT_DOUBLE_EQ(record["steps_s"]["backprop"], 2.8);
-  EXPECT_EQ(record["steps_s"]["agg"], 0.0);
-  EXPECT_EQ(record["exchange"], (Json{{"wait_s", {0.0, 2.0}},
-                                      {"transfer_s", {1.0, 1.0}},
-                                      {"exposed_s", {1.0, 3.0}},
-                                      {"hidden_s", {0.0, 0.0}},
-                                      {"exact", true},
-                                      {"steps", 20}}));
-
-  EXPECT_EQ(record["throughput"]["samples"], 400);
-  EXPECT_EQ(record["throughput"]["steps"], 20);
-  EXPECT_EQ(record["throughput"]["samples_per_s"], 100.0);
-  // 10 steps at 200 samples/s and 10 at 66.7: the mean of both.
-  EXPECT_DOUBLE_EQ(record["throughput"]["median_samples_per_s"], (200 + 200.0 / 3) / 2);
-  EXPECT_EQ(record["throughput"]["peak_rss"], 2001);
-
-  Json goal = record["goal"];
-  EXPECT_EQ(goal["steps_s"], record["steps_s"]) << "it ended there";
-  EXPECT_EQ(goal["exchange"], record["exchange"]);
-  for (const char* sums : {"steps_s", "exchange"}) goal.erase(sums);
-  EXPECT_EQ(goal, (Json{{"metric", "Prec@1"},
-                        {"split", "test"},
-                        {"target", 91.5},
-                        {"higher_is_better", true},
-                        {"reached", true},
-                        {"value", 91.5},
-                        {"epoch", 2.0},
-                        {"step", 20},
-                        {"train_s", 4.0},
-                        {"best", {{"value", 91.5}, {"epoch", 2.0}, {"step", 20}, {"train_s", 4.0}}}}));
-  ASSERT_EQ(record["evaluations"].size(), 2U);
-  const Json& first = record["evaluations"][0];
-  EXPECT_EQ(first["step"], 10);
-  EXPECT_EQ(first["samples"], 200);
-  EXPECT_EQ(first["train_s"], 1.0);
-  EXPECT_EQ(first["wall_s"], 3.0);  // rank 0's clock started 1 s after the launch
-  EXPECT_EQ(first["duration_s"], 0.5);
-  EXPECT_EQ(first["cadence"], true);
-  EXPECT_EQ(first["elapsed_s"], 1.5);
-  EXPECT_EQ(record["evaluations"][1]["elapsed_s"], 5.0);
-  EXPECT_EQ(first["metrics"]["Prec@1"], 84);
-  ASSERT_EQ(record["epochs"].size(), 1U);
-  EXPECT_EQ(record["epochs"][0]["train_loss"], 0.5);
-  EXPECT_EQ(record["epochs"][0]["train_s"], 1.0);
-}
-
-TEST_F(Record, ResumedRunAddsClocksAndTakesTheLaterCurve) {
-  one_finished_segment();
-  resume_at_step_10();
-  const Json record = build();
-  EXPECT_EQ(record["clocks"]["train_s"], 8.0);
-  EXPECT_EQ(record["throughput"]["steps"], 40);  // ten of them done twice
-  EXPECT_EQ(record["exit_codes"], (Json{0, 0}));
-  EXPECT_EQ(record["weights_sha256"], nullptr);  // of the last segment, which has not ended
-
-  ASSERT_EQ(record["evaluations"].size(), 3U);
-  const Json& again = record["evaluations"][1];
-  EXPECT_EQ(again["step"], 20);
-  EXPECT_EQ(again["metrics"]["Prec@1"], 90);
-  EXPECT_EQ(again["segment"], 2);
-  EXPECT_EQ(again["train_s"], 6.0);         // 4 + 2
-  EXPECT_EQ(again["elapsed_s"], 7.5);       // and three evaluations
-  EXPECT_EQ(again["wall_s"], 8 + 0.5 + 3);  // gap left out: it stands in lost_s
-
-  ASSERT_EQ(record["segments"].size(), 2U);
-  EXPECT_EQ(record["segments"][0]["exit_codes"], (Json{nullptr, 9}));
-  EXPECT_EQ(record["segments"][0]["train_s"], 4.0);
-  EXPECT_EQ(record["segments"][1]["start_step"], 10);
-  EXPECT_EQ(record["segments"][1]["lost_s"], 52.0);
-  EXPECT_EQ(record["segments"][1]["train_s"], 4.0);
-}
-
-TEST_F(Record, UnreachedGoalShowsTheBestValue) {
-  write_spool(folder_.path(), 1, 0, {step_record(0, 30, kSecond)},
-              {evaluation(10, 80, 1, 1), evaluation(20, 83, 2, 2), evaluation(30, 82, 3, 3)});
-  spec_.limits.light = true;
-  const Json goal = build()["goal"];
-  EXPECT_EQ(goal["target"], 85);
-  EXPECT_EQ(goal["reached"], false);
-  EXPECT_EQ(goal["value"], 83);
-  EXPECT_EQ(goal["step"], 20);
-}
-
-// As a run to the end has it: the goal's time is that of its moment, the best value is later, at a limit.
-TEST_F(Record, TheBestValueIsThatOfTheWholeRun) {
-  Json last = evaluation(25, 92.5, 5 * kSecond, 8 * kSecond);
-  last["cadence"] = false;
-  write_spool(folder_.path(), 1, 0, {step_record(0, 25, 5 * kSecond)},
-              {evaluation(20, 91.5, 4 * kSecond, 5 * kSecond),
-               {{"event", "goal"}, {"step", 20}, {"value", 91.5}, {"epoch", 2.0}, {"train_ns", 4 * kSecond}},
-               last,
-               {{"event", "end"}, {"step", 25}, {"reason", "max_steps"}}});
-  spec_.limits.to_the_end = true;
-  const Json record = build();
-  EXPECT_EQ(record["limits"]["to_the_end"], true);
-  EXPECT_EQ(record["stop_reason"], "max_steps");
-  EXPECT_EQ(record["goal"]["reached"], true);
-  EXPECT_EQ(record["goal"]["value"], 91.5);
-  EXPECT_EQ(record["goal"]["train_s"], 4.0);
-  EXPECT_EQ(record["goal"]["best"], (Json{{"value", 92.5}, {"epoch", 2.5}, {"step", 25}, {"train_s", 5.0}}));
-  EXPECT_EQ(record["evaluations"][0]["cadence"], true);
-  EXPECT_EQ(record["evaluations"][1]["cadence"], false);
-}
-
-// Of a run that is resumed and goes on past its goal: 10 steps in 4 s, then 5 of 15 steps in 2 s of 8 s.
-TEST_F(Record, AGoalHasTheSumsUpToIt) {
-  progress_.segments.push_back({1, 0, "", "", 0, {}});
-  progress_.segments.push_back({2, 10, "", "", 0, {}});
-  for (int64_t rank = 0; rank < 2; ++rank) {
-    const auto exchanging = [&](StepRecord step) {
-      for (uint64_t i = 0; i < step.count; ++i) step.exchange_ns[i] = kSecond / 10 * (2 - rank);
-      return step;
-    };
-    std::vector<Json> events;
-    if (rank == 0) {
-      events = {evaluation(15, 91.5, 2 * kSecond, 3 * kSecond),
-                {{"event", "goal"}, {"step", 15}, {"value", 91.5}, {"epoch", 1.5}, {"train_ns", 2 * kSecond}}};
-    }
-    write_spool(folder_.path(), 1, rank, {exchanging(step_record(0, 10, 4 * kSecond))}, {});
-    write_spool(folder_.path(), 2, rank,
-                {exchanging(step_record(10, 5, 2 * kSecond)), exchanging(step_record(15, 10, 6 * kSecond))}, events);
-  }
-  spec_.limits.to_the_end = true;
-  const Json record = build();
-  const Json& goal = record["goal"];
-  EXPECT_EQ(goal["train_s"], 6.0);
-  EXPECT_DOUBLE_EQ(goal["steps_s"]["batch_load"].get<double>(), 1.2);
-  EXPECT_DOUBLE_EQ(goal["steps_s"]["backprop"].get<double>(), 4.2);
-  EXPECT_DOUBLE_EQ(record["steps_s"]["backprop"].get<double>(), 8.4);
-  EXPECT_EQ(goal["exchange"]["steps"], 15);
-  EXPECT_DOUBLE_EQ(goal["exchange"]["wait_s"][0].get<double>(), 1.5);
-  EXPECT_DOUBLE_EQ(goal["exchange"]["transfer_s"][0].get<double>(), 1.5);
-  EXPECT_EQ(record["exchange"]["steps"], 25);
-  if (SchemaValidator::missing().empty()) {
-    EXPECT_EQ(SchemaValidator("run.schema.json").complaint(record), "");
+  for (const auto& [name, unused] : value.items()) {
+    EXPECT_TRUE(schema["properties"].contains(name)) << path << name << " is a member of the record, not in the schema";
   }
 }
 
-TEST_F(Record, StorageIsThatOfAllRanks) {
-  const auto begin = [](const Json& storage) { return Json{{"event", "begin"}, {"storage", storage}}; };
-  const auto storage_of = [&](const Json& first, const Json& second) {
-    write_spool(folder_.path(), 1, 0, {step_record(0, 15, kSecond)}, {first});
-    write_spool(folder_.path(), 1, 1, {step_record(0, 15, kSecond)}, {second});
-    return build()["storage"];
-  };
-  const Json local = begin({{"data", "local"}, {"run", "local"}}), shared = begin({{"data", "nfs"}, {"run", "nfs"}});
-  EXPECT_EQ(storage_of(local, local)["kind"], "local");
-  EXPECT_EQ(storage_of(shared, shared)["kind"], "nfs");
-  EXPECT_EQ(storage_of(begin({{"data", "nfs"}, {"run", "local"}}), begin({{"data", "nfs"}, {"run", "local"}}))["kind"],
-            "data nfs, run local");
-  EXPECT_EQ(storage_of(local, shared)["kind"], "local + nfs");
-  const Json half = storage_of(local, begin({{"data", nullptr}, {"run", "local"}}));
-  EXPECT_EQ(half["kind"], "not known");
-  EXPECT_EQ(half["data"], nullptr);
-  EXPECT_EQ(half["run"], "local");
-  EXPECT_EQ(storage_of(local, {{"event", "begin"}})["kind"], "not known") << "it did not say";
+TEST(RecordMembers, AreThoseOfTheSchema) {
+  const fs::path source = environment_variable("MLBENCH_TEST_SOURCE_DIR").value();
+  const Json schema = read_json_file(source / "api/run.schema.json", inputs::kJsonBody);
+  expect_members_of_schema(schema, schema, to_json(full_record()), "");
 }
 
-TEST_F(Record, AValueAtALimitReachesNothing) {
-  Json last = evaluation(15, 95, kSecond, 2 * kSecond);
-  last["cadence"] = false;
-  write_spool(folder_.path(), 1, 0, {step_record(0, 15, kSecond)}, {last});
-  const Json goal = build()["goal"];
-  EXPECT_EQ(goal["reached"], false);
-  EXPECT_EQ(goal["value"], 95);
-  EXPECT_EQ(goal["best"]["value"], 95);
-}
-
-TEST_F(Record, OnlyAnEndByItselfHasAReason) {
-  EXPECT_EQ(build()["stop_reason"], nullptr);
-  write_spool(folder_.path(), 1, 0, {step_record(0, 15, kSecond)},
-              {{{"event", "end"}, {"step", 15}, {"reason", "supervisor_lost"}}});
-  EXPECT_EQ(build()["stop_reason"], nullptr);
-}
-
-TEST_F(Record, GoalOnTheTrainingSplitReadsTheEpochs) {
-  spec_.task.task.goal = {"loss", "train", 0.3, 0.4, false};
-  write_spool(folder_.path(), 1, 0, {step_record(0, 30, kSecond)},
-              {evaluation(10, 99, 1, 1),
-               {{"event", "epoch"}, {"step", 10}, {"epoch", 1}, {"metrics", {{"loss", 0.5}}}},
-               {{"event", "epoch"}, {"step", 20}, {"epoch", 2}, {"metrics", {{"loss", 0.45}}}}});
-  const Json goal = build()["goal"];
-  EXPECT_EQ(goal["higher_is_better"], false);
-  EXPECT_EQ(goal["value"], 0.45);
-  EXPECT_EQ(goal["epoch"], 2);
-}
-
-TEST_F(Record, ThroughputRunHasNoGoal) {
-  spec_.fixed_batch = true;
-  spec_.division = division_of(spec_);
-  const Json record = build();
-  EXPECT_EQ(record["goal"], nullptr);
-  EXPECT_EQ(record["division"], "throughput");
-}
-
-TEST_F(Record, MedianRateIsWeightedByTheNumberOfSteps) {
-  spec_.workers = 1;
-  // 100/s for 1 step, 10/s for 25 steps, 20/s for 24: half of 50 steps lies exactly between the last two.
-  const auto rates = [&](uint32_t slow) {
-    write_spool(folder_.path(), 1, 0,
-                {step_record(0, 1, kSecond / 10), step_record(1, slow, slow * kSecond),
-                 step_record(1 + slow, 24, 12 * kSecond)},
-                {});
-    return build()["throughput"]["median_samples_per_s"].get<double>();
-  };
-  EXPECT_DOUBLE_EQ(rates(25), 15);
-  EXPECT_DOUBLE_EQ(rates(24), 20);
-  EXPECT_DOUBLE_EQ(rates(26), 10);
-}
-
-TEST_F(Record, FailureNamesTheCulprit) {
-  progress_.state = RunState::kFailed;
-  progress_.failure = Failure{"rank_died", 1, "node7", "all_reduce", 42, "killed by signal 9", {"last", "lines"}};
-  EXPECT_EQ(build()["failure"], (Json{{"kind", "rank_died"},
-                                      {"rank", 1},
-                                      {"host", "node7"},
-                                      {"operation", "all_reduce"},
-                                      {"sequence", 42},
-                                      {"message", "killed by signal 9"},
-                                      {"log_tail", {"last", "lines"}}}));
-  progress_.failure = Failure{};
-  EXPECT_EQ(build()["failure"]["rank"], nullptr);
-  EXPECT_EQ(build()["failure"]["sequence"], nullptr);
-}
-
-TEST_F(Record, AnotherRunsSpoolIsNamedAndNotCounted) {
-  one_finished_segment();
-  std::ofstream(folder_.path() / "spec.json") << R"({"identity": "0123456789abcdef0123456789abcdef"})";
-  write_spool(folder_.path(), 1, 0, {step_record(0, 30, 10, 10)}, {}, 5, std::string(32, 'b'));
-  const Json record = build();
-  EXPECT_THAT(record["notes"].dump(), HasSubstr("of another run (" + std::string(32, 'b')));
-  EXPECT_EQ(record["segments"][0]["steps"], 0);
-}
-
-TEST_F(Record, DamagedSpoolIsANoteAndNoError) {
-  one_finished_segment();
-  std::ofstream(steps_path(folder_.path(), 1, 1)) << std::string(1000, 'x');
-  const Json record = build();
-  ASSERT_EQ(record["notes"].size(), 1U);
-  EXPECT_THAT(record["notes"][0].get<std::string>(), HasSubstr("measurements lost"));
-  EXPECT_EQ(record["clocks"]["train_s"], 4.0);
-  EXPECT_EQ(record["exchange"], nullptr);
-}
-
-TEST_F(Record, RanksWithDifferentWeightsAreANote) {
-  one_finished_segment();
-  write_spool(folder_.path(), 1, 1, {}, {{{"event", "end"}, {"weights_sha256", "beef"}}});
-  const Json record = build();
-  EXPECT_EQ(record["weights_sha256"], nullptr);
-  EXPECT_THAT(record["notes"].dump(), HasSubstr("2 different weights_sha256"));
-}
-
-TEST_F(Record, SkippedStepsAndAveragedWeightsAreNotesAndNormsAreOfEpochs) {
-  one_finished_segment();
-  EXPECT_FALSE(build()["epochs"][0].contains("gradient_norm"));
-  const size_t notes = build()["notes"].size();
-  std::vector<Json> events = {
-      {{"event", "loss_scale"}, {"end_ns", 1}, {"step", 5}, {"loss_scale", 512.0}, {"skipped_steps", 1}},
-      {{"event", "averaging"}, {"end_ns", 2}, {"step", 10}},
-      {{"event", "epoch"}, {"end_ns", 3}, {"step", 10}, {"epoch", 1}, {"gradient_norm", 0.75}, {"clipped_steps", 4}}};
-  const auto write = [&] {
-    write_spool(folder_.path(), 1, 0, {step_record(0, 10, kSecond)}, events, micros("2026-01-31T12:00:01.000000Z"));
-    return build();
-  };
-  Json record = write();
-  EXPECT_EQ(record["epochs"][0]["gradient_norm"], 0.75);
-  EXPECT_EQ(record["epochs"][0]["clipped_steps"], 4);
-  ASSERT_GE(record["notes"].size(), notes + 2) << record["notes"];  // ranks of different lengths are another one
-  EXPECT_EQ(record["notes"][notes], "steps skipped, as their gradients overflowed: 1; loss scale 512");
-  EXPECT_EQ(record["notes"][notes + 1], "weights are averaged from step 10 on");
-  events.push_back({{"event", "end"}, {"end_ns", 4}, {"loss_scale", 2048.0}, {"skipped_steps", 3}});
-  EXPECT_EQ(write()["notes"][notes], "steps skipped, as their gradients overflowed: 3; loss scale 2048");
-}
-
-TEST_F(Record, SegmentThatTheSupervisorDidNotWriteDownIsSeen) {
-  one_finished_segment();
-  progress_.segments.clear();
-  EXPECT_EQ(build()["clocks"]["train_s"], 4.0);
-  EXPECT_EQ(build()["exit_codes"], nullptr);
-}
-
-TEST_F(Record, WhatTheSupervisorSawOverridesTheSpec) {
-  progress_.oversubscribed = true;
-  progress_.utilisation = {{"cpu", 0.93}};
-  const Json record = build();
-  EXPECT_EQ(record["oversubscribed"], true);
-  EXPECT_EQ(record["utilisation"], (Json{{"cpu", 0.93}, {"gpu", nullptr}}));
-}
-
-TEST_F(Record, FieldsAreThoseOfTheSchemaInItsOrder) {
-  one_finished_segment();
-  const Json record = build();
-  const Json schema = read_json_file(SchemaValidator("run.schema.json").schema());
-  std::vector<std::string> fields, properties;
-  for (const auto& item : record.items()) fields.push_back(item.key());
-  for (const auto& item : schema["properties"].items()) properties.push_back(item.key());
-  EXPECT_EQ(fields, schema["required"].get<std::vector<std::string>>());
-  EXPECT_EQ(fields, properties);
-}
-
-TEST_F(Record, EveryKindOfRecordMeetsTheSchema) {
+TEST(RecordMembers, AnEmptyRecordMeetsTheSchemaButForWhatARunAlwaysHas) {
   if (const std::string missing = SchemaValidator::missing(); !missing.empty()) GTEST_SKIP() << missing;
-  const SchemaValidator validator("run.schema.json");
-  const auto expect_valid = [&](const char* what) { EXPECT_EQ(validator.complaint(build()), "") << what; };
-  expect_valid("queued");
-  one_finished_segment();
-  expect_valid("finished");
-  resume_at_step_10();
-  progress_.state = RunState::kRunning;
-  expect_valid("resumed");
-  progress_.state = RunState::kFailed;
-  progress_.failure = Failure{"rank_died", 1, "node7", "all_reduce", 42, "killed by signal 9", {"last", "lines"}};
-  spec_.overrides = {{"precision", "bf16"}};
-  expect_valid("failed");
-  spec_.fixed_batch = true;
-  spec_.division = "throughput";
-  expect_valid("throughput");
-
-  // The validator is awake.
-  Json wrong = build();
-  wrong["clocks"]["train_s"] = "long";
-  EXPECT_NE(validator.complaint(wrong), "");
-  wrong = build();
-  wrong.erase("hosts");
-  EXPECT_NE(validator.complaint(wrong), "");
-}
-
-TEST(Clocks, AreSumsOfIntegers) {
-  RankSpool first, second;
-  first.steps = {step_record(0, 25, 1001), step_record(25, 5, 10)};
-  second.steps = {step_record(20, 10, 100)};
-  const Clocks clocks = derive_clocks({first, second});
-  EXPECT_EQ(clocks.train_ns, 1111);
-  EXPECT_EQ(clocks.kinds_ns[static_cast<size_t>(StepKind::kBatchLoad)], 200 + 2 + 20);
-  EXPECT_EQ(clocks.train_legacy_ns, 1111 - 222 - (100 + 1 + 10));
-  EXPECT_EQ(clocks.steps, 40);
-  EXPECT_EQ(clocks.samples, 400);
-}
-
-TEST(RunStates, HaveNames) {
-  std::vector<std::string_view> names;
-  for (const RunState state :
-       {RunState::kQueued, RunState::kRunning, RunState::kFinished, RunState::kFailed, RunState::kStopped}) {
-    names.push_back(name_of(state));
+  Record record;
+  record.id = 1;
+  record.name = "r-1";
+  record.created_at = "2026-11-21T11:33:47.000000Z";
+  record.repeat = record.workers = record.threads_per_worker = record.inter_op_threads = 1;
+  record.division = "closed";
+  record.task_hash = std::string(64, '0');
+  record.oversubscribed = record.shared_host = false;
+  record.seed = 42;
+  record.state = "queued";
+  for (const char* kind :
+       {"batch_load", "init", "fwd_pass", "comp_loss", "backprop", "agg", "opt_step", "comp_metrics", "checkpoint"}) {
+    record.steps_s.emplace_back(kind, 0.0);
   }
-  EXPECT_THAT(names, ElementsAre("queued", "running", "finished", "failed", "stopped"));
+  record.clocks.queue_s = record.clocks.wall_s = record.clocks.train_s = record.clocks.train_legacy_s = 0;
+  record.throughput.samples = record.throughput.steps = 0;
+  record.overrides.emplace();
+  record.requested.emplace();
+  record.effective.emplace();
+  EXPECT_EQ(SchemaValidator("run.schema.json").complaint(to_json(record)), "");
+}
+
+TEST(RecordMembers, MembersOfLaterProgramsAreKept) {
+  const Json given = {{"name", "r-1"},
+                      {"later", {1, {{"a", nullptr}}}},
+                      {"goal", {{"metric", "Prec@1"}, {"split", "test"}, {"reached", false}, {"later", "x"}}},
+                      {"limits", {{"light", true}, {"later", 2.5}}},
+                      {"evaluations", {{{"split", "test"}, {"metrics", {{"loss", nullptr}}}, {"later", {}}}}}};
+  const Record record = record_from_json(given, "run.json");
+  EXPECT_TRUE(std::isnan(spec::find_number(record.evaluations.at(0).metrics, "loss").value()));
+  const Json written = to_json(record);
+  EXPECT_EQ(written["later"], given["later"]);
+  EXPECT_EQ(written["goal"]["later"], "x");
+  EXPECT_EQ(written["limits"]["later"], 2.5);
+  EXPECT_EQ(written["evaluations"][0]["later"], nullptr);
+  EXPECT_EQ(written["evaluations"][0]["metrics"]["loss"], nullptr);
+}
+
+TEST(RecordMembers, AreNamedWhereTheyAreOfAnotherType) {
+  const auto read = [](const Json& json) { return [=] { record_from_json(json, "run.json"); }; };
+  EXPECT_THAT(read({{"goal", {{"reached", 1}}}}),
+              ThrowsMessage<UserError>(HasSubstr("run.json: 'goal.reached' is 1; expected true or false")));
+  EXPECT_THAT(read({{"segments", {{{"failure", {{"log_tail", {1}}}}}}}}),
+              ThrowsMessage<UserError>(HasSubstr("'segments.0.failure.log_tail.0' is 1; expected a text")));
+  EXPECT_THAT(read({{"steps_s", {{"agg", "x"}}}}), ThrowsMessage<UserError>(HasSubstr("'steps_s.agg'")));
+  EXPECT_THAT(read({{"workers", 70'000}}), ThrowsMessage<UserError>(HasSubstr("more than any run")));
+  EXPECT_THAT(read(Json::array()), ThrowsMessage<UserError>(HasSubstr("it is no JSON object")));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -89,139 +90,145 @@ TrackerLines read_tracker_lines(const std::filesystem::path& run_dir, int64_t ra
 
 namespace {
 
+void set_number(NamedNumbers& numbers, const std::string& name, double value) {
+  const auto found = std::ranges::find(numbers, name, &NamedNumbers::value_type::first);
+  if (found == numbers.end()) {
+    numbers.emplace_back(name, value);
+  } else {
+    found->second = value;
+  }
+}
+
+std::optional<double> finite(std::optional<double> value) {
+  return value && std::isfinite(*value) ? value : std::nullopt;
+}
+
 // Takes line after line.
-class TrackerFigures {
+class FigureMaker {
  public:
-  explicit TrackerFigures(int64_t started_us) : started_us_(started_us) {}
+  explicit FigureMaker(int64_t started_us) : started_us_(started_us) {}
   void add(const TrackerLine& line);
-  Json json() const;
+  TrackerFigures figures();
 
  private:
   // Whether a record takes another row of `metrics`; one that it does not take is counted.
-  bool has_room(const Json& rows, const Json& metrics);
+  bool has_room(size_t rows, const NamedNumbers& metrics);
   void add_epoch(const TrackerLine& line, double epoch_s);
-  void add_evaluation(const TrackerLine& line, const Json& evaluated);
+  void add_evaluation(const TrackerLine& line, const NamedNumbers& evaluated);
   void add_goal(const TrackerLine& line, std::optional<double> total_s);
-  Json steps_json() const;  // so far
+  NamedNumbers steps_so_far() const;
 
   int64_t started_us_;
-  Json goal_ = nullptr, result_ = nullptr, evaluations_ = Json::array(), epochs_ = Json::array();
+  TrackerFigures figures_;
   std::map<std::string, double, std::less<>> kinds_;
-  Json trained_ = Json::object();  // of the current epoch
+  NamedNumbers trained_;  // of the current epoch
   double train_s_ = 0;
-  int64_t steps_ = 0, left_out_ = 0;
   size_t recorded_ = 0;  // values in rows
 };
 
-bool TrackerFigures::has_room(const Json& rows, const Json& metrics) {
-  const bool room = rows.size() < kMostRows && recorded_ + metrics.size() <= kMostRecordedValues;
-  room ? recorded_ += metrics.size() : ++left_out_;
+bool FigureMaker::has_room(size_t rows, const NamedNumbers& metrics) {
+  const bool room = rows < kMostRows && recorded_ + metrics.size() <= kMostRecordedValues;
+  room ? recorded_ += metrics.size() : ++figures_.left_out;
   return room;
 }
 
-void TrackerFigures::add(const TrackerLine& line) {
-  steps_ = std::max(steps_, line.step);
-  Json evaluated = Json::object();
+void FigureMaker::add(const TrackerLine& line) {
+  figures_.steps = std::max(figures_.steps, line.step);
+  NamedNumbers evaluated;
   std::optional<double> epoch_s, total_s;
   for (const auto& [name, value] : line.values) {
     const SeriesKey key = key_of_legacy_name(name, 0);
     const bool finite = std::isfinite(value);
     if (key.split.empty() && !finite) continue;  // times are numbers
-    const Json metric = finite ? Json(value) : Json(nullptr);
+    const double metric = finite ? value : std::numeric_limits<double>::quiet_NaN();
     if (name == "CumulativeTrainTimeEpoch") {
       epoch_s = value;
     } else if (name == "TotalCumulativeTrainTime") {
       total_s = value;
     } else if (key.split == kTestSplit && key.rank == kAllRanks) {
-      evaluated[key.metric] = metric;
+      set_number(evaluated, key.metric, metric);
     } else if (key.split == kTrainSplit) {
-      trained_[key.metric] = metric;
+      set_number(trained_, key.metric, metric);
     } else if (std::find(kStepKindNames.begin(), kStepKindNames.end(), name) != kStepKindNames.end()) {
       kinds_[name] += value;
     }
   }
   if (epoch_s) add_epoch(line, *epoch_s);
-  if (!evaluated.empty() && has_room(evaluations_, evaluated)) add_evaluation(line, evaluated);
-  if (const auto text = line.text.find("TaskResult"); text != line.text.end() && result_.is_null()) {
-    result_ = text->second;
+  if (!evaluated.empty() && has_room(figures_.evaluations.size(), evaluated)) add_evaluation(line, evaluated);
+  if (const auto text = line.text.find("TaskResult"); text != line.text.end() && figures_.result.empty()) {
+    figures_.result = text->second;
   }
-  if (line.goal.is_object() && goal_.is_null()) add_goal(line, total_s);
+  if (line.goal.is_object() && !figures_.goal) add_goal(line, total_s);
 }
 
-void TrackerFigures::add_epoch(const TrackerLine& line, double epoch_s) {
+void FigureMaker::add_epoch(const TrackerLine& line, double epoch_s) {
   train_s_ += epoch_s;
-  if (has_room(epochs_, trained_)) {
-    epochs_.push_back({{"epoch", line.epoch + 1},
-                       {"train_loss", trained_.value("loss", Json(nullptr))},
-                       {"metrics", std::move(trained_)},
-                       {"train_s", rounded_to_ns(train_s_)},
-                       {"step", line.step},
-                       {"segment", 1}});
+  if (has_room(figures_.epochs.size(), trained_)) {
+    Epoch& epoch = figures_.epochs.emplace_back();
+    epoch.epoch = line.epoch + 1;
+    epoch.train_loss = finite(spec::find_number(trained_, "loss"));
+    epoch.metrics = std::move(trained_);
+    epoch.train_s = rounded_to_ns(train_s_);
+    epoch.step = line.step;
+    epoch.segment = 1;
   }
-  trained_ = Json::object();
+  trained_.clear();
 }
 
-void TrackerFigures::add_evaluation(const TrackerLine& line, const Json& evaluated) {
-  const bool same =
-      !evaluations_.empty() && evaluations_.back()["step"] == line.step && evaluations_.back()["epoch"] == line.epoch;
-  if (!same) {
+void FigureMaker::add_evaluation(const TrackerLine& line, const NamedNumbers& evaluated) {
+  auto& rows = figures_.evaluations;
+  if (rows.empty() || rows.back().step != line.step || rows.back().epoch != line.epoch) {
     const double wall_s = static_cast<double>(line.time_us - started_us_) / 1e6;
-    evaluations_.push_back({{"step", line.step},
-                            {"epoch", line.epoch},
-                            {"samples", 0},
-                            {"split", "test"},
-                            {"train_s", rounded_to_ns(train_s_)},
-                            {"wall_s", std::max(0.0, wall_s)},
-                            {"metrics", Json::object()},
-                            {"duration_s", 0.0},
-                            {"segment", 1}});
+    Evaluation& evaluation = rows.emplace_back();
+    evaluation.step = line.step;
+    evaluation.epoch = line.epoch;
+    evaluation.samples = 0;
+    evaluation.split = "test";
+    evaluation.train_s = rounded_to_ns(train_s_);
+    evaluation.wall_s = std::max(0.0, wall_s);
+    evaluation.duration_s = 0;
+    evaluation.segment = 1;
   }
-  evaluations_.back()["metrics"].update(evaluated);
+  for (const auto& [name, value] : evaluated) set_number(rows.back().metrics, name, value);
 }
 
-void TrackerFigures::add_goal(const TrackerLine& line, std::optional<double> total_s) {
+void FigureMaker::add_goal(const TrackerLine& line, std::optional<double> total_s) {
   const auto field = [&](const char* key) { return line.goal.value(key, Json(nullptr)); };
   if (!field("metric").is_string() || !field("target").is_number()) return;
-  goal_ = {{"metric", field("metric")},
-           {"split", field("split") == "train" ? "train" : "test"},
-           {"target", field("target")},
-           {"reached", true},
-           {"value", field("value").is_number() ? field("value") : Json(nullptr)},
-           {"epoch", line.epoch},
-           {"step", line.step},
-           {"train_s", rounded_to_ns(total_s.value_or(train_s_))},
-           {"steps_s", steps_json()}};
-  if (const auto higher = spec::higher_is_better(field("metric").get<std::string>())) {
-    goal_["higher_is_better"] = *higher;
-  }
+  Goal& goal = figures_.goal.emplace();
+  goal.metric = field("metric").get<std::string>();
+  goal.split = field("split") == "train" ? "train" : "test";
+  goal.target = field("target").get<double>();
+  goal.reached = true;
+  if (field("value").is_number()) goal.value = field("value").get<double>();
+  goal.epoch = line.epoch;
+  goal.step = line.step;
+  goal.train_s = rounded_to_ns(total_s.value_or(train_s_));
+  goal.steps_s = steps_so_far();
+  goal.higher_is_better = spec::higher_is_better(goal.metric);
 }
 
-Json TrackerFigures::steps_json() const {
-  Json steps_s = Json::object();
+NamedNumbers FigureMaker::steps_so_far() const {
+  NamedNumbers steps_s;
   for (const std::string_view kind : kStepKindNames) {
     const auto found = kinds_.find(kind);
-    steps_s[std::string(kind)] = found == kinds_.end() ? 0.0 : rounded_to_ns(found->second);
+    steps_s.emplace_back(kind, found == kinds_.end() ? 0.0 : rounded_to_ns(found->second));
   }
   return steps_s;
 }
 
-Json TrackerFigures::json() const {
-  return {{"goal", goal_},
-          {"clocks", {{"train_s", rounded_to_ns(train_s_)}, {"train_legacy_s", rounded_to_ns(train_s_)}}},
-          {"steps_s", steps_json()},
-          {"evaluations", evaluations_},
-          {"epochs", epochs_},
-          {"steps", steps_},
-          {"result", result_},
-          {"left_out", left_out_}};
+TrackerFigures FigureMaker::figures() {
+  figures_.train_s = rounded_to_ns(train_s_);
+  figures_.steps_s = steps_so_far();
+  return std::move(figures_);
 }
 
 }  // namespace
 
-Json tracker_figures(const std::vector<TrackerLine>& lines, int64_t started_us) {
-  TrackerFigures figures(started_us);
-  for (const TrackerLine& line : lines) figures.add(line);
-  return figures.json();
+TrackerFigures tracker_figures(const std::vector<TrackerLine>& lines, int64_t started_us) {
+  FigureMaker maker(started_us);
+  for (const TrackerLine& line : lines) maker.add(line);
+  return maker.figures();
 }
 
 }  // namespace mlbench::record

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/record/record.h"
 
 namespace mlbench::record {
 
@@ -35,11 +36,18 @@ struct TrackerLines {
 // Empty without a file. UserError when it is too large or no plain file.
 TrackerLines read_tracker_lines(const std::filesystem::path& run_dir, int64_t rank);
 
-// The parts of a run record that rank 0's lines tell, in its form: {"goal", "clocks": {"train_s", "train_legacy_s"},
-// "steps_s", "evaluations", "epochs", "steps", "result", "left_out"}, the last being how many evaluations and epochs
-// are too many for a record (of 20,000 rows of each, 200,000 values). The train clock is the sum of
-// CumulativeTrainTimeEpoch; `started_us` is when the run started. Evaluations are values on test data over all
-// ranks (legacy_names.h), epochs end where an epoch's times were recorded.
-Json tracker_figures(const std::vector<TrackerLine>& lines, int64_t started_us);
+// The parts of a run record that rank 0's lines tell.
+struct TrackerFigures {
+  std::optional<Goal> goal;
+  double train_s = 0;  // the sum of CumulativeTrainTimeEpoch
+  NamedNumbers steps_s;
+  std::vector<Evaluation> evaluations;  // values on test data over all ranks (legacy_names.h)
+  std::vector<Epoch> epochs;            // they end where an epoch's times were recorded
+  int64_t steps = 0;
+  std::string result;
+  int64_t left_out = 0;  // evaluations and epochs beyond 20,000 rows of each, or 200,000 values
+};
+// `started_us`: when the run started.
+TrackerFigures tracker_figures(const std::vector<TrackerLine>& lines, int64_t started_us);
 
 }  // namespace mlbench::record

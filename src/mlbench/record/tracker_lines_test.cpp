@@ -56,27 +56,27 @@ TEST_F(TrackerLines, BecomeFiguresOfARecord) {
         "\n");
   write(R"({"sequence":8,"step":30,"epoch":2,"values":{"fwd_pass":100,"agg":50}})"
         "\n");
-  const Json figures = tracker_figures(read_tracker_lines(folder_.path(), 0).lines, 2'000'000);
-  EXPECT_EQ(figures["clocks"]["train_s"], 8.5);
-  EXPECT_EQ(figures["steps_s"]["fwd_pass"], 105.0);
-  EXPECT_EQ(figures["steps_s"]["agg"], 52.5);
-  EXPECT_EQ(figures["steps_s"]["backprop"], 0.0);
-  EXPECT_EQ(figures["goal"]["steps_s"]["fwd_pass"], 5.0) << "the script went on past its goal";
-  EXPECT_EQ(figures["goal"]["steps_s"]["agg"], 2.5);
-  ASSERT_EQ(figures["epochs"].size(), 2U);
-  EXPECT_EQ(figures["epochs"][0]["train_loss"], 0.9);
-  EXPECT_EQ(figures["epochs"][1]["train_loss"], nullptr);
-  ASSERT_EQ(figures["evaluations"].size(), 2U);
-  EXPECT_EQ(figures["evaluations"][0]["metrics"], (Json{{"loss", 0.7}, {"Prec@1", 75.5}}));
-  EXPECT_EQ(figures["evaluations"][0]["train_s"], 4.5);
-  EXPECT_EQ(figures["evaluations"][0]["wall_s"], 5.0);
-  EXPECT_EQ(figures["evaluations"][1]["train_s"], 8.5);
-  EXPECT_EQ(figures["goal"]["reached"], true);
-  EXPECT_EQ(figures["goal"]["target"], 80);
-  EXPECT_EQ(figures["goal"]["higher_is_better"], true);
-  EXPECT_EQ(figures["goal"]["train_s"], 8.5);
-  EXPECT_EQ(figures["result"], "80% ...");
-  EXPECT_EQ(figures["steps"], 30);
+  const TrackerFigures figures = tracker_figures(read_tracker_lines(folder_.path(), 0).lines, 2'000'000);
+  EXPECT_EQ(figures.train_s, 8.5);
+  EXPECT_EQ(spec::find_number(figures.steps_s, "fwd_pass"), 105.0);
+  EXPECT_EQ(spec::find_number(figures.steps_s, "agg"), 52.5);
+  EXPECT_EQ(spec::find_number(figures.steps_s, "backprop"), 0.0);
+  EXPECT_EQ(spec::find_number(*figures.goal->steps_s, "fwd_pass"), 5.0) << "the script went on past its goal";
+  EXPECT_EQ(spec::find_number(*figures.goal->steps_s, "agg"), 2.5);
+  ASSERT_EQ(figures.epochs.size(), 2U);
+  EXPECT_EQ(figures.epochs[0].train_loss, 0.9);
+  EXPECT_EQ(figures.epochs[1].train_loss, std::nullopt);
+  ASSERT_EQ(figures.evaluations.size(), 2U);
+  EXPECT_EQ(figures.evaluations[0].metrics, (NamedNumbers{{"loss", 0.7}, {"Prec@1", 75.5}}));
+  EXPECT_EQ(figures.evaluations[0].train_s, 4.5);
+  EXPECT_EQ(figures.evaluations[0].wall_s, 5.0);
+  EXPECT_EQ(figures.evaluations[1].train_s, 8.5);
+  EXPECT_EQ(figures.goal->reached, true);
+  EXPECT_EQ(figures.goal->target, 80);
+  EXPECT_EQ(figures.goal->higher_is_better, true);
+  EXPECT_EQ(figures.goal->train_s, 8.5);
+  EXPECT_EQ(figures.result, "80% ...");
+  EXPECT_EQ(figures.steps, 30);
 }
 
 TEST_F(TrackerLines, OfWhatIsNoNumberAreNull) {
@@ -90,13 +90,14 @@ TEST_F(TrackerLines, OfWhatIsNoNumberAreNull) {
         "\n");
   write(R"({"step":10,"epoch":1,"values":{"val_global_Perplexity":null,"val_global_Prec@1":0}})"
         "\n");
-  const Json figures = tracker_figures(read_tracker_lines(folder_.path(), 0).lines, 0);
-  ASSERT_EQ(figures["epochs"].size(), 1U);
-  EXPECT_EQ(figures["epochs"][0]["train_loss"], nullptr) << "the last, not one before it";
-  EXPECT_EQ(figures["clocks"]["train_s"], 4.5);
-  EXPECT_EQ(figures["steps_s"]["fwd_pass"], 0.0);
-  ASSERT_EQ(figures["evaluations"].size(), 1U);
-  EXPECT_EQ(figures["evaluations"][0]["metrics"], (Json{{"Perplexity", nullptr}, {"Prec@1", 0.0}}));
+  const TrackerFigures figures = tracker_figures(read_tracker_lines(folder_.path(), 0).lines, 0);
+  ASSERT_EQ(figures.epochs.size(), 1U);
+  EXPECT_EQ(figures.epochs[0].train_loss, std::nullopt) << "the last, not one before it";
+  EXPECT_EQ(figures.train_s, 4.5);
+  EXPECT_EQ(spec::find_number(figures.steps_s, "fwd_pass"), 0.0);
+  ASSERT_EQ(figures.evaluations.size(), 1U);
+  EXPECT_TRUE(std::isnan(spec::find_number(figures.evaluations[0].metrics, "Perplexity").value()));
+  EXPECT_EQ(spec::find_number(figures.evaluations[0].metrics, "Prec@1"), 0.0);
 }
 
 TEST_F(TrackerLines, OneThatIsNoneCostsItselfAlone) {
@@ -121,19 +122,19 @@ TEST_F(TrackerLines, MakeNoRecordWithoutEnd) {
     lines[i].step = static_cast<int64_t>(i);
     lines[i].values = {{"val_global_a", 1.0}, {"CumulativeTrainTimeEpoch", 1.0}};
   }
-  const Json figures = tracker_figures(lines, 0);
-  EXPECT_EQ(figures["evaluations"].size(), 20'000);
-  EXPECT_EQ(figures["epochs"].size(), 20'000);
-  EXPECT_EQ(figures["left_out"], 20'000);
-  EXPECT_EQ(figures["clocks"]["train_s"], 30'000.0);
+  const TrackerFigures figures = tracker_figures(lines, 0);
+  EXPECT_EQ(figures.evaluations.size(), 20'000);
+  EXPECT_EQ(figures.epochs.size(), 20'000);
+  EXPECT_EQ(figures.left_out, 20'000);
+  EXPECT_EQ(figures.train_s, 30'000.0);
 }
 
 TEST_F(TrackerLines, NothingIsNothing) {
-  const Json figures = tracker_figures({}, 0);
-  EXPECT_EQ(figures["goal"], nullptr);
-  EXPECT_EQ(figures["result"], nullptr);
-  EXPECT_EQ(figures["clocks"]["train_s"], 0.0);
-  EXPECT_THAT(figures["evaluations"], IsEmpty());
+  const TrackerFigures figures = tracker_figures({}, 0);
+  EXPECT_FALSE(figures.goal);
+  EXPECT_EQ(figures.result, "");
+  EXPECT_EQ(figures.train_s, 0.0);
+  EXPECT_THAT(figures.evaluations, IsEmpty());
 }
 
 }  // namespace

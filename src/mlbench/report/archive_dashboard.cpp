@@ -206,8 +206,7 @@ Json derive_dashboard(const ArchiveEvents& events) {
   }
   const Sums sums = sums_until(events, met_at);
   if (sums.own) notes.push_back("the goal was met in the middle of an epoch: the times are the run's own totals");
-  const std::string official =
-      official_result(official_fields(goal, outcome.met.has_value(), sums.total_s, sums.steps_s));
+  const std::string official = official_result(goal, outcome.met.has_value(), sums.total_s, sums.steps_s);
 
   const Json seconds = split_json(sums.total_s, sums.steps_s, true, std::nullopt);
   if (claim && !official.empty()) {

@@ -67,8 +67,11 @@ ArchiveEvents::ArchiveEvents(const std::vector<ZipMember>& members) {
   for (const ZipMember& member : members) {
     std::smatch match;
     if (member.name == kRecordFile) {
-      record_ = json_of(member);
-      if (!record_->is_object()) fail(member.name, "it is not a JSON object");
+      try {
+        record_ = record::record_from_json(json_of(member), "its record");
+      } catch (const UserError& error) {
+        fail(member.name, error.what());
+      }
     } else if (member.name == "official_result.txt") {
       claim_ = text_of(member);
       while (!claim_->empty() && (claim_->back() == '\n' || claim_->back() == '\r')) claim_->pop_back();

@@ -13,6 +13,7 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/record/legacy_names.h"
+#include "mlbench/record/record.h"
 #include "mlbench/report/zip.h"
 
 namespace mlbench::report {
@@ -34,8 +35,8 @@ class ArchiveEvents {
  public:
   explicit ArchiveEvents(const std::vector<ZipMember>& members);
 
-  const std::optional<Json>& record() const { return record_; }       // run.json, an object
-  const std::optional<std::string>& claim() const { return claim_; }  // official_result.txt without its line end
+  const std::optional<record::Record>& record() const { return record_; }  // run.json
+  const std::optional<std::string>& claim() const { return claim_; }       // official_result.txt without its line end
 
   // Of rank 0; a series that does not exist is empty.
   bool has(const std::string& name) const { return series_.contains({name, 0}); }
@@ -56,7 +57,7 @@ class ArchiveEvents {
 
  private:
   std::map<std::pair<std::string, int64_t>, std::vector<ArchivePoint>> series_;
-  std::optional<Json> record_;
+  std::optional<record::Record> record_;
   std::optional<std::string> claim_;
 };
 

@@ -10,7 +10,6 @@
 #include <set>
 
 #include "mlbench/base/printable.h"
-#include "mlbench/record/measured_value.h"
 #include "mlbench/report/figures.h"
 
 namespace mlbench::report {
@@ -63,8 +62,8 @@ class ChartMaker {
         fmt::format("price increase / performance increase, {} clock; below 1 distribution pays",
                     name_of(study_.billed)),
         "index", [](const StudyPoint& point) { return point.price_index; }, false, 1.0);
-    accuracy("accuracy_epochs", "epoch", "epochs", "/epoch");
-    accuracy("accuracy_time", "time", "train clock, seconds", "/train_s");
+    accuracy("accuracy_epochs", "epoch", "epochs", [](const auto& row) { return row.epoch; });
+    accuracy("accuracy_time", "time", "train clock, seconds", [](const auto& row) { return row.train_s; });
     return std::move(charts_);
   }
 
@@ -249,25 +248,26 @@ class ChartMaker {
 
   static bool by_x(ChartPoint a, ChartPoint b) { return a.x < b.x; }
 
-  void accuracy(const char* id, const char* over, const char* x_label, const char* pointer) {
+  // `x_of`: of an evaluation or an epoch.
+  void accuracy(const char* id, const char* over, const char* x_label, const auto& x_of) {
     if (study_.metric.empty()) return;
     ChartSeries at_limit{"at a limit: meets no goal", {}, false, true};
     Chart& chart = start(id, fmt::format("{} on {} data over {}", study_.metric, study_.split, over),
                          "of the repeat with the median time", x_label, study_.metric);
     over_runs(chart, [&](const MeasuredRun& run) {
       std::vector<ChartPoint> points;
-      const Json rows = run.record.value(study_.split == "train" ? "epochs" : "evaluations", Json::array());
-      if (!rows.is_array()) return points;
-      for (const Json& row : rows) {
-        if (study_.split != "train" && text(row, "/split") != study_.split) continue;
-        const auto x = number(row, pointer);
-        const Json metrics = row.value("metrics", Json::object());
-        const auto y = metrics.find(study_.metric);
-        const auto value = y == metrics.end() ? std::nullopt : record::measured_value(*y);
-        if (!x || !value) continue;
-        points.push_back({*x, *value});
-        const bool due = row.value("cadence", Json(true)) != false;
-        if (!due && std::isfinite(*value)) at_limit.points.push_back(points.back());
+      const auto take = [&](const auto& row) {
+        const std::optional<double> x = x_of(row), y = spec::find_number(row.metrics, study_.metric);
+        if (x && y) points.push_back({*x, *y});
+        return x && y && std::isfinite(*y);
+      };
+      if (study_.split == "train") {
+        std::ranges::for_each(run.record.epochs, take);
+      } else {
+        for (const record::Evaluation& row : run.record.evaluations) {
+          const bool finite = row.split == study_.split && take(row);
+          if (finite && row.cadence == false) at_limit.points.push_back(points.back());
+        }
       }
       std::stable_sort(points.begin(), points.end(), by_x);
       return points;

@@ -55,7 +55,7 @@ TEST_F(Charts, SpeedUpHasItsBaselineAndTheLinearLine) {
 }
 
 TEST_F(Charts, WhatAReaderMustKnowStandsInEach) {
-  for (MeasuredRun& run : runs_) run.record["oversubscribed"] = true;
+  for (MeasuredRun& run : runs_) run.record.oversubscribed = true;
   for (const Chart& one : charts()) EXPECT_THAT(one.labels, ElementsAre("light", "oversubscribed")) << one.id;
 }
 
@@ -68,7 +68,7 @@ TEST_F(Charts, ThroughputHasALinearLineOfEachLinesOwn) {
   EXPECT_THAT(values(rates.series[1]), ElementsAre(3000, 6000, 48000));
 
   runs_.push_back({make_record("m-2", 2, 30, 6000, true), {}, ""});
-  runs_.back().record["backend"] = "mpi";
+  runs_.back().record.backend = "mpi";
   const Chart two = chart("throughput");
   ASSERT_EQ(two.series.size(), 4U);
   EXPECT_EQ(two.series[3].name, "linear, mpi");
@@ -80,7 +80,10 @@ TEST_F(Charts, CommunicationOverComputation) {
 }
 
 TEST_F(Charts, WaitAndTransferStandInPlaceOfAgg) {
-  runs_[2].record["exchange"] = {{"wait_s", {6, 0}}, {"transfer_s", {3, 3}}, {"exact", true}};
+  record::Exchange& exchange = runs_[2].record.exchange.emplace();
+  exchange.wait_s = {6, 0};
+  exchange.transfer_s = {3, 3};
+  exchange.exact = true;
   const auto stacked = [&] {
     std::map<std::string, std::vector<double>> parts;
     for (const ChartSeries& series : chart("time_for_all_phases").series) parts[series.name] = values(series);
@@ -90,11 +93,11 @@ TEST_F(Charts, WaitAndTransferStandInPlaceOfAgg) {
   EXPECT_THAT(parts["agg"], ElementsAre(15, 1, 5));  // of k = 1 and 16 nothing more is known
   EXPECT_THAT(parts["wait"], ElementsAre(0, 6, 0));
   EXPECT_THAT(parts["transfer"], ElementsAre(0, 3, 0));
-  runs_[2].record["exchange"]["exact"] = false;
+  runs_[2].record.exchange->exact = false;
   parts = stacked();
   EXPECT_THAT(parts["wait (at least)"], ElementsAre(0, 6, 0));
   EXPECT_THAT(parts["transfer (at most)"], ElementsAre(0, 3, 0));
-  runs_[2].record["exchange"]["wait_s"] = {60, 0};  // longer than agg: within another kind
+  runs_[2].record.exchange->wait_s = {60, 0};  // longer than agg: within another kind
   parts = stacked();
   EXPECT_THAT(parts["agg"], ElementsAre(15, 10, 5));
   EXPECT_FALSE(parts.contains("wait (at least)"));
@@ -107,8 +110,11 @@ TEST_F(Charts, HiddenCommunicationHasAChartAndTheExposedIsAPartOfAgg) {
     return names;
   };
   EXPECT_THAT(ids(), testing::Not(testing::Contains("communication_hidden")));
-  runs_[2].record["exchange"] = {
-      {"wait_s", {6, 0}}, {"transfer_s", {3, 3}}, {"exposed_s", {4, 1}}, {"hidden_s", {5, 2}}, {"exact", false}};
+  record::Exchange& exchange = runs_[2].record.exchange.emplace();
+  exchange.wait_s = {6, 0};
+  exchange.transfer_s = {3, 3};
+  exchange.exposed_s = {4, 1};
+  exchange.hidden_s = {5, 2};
   std::map<std::string, std::vector<double>> parts;
   for (const ChartSeries& series : chart("time_for_all_phases").series) parts[series.name] = values(series);
   EXPECT_THAT(parts["agg"], ElementsAre(15, 6, 5));
@@ -130,7 +136,7 @@ TEST_F(Charts, StepKindsAreStackedAndEmptyOnesLeftOut) {
 
 TEST_F(Charts, LossHasTheTargetLine) {
   EXPECT_EQ(chart("train_loss").series.size(), 2U);
-  for (MeasuredRun& run : runs_) run.record["goal"]["target_loss"] = 0.2828;
+  for (MeasuredRun& run : runs_) run.record.goal->target_loss = 0.2828;
   const Chart loss = chart("train_loss");
   ASSERT_EQ(loss.series.size(), 3U);
   EXPECT_EQ(loss.series[0].name, "k = 1");
@@ -149,7 +155,7 @@ TEST_F(Charts, AccuracyHasTheGoalLine) {
 }
 
 TEST_F(Charts, WhatALimitBroughtAboutIsRinged) {
-  runs_[0].record["evaluations"][1]["cadence"] = false;
+  runs_[0].record.evaluations[1].cadence = false;
   const Chart epochs = chart("accuracy_epochs");
   ASSERT_EQ(epochs.series.size(), 5U);
   EXPECT_EQ(epochs.series[0].points.size(), 2U) << "it stays in the curve";
@@ -163,14 +169,14 @@ TEST_F(Charts, WhatALimitBroughtAboutIsRinged) {
 }
 
 TEST_F(Charts, WhatIsNoNumberIsAGapAndNothingElseIsNoCurve) {
-  Json& evaluations = runs_[0].record["evaluations"];
-  evaluations[1]["metrics"]["Prec@1"] = nullptr;
-  evaluations[1]["cadence"] = false;
+  std::vector<record::Evaluation>& evaluations = runs_[0].record.evaluations;
+  evaluations[1].metrics = {{"Prec@1", NAN}};
+  evaluations[1].cadence = false;
   const Chart gap = chart("accuracy_epochs");
   ASSERT_EQ(gap.series.size(), 4U) << "a ring has a number";
   ASSERT_EQ(gap.series[0].points.size(), 2U);
   EXPECT_TRUE(std::isnan(gap.series[0].points[1].y));
-  evaluations[0]["metrics"]["Prec@1"] = nullptr;
+  evaluations[0].metrics = {{"Prec@1", NAN}};
   EXPECT_EQ(chart("accuracy_epochs").series.size(), 3U);
 }
 
@@ -182,8 +188,8 @@ TEST_F(Charts, CostIsThatOfAllWorkers) {
 
 TEST_F(Charts, WithoutAPointThereIsNoChart) {
   runs_ = {{make_record("r-1", 1, 60, 3000, false), {}, ""}};
-  runs_[0].record["goal"] = nullptr;
-  runs_[0].record["division"] = "throughput";
+  runs_[0].record.goal.reset();
+  runs_[0].record.division = "throughput";
   std::vector<std::string> ids;
   for (const Chart& one : charts()) ids.push_back(one.id);
   EXPECT_THAT(ids, testing::Not(testing::Contains("accuracy_time")));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -77,26 +78,25 @@ std::vector<CollectiveDevice> devices_of_document(const Json& json) {
 }
 
 // A rank takes the GPU of its number among those of its host, unless its executor gave it another.
-std::vector<CollectiveDevice> devices_of_record(const Json& record, bool on_gpus) {
+std::vector<CollectiveDevice> devices_of_record(const record::Record& record, bool on_gpus) {
   std::vector<CollectiveDevice> devices;
-  for (const Json& place : record.value("placement", Json::array())) {
-    CollectiveDevice& device = devices.emplace_back(CollectiveDevice{.host = text(place, "/host")});
+  for (const record::RankPlace& place : record.placement.value_or(std::vector<record::RankPlace>{})) {
+    CollectiveDevice& device = devices.emplace_back(CollectiveDevice{.host = place.host});
     if (!on_gpus) continue;
-    const auto given = whole_member(place, "gpu");
-    device.gpu = given ? given : whole_member(place, "local_rank");
+    device.gpu = place.gpu.value_or(place.local_rank);
     device.info = "cuda";
-    for (const Json& host : record.value("hosts", Json::array())) {
-      if (!device.gpu || text(host, "/name") != device.host) continue;
-      const std::string model = text(host, fmt::format("/gpus/{}/name", *device.gpu).c_str());
-      if (!model.empty()) device.info = model;
+    const auto host = std::ranges::find(record.hosts, place.host, &record::Host::name);
+    const auto number = static_cast<size_t>(*device.gpu);
+    if (host != record.hosts.end() && number < host->gpus.size() && !host->gpus[number].name.empty()) {
+      device.info = host->gpus[number].name;
     }
   }
   return devices;
 }
 
 // "2.27.3" as NCCL counts it: 22703.
-std::optional<int64_t> nccl_version_of(const Json& record) {
-  const std::string version = text(record, "/environment/libraries/nccl");
+std::optional<int64_t> nccl_version_of(const record::Record& record) {
+  const std::string version = text(record.environment, "/libraries/nccl");
   int64_t parts[3] = {};
   const char *at = version.data(), *const end = at + version.size();
   for (int64_t& part : parts) {
@@ -107,19 +107,10 @@ std::optional<int64_t> nccl_version_of(const Json& record) {
   return at == end ? std::optional(parts[0] * 10000 + parts[1] * 100 + parts[2]) : std::nullopt;
 }
 
-std::vector<record::CollectiveRow> collective_rows_of(const Json& list, const std::string& where) {
-  if (!list.is_array()) throw UserError(where + ": 'results' is no list");
-  std::vector<record::CollectiveRow> rows;
-  for (const Json& one : list) {
-    rows.push_back(record::collective_row_from_json(one, fmt::format("{}: results[{}]", where, rows.size())));
-  }
-  return rows;
-}
-
 std::vector<std::string> text_list_of(const Json& json, const char* name, const std::string& where) {
   std::vector<std::string> texts;
+  if (!json.is_object() || !json.contains(name)) return texts;
   const auto found = json.find(name);
-  if (found == json.end()) return texts;
   if (!found->is_array()) throw UserError(fmt::format("{}: '{}' is no list", where, name));
   for (const Json& one : *found) {
     if (!one.is_string()) throw UserError(fmt::format("{}: '{}' holds something that is no text", where, name));
@@ -146,16 +137,24 @@ int64_t wrong_rows(const std::vector<record::CollectiveRow>& rows) {
   return wrong;
 }
 
-int64_t wrong_rows(const Json& record) {
+int64_t wrong_rows(const Json& collectives) {
   int64_t wrong = 0;
-  const auto section = record.find("collectives");
-  if (section == record.end() || !section->is_object()) return wrong;
-  for (const Json& row : section->value("results", Json::array())) {
+  if (!collectives.is_object()) return wrong;
+  for (const Json& row : collectives.value("results", Json::array())) {
     for (const char* form : {"/out_of_place/nwrong", "/in_place/nwrong"}) {
       if (number(row, form).value_or(0) > 0) ++wrong;
     }
   }
   return wrong;
+}
+
+std::vector<record::CollectiveRow> collective_rows_of(const Json& list, const std::string& where) {
+  if (!list.is_array()) throw UserError(where + ": 'results' is no list");
+  std::vector<record::CollectiveRow> rows;
+  for (const Json& one : list) {
+    rows.push_back(record::collective_row_from_json(one, fmt::format("{}: results[{}]", where, rows.size())));
+  }
+  return rows;
 }
 
 std::string labels_of(const CollectivesResult& result) {
@@ -238,7 +237,8 @@ CollectivesResult collectives_result_from_json(const Json& json, const std::stri
 
 std::vector<CollectivesResult> read_collectives_results(const std::filesystem::path& file) {
   const auto read = [](const Json& json, const std::string& where) {
-    auto of_record = json.is_object() && json.contains("collectives") ? collectives_of(json) : std::nullopt;
+    const bool is_record = json.is_object() && json.contains("collectives");
+    auto of_record = is_record ? collectives_of(record::record_from_json(json, where)) : std::nullopt;
     return of_record ? std::move(*of_record) : collectives_result_from_json(json, where);
   };
   const Json json = read_json_file(file, inputs::kCollectives);
@@ -248,31 +248,27 @@ std::vector<CollectivesResult> read_collectives_results(const std::filesystem::p
   return results;
 }
 
-std::optional<CollectivesResult> collectives_of(const Json& record) {
-  if (!record.is_object()) return std::nullopt;
-  const auto section = record.find("collectives");
-  const Json& json = section != record.end() && section->is_object() ? *section : record;
-  const auto results = json.find("results");
-  if (results == json.end() || results->is_null()) return std::nullopt;
+std::optional<CollectivesResult> collectives_of(const record::Record& record) {
+  const Json& json = record.collectives;
+  if (!json.is_object() || json.value("results", Json(nullptr)).is_null()) return std::nullopt;
   CollectivesResult found;
-  found.name = text(record, "/name");
+  found.name = record.name;
   const std::string where = found.name.empty() ? "collectives" : found.name;
-  found.rows = collective_rows_of(*results, where);
+  found.rows = collective_rows_of(json["results"], where);
   found.pairs = pairs_of(json, where);
-  found.workers = static_cast<int64_t>(number(record, "/workers").value_or(0));
-  found.backend = text(record, "/backend");
-  found.comm_stack = text(record, "/comm_stack");
-  found.oversubscribed = record.value("oversubscribed", Json(false)) == true;
-  const bool on_gpus = text(record, "/requested/device") == "cuda";
+  found.workers = record.workers.value_or(0);
+  found.backend = record.backend;
+  found.comm_stack = record.comm_stack;
+  found.oversubscribed = record.oversubscribed == true;
+  const bool on_gpus = record.requested && record.requested->device == "cuda";
   found.gpus = on_gpus ? 1 : 0;
   found.devices = devices_of_record(record, on_gpus);
   found.nccl_version = nccl_version_of(record);
-  const Json effective = record.value("effective", Json());
-  if (effective.is_object()) found.env = text_list_of(effective, "variables", where + ": effective");
-  found.start_time = text(record, "/started_at");
-  found.end_time = text(record, "/finished_at");
-  if (const std::string failure = text(record, "/failure/message"); !failure.empty()) found.errors = {failure};
-  if (text(record, "/state") == "stopped") found.errors.emplace_back("stopped before all was measured");
+  if (record.effective) found.env = record.effective->variables;
+  found.start_time = record.started_at;
+  found.end_time = record.finished_at;
+  if (record.failure && !record.failure->message.empty()) found.errors = {record.failure->message};
+  if (record.state == "stopped") found.errors.emplace_back("stopped before all was measured");
   const Json::json_pointer spec_path("/config/spec");
   if (json.contains(spec_path)) found.spec = spec::collectives_from_json(json.at(spec_path), where + ": config.spec");
   return found;

@@ -11,6 +11,7 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/record/collectives.h"
+#include "mlbench/record/record.h"
 #include "mlbench/spec/collectives.h"
 
 namespace mlbench::report {
@@ -44,8 +45,10 @@ struct CollectivesResult {
 
 // Rows with results that were wrong, forms counted apart.
 int64_t wrong_rows(const std::vector<record::CollectiveRow>& rows);
-// Of a run's record, whatever it holds.
-int64_t wrong_rows(const Json& record);
+// Of `collectives` of a run's record, whatever it holds.
+int64_t wrong_rows(const Json& collectives);
+// `results` of it, or of a document. UserError "WHERE: ..." naming what is wrong.
+std::vector<record::CollectiveRow> collective_rows_of(const Json& list, const std::string& where);
 // "synthetic network, oversubscribed": what a reader must know of its times; may be "".
 std::string labels_of(const CollectivesResult& result);
 // Mean of the bus bandwidths of all rows and forms that have one; empty when none has.
@@ -62,6 +65,6 @@ std::vector<CollectivesResult> read_collectives_results(const std::filesystem::p
 // none. Devices are those of the record's placement, variables those of its effective settings. What a
 // record does not hold stays empty: those of MLBench's archives have rows, names and times alone. UserError when what
 // is there is wrong.
-std::optional<CollectivesResult> collectives_of(const Json& record);
+std::optional<CollectivesResult> collectives_of(const record::Record& record);
 
 }  // namespace mlbench::report

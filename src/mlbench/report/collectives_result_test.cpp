@@ -8,6 +8,7 @@
 #include "mlbench/record/test_schema.h"
 #include "mlbench/report/collectives_comparison.h"
 #include "mlbench/report/test_collectives.h"
+#include "mlbench/report/test_records.h"
 
 namespace mlbench::report {
 namespace {
@@ -80,10 +81,9 @@ TEST(CollectivesResult, WrongResultsAreCountedByRowAndForm) {
   EXPECT_EQ(wrong_rows(result.rows), 2);
   EXPECT_EQ(to_json(result)["out_of_bounds"], (Json{{"count", 2}, {"okay", false}}));
   EXPECT_EQ(mean_bus_bandwidth({}), std::nullopt);
-  EXPECT_EQ(wrong_rows(Json{{"collectives", to_json(result)}}), 2);
-  for (const Json& record : {Json::object(), Json{{"collectives", nullptr}}, Json{{"collectives", {{"results", 7}}}}}) {
-    EXPECT_EQ(wrong_rows(record), 0) << record;
-  }
+  EXPECT_EQ(wrong_rows(to_json(result)), 2);
+  for (const Json& other : {Json::object(), Json(nullptr), Json{{"results", 7}}})
+    EXPECT_EQ(wrong_rows(other), 0) << other;
 }
 
 TEST(CollectivesResult, WhatIsNoDocumentIsNamed) {
@@ -104,9 +104,13 @@ TEST(CollectivesResult, WhatIsNoDocumentIsNamed) {
   EXPECT_THAT(error_of([&] { collectives_result_from_json(json, "x.json"); }), HasSubstr("'args'"));
 }
 
-TEST(CollectivesResult, IsFoundInARecordAndInADocument) {
+TEST(CollectivesResult, IsFoundInARecord) {
   const CollectivesResult result = full_result();
-  const Json record = {{"name", "r"}, {"workers", 2}, {"backend", "gloo"}, {"collectives", to_json(result)}};
+  record::Record record;
+  record.name = "r";
+  record.workers = 2;
+  record.backend = "gloo";
+  record.collectives = to_json(result);
   const auto found = collectives_of(record);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->rows, result.rows);
@@ -114,14 +118,13 @@ TEST(CollectivesResult, IsFoundInARecordAndInADocument) {
   EXPECT_EQ(found->spec, result.spec);
   EXPECT_EQ(found->workers, 2);
   EXPECT_EQ(found->backend, "gloo");
-  EXPECT_EQ(collectives_of(to_json(result))->rows, result.rows);
-  EXPECT_EQ(collectives_of({{"name", "trained"}, {"workers", 2}}), std::nullopt);
-  EXPECT_EQ(collectives_of(nullptr), std::nullopt);
+  EXPECT_EQ(collective_rows_of(to_json(result)["results"], "a document"), result.rows);
+  EXPECT_EQ(collectives_of(record::Record()), std::nullopt);
 }
 
 // What build_record() writes, less what is not looked at.
-Json record_on_hosts(bool gpus) {
-  Json record = {{"name", "r"}, {"workers", 3}, {"backend", gpus ? "nccl" : "mpi"}};
+RecordJson record_on_hosts(bool gpus) {
+  RecordJson record = Json{{"name", "r"}, {"workers", 3}, {"backend", gpus ? "nccl" : "mpi"}};
   record["collectives"] = to_json(make_result("r", "mpi", 3, {}));
   record["requested"] = {{"device", gpus ? "cuda" : "cpu"}};
   for (int rank = 0; rank < 3; ++rank) {
@@ -145,7 +148,7 @@ TEST(CollectivesResult, DevicesVariablesAndVersionAreThoseOfTheRecord) {
   EXPECT_EQ(on_hosts.gpus, 0);
   EXPECT_EQ(to_json(on_hosts)["devices"][2]["device"], nullptr);
 
-  Json record = record_on_hosts(true);
+  RecordJson record = record_on_hosts(true);
   record["placement"][1]["gpu"] = 0;  // as its executor says
   const CollectivesResult on_gpus = collectives_of(record).value();
   EXPECT_EQ(on_gpus.devices, (std::vector<CollectiveDevice>{

@@ -155,12 +155,12 @@ Distinction distinguish(const std::vector<Conditions>& runs, const std::vector<s
   return found;
 }
 
-std::string version_note(const std::vector<const Json*>& records) {
+std::string version_note(const std::vector<const record::Record*>& records) {
   std::map<std::string, std::vector<std::string>> versions;
-  for (const Json* record : records) {
-    std::string version = text(*record, "/environment/version");
-    if (const std::string commit = text(*record, "/environment/git_describe"); !commit.empty()) version += " " + commit;
-    versions[version.empty() ? "unknown" : version].push_back(text(*record, "/name"));
+  for (const record::Record* record : records) {
+    std::string version = text(record->environment, "/version");
+    if (const std::string commit = text(record->environment, "/git_describe"); !commit.empty()) version += " " + commit;
+    versions[version.empty() ? "unknown" : version].push_back(record->name);
   }
   if (versions.size() < 2) return "";
   std::vector<std::string> words;

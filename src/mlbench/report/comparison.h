@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mlbench/base/json.h"
+#include "mlbench/record/record.h"
 
 namespace mlbench::report {
 
@@ -32,7 +32,8 @@ enum class KeyKind {
 struct ComparisonKey {
   std::string_view name;
   KeyKind kind;
-  std::function<std::string(const Json& record)> value;  // as people read it; "" where the record does not tell
+  std::function<std::string(const record::Record& record)>
+      value;  // as people read it; "" where the record does not tell
 };
 
 // Every key, in the order in which names of lines show them. What options are compared by, and why some by none, their
@@ -50,7 +51,7 @@ std::string in_words(const Keys& keys);
 // The values of all keys of a record.
 class Conditions {
  public:
-  explicit Conditions(const Json& record);
+  explicit Conditions(const record::Record& record);
   const std::string& value(const ComparisonKey& key) const;
   Keys differences(const Conditions& other) const;
   bool alike(const Conditions& other) const;  // to each third run
@@ -96,6 +97,6 @@ Distinction distinguish(const std::vector<Conditions>& runs, const std::vector<s
                         const KeyChoice& apart);
 
 // "different versions of the program: 0.1.0 v1 (r-1), 0.1.0 v2 (r-2, r-4)"; "" where it is one.
-std::string version_note(const std::vector<const Json*>& records);
+std::string version_note(const std::vector<const record::Record*>& records);
 
 }  // namespace mlbench::report

@@ -20,6 +20,13 @@ namespace mlbench::report {
 
 namespace {
 
+using record::Gpu;
+using record::Host;
+using record::NetworkCard;
+using record::RankPlace;
+using record::Record;
+using record::Requested;
+
 constexpr double kMemoryTolerance = 0.05;
 constexpr size_t kLongestTold = 100;  // bytes of what an engine was told; longer ones are shown by their hash
 
@@ -31,30 +38,16 @@ void add_word(std::vector<std::string>& words, const std::string& word) {
   if (!word.empty()) words.push_back(word);
 }
 
-// A member that is a list; empty where it is none.
-Json list_of(const Json& record, const char* name) {
-  const auto found = record.find(name);
-  return found != record.end() && found->is_array() ? *found : Json::array();
-}
-
-std::optional<bool> truth_of(const Json& record, const char* pointer) {
-  const Json::json_pointer path{std::string(pointer)};
-  if (!record.contains(path) || !record.at(path).is_boolean()) return std::nullopt;
-  return record.at(path).get<bool>();
-}
-
-std::string counted_in(const Json& record, const char* pointer, std::string_view noun) {
-  const auto count = number(record, pointer);
-  return count ? fmt::format("{:.0f} {}{}", *count, noun, *count == 1 ? "" : "s") : "";
+std::string counted_if_known(const std::optional<int64_t>& count, std::string_view noun) {
+  return count ? counted(*count, noun) : "";
 }
 
 // What of the task was set otherwise; not how the gradient travels, nor the precision: these have keys of their own.
-std::vector<std::string> overridden(const Json& record) {
+std::vector<std::string> overridden(const Record& record) {
   std::vector<std::string> words;
-  for (const Json& one : list_of(record, "overrides")) {
-    const std::string key = text(one, "/key");
+  for (const auto& [key, value] : record.overrides.value_or(std::vector<spec::Override>{})) {
     const bool elsewhere = std::ranges::count(spec::kOutsideHash, key) > 0 || key == "precision";
-    if (!elsewhere) words.push_back(key + "=" + text(one, "/value"));
+    if (!elsewhere) words.push_back(key + "=" + value);
   }
   std::stable_sort(words.begin(), words.end());
   return words;
@@ -63,155 +56,150 @@ std::vector<std::string> overridden(const Json& record) {
 // The value of each key.
 namespace values {
 
-std::string task(const Json& record) {
+std::string task(const Record& record) {
   std::vector<std::string> words;
-  add_word(words, text(record, "/task"));
-  if (const std::string rules = text(record, "/rules"); !rules.empty()) words.push_back("rules " + rules);
-  add_word(words, text(record, "/variant"));
-  add_word(words, text(record, "/task_hash"));
+  add_word(words, record.task);
+  if (!record.rules.empty()) words.push_back("rules " + record.rules);
+  add_word(words, record.variant);
+  add_word(words, record.task_hash);
   return joined(words);
 }
 
-std::string overrides(const Json& record) {
-  if (!record.contains("overrides")) return "";
+std::string overrides(const Record& record) {
+  if (!record.overrides) return "";
   const std::vector<std::string> words = overridden(record);
   return words.empty() ? "no overrides" : joined(words);
 }
 
-std::string division(const Json& record) { return text(record, "/division"); }
+std::string division(const Record& record) { return record.division; }
 
 // A run that is open for its precision alone, or for how its ranks communicate, is as one that is not: it differs in
 // these keys.
-std::string division_but_keys(const Json& record) {
-  const Json given = list_of(record, "overrides");
-  const bool precision = std::ranges::any_of(given, [](const Json& one) { return text(one, "/key") == "precision"; });
-  const bool communication =
-      !text(record, "/communication/wire_dtype").empty() || !text(record, "/communication/netem").empty();
-  const bool alone = (precision || communication) && overridden(record).empty();
+std::string division_but_keys(const Record& record) {
+  const auto given = record.overrides.value_or(std::vector<spec::Override>{});
+  const bool precision = std::ranges::count(given, "precision", &spec::Override::key) > 0;
+  const auto& communication = record.communication;
+  const bool communicates = communication && (!communication->wire_dtype.empty() || !communication->netem.empty());
+  const bool alone = (precision || communicates) && overridden(record).empty();
   return alone && division(record) == "open" ? "closed" : division(record);
 }
 
-std::string goal(const Json& record) {
-  const auto found = record.find("goal");
-  if (found == record.end()) return "";
-  if (!found->is_object()) return "no goal";
-  const auto higher = goal_higher_is_better(record);
-  const auto target = number(*found, "/target");
-  return fmt::format("{} {} {} on {} data{}", text(*found, "/metric"), higher ? (*higher ? ">=" : "<=") : "to",
-                     target ? fmt::format("{}", *target) : "no target", text(*found, "/split"),
-                     truth_of(record, "/limits/light").value_or(false) ? ", light" : "");
+std::string goal(const Record& record) {
+  if (!record.goal) return "no goal";
+  const std::optional<bool> higher = record.goal->higher_is_better;
+  const std::optional<double> target = record.goal->target;
+  return fmt::format("{} {} {} on {} data{}", record.goal->metric, higher ? (*higher ? ">=" : "<=") : "to",
+                     target ? fmt::format("{}", *target) : "no target", record.goal->split,
+                     record.limits.light ? ", light" : "");
 }
 
-std::string data(const Json& record) {
+std::string data(const Record& record) {
   std::vector<std::string> words;
-  add_word(words, text(record, "/data/name"));
-  if (truth_of(record, "/data/synthetic").value_or(false)) words.emplace_back("synthetic");
-  if (const auto official = truth_of(record, "/data/official"))
-    words.emplace_back(*official ? "official" : "unofficial");
-  add_word(words, text(record, "/data/fingerprint"));
+  add_word(words, record.data.name);
+  if (record.data.synthetic) words.emplace_back("synthetic");
+  if (record.data.official) words.emplace_back(*record.data.official ? "official" : "unofficial");
+  add_word(words, record.data.fingerprint);
   return joined(words);
 }
 
-std::string framework(const Json& record) {
+std::string framework(const Record& record) {
   std::vector<std::string> words;
-  add_word(words, text(record, "/framework"));
-  add_word(words, text(record, "/requested/layout"));
+  add_word(words, record.framework);
+  if (record.requested) add_word(words, record.requested->layout);
   return joined(words);
 }
 
 // With its settings, as they were asked for: what came of them may depend on the number of workers. The interface is in
 // no stack.
-std::string backend(const Json& record) {
-  const std::string name = text(record, "/backend"), stack = text(record, "/comm_stack");
+std::string backend(const Record& record) {
   std::vector<std::string> words;
-  if (stack.find(name) == std::string::npos) words.push_back(name);
-  add_word(words, stack);
-  for (const char* setting : {"bucket_mb", "buckets", "by_layer", "overlap"}) {
-    const Json::json_pointer path = Json::json_pointer("/requested") / setting;
-    const Json value = record.contains(path) ? record.at(path) : Json(nullptr);
-    if (value.is_null() || value == Json(false) || value == Json(0)) continue;
-    words.push_back(value == Json(true) ? std::string(setting) : fmt::format("{}={}", setting, value.dump()));
+  if (record.comm_stack.find(record.backend) == std::string::npos) words.push_back(record.backend);
+  add_word(words, record.comm_stack);
+  if (record.requested) {
+    const Requested& asked = *record.requested;
+    if (asked.bucket_mb.value_or(0) != 0) words.push_back(fmt::format("bucket_mb={}", *asked.bucket_mb));
+    if (asked.buckets.value_or(0) != 0) words.push_back(fmt::format("buckets={}", *asked.buckets));
+    if (asked.by_layer == true) words.emplace_back("by_layer");
+    if (asked.overlap == true) words.emplace_back("overlap");
   }
-  if (const std::string given = text(record, "/communication/interface"); !given.empty()) {
-    words.push_back("interface=" + given);
+  if (record.communication && !record.communication->network_interface.empty()) {
+    words.push_back("interface=" + record.communication->network_interface);
   }
   return joined(words);
 }
 
-std::string executor(const Json& record) { return text(record, "/executor"); }
+std::string executor(const Record& record) { return record.executor; }
 
 // What was used, else what was asked for: "cpu", "cuda" of "cuda:0".
-std::string device(const Json& record) {
-  std::string device = text(record, "/effective/device");
-  if (device.empty()) device = text(record, "/requested/device");
+std::string device(const Record& record) {
+  std::string device = record.effective ? record.effective->device : "";
+  if (device.empty() && record.requested) device = record.requested->device;
   return device.substr(0, device.find(':'));
 }
 
-std::string precision(const Json& record) {
-  const std::string used = text(record, "/effective/precision");
-  return used.empty() ? text(record, "/requested/precision") : used;
+std::string precision(const Record& record) {
+  if (record.effective && !record.effective->precision.empty()) return record.effective->precision;
+  return record.requested ? record.requested->precision : "";
 }
 
-std::string workers(const Json& record) { return counted_in(record, "/workers", "worker"); }
+std::string workers(const Record& record) { return counted_if_known(record.workers, "worker"); }
 // Beside it the limit of the rank's container, where that is no whole number of CPUs.
-std::string threads_per_worker(const Json& record) {
-  const std::string threads = counted_in(record, "/threads_per_worker", "thread");
-  const auto cpus = number(record, "/engine/cpus");
+std::string threads_per_worker(const Record& record) {
+  const std::string threads = counted_if_known(record.threads_per_worker, "thread");
+  const auto cpus = number(record.engine, "/cpus");
   return cpus ? fmt::format("{} with {:.7g} CPUs", threads, *cpus) : threads;
 }
-std::string inter_op_threads(const Json& record) { return counted_in(record, "/inter_op_threads", "inter-op thread"); }
+std::string inter_op_threads(const Record& record) { return counted_if_known(record.inter_op_threads, "inter-op thread"); }
 
-std::string oversubscribed(const Json& record) {
-  const auto oversubscribed = truth_of(record, "/oversubscribed");
-  return !oversubscribed ? "" : *oversubscribed ? "oversubscribed" : "not oversubscribed";
+std::string oversubscribed(const Record& record) {
+  return !record.oversubscribed ? "" : *record.oversubscribed ? "oversubscribed" : "not oversubscribed";
 }
 
-std::string shared_host(const Json& record) {
-  const auto shared = truth_of(record, "/shared_host");
-  return !shared ? "" : *shared ? "shared host" : "host of its own";
+std::string shared_host(const Record& record) {
+  return !record.shared_host ? "" : *record.shared_host ? "shared host" : "host of its own";
 }
 
 // How many, and where their ranks are more unlike than they must be, how many of these.
-std::string hosts(const Json& record) {
-  const size_t count = list_of(record, "hosts").size();
+std::string hosts(const Record& record) {
+  const size_t count = record.hosts.size();
   if (count == 0) return "";
   std::map<std::string, int> ranks_on;
-  for (const Json& rank : list_of(record, "placement")) ++ranks_on[text(rank, "/host")];
+  for (const RankPlace& rank : record.placement.value_or(std::vector<RankPlace>{})) ++ranks_on[rank.host];
   std::vector<int> ranks;
   for (const auto& [host, number] : ranks_on) ranks.push_back(number);
   std::ranges::sort(ranks, std::greater());
   const bool uneven = !ranks.empty() && ranks.front() > ranks.back() + 1;
-  return counted(count, "host") + (uneven ? fmt::format(" with {} ranks", joined(ranks, " + ")) : "");
+  return counted(static_cast<int64_t>(count), "host") + (uneven ? fmt::format(" with {} ranks", joined(ranks, " + ")) : "");
 }
 
-std::string cpu_and_gpus(const Json& host) {
+std::string cpu_and_gpus(const Host& host) {
   std::vector<std::string> words;
-  add_word(words, text(host, "/cpu"));
-  add_word(words, counted_in(host, "/cores", "core"));
+  add_word(words, host.cpu);
+  add_word(words, counted_if_known(host.cores, "core"));
   std::map<std::string, int> gpus;
-  for (const Json& gpu : list_of(host, "gpus")) ++gpus[text(gpu, "/name")];
+  for (const Gpu& gpu : host.gpus) ++gpus[gpu.name];
   for (const auto& [name, count] : gpus) words.push_back(fmt::format("{} x {}", count, name));
   return joined(words);
 }
 
 // The kinds of hosts there are, however many of each.
-std::string hardware(const Json& record) {
+std::string hardware(const Record& record) {
   std::set<std::string> kinds;
-  for (const Json& host : list_of(record, "hosts")) {
+  for (const Host& host : record.hosts) {
     std::vector<std::string> words;
     add_word(words, cpu_and_gpus(host));
-    if (const auto ram = number(host, "/ram_bytes")) words.push_back(fmt::format("{:.3g} GiB", *ram / (1 << 30)));
+    if (host.ram_bytes) words.push_back(fmt::format("{:.3g} GiB", static_cast<double>(*host.ram_bytes) / (1 << 30)));
     if (!words.empty()) kinds.insert(joined(words));
   }
   return joined(kinds, " + ");
 }
 
 // The speed of the fastest interface of each kind of host.
-std::string network(const Json& record) {
+std::string network(const Record& record) {
   std::set<double> speeds;
-  for (const Json& host : list_of(record, "hosts")) {
+  for (const Host& host : record.hosts) {
     double fastest = 0;
-    for (const Json& nic : list_of(host, "nics")) fastest = std::max(fastest, number(nic, "/speed_mbit").value_or(0));
+    for (const NetworkCard& card : host.nics) fastest = std::max(fastest, card.speed_mbit.value_or(0));
     speeds.insert(fastest);
   }
   if (speeds.empty() || *speeds.rbegin() == 0) return "";
@@ -220,27 +208,26 @@ std::string network(const Json& record) {
   return joined(words, " + ");
 }
 
-std::string checkpoints(const Json& record) {
-  const Json::json_pointer path("/requested/checkpoint_every");
-  if (!record.contains(path)) return "";
-  const Json& every = record.at(path);
+std::string checkpoints(const Record& record) {
+  if (!record.requested) return "";
+  const Json& every = record.requested->checkpoint_every;
   if (every.is_null()) return "checkpoint at the end";
   return every.is_string() ? "checkpoint every " + every.get<std::string>()
                            : fmt::format("checkpoint every {} steps", every.dump());
 }
 
 // What was recorded beside the steps, and took time.
-std::string recording(const Json& record) {
+std::string recording(const Record& record) {
   std::vector<std::string> words;
-  if (text(record, "/requested/profile") == "time") words.emplace_back("profile");
-  if (truth_of(record, "/requested/timeline").value_or(false)) words.emplace_back("timeline");
+  if (record.requested && record.requested->profile == "time") words.emplace_back("profile");
+  if (record.requested && record.requested->timeline == true) words.emplace_back("timeline");
   return words.empty() ? "no profile" : joined(words);
 }
 
-std::string storage(const Json& record) {
+std::string storage(const Record& record) {
   std::vector<std::string> words;
-  if (const std::string kind = text(record, "/storage/kind"); kind != "not known") add_word(words, kind);
-  add_word(words, text(record, "/storage/endpoint"));
+  if (record.storage.kind != "not known") add_word(words, record.storage.kind);
+  add_word(words, record.storage.endpoint);
   return joined(words);
 }
 
@@ -272,17 +259,17 @@ const ComparisonKey kOwnKeys[] = {
 
 // What the engine was told of an option, by the words that it was told with; long texts by their hash. Slurm's
 // partition is the one that it gave.
-std::string told_to_engine(const Json& record, std::string_view option) {
-  const Json::json_pointer path = Json::json_pointer("/engine") / std::string(option);
-  Json told = record.contains(path) ? record.at(path) : Json(nullptr);
+std::string told_to_engine(const Record& record, std::string_view option) {
+  const bool asked = record.engine.is_object() && record.engine.contains(option);
+  Json told = asked ? record.engine.at(std::string(option)) : Json(nullptr);
   std::string words(option);
   std::ranges::replace(words, '_', ' ');
   if (option == "slurm") {
     std::vector<std::string> given;
-    for (const Json& one : list_of(record.value("engine", Json::object()), "slurm")) {
+    for (const Json& one : told.is_array() ? told : Json::array()) {
       if (one.is_string()) given.push_back(one.get<std::string>());
     }
-    const std::string partition = text(record, "/allocation/partition");
+    const std::string partition = text(record.allocation, "/partition");
     if (!partition.empty()) {
       std::erase_if(given, [](const std::string& one) { return one.starts_with("partition="); });
       given.push_back("partition=" + partition);
@@ -303,7 +290,7 @@ std::vector<ComparisonKey> all_keys() {
   for (const spec::RunOption& option : spec::run_options()) {
     const std::string_view name = option.name;
     if (option.compared != name || std::ranges::count(keys, name, &ComparisonKey::name) > 0) continue;
-    keys.push_back({name, KeyKind::kFree, [name](const Json& record) { return told_to_engine(record, name); }});
+    keys.push_back({name, KeyKind::kFree, [name](const Record& record) { return told_to_engine(record, name); }});
   }
   return keys;
 }
@@ -338,10 +325,10 @@ bool Conditions::HostKind::operator==(const HostKind& other) const {
   return std::abs(ram_bytes - other.ram_bytes) <= kMemoryTolerance * std::max(ram_bytes, other.ram_bytes);
 }
 
-Conditions::Conditions(const Json& record) {
+Conditions::Conditions(const record::Record& record) {
   for (const ComparisonKey& key : key_table()) values_.push_back(key.value(record));
-  for (const Json& host : list_of(record, "hosts")) {
-    host_kinds_.push_back({values::cpu_and_gpus(host), number(host, "/ram_bytes").value_or(0)});
+  for (const Host& host : record.hosts) {
+    host_kinds_.push_back({values::cpu_and_gpus(host), static_cast<double>(host.ram_bytes.value_or(0))});
   }
   division_but_keys_ = values::division_but_keys(record);
 }

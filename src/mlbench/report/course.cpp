@@ -4,60 +4,56 @@
 #include <cmath>
 #include <utility>
 
-#include "mlbench/record/measured_value.h"
-#include "mlbench/report/figures.h"
-
 namespace mlbench::report {
 
 namespace {
 
-Json rows_of(const Json& record, const char* list) {
-  Json rows = record.value(list, Json::array());
-  return rows.is_array() ? rows : Json::array();
-}
-
 // {train clock at the start, duration} of every evaluation, whatever its split.
-std::vector<std::pair<double, double>> evaluation_times(const Json& record) {
+std::vector<std::pair<double, double>> evaluation_times(const record::Record& record) {
   std::vector<std::pair<double, double>> times;
-  for (const Json& row : rows_of(record, "evaluations")) {
-    times.emplace_back(number(row, "/train_s").value_or(0), number(row, "/duration_s").value_or(0));
+  for (const record::Evaluation& row : record.evaluations) {
+    times.emplace_back(row.train_s.value_or(0), row.duration_s.value_or(0));
   }
   return times;
 }
 
+// Takes a value of the course's metric, the first one where it has none yet. `at_s`: when it was known.
+void take(Course& course, const record::NamedNumbers& metrics, std::optional<double> at_s) {
+  if (course.metric.empty() && !metrics.empty()) course.metric = metrics.front().first;
+  const auto value = spec::find_number(metrics, course.metric);
+  if (value && at_s) course.evaluations.push_back({*at_s, *value});
+}
+
 }  // namespace
 
-Course course_of(const Json& record) {
+Course course_of(const record::Record& record) {
   Course course;
-  course.split = text(record, "/goal/split").empty() ? "test" : text(record, "/goal/split");
-  course.metric = text(record, "/goal/metric");
-  const bool of_epochs = course.split == "train";
+  if (record.goal) course.metric = record.goal->metric;
+  course.split = record.goal && !record.goal->split.empty() ? record.goal->split : "test";
   const std::vector<std::pair<double, double>> times = evaluation_times(record);
-  const Json rows = rows_of(record, of_epochs ? "epochs" : "evaluations");
-  double evaluating_s = 0;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const Json& row = rows[i];
-    const auto train_s = number(row, "/train_s");
-    if (of_epochs) {
+  if (course.split == "train") {
+    for (const record::Epoch& epoch : record.epochs) {
       // The training metrics of an epoch are known at its last step, before the evaluation that follows.
-      evaluating_s = 0;
-      for (const auto& [start_s, duration_s] : times) evaluating_s += start_s < train_s.value_or(0) ? duration_s : 0;
-    } else {
-      evaluating_s += times[i].second;
+      std::optional<double> at_s = epoch.train_s;
+      for (const auto& [start_s, duration_s] : times) {
+        if (at_s && start_s < *epoch.train_s) *at_s += duration_s;
+      }
+      take(course, epoch.metrics, at_s);
     }
-    if (!of_epochs && text(row, "/split") != course.split) continue;
-    const Json metrics = row.value("metrics", Json::object());
-    if (course.metric.empty() && !metrics.empty()) course.metric = metrics.begin().key();
-    const auto value = metrics.find(course.metric);
-    const auto elapsed_s = number(row, "/elapsed_s");
-    const auto measured = value == metrics.end() ? std::nullopt : record::measured_value(*value);
-    if (!measured || !(elapsed_s || train_s)) continue;
-    course.evaluations.push_back({elapsed_s ? *elapsed_s : *train_s + evaluating_s, *measured});
+  } else {
+    double evaluating_s = 0;
+    for (const record::Evaluation& evaluation : record.evaluations) {
+      evaluating_s += evaluation.duration_s.value_or(0);
+      if (evaluation.split != course.split) continue;
+      std::optional<double> at_s = evaluation.elapsed_s;
+      if (!at_s && evaluation.train_s) at_s = *evaluation.train_s + evaluating_s;
+      take(course, evaluation.metrics, at_s);
+    }
   }
-  course.end_s = number(record, "/clocks/train_s").value_or(0);
+  course.end_s = record.clocks.train_s.value_or(0);
   for (const auto& [start_s, duration_s] : times) course.end_s += duration_s;
   if (!course.evaluations.empty()) course.end_s = std::max(course.end_s, course.evaluations.back().at_s);
-  if (text(record, "/stop_reason") == "max_time") course.stopped_at_s = number(record, "/limits/max_time_s");
+  if (record.stop_reason == "max_time") course.stopped_at_s = record.limits.max_time_s;
   return course;
 }
 
@@ -76,7 +72,7 @@ std::optional<TimedValue> value_after(const Course& course, double seconds) {
   return found && std::isfinite(found->value) ? found : std::nullopt;
 }
 
-std::optional<TimedValue> value_after(const Json& record, double seconds) {
+std::optional<TimedValue> value_after(const record::Record& record, double seconds) {
   return value_after(course_of(record), seconds);
 }
 

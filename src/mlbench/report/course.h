@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/base/json.h"
+#include "mlbench/record/record.h"
 
 namespace mlbench::report {
 
@@ -28,7 +28,7 @@ struct Course {
 
 // An evaluation ended when the record says (evaluations[].elapsed_s); that of a script or of MLBench's dashboard, which
 // does not say, on the train clock plus all evaluations until then.
-Course course_of(const Json& record);
+Course course_of(const record::Record& record);
 
 // Accuracy after time: the value of the last evaluation that had ended by then; of a run that was stopped at just that
 // moment, of its weights at that moment; of a run that had ended before, its last. Empty when there is none, and
@@ -42,6 +42,6 @@ struct TimedValue {
 std::optional<TimedValue> value_after(const Course& course, double seconds);
 // The same, also where it was not finite.
 std::optional<TimedValue> any_value_after(const Course& course, double seconds);
-std::optional<TimedValue> value_after(const Json& record, double seconds);
+std::optional<TimedValue> value_after(const record::Record& record, double seconds);
 
 }  // namespace mlbench::report

@@ -10,15 +10,15 @@ namespace mlbench::report {
 namespace {
 
 // Evaluations at 8 s and 40 s of the train clock, each taking 1 s and 2 s: they end 9 s and 43 s after the first batch.
-Json evaluated_run() {
-  Json record = make_record("r-2", 2, 40, 5000, true);
+RecordJson evaluated_run() {
+  RecordJson record = make_record("r-2", 2, 40, 5000, true);
   record["evaluations"][0]["duration_s"] = 1.0;
   record["evaluations"][1]["duration_s"] = 2.0;
   return record;
 }
 
 TEST(ValueAfter, CountsEvaluationsToo) {
-  const Json record = evaluated_run();
+  const RecordJson record = evaluated_run();
   EXPECT_FALSE(value_after(record, 8.9));
   EXPECT_EQ(value_after(record, 9)->value, 78.5);
   EXPECT_EQ(value_after(record, 42.9)->value, 78.5);
@@ -30,7 +30,7 @@ TEST(ValueAfter, CountsEvaluationsToo) {
 }
 
 TEST(ValueAfter, TakesTheEndsThatTheRecordTells) {
-  Json record = evaluated_run();
+  RecordJson record = evaluated_run();
   record["evaluations"][0]["elapsed_s"] = 10.0;
   record["evaluations"][1]["elapsed_s"] = 50.0;
   EXPECT_FALSE(value_after(record, 9.9));
@@ -41,7 +41,7 @@ TEST(ValueAfter, TakesTheEndsThatTheRecordTells) {
 
 // Stopped after 42 s of training and evaluation; the evaluation of the weights of that moment took until 44 s.
 TEST(ValueAfter, OfARunThatWasStoppedThenIsThatOfItsWeights) {
-  Json record = evaluated_run();
+  RecordJson record = evaluated_run();
   record["stop_reason"] = "max_time";
   record["limits"]["max_time_s"] = 42.0;
   record["evaluations"][1]["cadence"] = false;
@@ -58,7 +58,7 @@ TEST(ValueAfter, OfARunThatWasStoppedThenIsThatOfItsWeights) {
 TEST(ValueAfter, IsThatOfThenAlsoWhereItIsNoNumber) {
   for (const Json& row : odd_values("value_after")) {
     SCOPED_TRACE(row.dump());
-    Json record = evaluated_run();
+    RecordJson record = evaluated_run();
     const Json evaluation = record["evaluations"][0];
     record["evaluations"] = Json::array();
     for (size_t i = 0; i < row["values"].size(); ++i) {
@@ -76,14 +76,14 @@ TEST(ValueAfter, IsThatOfThenAlsoWhereItIsNoNumber) {
 }
 
 TEST(ValueAfter, TheLastEvaluationIsShownAsWhatItIs) {
-  Json record = evaluated_run();
+  RecordJson record = evaluated_run();
   record["evaluations"][1]["metrics"]["Prec@1"] = nullptr;
   EXPECT_EQ(figures_of(record).evaluation, "Prec@1 nan");
 }
 
 // Epochs end at 10 s and 40 s of the train clock; the evaluation at 8 s took 1 s.
 TEST(ValueAfter, OfAGoalOnTrainingDataCountsEvaluationsToo) {
-  Json record = evaluated_run();
+  RecordJson record = evaluated_run();
   record["goal"]["split"] = "train";
   record["epochs"] = {{{"epoch", 1}, {"train_s", 10.0}, {"metrics", {{"Prec@1", 70.0}}}},
                       {{"epoch", 2}, {"train_s", 40.0}, {"metrics", {{"Prec@1", 90.0}}}}};

@@ -4,6 +4,8 @@
 
 #include "mlbench/base/or_null.h"
 #include "mlbench/record/legacy_names.h"
+#include "mlbench/record/record.h"
+#include "mlbench/report/zip.h"
 
 namespace mlbench::report {
 
@@ -22,12 +24,19 @@ Outcome outcome_of(const spec::GoalSpec& goal, const std::vector<double>& values
   return outcome;
 }
 
-Json official_fields(const std::optional<spec::GoalSpec>& goal, bool reached, double total_s, const Json& steps_s) {
-  Json record = {{"goal", nullptr}, {"clocks", {{"train_legacy_s", total_s}}}, {"steps_s", steps_s}};
+std::string official_result(const std::optional<spec::GoalSpec>& goal, bool reached, double total_s,
+                            const Json& steps_s) {
+  record::Record record;
+  record.clocks.train_legacy_s = total_s;
+  for (const auto& [kind, seconds] : steps_s.items()) record.steps_s.emplace_back(kind, seconds.get<double>());
   if (goal) {
-    record["goal"] = {{"metric", goal->metric}, {"split", goal->split}, {"target", goal->target}, {"reached", reached}};
+    record.goal.emplace();
+    record.goal->metric = goal->metric;
+    record.goal->split = goal->split;
+    record.goal->target = goal->target;
+    record.goal->reached = reached;
   }
-  return record;
+  return official_result(record);
 }
 
 Json split_json(double total_s, const Json& steps_s, bool total_has_batch_load, std::optional<double> train_s) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/report/archive_events.h"
 #include "mlbench/spec/goal.h"
 
@@ -52,8 +53,9 @@ class Claims {
   Json differences_ = Json::array();
 };
 
-// The fields of a record that official_result() reads.
-Json official_fields(const std::optional<spec::GoalSpec>& goal, bool reached, double total_s, const Json& steps_s);
+// That of zip.h, of what was derived.
+std::string official_result(const std::optional<spec::GoalSpec>& goal, bool reached, double total_s,
+                            const Json& steps_s);
 
 // "seconds" of a result; `total_has_batch_load`: whether the total includes that step kind.
 Json split_json(double total_s, const Json& steps_s, bool total_has_batch_load, std::optional<double> train_s);

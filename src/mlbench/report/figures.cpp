@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "mlbench/base/text.h"
-#include "mlbench/record/measured_value.h"
 #include "mlbench/report/collectives_result.h"
 #include "mlbench/report/table.h"
 #include "mlbench/spec/communication.h"
@@ -11,44 +13,28 @@
 namespace mlbench::report {
 
 namespace {
-const Json* find(const Json& record, const char* pointer) {
+
+const Json* find(const Json& document, const char* pointer) {
   const Json::json_pointer path{std::string(pointer)};
-  return record.contains(path) ? &record.at(path) : nullptr;
+  return document.contains(path) ? &document.at(path) : nullptr;
 }
 
-bool truth(const Json& record, const char* pointer) {
-  const Json* value = find(record, pointer);
-  return value != nullptr && value->is_boolean() && value->get<bool>();
-}
-
-std::optional<double> time_to_goal(const Json& record) {
-  return truth(record, "/goal/reached") ? number(record, "/goal/train_s") : std::nullopt;
-}
-
-std::optional<double> wall_to_goal(const Json& record) {
-  if (!truth(record, "/goal/reached")) return std::nullopt;
-  const Json* evaluations = find(record, "/evaluations");
-  const auto step = number(record, "/goal/step");
-  if (evaluations != nullptr && evaluations->is_array() && step) {
-    for (const Json& evaluation : *evaluations) {
-      if (text(evaluation, "/split") != text(record, "/goal/split") || number(evaluation, "/step") != step) continue;
-      if (const auto wall_s = number(evaluation, "/wall_s")) return wall_s;
-    }
+std::optional<double> wall_to_goal(const record::Record& record) {
+  if (!reached_goal(record)) return std::nullopt;
+  for (const record::Evaluation& evaluation : record.evaluations) {
+    const bool meets = record.goal->step && evaluation.step == record.goal->step;
+    if (meets && evaluation.split == record.goal->split && evaluation.wall_s) return evaluation.wall_s;
   }
   // A goal on training data is met by no evaluation.
-  return ended_at_goal(record) ? number(record, "/clocks/wall_s") : std::nullopt;
+  return ended_at_goal(record) ? record.clocks.wall_s : std::nullopt;
 }
 
-std::string last_evaluation(const Json& record) {
-  const Json* evaluations = find(record, "/evaluations");
-  const std::string metric = text(record, "/goal/metric");
-  const std::string split = text(record, "/goal/split");
-  if (evaluations == nullptr || !evaluations->is_array()) return "";
-  for (auto evaluation = evaluations->rbegin(); evaluation != evaluations->rend(); ++evaluation) {
-    if (!split.empty() && text(*evaluation, "/split") != split) continue;
-    const Json* metrics = find(*evaluation, "/metrics");
-    if (metrics == nullptr || !metrics->contains(metric)) continue;
-    if (const auto value = record::measured_value(metrics->at(metric))) {
+std::string last_evaluation(const record::Record& record) {
+  if (!record.goal) return "";
+  const std::string &metric = record.goal->metric, &split = record.goal->split;
+  for (auto evaluation = record.evaluations.rbegin(); evaluation != record.evaluations.rend(); ++evaluation) {
+    if (!split.empty() && evaluation->split != split) continue;
+    if (const auto value = spec::find_number(evaluation->metrics, metric)) {
       return fmt::format("{} {}", metric, format_metric(*value));
     }
   }
@@ -72,87 +58,97 @@ std::string collectives_words(const Json& collectives, int64_t wrong) {
   if (forms > 0) words += fmt::format(", {:.3g} GB/s", bandwidth / forms);
   return words + fmt::format(", {} wrong", wrong);
 }
+
+std::vector<std::string> labels_of(const record::Record& record) {
+  std::vector<std::string> labels;
+  const auto add = [&](bool holds, std::string label) {
+    if (holds) labels.push_back(std::move(label));
+  };
+  add(record.data.synthetic, "synthetic");
+  add(!record.data.synthetic && record.data.official == false, "unofficial data");
+  add(spec::on_made_network(record.comm_stack), "synthetic network");
+  add(record.division == "open", "open");
+  add(record.division == "own", "own task");
+  add(record.division == "custom", "custom");
+  add(record.division == "throughput", "throughput only");
+  add(record.limits.light, "light");
+  add(record.limits.to_the_end, "to the end");
+  add(record.oversubscribed == true, "oversubscribed");
+  add(record.shared_host == true, "shared host");
+  add(record.segments.size() > 1, fmt::format("{} segments", record.segments.size()));
+  return labels;
+}
+
 }  // namespace
 
-std::optional<double> number(const Json& record, const char* pointer) {
-  const Json* value = find(record, pointer);
+std::optional<double> number(const Json& document, const char* pointer) {
+  const Json* value = find(document, pointer);
   if (value == nullptr || !value->is_number()) return std::nullopt;
   return value->get<double>();
 }
 
-std::string text(const Json& record, const char* pointer) {
-  const Json* value = find(record, pointer);
+std::string text(const Json& document, const char* pointer) {
+  const Json* value = find(document, pointer);
   return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
 }
 
-std::optional<bool> goal_higher_is_better(const Json& record) {
-  const Json* given = find(record, "/goal/higher_is_better");
-  return given != nullptr && given->is_boolean() ? std::optional(given->get<bool>()) : std::nullopt;
+bool reached_goal(const record::Record& record) { return record.goal && record.goal->reached; }
+
+bool ended_at_goal(const record::Record& record) { return !record.limits.to_the_end && record.division != "custom"; }
+
+TimeSums sums_of(const record::Record& record) { return {record.steps_s, record.exchange}; }
+
+std::optional<TimeSums> sums_to_goal(const record::Record& record) {
+  if (!reached_goal(record)) return std::nullopt;
+  if (record.goal->steps_s) return TimeSums{*record.goal->steps_s, record.goal->exchange};
+  return ended_at_goal(record) ? std::optional(sums_of(record)) : std::nullopt;
 }
 
-bool ended_at_goal(const Json& record) {
-  return !truth(record, "/limits/to_the_end") && text(record, "/division") != "custom";
+std::optional<double> compute_seconds(const record::NamedNumbers& steps_s) {
+  std::optional<double> sum;
+  for (const char* kind : {"init", "fwd_pass", "comp_loss", "backprop", "opt_step"}) {
+    if (const auto seconds = spec::find_number(steps_s, kind)) sum = sum.value_or(0) + *seconds;
+  }
+  return sum;
 }
 
-const Json* sums_to_goal(const Json& record) {
-  if (!truth(record, "/goal/reached")) return nullptr;
-  const Json* goal = find(record, "/goal");
-  if (goal->contains("steps_s")) return goal;
-  return ended_at_goal(record) ? &record : nullptr;
+std::optional<double> of_rank_0(const std::vector<double>& of_ranks) {
+  return of_ranks.empty() ? std::nullopt : std::optional(of_ranks.front());
 }
 
-RunFigures figures_of(const Json& record) {
+RunFigures figures_of(const record::Record& record) {
   RunFigures figures;
-  figures.name = text(record, "/name");
-  figures.state = text(record, "/state");
-  figures.workers = static_cast<int64_t>(number(record, "/workers").value_or(0));
-  figures.threads_per_worker = static_cast<int64_t>(number(record, "/threads_per_worker").value_or(0));
-  const std::string division = text(record, "/division");
-  const Json* goal = find(record, "/goal");
-  const Json* collectives = find(record, "/collectives");
-  const bool measures = collectives != nullptr && collectives->is_object();
-  const bool trains = division != "custom" && !measures;
-  figures.has_goal = division != "throughput" && (trains || (goal != nullptr && goal->is_object()));
-  figures.time_to_goal_s = time_to_goal(record);
+  figures.name = record.name;
+  figures.state = record.state;
+  figures.workers = record.workers.value_or(0);
+  figures.threads_per_worker = record.threads_per_worker.value_or(0);
+  const bool measures = record.collectives.is_object();
+  const bool trains = record.division != "custom" && !measures;
+  figures.has_goal = record.division != "throughput" && (trains || record.goal);
+  if (reached_goal(record)) figures.time_to_goal_s = record.goal->train_s;
   figures.wall_to_goal_s = wall_to_goal(record);
-  figures.train_s = number(record, "/clocks/train_s");
-  figures.train_legacy_s = number(record, "/clocks/train_legacy_s");
-  figures.wall_s = number(record, "/clocks/wall_s");
-  figures.samples_per_s = number(record, "/throughput/samples_per_s");
-  const auto aggregation = number(record, "/steps_s/agg");
-  if (aggregation && figures.train_s && *figures.train_s > 0) {
-    figures.communication_share = *aggregation / *figures.train_s;
+  figures.train_s = record.clocks.train_s;
+  figures.train_legacy_s = record.clocks.train_legacy_s;
+  figures.wall_s = record.clocks.wall_s;
+  figures.samples_per_s = record.throughput.samples_per_s;
+  if (const double train_s = figures.train_s.value_or(0); train_s > 0) {
+    const auto share = [&](const std::optional<double>& seconds) {
+      return seconds ? std::optional(*seconds / train_s) : std::nullopt;
+    };
+    figures.communication_share = share(spec::find_number(record.steps_s, "agg"));
+    const record::Exchange exchange = record.exchange.value_or(record::Exchange{});
+    if (!exchange.wait_s.empty() && !exchange.transfer_s.empty()) {
+      figures.wait_share = share(exchange.wait_s.front());
+      figures.transfer_share = share(exchange.transfer_s.front());
+      figures.exchange_exact = exchange.exact;
+    }
+    figures.hidden_share = share(of_rank_0(exchange.hidden_s));
   }
-  const auto wait = number(record, "/exchange/wait_s/0"), transfer = number(record, "/exchange/transfer_s/0");
-  if (wait && transfer && figures.train_s && *figures.train_s > 0) {
-    figures.wait_share = *wait / *figures.train_s;
-    figures.transfer_share = *transfer / *figures.train_s;
-    figures.exchange_exact = truth(record, "/exchange/exact");
-  }
-  const auto hidden = number(record, "/exchange/hidden_s/0");
-  if (hidden && figures.train_s && *figures.train_s > 0) figures.hidden_share = *hidden / *figures.train_s;
-  const int64_t wrong = measures ? wrong_rows(record) : 0;
-  figures.evaluation = measures ? collectives_words(*collectives, wrong) : last_evaluation(record);
+  const int64_t wrong = measures ? wrong_rows(record.collectives) : 0;
+  figures.evaluation = measures ? collectives_words(record.collectives, wrong) : last_evaluation(record);
   if (wrong > 0) figures.labels.emplace_back("wrong results");
-
-  if (truth(record, "/data/synthetic")) {
-    figures.labels.push_back("synthetic");
-  } else if (const Json* official = find(record, "/data/official"); official != nullptr && *official == false) {
-    figures.labels.push_back("unofficial data");
-  }
-  if (spec::on_made_network(text(record, "/comm_stack"))) figures.labels.push_back("synthetic network");
-  if (division == "open") figures.labels.push_back("open");
-  if (division == "own") figures.labels.push_back("own task");
-  if (division == "custom") figures.labels.push_back("custom");
-  if (division == "throughput") figures.labels.push_back("throughput only");
-  if (truth(record, "/limits/light")) figures.labels.push_back("light");
-  if (truth(record, "/limits/to_the_end")) figures.labels.push_back("to the end");
-  if (truth(record, "/oversubscribed")) figures.labels.push_back("oversubscribed");
-  figures.shared_host = truth(record, "/shared_host");
-  if (figures.shared_host) figures.labels.push_back("shared host");
-  if (const Json* segments = find(record, "/segments"); segments != nullptr && segments->size() > 1) {
-    figures.labels.push_back(fmt::format("{} segments", segments->size()));
-  }
+  for (std::string& label : labels_of(record)) figures.labels.push_back(std::move(label));
+  figures.shared_host = record.shared_host == true;
   return figures;
 }
 

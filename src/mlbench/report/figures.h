@@ -8,23 +8,35 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/record/record.h"
 
 namespace mlbench::report {
 
-// A number inside a record, e.g. number(record, "/clocks/train_s"); empty when absent, null or no number.
-std::optional<double> number(const Json& record, const char* pointer);
-// A text inside a record; "" when absent, null or no text.
-std::string text(const Json& record, const char* pointer);
-
-// Whether more of the goal's metric is better. Empty when the record does not say.
-std::optional<bool> goal_higher_is_better(const Json& record);
+// A number inside a document of JSON, number(document, "/goal/target"); empty when absent, null or no number.
+std::optional<double> number(const Json& document, const char* pointer);
+// A text inside it; "" when absent, null or no text.
+std::string text(const Json& document, const char* pointer);
 
 // Of a run that reached its goal: whether it ended there, so that what the whole run took is what it took to the goal.
-bool ended_at_goal(const Json& record);
+bool ended_at_goal(const record::Record& record);
 
-// Where a record has steps_s and exchange of the time up to its goal: in its goal, or as a whole where the run ended
-// there. Null where the goal was not reached, or that is not on record.
-const Json* sums_to_goal(const Json& record);
+// Parts of a run's time.
+struct TimeSums {
+  record::NamedNumbers steps_s;
+  std::optional<record::Exchange> exchange;
+};
+TimeSums sums_of(const record::Record& record);
+// Of the time up to its goal: its goal tells them, or the whole record where the run ended there. Empty where the goal
+// was not reached, or that is not on record.
+std::optional<TimeSums> sums_to_goal(const record::Record& record);
+
+// Time in init, fwd_pass, comp_loss, backprop and opt_step; empty where none of them is known.
+std::optional<double> compute_seconds(const record::NamedNumbers& steps_s);
+
+// Of rank 0; empty where `of_ranks` has none.
+std::optional<double> of_rank_0(const std::vector<double>& of_ranks);
+
+bool reached_goal(const record::Record& record);
 
 // What a table shows of one run.
 struct RunFigures {
@@ -47,7 +59,7 @@ struct RunFigures {
   bool shared_host = false;         // other runs on its host changed its times, which stand in no table
   std::vector<std::string> labels;  // what a reader must know before comparing
 };
-RunFigures figures_of(const Json& record);
+RunFigures figures_of(const record::Record& record);
 
 // Behind the others, unless it is among them.
 void add_label(std::vector<std::string>& labels, const std::string& label);

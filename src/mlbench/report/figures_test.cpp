@@ -21,7 +21,7 @@ TEST(Figures, OfARecord) {
 }
 
 TEST(Figures, WaitAndTransferAreSharesOfRank0) {
-  Json record = make_record("r-2", 2, 40, 5000, true);
+  RecordJson record = make_record("r-2", 2, 40, 5000, true);
   EXPECT_FALSE(figures_of(record).wait_share);
   EXPECT_FALSE(figures_of(record).transfer_share);
   EXPECT_FALSE(figures_of(record).hidden_share);
@@ -39,7 +39,7 @@ TEST(Figures, WaitAndTransferAreSharesOfRank0) {
 }
 
 TEST(Figures, WallToGoalEndsWithTheEvaluationThatMetIt) {
-  Json record = make_record("r-2", 2, 40, 5000, true);
+  RecordJson record = make_record("r-2", 2, 40, 5000, true);
   EXPECT_EQ(figures_of(record).wall_to_goal_s, 45);  // the run ended there
   record["limits"]["to_the_end"] = true;
   EXPECT_FALSE(figures_of(record).wall_to_goal_s);
@@ -50,7 +50,7 @@ TEST(Figures, WallToGoalEndsWithTheEvaluationThatMetIt) {
 }
 
 TEST(Figures, ASharedHostIsALabel) {
-  Json record = make_record("r-2", 2, 40, 5000, true);
+  RecordJson record = make_record("r-2", 2, 40, 5000, true);
   EXPECT_FALSE(figures_of(record).shared_host);
   record["shared_host"] = true;
   EXPECT_TRUE(figures_of(record).shared_host);
@@ -58,7 +58,7 @@ TEST(Figures, ASharedHostIsALabel) {
 }
 
 TEST(Figures, MissingOnesAreEmptyNotZero) {
-  const RunFigures figures = figures_of({{"name", "r-1"}, {"state", "queued"}, {"clocks", {{"wall_s", nullptr}}}});
+  const RunFigures figures = figures_of(record::Record());
   EXPECT_FALSE(figures.time_to_goal_s);
   EXPECT_FALSE(figures.wall_s);
   EXPECT_FALSE(figures.samples_per_s);
@@ -67,7 +67,7 @@ TEST(Figures, MissingOnesAreEmptyNotZero) {
 }
 
 TEST(Figures, LabelsSayWhatAReaderMustKnow) {
-  Json record = make_record("r-2", 2, 40, 5000, false);
+  RecordJson record = make_record("r-2", 2, 40, 5000, false);
   record["data"]["official"] = false;
   record["division"] = "open";
   record["oversubscribed"] = true;
@@ -90,17 +90,6 @@ TEST(Figures, LabelsSayWhatAReaderMustKnow) {
   EXPECT_THAT(figures_of(record).labels,
               ElementsAre("synthetic", "throughput only", "light", "oversubscribed", "2 segments"));
   EXPECT_FALSE(figures_of(record).has_goal);
-}
-
-TEST(Figures, DirectionOfAGoalIsTheRecords) {
-  Json record = make_record("r-2", 2, 40, 5000, true);
-  EXPECT_EQ(goal_higher_is_better(record), true);
-  record["goal"]["higher_is_better"] = false;
-  EXPECT_EQ(goal_higher_is_better(record), false);
-  record["goal"].erase("higher_is_better");
-  EXPECT_EQ(goal_higher_is_better(record), std::nullopt);
-  record["goal"] = nullptr;
-  EXPECT_EQ(goal_higher_is_better(record), std::nullopt);
 }
 
 }  // namespace

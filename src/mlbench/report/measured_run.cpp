@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <utility>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
@@ -14,7 +16,7 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/to_number.h"
 #include "mlbench/record/legacy_names.h"
-#include "mlbench/record/measured_value.h"
+#include "mlbench/record/record.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
@@ -115,42 +117,49 @@ class TrainClock {
 };
 
 // An archive of MLBench's dashboard as a record: what is derived of it, and its evaluations.
-Json record_of_dashboard(const std::vector<ZipMember>& members, const Archive& archive, const TrainClock& clock,
-                         const std::string& name) {
+record::Record record_of_dashboard(const std::vector<ZipMember>& members, const Archive& archive,
+                                   const TrainClock& clock, const std::string& name) {
   const Json result = derive_result(members);
+  record::Record record;
+  record.name = name;
+  record.state = "finished";
+  record.task = text(result, "/task");
+  record.division = "closed";
+  record.workers = integer_of(result.value("workers", Json(nullptr)));
   if (result.contains("collectives")) {  // task 0, which trains nothing
-    return {{"name", name},         {"state", "finished"},          {"task", result["task"]},
-            {"division", "closed"}, {"workers", result["workers"]}, {"collectives", result["collectives"]}};
+    record.collectives = result["collectives"];
+    return record;
   }
-  const Json seconds = result.value("seconds", Json::object());
-  Json record = {{"name", name},
-                 {"state", "finished"},
-                 {"task", result.value("task", Json(nullptr))},
-                 {"division", "closed"},
-                 {"workers", result.value("workers", Json(nullptr))},
-                 {"limits", {{"light", result.value("light", Json(nullptr))}}},
-                 {"goal", result.value("goal", Json(nullptr))},
-                 {"clocks", {{"train_s", seconds.value("total", Json(nullptr))}}},
-                 {"steps_s", result.value("steps_s", Json::object())},
-                 {"evaluations", Json::array()}};
-  record["clocks"]["train_legacy_s"] = record["clocks"]["train_s"];
-  if (record["goal"].is_object()) record["goal"]["train_s"] = record["clocks"]["train_s"];
+  record.limits.light = result.value("light", Json(nullptr)) == true;
+  record.clocks.train_s = record.clocks.train_legacy_s = number(result, "/seconds/total");
+  if (text(result, "/goal/metric") != "") {
+    record::Goal& goal = record.goal.emplace();
+    goal.metric = text(result, "/goal/metric");
+    goal.split = text(result, "/goal/split");
+    goal.target = number(result, "/goal/target");
+    goal.higher_is_better = result["goal"].value("higher_is_better", Json(nullptr)) == true;
+    goal.reached = result["goal"].value("reached", Json(nullptr)) == true;
+    goal.value = number(result, "/goal/value");
+    goal.train_s = record.clocks.train_s;
+  }
   // Sums of the whole run, where the run is no longer than what was derived.
   const bool whole = result.value("epochs", Json(nullptr)) == series_of(archive, "CumulativeTrainTimeEpoch").size();
   for (const std::string_view kind : record::kStepKindNames) {
-    if (!whole || record["steps_s"].contains(kind)) continue;
+    auto sum_s = number(result, fmt::format("/steps_s/{}", kind).c_str());
     const std::vector<DatedValue> sum = series_of(archive, "global_cum_" + std::string(kind));
-    if (!sum.empty() && std::isfinite(sum.back().value)) record["steps_s"][std::string(kind)] = sum.back().value;
+    if (!sum_s && whole && !sum.empty() && std::isfinite(sum.back().value)) sum_s = sum.back().value;
+    if (sum_s) record.steps_s.emplace_back(kind, *sum_s);
   }
-  const std::string metric = text(record, "/goal/metric");
+  const std::string metric = record.goal ? record.goal->metric : "";
   double epoch = 0;
   for (const DatedValue& point :
        series_of(archive, record::legacy_name_of({record::kTestSplit, metric, record::kAllRanks}).name)) {
+    record::Evaluation& evaluation = record.evaluations.emplace_back();
+    evaluation.epoch = ++epoch;
+    evaluation.split = "test";
+    if (clock.known()) evaluation.train_s = clock.at(point.unix_s);
     const bool finite = std::isfinite(point.value);
-    record["evaluations"].push_back({{"epoch", ++epoch},
-                                     {"split", "test"},
-                                     {"train_s", clock.known() ? Json(clock.at(point.unix_s)) : Json(nullptr)},
-                                     {"metrics", {{metric, finite ? Json(point.value) : Json(nullptr)}}}});
+    evaluation.metrics = {{metric, finite ? point.value : std::numeric_limits<double>::quiet_NaN()}};
   }
   return record;
 }
@@ -161,7 +170,7 @@ MeasuredRun read_run_folder(const fs::path& run_dir) {
   MeasuredRun run{read_record(run_dir), {}, run_dir.string()};
   LossMerger merger;
   double train_s = 0;
-  for (int64_t segment = 1; segment <= segment_count(run.record); ++segment) {
+  for (int64_t segment = 1; segment <= record::segment_count(run.record); ++segment) {
     for (const record::StepRecord& step : record::read_spool(run_dir, segment, 0).steps) {
       train_s += to_seconds(step.total_ns());
       merger.add(train_s, step.loss_sum, static_cast<double>(step.samples));
@@ -178,8 +187,8 @@ MeasuredRun read_run_archive(const std::vector<ZipMember>& members, const std::s
   const TrainClock clock(series_of(archive, "CumulativeTrainTimeEpoch"));
   MeasuredRun run;
   if (const auto record = archive.find(std::string(kRecordFile)); record != archive.end()) {
-    run.record = try_parse_json(record->second, inputs::kArchiveMember).value_or(nullptr);
-    if (!run.record.is_object()) throw UserError("the archive's member 'run.json' is not a JSON object");
+    const Json json = try_parse_json(record->second, inputs::kArchiveMember).value_or(nullptr);
+    run.record = record::record_from_json(json, "the archive's member 'run.json'");
   } else {
     run.record = record_of_dashboard(members, archive, clock, name);
   }
@@ -192,13 +201,11 @@ MeasuredRun read_run_archive(const std::vector<ZipMember>& members, const std::s
   return run;
 }
 
-MeasuredRun read_run_record(const Json& record) {
-  MeasuredRun run{record, {}, ""};
-  const auto epochs = record.find("epochs");
-  if (epochs == record.end() || !epochs->is_array()) return run;
-  for (const Json& epoch : *epochs) {
-    const auto seconds = number(epoch, "/train_s"), loss = record::measured_value(epoch.value("train_loss", Json("")));
-    if (seconds && loss) run.loss.push_back({*seconds, *loss});
+MeasuredRun read_run_record(record::Record record) {
+  MeasuredRun run{std::move(record), {}, ""};
+  for (const record::Epoch& epoch : run.record.epochs) {
+    if (!epoch.train_s) continue;
+    run.loss.push_back({*epoch.train_s, epoch.train_loss.value_or(std::numeric_limits<double>::quiet_NaN())});
   }
   return run;
 }
@@ -208,11 +215,11 @@ std::vector<MeasuredRun> read_runs(const fs::path& path, std::vector<std::string
   const auto is_record = [](const fs::path& file) { return file.extension() == ".json"; };
   const auto read_one = [&](const fs::path& file) {
     try {
-      MeasuredRun run = is_record(file)
-                            ? read_run_record(read_json_file(file, inputs::kRecord))
-                            : read_run_archive(read_zip(read_file(file, inputs::kArchive)), file.stem().string());
-      if (!run.record.is_object() || !run.record.contains("workers")) throw UserError("it is no run record");
-      check_record(run.record);
+      MeasuredRun run =
+          is_record(file)
+              ? read_run_record(record::record_from_json(read_json_file(file, inputs::kRecord), "the record"))
+              : read_run_archive(read_zip(read_file(file, inputs::kArchive)), file.stem().string());
+      if (!run.record.workers) throw UserError("it is no run record");
       run.source = file.string();
       return run;
     } catch (const UserError& wrong) {

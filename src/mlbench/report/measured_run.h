@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/base/json.h"
+#include "mlbench/record/record.h"
 #include "mlbench/report/zip.h"
 
 namespace mlbench::report {
@@ -17,7 +17,7 @@ struct LossPoint {
 };
 
 struct MeasuredRun {
-  Json record;  // as api/run.schema.json; of a dashboard's archive only what that archive holds
+  record::Record record;  // of a dashboard's archive only what that archive holds
   std::vector<LossPoint> loss;
   std::string source;  // the path
 };
@@ -31,7 +31,7 @@ MeasuredRun read_run_folder(const std::filesystem::path& run_dir);
 MeasuredRun read_run_archive(const std::vector<ZipMember>& members, const std::string& name);
 
 // A record alone: its loss per epoch.
-MeasuredRun read_run_record(const Json& record);
+MeasuredRun read_run_record(record::Record record);
 
 // What lies at a path: a run folder, an archive (.zip), a record (.json), a home (folder with runs/), or a folder of
 // such things; in the order of their names. A damaged one among several becomes a note. UserError when there is nothing

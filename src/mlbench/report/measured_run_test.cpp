@@ -10,6 +10,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/report/collectives_result.h"
+#include "mlbench/report/records.h"
 #include "mlbench/report/test_records.h"
 
 namespace mlbench::report {
@@ -41,7 +42,7 @@ TEST_F(MeasuredRunTest, AFolderHasItsLossOnTheTrainClock) {
   EXPECT_DOUBLE_EQ(run.loss[1].train_s, 2);
   EXPECT_DOUBLE_EQ(run.loss[2].train_s, 5);
   EXPECT_DOUBLE_EQ(run.loss[2].loss, 0.5);
-  EXPECT_EQ(run.record["name"], "r-1");
+  EXPECT_EQ(run.record.name, "r-1");
 }
 
 TEST_F(MeasuredRunTest, LongRunsAreMergedBySamples) {
@@ -67,7 +68,7 @@ TEST_F(MeasuredRunTest, ALossThatIsNoNumberIsAPoint) {
   ASSERT_EQ(read.loss.size(), 3U);
   EXPECT_TRUE(std::isnan(read.loss[1].loss));
 
-  Json record = make_record("r-1", 1, 5, 1500, true);
+  RecordJson record = make_record("r-1", 1, 5, 1500, true);
   record["epochs"] = Json::array({{{"train_s", 2.0}, {"train_loss", nullptr}}, {{"train_s", 3.0}, {"train_loss", 1}}});
   const MeasuredRun of_record = read_run_record(record);
   ASSERT_EQ(of_record.loss.size(), 2U);
@@ -77,9 +78,9 @@ TEST_F(MeasuredRunTest, ALossThatIsNoNumberIsAPoint) {
 // The end of an epoch fixes the train clock; the evaluation between the epochs is not in it.
 TEST_F(MeasuredRunTest, AnArchiveHasItsLossOnTheTrainClock) {
   make_run("r-1");
-  const auto members = download_members(folder_.path() / "r-1", read_json_file(folder_.path() / "r-1" / "run.json"));
+  const auto members = download_members(folder_.path() / "r-1", read_record(folder_.path() / "r-1"));
   const MeasuredRun run = read_run_archive(members, "other");
-  EXPECT_EQ(run.record["name"], "r-1");
+  EXPECT_EQ(run.record.name, "r-1");
   ASSERT_EQ(run.loss.size(), 3U);
   EXPECT_NEAR(run.loss[1].train_s, 2, 1e-6);
   EXPECT_NEAR(run.loss[2].train_s, 5, 1e-6);
@@ -87,7 +88,7 @@ TEST_F(MeasuredRunTest, AnArchiveHasItsLossOnTheTrainClock) {
 }
 
 TEST_F(MeasuredRunTest, ARecordAloneHasOnePointPerEpoch) {
-  Json record = make_record("r-1", 1, 5, 1500, true);
+  RecordJson record = make_record("r-1", 1, 5, 1500, true);
   record["epochs"] = Json::array({{{"train_s", 2.0}, {"train_loss", 0.7}}, {{"train_s", nullptr}, {"train_loss", 1}}});
   const MeasuredRun run = read_run_record(record);
   ASSERT_EQ(run.loss.size(), 1U);
@@ -119,13 +120,13 @@ TEST_F(MeasuredRunTest, AnArchiveOfTheDashboard) {
   members.push_back(
       {"result_global_cum_CumulativeTrainTimeEpoch @ 0.json", series({{"2020-11-30T12:00:25Z", "14.0"}})});
   const MeasuredRun run = read_run_archive(members, "cifar-2");
-  EXPECT_EQ(run.record["name"], "cifar-2");
-  EXPECT_EQ(run.record["task"], "1a");
-  EXPECT_EQ(run.record["workers"], 1);
-  EXPECT_EQ(run.record["goal"]["reached"], true);
-  EXPECT_EQ(run.record["clocks"]["train_s"], 14.0);
-  EXPECT_EQ(run.record["steps_s"]["agg"], 4.0);
-  EXPECT_EQ(run.record["evaluations"][1]["metrics"]["Prec@1"], 81.0);
+  EXPECT_EQ(run.record.name, "cifar-2");
+  EXPECT_EQ(run.record.task, "1a");
+  EXPECT_EQ(run.record.workers, 1);
+  EXPECT_EQ(run.record.goal->reached, true);
+  EXPECT_EQ(run.record.clocks.train_s, 14.0);
+  EXPECT_EQ(spec::find_number(run.record.steps_s, "agg"), 4.0);
+  EXPECT_EQ(spec::find_number(run.record.evaluations[1].metrics, "Prec@1"), 81.0);
   ASSERT_EQ(run.loss.size(), 2U);
   EXPECT_DOUBLE_EQ(run.loss[0].train_s, 8);
   EXPECT_DOUBLE_EQ(run.loss[1].train_s, 14);
@@ -142,8 +143,8 @@ TEST_F(MeasuredRunTest, AnArchiveOfTheDashboard) {
       series({{"2020-11-30T12:00:10Z", "5.0"}, {"2020-11-30T12:00:20Z", "4.0"}, {"2020-11-30T12:00:40Z", "8.0"}}));
   members.push_back({"result_global_cum_opt_step @ 0.json", series({{"2020-11-30T12:00:45Z", "3.0"}})});
   const MeasuredRun longer = read_run_archive(members, "cifar-2");
-  EXPECT_EQ(longer.record["clocks"]["train_s"], 14.0);
-  EXPECT_EQ(longer.record["steps_s"], (Json{{"fwd_pass", 9.0}, {"agg", 4.0}}));
+  EXPECT_EQ(longer.record.clocks.train_s, 14.0);
+  EXPECT_EQ(longer.record.steps_s, (record::NamedNumbers{{"fwd_pass", 9.0}, {"agg", 4.0}}));
 }
 
 // Of task 0, which trains nothing: what it holds are rows of a benchmark of collectives.
@@ -187,7 +188,7 @@ TEST_F(MeasuredRunTest, AHomeAFolderAndFiles) {
   write_file_atomically(files / "notes.txt", "not a run");
   const auto runs = read_runs(files, notes_);
   ASSERT_EQ(runs.size(), 2U);
-  EXPECT_EQ(runs[1].record["name"], "b-1");
+  EXPECT_EQ(runs[1].record.name, "b-1");
   EXPECT_THAT(runs[1].source, HasSubstr("b.zip"));
 }
 
@@ -211,7 +212,7 @@ TEST_F(MeasuredRunTest, WhatIsNoRunIsAnError) {
   EXPECT_THAT(error_of(folder_.path() / "nothing"), HasSubstr("no such file or folder"));
   EXPECT_THAT(error_of(folder_.path()), HasSubstr("holds no runs"));
   write_file_atomically(folder_.path() / "x.json", "[]");
-  EXPECT_THAT(error_of(folder_.path() / "x.json"), HasSubstr("x.json: it is no run record"));
+  EXPECT_THAT(error_of(folder_.path() / "x.json"), HasSubstr("x.json: the record: it is no JSON object"));
   write_file_atomically(folder_.path() / "x.zip", "PK");
   EXPECT_THAT(error_of(folder_.path() / "x.zip"), HasSubstr("x.zip: "));
 }

@@ -15,7 +15,7 @@ using testing::Not;
 
 std::string page_with(const std::string& name) {
   std::vector<MeasuredRun> runs = {{make_record(name, 1, 60, 3000, true), {{10, 0.9}}, ""}};
-  runs[0].record["task"] = name;
+  runs[0].record.task = name;
   Page page;
   const auto studies = make_studies(runs, {0.36}, page.notes);
   page.made = name;

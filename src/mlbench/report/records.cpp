@@ -12,6 +12,7 @@
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/record/record.h"
 
 namespace mlbench::report {
 
@@ -73,113 +74,9 @@ fs::path find_run(const fs::path& home, const std::string& name) {
                               meant.size() < names.size() ? ", ..." : ""));
 }
 
-namespace {
-
-constexpr double kMostWorkers = 65'536, kMostSegments = 10'000, kMostSpools = 500'000;
-
-bool is_or_null(const Json& value, std::string_view type) {
-  if (value.is_null()) return true;
-  return type == "text"            ? value.is_string()
-         : type == "number"        ? value.is_number()
-         : type == "whole number"  ? value.is_number_integer() && std::abs(value.get<double>()) < 9e18
-         : type == "true or false" ? value.is_boolean()
-         : type == "list"          ? value.is_array()
-                                   : value.is_object();
-}
-
-struct MemberType {
-  std::string_view type;
-  std::vector<std::string_view> names;
-};
-
-void check_members(const Json& object, const std::string& path, const std::vector<MemberType>& types) {
-  for (const MemberType& row : types) {
-    for (const std::string_view name : row.names) {
-      const auto found = object.find(name);
-      if (found != object.end() && !is_or_null(*found, row.type)) {
-        throw UserError(fmt::format("the record's {}{} is no {}", path, name, row.type));
-      }
-    }
-  }
-}
-
-// Members that readers take without asking, so that null is none of their values.
-void check_present(const Json& object, const std::string& path, const std::vector<std::string_view>& names) {
-  for (const std::string_view name : names) {
-    const auto found = object.find(name);
-    if (found != object.end() && found->is_null())
-      throw UserError(fmt::format("the record's {}{} is null", path, name));
-  }
-}
-
-}  // namespace
-
-void check_record(const Json& record) {
-  if (!record.is_object()) throw UserError("the record is no JSON object");
-  check_members(
-      record, "",
-      {{"text",
-        {"name", "state", "created_at", "started_at", "finished_at", "executor", "task", "rules", "variant", "division",
-         "task_hash", "framework", "backend", "comm_stack", "weights_sha256", "stop_reason"}},
-       {"whole number", {"id", "repeat", "workers", "threads_per_worker", "seed"}},
-       {"true or false", {"oversubscribed", "shared_host"}},
-       {"list",
-        {"overrides", "exit_codes", "notes", "segments", "placement", "hosts", "evaluations", "epochs", "operations"}},
-       {"object",
-        {"communication", "limits", "requested", "effective", "failure", "environment", "data", "storage", "goal",
-         "engine", "allocation", "clocks", "steps_s", "exchange", "throughput", "utilisation", "custom"}}});
-  check_present(
-      record, "",
-      {"id", "name", "state", "created_at", "overrides", "segments", "evaluations", "epochs", "limits", "steps_s"});
-  for (const char* list : {"overrides", "segments", "evaluations", "epochs", "operations"}) {
-    const auto rows = record.find(list);
-    if (rows == record.end() || !rows->is_array()) continue;
-    for (const Json& row : *rows) {
-      const std::string path = fmt::format("{}[{}].", list, &row - &rows->front());
-      if (!row.is_object())
-        throw UserError(fmt::format("the record's {} is no object", path.substr(0, path.size() - 1)));
-      check_members(row, path, {{"object", {"metrics"}}, {"text", {"split"}}, {"true or false", {"cadence"}}});
-      check_present(row, path, {"metrics"});
-    }
-  }
-  const auto member = [&](const char* name) {
-    const auto found = record.find(name);
-    return found != record.end() && found->is_object() ? *found : Json::object();
-  };
-  check_members(member("limits"), "limits.", {{"true or false", {"light", "to_the_end"}}});
-  check_present(member("limits"), "limits.", {"light"});
-  check_members(member("goal"), "goal.",
-                {{"text", {"metric", "split"}},
-                 {"true or false", {"higher_is_better", "reached"}},
-                 {"object", {"best", "steps_s", "exchange"}}});
-  check_present(member("goal"), "goal.", {"reached"});
-  const auto workers = record.find("workers");
-  const double ranks = workers != record.end() && workers->is_number() ? workers->get<double>() : 0;
-  const auto segments = static_cast<double>(segment_count(record));
-  if (ranks < 0 || ranks > kMostWorkers || segments > kMostSegments || ranks * segments > kMostSpools) {
-    throw UserError(fmt::format("the record has {:g} workers and {:g} segments: more than any run", ranks, segments));
-  }
-}
-
-Json read_record(const fs::path& run_dir) {
+record::Record read_record(const fs::path& run_dir) {
   const fs::path file = record_path(run_dir);
-  Json record = read_json_file(file, inputs::kRecord);
-  try {
-    check_record(record);
-  } catch (const UserError& error) {
-    throw UserError(fmt::format("{}: {}", file.string(), error.what()));
-  }
-  return record;
-}
-
-int64_t segment_count(const Json& record) {
-  const auto segments = record.find("segments");
-  return segments != record.end() && segments->is_array() ? std::max<int64_t>(1, std::ssize(*segments)) : 1;
-}
-
-bool is_active(const Json& record) {
-  const auto state = record.find("state");
-  return state != record.end() && (*state == "queued" || *state == "running");
+  return record::record_from_json(read_json_file(file, inputs::kRecord), file.string());
 }
 
 std::vector<std::string> last_lines(const fs::path& file, size_t count) {

@@ -342,13 +342,13 @@ TEST(DashboardArchive, ClaimsThatTheEventsDoNotGive) {
   EXPECT_THAT(differences_of(with("106.910", "106.9105")), IsEmpty()) << "rounded to milliseconds";
 
   // Another goal than was reached.
-  const Json higher = with("80%", "89%");
+  const RecordJson higher = with("80%", "89%");
   EXPECT_EQ(higher["task"], "2a");
   EXPECT_EQ(higher["goal"]["reached"], false);
   EXPECT_TRUE(higher["official_result"].is_null());
   ASSERT_THAT(differences_of(higher), ElementsAre("official_result.txt"));
   EXPECT_EQ(higher["differences"][0]["derived"], "the best Prec@1 is 80.34");
-  const Json unknown = with("80%", "75%");
+  const RecordJson unknown = with("80%", "75%");
   EXPECT_TRUE(unknown["task"].is_null());
   EXPECT_EQ(unknown["goal"]["evaluation"], 9);
   EXPECT_EQ(unknown["epochs"], 9);
@@ -494,14 +494,14 @@ class OwnArchive : public testing::Test {
   // Members whose run.json says otherwise.
   Members with(const char* pointer, const Json& value) const {
     Members changed = members();
-    Json record = record_;
+    Json record = record_.json();
     record[Json::json_pointer(pointer)] = value;
     changed["run.json"] = record.dump();
     return changed;
   }
 
   TemporaryFolder run_;
-  Json record_;
+  RecordJson record_ = Json();
 };
 
 TEST_F(OwnArchive, AgreesToTheLastDigit) {
@@ -592,7 +592,7 @@ TEST_F(OwnArchive, MalformedOnesAreExplained) {
   EXPECT_THAT(error_of(with("/state", "running")), HasSubstr("download it again"));
   Members broken = members();
   broken["run.json"] = "[]";
-  EXPECT_THAT(error_of(broken), HasSubstr("'run.json': it is not a JSON object"));
+  EXPECT_THAT(error_of(broken), HasSubstr("'run.json': its record: it is no JSON object"));
   broken["run.json"] = "{";
   EXPECT_THAT(error_of(broken), HasSubstr("'run.json': it is not JSON"));
   EXPECT_THAT(error_of(with("/limits", 3)), HasSubstr("'run.json': "));

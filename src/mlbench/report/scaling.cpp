@@ -63,12 +63,12 @@ std::string why_alone(size_t run, const std::vector<size_t>& by_workers, const s
 
 }  // namespace
 
-ScaledRuns scale_runs(const std::vector<Json>& records) {
+ScaledRuns scale_runs(const std::vector<record::Record>& records) {
   ScaledRuns scaled;
   std::vector<Conditions> conditions;
   std::vector<size_t> members;  // by worker count
-  std::vector<const Json*> compared;
-  for (const Json& record : records) {
+  std::vector<const record::Record*> compared;
+  for (const record::Record& record : records) {
     const ScaledRun& run = scaled.runs.emplace_back(ScaledRun{figures_of(record), "", 0, "", {}, {}});
     conditions.emplace_back(record);
     if (run.figures.workers > 0 && measured(run.figures)) members.push_back(scaled.runs.size() - 1);

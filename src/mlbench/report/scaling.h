@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/base/json.h"
+#include "mlbench/record/record.h"
 #include "mlbench/report/figures.h"
 
 namespace mlbench::report {
@@ -41,6 +41,6 @@ struct ScaledRuns {
 // Compares runs with those of the smallest worker count that they make a speed-up with (comparison.h). Where that was
 // repeated, it is the median of its repeats (one that missed the goal leaves time to goal without a baseline: times of
 // the lucky runs alone would be biased).
-ScaledRuns scale_runs(const std::vector<Json>& records);
+ScaledRuns scale_runs(const std::vector<record::Record>& records);
 
 }  // namespace mlbench::report

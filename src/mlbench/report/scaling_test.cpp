@@ -74,8 +74,8 @@ TEST(Scale, ARepeatThatMissedLeavesNoBaseline) {
 }
 
 TEST(Scale, RunsThatSharedTheirHostHaveNoSpeedUp) {
-  std::vector<Json> records = {make_record("r-1", 1, 60, 3000, true), make_record("r-2", 2, 30, 6000, true)};
-  for (Json& record : records) record["shared_host"] = true;
+  std::vector<record::Record> records = {make_record("r-1", 1, 60, 3000, true), make_record("r-2", 2, 30, 6000, true)};
+  for (record::Record& record : records) record.shared_host = true;
   const ScaledRuns scaled = scale_runs(records);
   EXPECT_EQ(scaled.baseline_workers, 0);
   for (const ScaledRun& run : scaled.runs) {
@@ -86,7 +86,7 @@ TEST(Scale, RunsThatSharedTheirHostHaveNoSpeedUp) {
 
 TEST(Scale, NothingIsNothing) {
   EXPECT_TRUE(scale_runs({}).runs.empty());
-  EXPECT_EQ(scale_runs({{{"name", "x"}}}).baseline_workers, 0);
+  EXPECT_EQ(scale_runs({record::Record()}).baseline_workers, 0);
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ std::vector<RepeatedRun> split_where_different(const std::vector<RepeatedRun>& r
       RepeatedRun& part = split.emplace_back(RepeatedRun{run.name, {}});
       for (const size_t member : group) part.records.push_back(run.records[member]);
       if (group.front() == 0) continue;
-      part.name = text(part.records.front(), "/name");
+      part.name = part.records.front().name;
       const Keys keys = conditions[group.front()].differences(conditions[0]);
       notes.push_back(fmt::format("{} is no repeat of {}: other {}", part.name, run.name, in_words(keys)));
     }
@@ -50,13 +50,9 @@ std::vector<RepeatedRun> split_where_different(const std::vector<RepeatedRun>& r
   return split;
 }
 
-std::optional<double> communication_per_compute(const Json& record) {
-  double compute = 0;
-  for (const char* kind :
-       {"/steps_s/init", "/steps_s/fwd_pass", "/steps_s/comp_loss", "/steps_s/backprop", "/steps_s/opt_step"}) {
-    compute += number(record, kind).value_or(0);
-  }
-  const auto aggregation = number(record, "/steps_s/agg");
+std::optional<double> communication_per_compute(const record::Record& record) {
+  const double compute = compute_seconds(record.steps_s).value_or(0);
+  const auto aggregation = spec::find_number(record.steps_s, "agg");
   return aggregation && compute > 0 ? std::optional(*aggregation / compute) : std::nullopt;
 }
 
@@ -67,7 +63,7 @@ RepeatedFigures figures_of_repeats(const RepeatedRun& run, const Significance& a
   figures.runs = run.records.size();
   std::vector<double> times, rates, values, ratios;
   std::set<std::string> labels;
-  for (const Json& record : run.records) {
+  for (const record::Record& record : run.records) {
     const RunFigures one = figures_of(record);
     figures.repeats.push_back(one.name);
     figures.workers = one.workers;
@@ -144,7 +140,7 @@ void set_ratios(RepeatedFigures& figures, const RepeatedFigures& base) {
 std::optional<double> latest_moment(const std::vector<RepeatedRun>& runs, const Course& like) {
   std::optional<double> latest;
   for (const RepeatedRun& run : runs) {
-    for (const Json& record : run.records) {
+    for (const record::Record& record : run.records) {
       const Course course = course_of(record);
       if (course.metric != like.metric || course.split != like.split) continue;
       if (course.evaluations.empty()) return std::nullopt;
@@ -168,9 +164,9 @@ Significance significance_of(const std::vector<RepeatedRun>& given, const Signif
 
   const Conditions first(runs.front().records.front());
   std::set<int64_t> counts;
-  std::vector<const Json*> records;
+  std::vector<const record::Record*> records;
   for (const RepeatedRun& run : runs) {
-    for (const Json& record : run.records) records.push_back(&record);
+    for (const record::Record& record : run.records) records.push_back(&record);
     RepeatedFigures figures = figures_of_repeats(run, significance);
     counts.insert(figures.workers);
     if (figures.reached > 0 && figures.reached < figures.runs) {

@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/record/record.h"
 #include "mlbench/report/statistics.h"
 
 namespace mlbench::report {
 
 struct RepeatedRun {
   std::string name;
-  std::vector<Json> records;  // its repeats, at least one
+  std::vector<record::Record> records;  // its repeats, at least one
 };
 
 struct Sample {

@@ -12,8 +12,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::vector<Json> repeats(const std::string& name, const std::vector<double>& seconds) {
-  std::vector<Json> records;
+std::vector<record::Record> repeats(const std::string& name, const std::vector<double>& seconds) {
+  std::vector<record::Record> records;
   for (size_t i = 0; i < seconds.size(); ++i) {
     records.push_back(make_record(name + "." + std::to_string(i + 1), 2, seconds[i], 100'000 / seconds[i], true));
   }
@@ -72,7 +72,7 @@ TEST(Significance, EqualRepeatsSayNothing) {
 
 TEST(Significance, ARepeatThatMissedLeavesNoTime) {
   auto second = repeats("b-2", {20, 21});
-  second[1]["goal"]["reached"] = false;
+  second[1].goal->reached = false;
   const Significance significance = significance_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", second}}, {});
   EXPECT_FALSE(significance.runs[1].time_ratio);
   EXPECT_TRUE(significance.runs[1].rate_ratio);
@@ -82,7 +82,7 @@ TEST(Significance, ARepeatThatMissedLeavesNoTime) {
 
 TEST(Significance, OtherGoalsAreNotCompared) {
   auto second = repeats("b-2", {20, 21});
-  for (Json& record : second) record["goal"]["target"] = 91.5;
+  for (record::Record& record : second) record.goal->target = 91.5;
   const Significance significance = significance_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", second}}, {});
   EXPECT_FALSE(significance.runs[1].time_ratio);
   EXPECT_FALSE(significance.runs[1].rate_ratio);
@@ -91,8 +91,8 @@ TEST(Significance, OtherGoalsAreNotCompared) {
 
 TEST(Significance, ValuesAfterAreOfOneMetric) {
   auto second = repeats("b-2", {20, 21}), third = repeats("c-2", {30, 31});
-  for (Json& record : second) record["goal"]["metric"] = "loss";
-  for (Json& record : third) record["goal"]["split"] = "train";
+  for (record::Record& record : second) record.goal->metric = "loss";
+  for (record::Record& record : third) record.goal->split = "train";
   const Significance significance =
       significance_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", second}, {"c-2", third}}, {10});
   EXPECT_NEAR(*significance.runs[0].value_after.mean, 78.5, 1e-9);
@@ -124,7 +124,7 @@ TEST(Significance, ARepeatWithoutAValueLeavesNone) {
 // A model that diverged has no accuracy to average, and whoever reads the table learns why.
 TEST(Significance, ValuesThatAreNotFiniteAreNamed) {
   auto second = repeats("b-2", {40, 41, 42});
-  for (Json& evaluation : second[1]["evaluations"]) evaluation["metrics"]["Prec@1"] = nullptr;
+  for (record::Evaluation& evaluation : second[1].evaluations) evaluation.metrics = {{"Prec@1", NAN}};
   const Significance significance = significance_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", second}}, {50});
   EXPECT_TRUE(significance.runs[0].value_after.mean);
   EXPECT_FALSE(significance.runs[1].value_after.mean);

@@ -24,27 +24,15 @@ namespace mlbench::report {
 namespace {
 
 using Figure = std::optional<double>;
-
-constexpr const char* kComputeKinds[] = {"init", "fwd_pass", "comp_loss", "backprop", "opt_step"};
-
-Figure kind_seconds(const Json& record, std::string_view kind) {
-  return number(record, ("/steps_s/" + std::string(kind)).c_str());
-}
-
-Figure compute_seconds(const Json& record) {
-  Figure sum;
-  for (const char* kind : kComputeKinds) {
-    if (const Figure seconds = kind_seconds(record, kind)) sum = sum.value_or(0) + *seconds;
-  }
-  return sum;
-}
+using record::Record;
 
 // Samples of all workers in thousands.
-Figure kilosamples(const Json& record) {
-  const Figure samples = number(record, "/throughput/samples");
-  if (samples && *samples > 0) return *samples / 1000;
-  const Figure rate = number(record, "/throughput/samples_per_s"), train = number(record, "/clocks/train_s");
-  return rate && train && *rate * *train > 0 ? Figure(*rate * *train / 1000) : Figure();
+Figure kilosamples(const Record& record) {
+  if (const int64_t samples = record.throughput.samples.value_or(0); samples > 0) {
+    return static_cast<double>(samples) / 1000;
+  }
+  const double samples = record.throughput.samples_per_s.value_or(0) * record.clocks.train_s.value_or(0);
+  return samples > 0 ? Figure(samples / 1000) : Figure();
 }
 
 Figure with_value(Figure value) { return value && *value > 0 ? value : Figure(); }
@@ -58,11 +46,10 @@ Figure median_over(const std::vector<size_t>& runs, const auto& figure) {
 }
 
 // The task of this program that the records were made with, where it is one.
-std::optional<spec::TaskSpec> official_task(const Json& record) {
+std::optional<spec::TaskSpec> official_task(const Record& record) {
   try {
-    spec::FrozenTask frozen =
-        spec::find_task(text(record, "/task"), text(record, "/rules"), text(record, "/variant"), {});
-    if (frozen.hash == text(record, "/task_hash")) return frozen.task;
+    spec::FrozenTask frozen = spec::find_task(record.task, record.rules, record.variant, {});
+    if (frozen.hash == record.task_hash) return frozen.task;
   } catch (const UserError&) {
     // A task file of somebody's own, of another version, or an archive that names none.
   }
@@ -88,7 +75,7 @@ class StudyMaker {
       line.name = lines.size() > 1 ? distinction.names[i] : lone_name(record(members.front()));
       std::map<int64_t, std::vector<size_t>> points;
       for (const size_t run : lines[i]) {
-        points[static_cast<int64_t>(number(record(run), "/workers").value_or(0))].push_back(run);
+        points[record(run).workers.value_or(0)].push_back(run);
       }
       for (const auto& [workers, repeats] : points) line.points.push_back(point_of(workers, repeats));
       scale(line);
@@ -103,13 +90,13 @@ class StudyMaker {
   }
 
  private:
-  const Json& record(size_t run) const { return runs_[run].record; }
+  const Record& record(size_t run) const { return runs_[run].record; }
   Figure goal_s(size_t run) const { return figures_of(record(run)).time_to_goal_s; }
 
-  static std::string lone_name(const Json& record) {
+  static std::string lone_name(const Record& record) {
     std::vector<std::string> words;
-    for (const char* part : {"/framework", "/backend"}) {
-      if (std::string word = text(record, part); !word.empty()) words.push_back(std::move(word));
+    for (const std::string& word : {record.framework, record.backend}) {
+      if (!word.empty()) words.push_back(word);
     }
     return words.empty() ? "default" : fmt::format("{}", fmt::join(words, ", "));
   }
@@ -119,23 +106,24 @@ class StudyMaker {
       study_.notes.push_back(fmt::format(
           "The lines differ in {}: they stand side by side, and no figure compares one with another", in_words(keys)));
     }
-    std::vector<const Json*> records;
+    std::vector<const Record*> records;
     for (const size_t run : members) records.push_back(&record(run));
     if (std::string note = version_note(records); !note.empty()) study_.notes.push_back(std::move(note));
   }
 
-  void describe(const Json& record) {
-    study_.task = text(record, "/task").empty() ? "unknown task" : text(record, "/task");
+  void describe(const Record& record) {
+    study_.task = record.task.empty() ? "unknown task" : record.task;
     study_.title = study_.task;
-    if (const std::string rules = text(record, "/rules"); !rules.empty()) study_.title += ", rules " + rules;
-    if (const std::string variant = text(record, "/variant"); !variant.empty()) study_.title += ", " + variant;
+    if (!record.rules.empty()) study_.title += ", rules " + record.rules;
+    if (!record.variant.empty()) study_.title += ", " + record.variant;
     official_ = official_task(record);
-    study_.metric = text(record, "/goal/metric");
-    study_.split = text(record, "/goal/split");
-    study_.target = number(record, "/goal/target");
-    study_.target_loss = number(record, "/goal/target_loss");
+    const record::Goal goal = record.goal.value_or(record::Goal{});
+    study_.metric = goal.metric;
+    study_.split = goal.split;
+    study_.target = goal.target;
+    study_.target_loss = goal.target_loss;
     // Of a metric of another program, what is known of the goal is drawn all the same.
-    study_.higher_is_better = goal_higher_is_better(record).value_or(true);
+    study_.higher_is_better = goal.higher_is_better.value_or(true);
     if (study_.target) {
       study_.title += fmt::format(", goal {} {} {:g} on {} data", study_.metric,
                                   study_.higher_is_better ? ">=" : "<=", *study_.target, study_.split);
@@ -144,11 +132,9 @@ class StudyMaker {
     }
   }
 
-  // steps_s and exchange of the time that `seconds` are; empty where that is not on record.
-  const Json& sums(size_t run) const {
-    static const Json kNothing = Json::object();
-    const Json* sums = study_.to_goal ? sums_to_goal(record(run)) : &record(run);
-    return sums != nullptr ? *sums : kNothing;
+  // Of the time that `seconds` are; without parts where they are not on record.
+  TimeSums sums(size_t run) const {
+    return study_.to_goal ? sums_to_goal(record(run)).value_or(TimeSums{}) : sums_of(record(run));
   }
 
   // What a duration of this run is divided by.
@@ -158,7 +144,7 @@ class StudyMaker {
     return seconds && divisor ? Figure(*seconds / *divisor) : Figure();
   }
   Figure seconds_of(size_t run) const {
-    return in_unit(run, with_value(study_.to_goal ? goal_s(run) : number(record(run), "/clocks/train_s")));
+    return in_unit(run, with_value(study_.to_goal ? goal_s(run) : record(run).clocks.train_s));
   }
 
   Figure billed_seconds(size_t run) const {
@@ -176,7 +162,7 @@ class StudyMaker {
     for (const size_t run : repeats) {
       if (goal_s(run)) ++point.reached;
       if (const Figure seconds = seconds_of(run)) times.push_back(*seconds);
-      train.push_back(in_unit(run, number(record(run), "/clocks/train_s")).value_or(0));
+      train.push_back(in_unit(run, record(run).clocks.train_s).value_or(0));
     }
     const bool complete = !study_.to_goal || point.reached == std::ssize(repeats);
     point.shown = repeats[median_index(complete && times.size() == repeats.size() ? times : train)];
@@ -184,27 +170,28 @@ class StudyMaker {
       point.seconds = median(times);
       point.least_s = *std::min_element(times.begin(), times.end());
       point.most_s = *std::max_element(times.begin(), times.end());
-      point.compute_s =
-          median_over(repeats, [&](size_t run) { return in_unit(run, with_value(compute_seconds(sums(run)))); });
+      point.compute_s = median_over(
+          repeats, [&](size_t run) { return in_unit(run, with_value(compute_seconds(sums(run).steps_s))); });
       add_cost(point);
     } else if (study_.to_goal) {
       study_.notes.push_back(fmt::format("{}: {} of {} did not reach the goal, so k = {} has no time to it",
                                          names_of(repeats), std::ssize(repeats) - point.reached, std::ssize(repeats),
                                          workers));
     }
-    point.samples_per_s =
-        median_over(repeats, [&](size_t run) { return number(record(run), "/throughput/samples_per_s"); });
+    point.samples_per_s = median_over(repeats, [&](size_t run) { return record(run).throughput.samples_per_s; });
     point.communication_share =
         median_over(repeats, [&](size_t run) { return figures_of(record(run)).communication_share; });
     point.communication_per_compute = median_over(repeats, [&](size_t run) {
-      const Figure agg = kind_seconds(record(run), "agg"), compute = with_value(compute_seconds(record(run)));
+      const Figure agg = spec::find_number(record(run).steps_s, "agg");
+      const Figure compute = with_value(compute_seconds(record(run).steps_s));
       return agg && compute ? Figure(*agg / *compute) : Figure();
     });
     add_exchange(point);
+    const TimeSums shown = sums(point.shown);
     for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
-      point.kinds_s[kind] = in_unit(point.shown, kind_seconds(sums(point.shown), record::kStepKindNames[kind]));
+      point.kinds_s[kind] = in_unit(point.shown, spec::find_number(shown.steps_s, record::kStepKindNames[kind]));
     }
-    if (goal_s(point.shown) && sums(point.shown).empty()) {
+    if (goal_s(point.shown) && shown.steps_s.empty()) {
       study_.notes.push_back(
           fmt::format("{}: what its steps took up to the goal is not on record, so k = {} has no bars",
                       names_of({point.shown}), workers));
@@ -222,16 +209,17 @@ class StudyMaker {
     point.transfer_share = median_over(point.runs, [&](size_t run) { return figures(run).transfer_share; });
     point.exchange_exact = std::ranges::all_of(point.runs, [&](size_t run) { return figures(run).exchange_exact; });
     point.hidden_share = median_over(point.runs, [&](size_t run) { return figures(run).hidden_share; });
-    const auto of_shown = [&](const char* pointer) { return in_unit(point.shown, number(sums(point.shown), pointer)); };
-    point.wait_s = of_shown("/exchange/wait_s/0");
-    point.transfer_s = of_shown("/exchange/transfer_s/0");
-    point.exposed_s = of_shown("/exchange/exposed_s/0");
-    point.hidden_s = of_shown("/exchange/hidden_s/0");
+    const record::Exchange exchange = sums(point.shown).exchange.value_or(record::Exchange{});
+    const auto of_shown = [&](const auto& of_ranks) { return in_unit(point.shown, of_rank_0(of_ranks)); };
+    point.wait_s = of_shown(exchange.wait_s);
+    point.transfer_s = of_shown(exchange.transfer_s);
+    point.exposed_s = of_shown(exchange.exposed_s);
+    point.hidden_s = of_shown(exchange.hidden_s);
   }
 
   std::string names_of(const std::vector<size_t>& runs) const {
     std::vector<std::string> names;
-    for (const size_t run : runs) names.push_back(text(record(run), "/name"));
+    for (const size_t run : runs) names.push_back(record(run).name);
     return fmt::format("{}", fmt::join(names, ", "));
   }
 
@@ -278,8 +266,7 @@ class StudyMaker {
     std::map<std::string, std::vector<std::string>> labelled;
     for (const StudyPoint& point : line.points) {
       for (const size_t run : point.runs) {
-        for (const std::string& one : figures_of(record(run)).labels)
-          labelled[one].push_back(text(record(run), "/name"));
+        for (const std::string& one : figures_of(record(run)).labels) labelled[one].push_back(record(run).name);
       }
     }
     for (const auto& [one, names] : labelled) {
@@ -324,19 +311,18 @@ std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const Stud
   std::vector<Conditions> conditions;
   std::vector<size_t> members;
   for (size_t i = 0; i < runs.size(); ++i) {
-    const Json& record = runs[i].record;
+    const Record& record = runs[i].record;
     conditions.emplace_back(record);
-    const std::string state = text(record, "/state");
-    if (state != "finished") {
-      notes.push_back(fmt::format("run '{}' is left out: it is {}", text(record, "/name"),
-                                  state.empty() ? "of unknown state" : state));
+    if (record.state != "finished") {
+      notes.push_back(fmt::format("run '{}' is left out: it is {}", record.name,
+                                  record.state.empty() ? "of unknown state" : record.state));
     } else if (figures_of(record).shared_host) {
       notes.push_back(
           fmt::format("run '{}' is left out: other runs were on its host (--share-host), so its times are "
                       "compared with none",
-                      text(record, "/name")));
-    } else if (!with_value(number(record, "/clocks/train_s")) || number(record, "/workers").value_or(0) < 1) {
-      notes.push_back(fmt::format("run '{}' is left out: it measured no training", text(record, "/name")));
+                      record.name));
+    } else if (!with_value(record.clocks.train_s) || record.workers.value_or(0) < 1) {
+      notes.push_back(fmt::format("run '{}' is left out: it measured no training", record.name));
     } else {
       members.push_back(i);
     }
@@ -409,13 +395,13 @@ Json to_json(const Study& study, const std::vector<MeasuredRun>& runs) {
     Json points = Json::array();
     for (const StudyPoint& point : line.points) {
       Json names = Json::array(), kinds = Json::object();
-      for (const size_t run : point.runs) names.push_back(text(runs[run].record, "/name"));
+      for (const size_t run : point.runs) names.push_back(runs[run].record.name);
       for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
         kinds[std::string(record::kStepKindNames[kind])] = or_null(point.kinds_s[kind]);
       }
       points.push_back({{"workers", point.workers},
                         {"runs", names},
-                        {"shown", text(runs[point.shown].record, "/name")},
+                        {"shown", runs[point.shown].record.name},
                         {"reached", point.reached},
                         {"seconds", or_null(point.seconds)},
                         {"least_s", or_null(point.least_s)},

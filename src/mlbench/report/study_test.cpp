@@ -22,10 +22,18 @@ struct Published {
 
 // A run to its goal with these clocks; all of the compute stands in fwd_pass.
 MeasuredRun published(const std::string& name, const Published& figures, const std::string& backend = "nccl") {
-  Json record = make_record(name, figures.workers, figures.total, 0, true);
+  RecordJson record = make_record(name, figures.workers, figures.total, 0, true);
   record["backend"] = backend;
   record["steps_s"] = {{"fwd_pass", figures.compute}, {"agg", figures.communication}};
   return {record, {}, ""};
+}
+
+record::Exchange exchange_of(const std::vector<double>& wait_s, double transfer_s, bool exact) {
+  record::Exchange exchange;
+  exchange.wait_s = wait_s;
+  exchange.transfer_s.assign(wait_s.size(), transfer_s);
+  exchange.exact = exact;
+  return exchange;
 }
 
 std::vector<Study> studies_of(const std::vector<MeasuredRun>& runs, double worker_per_hour = 0.5592) {
@@ -102,10 +110,10 @@ TEST(Study, WithoutAGoalItComparesThroughput) {
   std::vector<MeasuredRun> runs;
   for (const auto& [workers, rate] :
        {std::pair(1, 220.0), std::pair(2, 436.0), std::pair(4, 764.0), std::pair(8, 1408.0)}) {
-    Json record = make_record("p-" + std::to_string(workers), workers, 100, rate, false);
+    RecordJson record = make_record("p-" + std::to_string(workers), workers, 100, rate, false);
     record["division"] = "throughput";
     record["goal"] = nullptr;
-    record["throughput"]["samples"] = rate * 100;
+    record["throughput"]["samples"] = std::llround(rate * 100);
     runs.push_back({record, {}, ""});
   }
   const auto studies = studies_of(runs);
@@ -121,7 +129,7 @@ TEST(Study, WithoutAGoalItComparesThroughput) {
 // A machine is rented from the launch on: 70 and 45 s where the train clock says 60 and 40.
 TEST(Study, CostIsOnTheClockThatIsBilled) {
   std::vector<MeasuredRun> runs = {published("r-1", {1, 60, 50, 0}), published("r-2", {2, 40, 25, 10})};
-  runs[0].record["evaluations"][1]["wall_s"] = 70;
+  runs[0].record.evaluations[1].wall_s = 70;
   std::vector<std::string> notes;
   const auto points = [&](BilledClock clock) { return make_studies(runs, {0.36, clock}, notes)[0].lines[0].points; };
   const auto wall = points(BilledClock::kWall), train = points(BilledClock::kTrain);
@@ -132,7 +140,7 @@ TEST(Study, CostIsOnTheClockThatIsBilled) {
   EXPECT_DOUBLE_EQ(*train[1].price_index, (80.0 / 60) / (60.0 / 40));
   EXPECT_EQ(wall[1].speed_up, train[1].speed_up);
 
-  runs[1].record["limits"]["to_the_end"] = true;  // when its goal was met on the wall clock is not on record
+  runs[1].record.limits.to_the_end = true;  // when its goal was met on the wall clock is not on record
   const Study study = make_studies(runs, {0.36}, notes)[0];
   EXPECT_FALSE(study.lines[0].points[1].cost);
   EXPECT_FALSE(study.lines[0].points[1].price_index);
@@ -145,13 +153,13 @@ TEST(Study, CostIsOnTheClockThatIsBilled) {
 TEST(Study, OfRunsToTheEndTheStepsUpToTheGoalCount) {
   std::vector<MeasuredRun> runs = {published("r-1", {1, 10, 80, 0}), published("r-2", {2, 30, 40, 20})};
   for (MeasuredRun& run : runs) {
-    run.record["limits"]["to_the_end"] = true;
-    run.record["clocks"]["train_s"] = 100;
+    run.record.limits.to_the_end = true;
+    run.record.clocks.train_s = 100;
   }
-  runs[0].record["goal"]["steps_s"] = {{"fwd_pass", 8.0}, {"agg", 0.0}};
-  runs[1].record["goal"]["steps_s"] = {{"fwd_pass", 12.0}, {"agg", 6.0}};
-  runs[1].record["exchange"] = {{"wait_s", {15, 1}}, {"transfer_s", {5, 5}}, {"exact", true}};
-  runs[1].record["goal"]["exchange"] = {{"wait_s", {4, 1}}, {"transfer_s", {2, 2}}, {"exact", true}};
+  runs[0].record.goal->steps_s = record::NamedNumbers{{"fwd_pass", 8.0}, {"agg", 0.0}};
+  runs[1].record.goal->steps_s = record::NamedNumbers{{"fwd_pass", 12.0}, {"agg", 6.0}};
+  runs[1].record.exchange = exchange_of({15, 1}, 5, true);
+  runs[1].record.goal->exchange = exchange_of({4, 1}, 2, true);
   const Study study = studies_of(runs)[0];
   const StudyPoint &one = study.lines[0].points[0], &two = study.lines[0].points[1];
   EXPECT_DOUBLE_EQ(*two.speed_up, 1.0 / 3);
@@ -168,7 +176,7 @@ TEST(Study, OfRunsToTheEndTheStepsUpToTheGoalCount) {
   }
 
   // A record without them has no such figures.
-  runs[1].record["goal"].erase("steps_s");
+  runs[1].record.goal->steps_s.reset();
   const Study without = studies_of(runs)[0];
   EXPECT_TRUE(without.lines[0].points[1].speed_up);
   EXPECT_FALSE(without.lines[0].points[1].compute_speed_up);
@@ -182,12 +190,12 @@ TEST(Study, OfRunsToTheEndTheMedianTimeToTheGoalIsShown) {
   std::vector<MeasuredRun> runs = {published("r-2", {2, 40, 25, 10}), published("r-2.2", {2, 20, 24, 5}),
                                    published("r-2.3", {2, 30, 26, 6})};
   for (size_t i = 0; i < runs.size(); ++i) {
-    runs[i].record["limits"]["to_the_end"] = true;
-    runs[i].record["clocks"]["train_s"] = 100 + i;
-    runs[i].record["goal"]["steps_s"] = runs[i].record["steps_s"];
+    runs[i].record.limits.to_the_end = true;
+    runs[i].record.clocks.train_s = 100 + static_cast<double>(i);
+    runs[i].record.goal->steps_s = runs[i].record.steps_s;
   }
   EXPECT_EQ(studies_of(runs)[0].lines[0].points[0].shown, 2U);
-  for (MeasuredRun& run : runs) run.record["goal"]["reached"] = &run == &runs[0];
+  for (MeasuredRun& run : runs) run.record.goal->reached = &run == &runs[0];
   const StudyPoint point = studies_of(runs)[0].lines[0].points[0];
   EXPECT_EQ(point.shown, 1U);
   EXPECT_FALSE(point.kinds_s[static_cast<size_t>(record::StepKind::kForward)]);
@@ -196,12 +204,9 @@ TEST(Study, OfRunsToTheEndTheMedianTimeToTheGoalIsShown) {
 TEST(Study, WaitAndTransferAreMediansOfRank0) {
   std::vector<MeasuredRun> runs = {published("r-1", {1, 60, 50, 0}), published("r-2", {2, 40, 25, 10}),
                                    published("r-2.2", {2, 50, 25, 10}), published("r-2.3", {2, 100, 25, 10})};
-  const auto exchange = [](double wait_s, double transfer_s, bool exact) {
-    return Json{{"wait_s", {wait_s, 0}}, {"transfer_s", {transfer_s, transfer_s}}, {"exact", exact}};
-  };
-  runs[1].record["exchange"] = exchange(4, 2, true);
-  runs[2].record["exchange"] = exchange(6, 3, true);
-  runs[3].record["exchange"] = exchange(7, 1, true);
+  runs[1].record.exchange = exchange_of({4, 0}, 2, true);
+  runs[2].record.exchange = exchange_of({6, 0}, 3, true);
+  runs[3].record.exchange = exchange_of({7, 0}, 1, true);
   const auto points = studies_of(runs)[0].lines[0].points;
   EXPECT_FALSE(points[0].wait_share);
   EXPECT_DOUBLE_EQ(*points[1].wait_share, 0.1);
@@ -210,14 +215,15 @@ TEST(Study, WaitAndTransferAreMediansOfRank0) {
   EXPECT_EQ(points[1].transfer_s, 3);
   EXPECT_TRUE(points[1].exchange_exact);
   EXPECT_THAT(study_table(studies_of(runs)[0], "$"), HasSubstr("20 %      10 %       5 %"));
-  runs[3].record["exchange"] = exchange(7, 1, false);
+  runs[3].record.exchange = exchange_of({7, 0}, 1, false);
   EXPECT_THAT(study_table(studies_of(runs)[0], "$"), HasSubstr("20 %   >= 10 %    <= 5 %"));
 }
 
 TEST(Study, HiddenCommunicationHasAColumnWhereThereIsSome) {
   std::vector<MeasuredRun> runs = {published("r-1", {1, 60, 50, 0}), published("r-2", {2, 40, 25, 10})};
-  runs[1].record["exchange"] = {
-      {"wait_s", {8, 1}}, {"transfer_s", {6, 6}}, {"exposed_s", {9, 2}}, {"hidden_s", {5, 5}}, {"exact", false}};
+  runs[1].record.exchange = exchange_of({8, 1}, 6, false);
+  runs[1].record.exchange->exposed_s = {9, 2};
+  runs[1].record.exchange->hidden_s = {5, 5};
   const auto studies = studies_of(runs);
   const StudyPoint& point = studies[0].lines[0].points[1];
   EXPECT_EQ(point.hidden_share, 5.0 / 40);
@@ -225,7 +231,7 @@ TEST(Study, HiddenCommunicationHasAColumnWhereThereIsSome) {
   EXPECT_EQ(point.exposed_s, 9);
   EXPECT_TRUE(point.hides());
   EXPECT_THAT(study_table(studies[0], "$"), HasSubstr(">= 20 %   <= 15 %      12 %"));
-  runs[1].record["exchange"]["hidden_s"] = {0, 0};
+  runs[1].record.exchange->hidden_s = {0, 0};
   EXPECT_THAT(study_table(studies_of(runs)[0], "$"), testing::Not(HasSubstr("hidden")));
 }
 
@@ -246,7 +252,7 @@ TEST(Study, RepeatsGiveTheirMedianAndItsRunIsShown) {
 TEST(Study, ARepeatThatMissedTheGoalLeavesNoTime) {
   std::vector<MeasuredRun> runs = {published("r-1", {1, 60, 50, 0}), published("r-2", {2, 40, 25, 10}),
                                    published("r-2.2", {2, 20, 24, 5})};
-  runs[2].record["goal"]["reached"] = false;
+  runs[2].record.goal->reached = false;
   const auto studies = studies_of(runs);
   EXPECT_FALSE(studies[0].lines[0].points[1].seconds);
   EXPECT_FALSE(studies[0].lines[0].points[1].speed_up);
@@ -256,7 +262,7 @@ TEST(Study, ARepeatThatMissedTheGoalLeavesNoTime) {
 
 TEST(Study, ABaselineThatMissedTheGoalIsNone) {
   std::vector<MeasuredRun> runs = {published("r-1", {1, 60, 50, 0}), published("r-2", {2, 40, 25, 10})};
-  runs[0].record["goal"]["reached"] = false;
+  runs[0].record.goal->reached = false;
   const auto studies = studies_of(runs);
   EXPECT_FALSE(studies[0].lines[0].points[1].speed_up);
   EXPECT_TRUE(studies[0].lines[0].points[1].seconds);
@@ -266,10 +272,10 @@ TEST(Study, ABaselineThatMissedTheGoalIsNone) {
 TEST(Study, TasksRulesGoalsAndOverridesAreKeptApart) {
   std::vector<MeasuredRun> runs = {published("a-1", {1, 60, 50, 0}), published("b-1", {1, 60, 50, 0}),
                                    published("c-1", {1, 60, 50, 0}), published("d-1", {1, 60, 50, 0})};
-  runs[1].record["task"] = "mnist";
-  runs[2].record["goal"]["target"] = 91.5;
-  runs[3].record["overrides"] = Json::array({{{"key", "optimizer.lr"}, {"value", "0.1"}}});
-  runs[3].record["division"] = "open";
+  runs[1].record.task = "mnist";
+  runs[2].record.goal->target = 91.5;
+  runs[3].record.overrides = {spec::Override{"optimizer.lr", "0.1"}};
+  runs[3].record.division = "open";
   const auto studies = studies_of(runs);
   ASSERT_EQ(studies.size(), 4U);
   const auto overridden = std::find_if(studies.begin(), studies.end(),
@@ -280,8 +286,8 @@ TEST(Study, TasksRulesGoalsAndOverridesAreKeptApart) {
 
 TEST(Study, WhatDidNotEndWellIsLeftOutWithANote) {
   std::vector<MeasuredRun> runs = {
-      published("a-1", {1, 60, 50, 0}), published("b-1", {1, 60, 50, 0}), {Json::object(), {}, ""}};
-  runs[1].record["state"] = "failed";
+      published("a-1", {1, 60, 50, 0}), published("b-1", {1, 60, 50, 0}), {record::Record(), {}, ""}};
+  runs[1].record.state = "failed";
   std::vector<std::string> notes;
   EXPECT_EQ(make_studies(runs, {1}, notes).size(), 1U);
   EXPECT_THAT(notes, ElementsAre("run 'b-1' is left out: it is failed", "run '' is left out: it is of unknown state"));
@@ -289,7 +295,7 @@ TEST(Study, WhatDidNotEndWellIsLeftOutWithANote) {
 
 TEST(Study, RunsThatSharedTheirHostHaveNoTimes) {
   std::vector<MeasuredRun> runs = {published("a-1", {1, 60, 50, 0}), published("a-2", {2, 40, 50, 0})};
-  runs[1].record["shared_host"] = true;
+  runs[1].record.shared_host = true;
   std::vector<std::string> notes;
   const std::vector<Study> studies = make_studies(runs, {1}, notes);
   ASSERT_EQ(studies.size(), 1U);
@@ -302,10 +308,10 @@ TEST(Study, ShowsAlphaWhereTheRulesHaveOne) {
   const auto frozen = spec::find_task("2a", "2018", "", {});
   std::vector<MeasuredRun> runs = {published("e-1", {1, 60, 50, 0}), published("e-16", {16, 40, 25, 10})};
   for (MeasuredRun& run : runs) {
-    run.record["task"] = "2a";
-    run.record["rules"] = "2018";
-    run.record["task_hash"] = frozen.hash;
-    run.record["goal"]["target_loss"] = 0.2828;
+    run.record.task = "2a";
+    run.record.rules = "2018";
+    run.record.task_hash = frozen.hash;
+    run.record.goal->target_loss = 0.2828;
   }
   const auto studies = studies_of(runs);
   EXPECT_EQ(studies[0].lines[0].points[0].alpha, 200);
@@ -340,7 +346,7 @@ TEST(Study, TableAndJson) {
 
 TEST(Study, NamesReachNoTerminalAsEscapeSequences) {
   std::vector<MeasuredRun> runs = {published("\x1b[2J-1", {1, 60, 50, 1})};
-  runs[0].record["task"] = "\x1b]0;x";
+  runs[0].record.task = "\x1b]0;x";
   EXPECT_EQ(study_table(studies_of(runs)[0], "$").find('\x1b'), std::string::npos);
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
@@ -13,6 +14,8 @@
 #include "mlbench/report/table.h"
 
 namespace mlbench::report {
+
+using record::Record;
 
 namespace {
 
@@ -30,20 +33,15 @@ std::string short_stamp(const std::string& stamp) {
   return stamp.substr(0, 10) + " " + stamp.substr(11, 8);
 }
 
-std::string goal_words(const Json& record) {
-  if (text(record, "/division") == "throughput") return "none";
-  if (!record.contains("goal") || !record["goal"].is_object()) return std::string(kNone);
-  return record["goal"].value("reached", false) ? "reached" : "not reached";
-}
-
-const Json* member(const Json& record, const char* name, Json::value_t type) {
-  const auto found = record.find(name);
-  return found != record.end() && found->type() == type ? &*found : nullptr;
+std::string goal_words(const Record& record) {
+  if (record.division == "throughput") return "none";
+  if (!record.goal) return std::string(kNone);
+  return record.goal->reached ? "reached" : "not reached";
 }
 
 }  // namespace
 
-std::string status_table(const std::vector<Json>& records) {
+std::string status_table(const std::vector<Record>& records) {
   Table table({{"id", "", Align::kRight},
                {"name", "", Align::kLeft},
                {"state", "", Align::kLeft},
@@ -54,11 +52,10 @@ std::string status_table(const std::vector<Json>& records) {
                {"evaluation", "", Align::kLeft},
                {"goal", "", Align::kLeft},
                {"notes", "", Align::kLeft}});
-  for (const Json& record : records) {
+  for (const Record& record : records) {
     const RunFigures figures = figures_of(record);
-    const auto id = number(record, "/id");
-    table.add_row({id ? fmt::format("{:.0f}", *id) : std::string(kNone), figures.name, figures.state,
-                   text(record, "/task"), workers_by_threads(figures), short_stamp(text(record, "/created_at")),
+    table.add_row({record.id ? fmt::format("{}", *record.id) : std::string(kNone), figures.name, figures.state,
+                   record.task, workers_by_threads(figures), short_stamp(record.created_at),
                    format_seconds(figures.train_s), figures.evaluation, goal_words(record),
                    fmt::format("{}", fmt::join(figures.labels, ", "))});
   }
@@ -124,7 +121,7 @@ std::string scaling_table(const ScaledRuns& scaled) {
 
 }  // namespace
 
-std::string results_table(const std::vector<Json>& records) {
+std::string results_table(const std::vector<Record>& records) {
   const ScaledRuns scaled = scale_runs(records);
   std::vector<Column> columns = {{"run", "", Align::kLeft},
                                  {"state", "", Align::kLeft},
@@ -157,87 +154,70 @@ std::string results_table(const std::vector<Json>& records) {
   return out;
 }
 
-std::string failure_text(const Json& record) {
-  const Json* failure = member(record, "failure", Json::value_t::object);
-  if (text(record, "/state") != "failed" && failure == nullptr) return "";
-  std::string out = text(record, "/name") + " failed";
-  if (failure != nullptr) {
-    out += ": " + text(*failure, "/kind");
-    if (const auto rank = number(*failure, "/rank"); rank && *rank >= 0) out += fmt::format(", rank {:.0f}", *rank);
-    if (const std::string host = text(*failure, "/host"); !host.empty()) out += " on " + printable(host);
-    if (const std::string operation = text(*failure, "/operation"); !operation.empty()) {
-      out += " in " + printable(operation);
-      if (const auto sequence = number(*failure, "/sequence"); sequence && *sequence >= 0) {
-        out += fmt::format(" #{:.0f}", *sequence);
-      }
+std::string failure_text(const Record& record) {
+  if (record.state != "failed" && !record.failure) return "";
+  std::string out = record.name + " failed";
+  if (record.failure) {
+    const record::Failure& failure = *record.failure;
+    out += ": " + failure.kind;
+    if (failure.rank >= 0) out += fmt::format(", rank {}", failure.rank);
+    if (!failure.host.empty()) out += " on " + printable(failure.host);
+    if (!failure.operation.empty()) {
+      out += " in " + printable(failure.operation);
+      if (failure.sequence >= 0) out += fmt::format(" #{}", failure.sequence);
     }
-    if (const std::string message = text(*failure, "/message"); !message.empty()) {
-      out += "\n  " + printable_lines(message, "  ");
-    }
+    if (!failure.message.empty()) out += "\n  " + printable_lines(failure.message, "  ");
   }
-  if (const Json* codes = member(record, "exit_codes", Json::value_t::array); codes != nullptr && !codes->empty()) {
+  if (!record.exit_codes.empty()) {
     std::vector<std::string> words;
-    for (size_t rank = 0; rank < codes->size(); ++rank) {
-      const Json& code = (*codes)[rank];
-      const auto number = integer_of(code);
-      std::string word = number ? std::to_string(*number) : "unknown";
-      if (number && *number > 128) word += fmt::format(" (signal {})", *number - 128);
-      words.push_back(fmt::format("rank {}: {}", rank, word));
+    for (const std::optional<int64_t>& code : record.exit_codes) {
+      std::string word = code ? std::to_string(*code) : "unknown";
+      if (code && *code > 128) word += fmt::format(" (signal {})", *code - 128);
+      words.push_back(fmt::format("rank {}: {}", words.size(), word));
     }
     out += fmt::format("\n  exit codes  {}", fmt::join(words, ", "));
   }
-  if (failure != nullptr) {
-    const Json* tail = member(*failure, "log_tail", Json::value_t::array);
-    if (tail != nullptr && !tail->empty()) {
-      out += "\n  last log lines";
-      for (const Json& line : *tail) {
-        if (line.is_string()) out += "\n    " + printable(line.get_ref<const std::string&>());
-      }
-    }
+  if (record.failure && !record.failure->log_tail.empty()) {
+    out += "\n  last log lines";
+    for (const std::string& line : record.failure->log_tail) out += "\n    " + printable(line);
   }
   return out + "\n";
 }
 
 namespace {
 
-std::string outcome(const Json& record) {
-  const std::string state = text(record, "/state");
-  const Json* goal = member(record, "goal", Json::value_t::object);
-  if (goal == nullptr || text(record, "/division") == "throughput") return state;
-  const std::string metric = text(*goal, "/metric");
-  const std::string split = text(*goal, "/split");
-  const auto target = number(*goal, "/target");
-  const std::string target_words = target ? fmt::format("{} {:g} on {} data", metric, *target, split) : metric;
-  if (!goal->value("reached", false)) return fmt::format("{}, goal not reached ({})", state, target_words);
-  std::string out = fmt::format("{}, goal reached ({})", state, target_words);
-  if (const auto value = number(*goal, "/value")) out += ": " + format_metric(*value);
-  if (const auto step = number(*goal, "/step")) out += fmt::format(" at step {}", format_count(int64_t(*step)));
-  if (const auto epoch = number(*goal, "/epoch")) out += fmt::format(", epoch {:.2f}", *epoch);
-  const auto best = number(*goal, "/best/value");
-  if (best && best != number(*goal, "/value")) out += "; best " + format_metric(*best);
+std::string outcome(const Record& record) {
+  if (!record.goal || record.division == "throughput") return record.state;
+  const record::Goal& goal = *record.goal;
+  const std::string target =
+      goal.target ? fmt::format("{} {:g} on {} data", goal.metric, *goal.target, goal.split) : goal.metric;
+  if (!goal.reached) return fmt::format("{}, goal not reached ({})", record.state, target);
+  std::string out = fmt::format("{}, goal reached ({})", record.state, target);
+  if (goal.value) out += ": " + format_metric(*goal.value);
+  if (goal.step) out += fmt::format(" at step {}", format_count(*goal.step));
+  if (goal.epoch) out += fmt::format(", epoch {:.2f}", *goal.epoch);
+  if (goal.best && goal.best->value != goal.value) out += "; best " + format_metric(goal.best->value);
   return out;
 }
 
-std::string kinds_table(const Json& record) {
+std::string kinds_table(const Record& record) {
   const RunFigures figures = figures_of(record);
   const auto train = figures.train_s;
   if (!train || *train <= 0) return "";
+  const record::Exchange exchange = record.exchange.value_or(record::Exchange{});
   Table table({{"step kind", "", Align::kLeft}, {"time", "s", Align::kRight}, {"share", "of train", Align::kRight}});
+  const auto add = [&](std::string_view name, const std::optional<double>& seconds) {
+    if (seconds) table.add_row({std::string(name), format_seconds(seconds), format_percent(*seconds / *train)});
+  };
   for (const std::string_view kind : record::kStepKindNames) {
-    const auto seconds = number(record, ("/steps_s/" + std::string(kind)).c_str());
-    if (seconds) table.add_row({std::string(kind), format_seconds(seconds), format_percent(*seconds / *train)});
+    add(kind, spec::find_number(record.steps_s, kind));
     // Wait and transfer are parts of agg where nothing runs beside the computation.
-    const auto part = [&](const char* name, const char* pointer) {
-      const auto of_part = number(record, pointer);
-      if (of_part) table.add_row({name, format_seconds(of_part), format_percent(*of_part / *train)});
-    };
-    if (kind == "backprop" && figures.hides()) part("  hidden", "/exchange/hidden_s/0");
-    if (kind == "agg" && figures.hides()) part("  exposed", "/exchange/exposed_s/0");
+    if (kind == "backprop" && figures.hides()) add("  hidden", of_rank_0(exchange.hidden_s));
+    if (kind == "agg" && figures.hides()) add("  exposed", of_rank_0(exchange.exposed_s));
     if (kind == "agg" && figures.wait_share && !figures.hides()) {
       const bool exact = figures.exchange_exact;
-      table.add_row(
-          {"  wait", format_seconds(number(record, "/exchange/wait_s/0")), format_wait(figures.wait_share, exact)});
-      table.add_row({"  transfer", format_seconds(number(record, "/exchange/transfer_s/0")),
+      table.add_row({"  wait", format_seconds(of_rank_0(exchange.wait_s)), format_wait(figures.wait_share, exact)});
+      table.add_row({"  transfer", format_seconds(of_rank_0(exchange.transfer_s)),
                      format_transfer(figures.transfer_share, exact)});
     }
   }
@@ -246,62 +226,46 @@ std::string kinds_table(const Json& record) {
 
 // "transfer 1.20 s; wait 0.10 s (rank 1) to 12.3 s (rank 0)", and with overlap "; of rank 0's 3.00 s exposed, 10.5 s
 // hidden"
-std::string exchange_words(const Json& record) {
-  const auto exchange = record.find("exchange");
-  if (exchange == record.end() || !exchange->is_object()) return "";
-  const Json* waits = member(*exchange, "wait_s", Json::value_t::array);
-  const auto transfer = number(*exchange, "/transfer_s/0");
-  if (waits == nullptr || waits->empty() || !transfer) return "";
-  if (!std::ranges::all_of(*waits, [](const Json& wait) { return wait.is_number(); })) return "";
-  const auto [least, most] = std::minmax_element(waits->begin(), waits->end());
+std::string exchange_words(const Record& record) {
+  if (!record.exchange || record.exchange->wait_s.empty() || record.exchange->transfer_s.empty()) return "";
+  const record::Exchange& exchange = *record.exchange;
+  const auto [least, most] = std::ranges::minmax_element(exchange.wait_s);
   const auto words = [&](const auto& wait) {
-    return fmt::format("{} s (rank {})", format_seconds(wait->template get<double>()), wait - waits->begin());
+    return fmt::format("{} s (rank {})", format_seconds(*wait), wait - exchange.wait_s.begin());
   };
-  const bool exact = exchange->value("exact", Json(false)) == true;
-  std::string out = fmt::format("transfer {}{} s; wait {}{} to {}", exact ? "" : "at most ", format_seconds(transfer),
-                                exact ? "" : "at least ", words(least), words(most));
-  const auto exposed = number(*exchange, "/exposed_s/0"), hidden = number(*exchange, "/hidden_s/0");
+  std::string out = fmt::format("transfer {}{} s; wait {}{} to {}", exchange.exact ? "" : "at most ",
+                                format_seconds(exchange.transfer_s.front()), exchange.exact ? "" : "at least ",
+                                words(least), words(most));
+  const auto exposed = of_rank_0(exchange.exposed_s), hidden = of_rank_0(exchange.hidden_s);
   if (exposed && hidden.value_or(0) > 0) {
     out += fmt::format("; of rank 0's {} s exposed, {} s hidden", format_seconds(exposed), format_seconds(hidden));
   }
   return out;
 }
 
-// Sums where all parts are known.
-std::optional<double> sum_of(const Json& operation, const char* forward, const char* backward) {
-  const auto a = number(operation, forward), b = number(operation, backward);
-  return a && b ? std::optional(*a + *b) : std::nullopt;
-}
-
-std::string evaluations_table(const Json& record) {
-  const Json* evaluations = member(record, "evaluations", Json::value_t::array);
-  if (evaluations == nullptr || evaluations->empty()) return "";
-  std::vector<std::string> metrics;
-  const Json first = evaluations->front().value("metrics", Json::object());
-  for (const auto& [name, value] : first.items()) metrics.push_back(name);
+std::string evaluations_table(const Record& record) {
+  if (record.evaluations.empty()) return "";
   std::vector<Column> columns = {{"step", "", Align::kRight},
                                  {"epoch", "", Align::kRight},
                                  {"samples", "", Align::kRight},
                                  {"split", "", Align::kLeft},
                                  {"train", "s", Align::kRight}};
-  for (const std::string& metric : metrics) columns.push_back({metric, "", Align::kRight});
-  const auto at_limit = [](const Json& evaluation) { return evaluation.value("cadence", Json(true)) == false; };
-  const bool marked = std::ranges::any_of(*evaluations, at_limit);
+  const record::NamedNumbers& metrics = record.evaluations.front().metrics;
+  for (const auto& [metric, value] : metrics) columns.push_back({metric, "", Align::kRight});
+  const auto at_limit = [](const record::Evaluation& evaluation) { return evaluation.cadence == false; };
+  const bool marked = std::ranges::any_of(record.evaluations, at_limit);
   if (marked) columns.push_back({"", "", Align::kLeft});
   Table table(std::move(columns));
-  for (const Json& evaluation : *evaluations) {
-    const auto count = [&](const char* pointer) {
-      const auto value = number(evaluation, pointer);
-      return value ? format_count(static_cast<int64_t>(*value)) : std::string(kNone);
-    };
-    const auto epoch = number(evaluation, "/epoch");
-    std::vector<std::string> cells = {count("/step"), epoch ? fmt::format("{:.2f}", *epoch) : std::string(kNone),
-                                      count("/samples"), text(evaluation, "/split"),
-                                      format_seconds(number(evaluation, "/train_s"))};
-    const Json values = evaluation.value("metrics", Json::object());
-    for (const std::string& metric : metrics) {
-      const bool there = values.contains(metric) && values[metric].is_number();
-      cells.push_back(there ? format_metric(values[metric].get<double>()) : std::string(kNone));
+  const auto count = [](const std::optional<int64_t>& value) {
+    return value ? format_count(*value) : std::string(kNone);
+  };
+  for (const record::Evaluation& evaluation : record.evaluations) {
+    std::vector<std::string> cells = {count(evaluation.step),
+                                      evaluation.epoch ? fmt::format("{:.2f}", *evaluation.epoch) : std::string(kNone),
+                                      count(evaluation.samples), evaluation.split, format_seconds(evaluation.train_s)};
+    for (const auto& [metric, unused] : metrics) {
+      const auto value = spec::find_number(evaluation.metrics, metric);
+      cells.push_back(value && !std::isnan(*value) ? format_metric(*value) : std::string(kNone));
     }
     if (marked) cells.emplace_back(at_limit(evaluation) ? "at the limit: meets no goal" : "");
     table.add_row(std::move(cells));
@@ -309,13 +273,17 @@ std::string evaluations_table(const Json& record) {
   return "\nEvaluations\n" + table.render();
 }
 
+// Sums where all parts are known.
+std::optional<double> sum_where_known(const std::optional<double>& a, const std::optional<double>& b) {
+  return a && b ? std::optional(*a + *b) : std::nullopt;
+}
+
 }  // namespace
 
-std::string operations_table(const Json& record) {
-  const Json* operations = member(record, "operations", Json::value_t::array);
-  if (operations == nullptr || operations->empty()) return "";
-  const bool timed =
-      std::ranges::any_of(*operations, [](const Json& one) { return number(one, "/forward_s").has_value(); });
+std::string operations_table(const Record& record) {
+  if (record.operations.empty()) return "";
+  const bool timed = std::ranges::any_of(record.operations,
+                                         [](const record::OperationCost& one) { return one.forward_s.has_value(); });
   std::vector<Column> columns = {{"operation", "", Align::kLeft}};
   if (timed) {
     for (const char* pass : {"forward", "backward"}) {
@@ -334,24 +302,26 @@ std::string operations_table(const Json& record) {
   const auto rate = [](std::optional<double> flops, std::optional<double> seconds) {
     return flops && seconds && *seconds > 0 ? fmt::format("{:.0f}", *flops / *seconds * 1e-9) : std::string(kNone);
   };
-  const auto row = [&](const Json& one, std::vector<std::string>& cells) {
-    const auto forward = number(one, "/forward_s"), backward = number(one, "/backward_s");
-    const auto time = sum_of(one, "/forward_s", "/backward_s");
-    const auto floor = sum_of(one, "/forward_floor_s", "/backward_floor_s");
-    const auto bytes = number(one, "/bytes");
-    cells.insert(cells.end(), {milliseconds(forward), rate(number(one, "/forward_flops"), forward),
-                               milliseconds(backward), rate(number(one, "/backward_flops"), backward),
-                               bytes ? fmt::format("{:.2f}", *bytes * 1e-6) : std::string(kNone), milliseconds(floor),
-                               floor && time && *time > 0 ? format_percent(*floor / *time) : std::string(kNone)});
+  const auto row = [&](const record::OperationCost& one, std::vector<std::string>& cells) {
+    const auto time = sum_where_known(one.forward_s, one.backward_s);
+    const auto floor = sum_where_known(one.forward_floor_s, one.backward_floor_s);
+    cells.insert(
+        cells.end(),
+        {milliseconds(one.forward_s), rate(one.forward_flops, one.forward_s), milliseconds(one.backward_s),
+         rate(one.backward_flops, one.backward_s),
+         one.bytes ? fmt::format("{:.2f}", static_cast<double>(*one.bytes) * 1e-6) : std::string(kNone),
+         milliseconds(floor), floor && time && *time > 0 ? format_percent(*floor / *time) : std::string(kNone)});
   };
-  Json total = {{"forward_s", 0.0}, {"backward_s", 0.0}, {"forward_floor_s", 0.0}, {"backward_floor_s", 0.0}};
-  for (const Json& one : *operations) {
-    std::vector<std::string> cells = {text(one, "/name")};
+  record::OperationCost total;
+  for (const record::OperationCost& one : record.operations) {
+    std::vector<std::string> cells = {one.name};
     if (timed) row(one, cells);
-    cells.push_back(text(one, "/implementation"));
+    cells.push_back(one.implementation);
     table.add_row(std::move(cells));
-    for (auto& [name, value] : total.items())
-      value = value.get<double>() + number(one, ("/" + name).c_str()).value_or(0);
+    using Cost = record::OperationCost;
+    for (const auto part : {&Cost::forward_s, &Cost::backward_s, &Cost::forward_floor_s, &Cost::backward_floor_s}) {
+      total.*part = (total.*part).value_or(0) + (one.*part).value_or(0);
+    }
   }
   if (timed) {
     std::vector<std::string> cells = {"all"};
@@ -361,73 +331,70 @@ std::string operations_table(const Json& record) {
   }
   const char* heading = timed ? "A step, operation by operation: rank 0's first thread; floor: the same kernels alone"
                               : "The operations of a step";
-  return fmt::format("\n{}, {}\n{}", text(record, "/name"), heading, table.render());
+  return fmt::format("\n{}, {}\n{}", record.name, heading, table.render());
 }
 
-std::string run_details(const Json& record) {
+std::string run_details(const Record& record) {
   const RunFigures figures = figures_of(record);
   std::string out = fmt::format("{}: {}\n", figures.name, outcome(record));
   const auto line = [&](std::string_view key, const std::string& value) {
     if (!value.empty()) out += fmt::format("  {:<11} {}\n", key, value);
   };
+  const auto stamp = [&](std::string_view key, const std::string& value) {
+    if (!value.empty()) line(key, short_stamp(value) + " UTC");
+  };
 
-  std::string task = text(record, "/task");
-  if (const std::string rules = text(record, "/rules"); !rules.empty()) task += ", rules " + rules;
-  if (const std::string variant = text(record, "/variant"); !variant.empty()) task += ", variant " + variant;
-  task += ", " + text(record, "/division");
-  if (const Json* overrides = member(record, "overrides", Json::value_t::array)) {
-    for (const Json& one : *overrides) task += fmt::format(", {}={}", text(one, "/key"), text(one, "/value"));
+  std::string task = record.task;
+  if (!record.rules.empty()) task += ", rules " + record.rules;
+  if (!record.variant.empty()) task += ", variant " + record.variant;
+  task += ", " + record.division;
+  for (const auto& [key, value] : record.overrides.value_or(std::vector<spec::Override>{})) {
+    task += fmt::format(", {}={}", key, value);
   }
   line("task", task);
-  const auto cpus = number(record, "/engine/cpus");
-  line("run", fmt::format("{} x {}{}, {}, {}, {}, seed {:.0f}", plural(figures.workers, "worker"),
-                          plural(figures.threads_per_worker, "thread"),
-                          cpus ? fmt::format(" with {:.7g} CPUs", *cpus) : "", text(record, "/framework"),
-                          text(record, "/backend"), text(record, "/executor"), number(record, "/seed").value_or(0)));
-  if (const Json* hosts = member(record, "hosts", Json::value_t::array); hosts && hosts->size() > 1) {
+  const auto cpus = number(record.engine, "/cpus");
+  line("run",
+       fmt::format("{} x {}{}, {}, {}, {}, seed {}", plural(figures.workers, "worker"),
+                   plural(figures.threads_per_worker, "thread"), cpus ? fmt::format(" with {:.7g} CPUs", *cpus) : "",
+                   record.framework, record.backend, record.executor, record.seed.value_or(0)));
+  if (record.hosts.size() > 1) {
     std::vector<std::string> names;
-    for (const Json& host : *hosts) names.push_back(text(host, "/name"));
+    for (const record::Host& host : record.hosts) names.push_back(host.name);
     line("hosts", fmt::format("{}", fmt::join(names, ", ")));
   }
   line("labels", fmt::format("{}", fmt::join(figures.labels, ", ")));
-  line("data", text(record, "/data/name"));
-  line("created", short_stamp(text(record, "/created_at")) + " UTC");
-  if (!text(record, "/started_at").empty()) line("started", short_stamp(text(record, "/started_at")) + " UTC");
-  if (!text(record, "/finished_at").empty()) line("finished", short_stamp(text(record, "/finished_at")) + " UTC");
-  const auto queue_s = number(record, "/clocks/queue_s");
+  line("data", record.data.name);
+  line("created", short_stamp(record.created_at) + " UTC");
+  stamp("started", record.started_at);
+  stamp("finished", record.finished_at);
+  const double queue_s = record.clocks.queue_s.value_or(0);
   line("clocks", fmt::format("train {} s, legacy {} s, wall {} s, prepare {} s{}", format_seconds(figures.train_s),
                              format_seconds(figures.train_legacy_s), format_seconds(figures.wall_s),
-                             format_seconds(number(record, "/clocks/prepare_s")),
-                             queue_s && *queue_s > 0 ? fmt::format(", queue {} s", format_seconds(queue_s)) : ""));
+                             format_seconds(record.clocks.prepare_s),
+                             queue_s > 0 ? fmt::format(", queue {} s", format_seconds(queue_s)) : ""));
   if (figures.samples_per_s) {
     std::string rate = format_rate(figures.samples_per_s) + " samples/s";
-    if (const auto median = number(record, "/throughput/median_samples_per_s")) {
+    if (const auto median = record.throughput.median_samples_per_s) {
       rate += fmt::format(" (median step {})", format_rate(median));
     }
-    if (const auto rss = number(record, "/throughput/peak_rss")) {
+    if (const auto rss = record.throughput.peak_rss) {
       rate += ", peak memory " + format_bytes(static_cast<uint64_t>(*rss));
     }
     line("throughput", rate);
   }
   line("exchange", exchange_words(record));
-  line("weights", text(record, "/weights_sha256"));
-  if (const Json* segments = member(record, "segments", Json::value_t::array); segments && segments->size() > 1) {
+  line("weights", record.weights_sha256);
+  if (record.segments.size() > 1) {
     std::vector<std::string> words;
-    for (const Json& segment : *segments) {
-      words.push_back(fmt::format("from step {:.0f}", number(segment, "/start_step").value_or(0)));
+    for (const record::Segment& segment : record.segments) {
+      words.push_back(fmt::format("from step {}", segment.start_step));
     }
-    line("segments", fmt::format("{}: {}", segments->size(), fmt::join(words, ", ")));
+    line("segments", fmt::format("{}: {}", record.segments.size(), fmt::join(words, ", ")));
   }
-  if (const Json* notes = member(record, "notes", Json::value_t::array)) {
-    for (const Json& note : *notes) {
-      if (note.is_string()) line("note", note.get<std::string>());
-    }
-  }
+  for (const std::string& note : record.notes) line("note", note);
   out += kinds_table(record) + operations_table(record) + evaluations_table(record);
-  if (member(record, "collectives", Json::value_t::object) != nullptr) {
-    const auto result = collectives_of(record);
-    if (result && (!result->rows.empty() || result->pairs)) out += "\n" + collectives_table(*result);
-  }
+  const auto result = collectives_of(record);
+  if (result && (!result->rows.empty() || result->pairs)) out += "\n" + collectives_table(*result);
   if (const std::string failure = failure_text(record); !failure.empty()) out += "\n" + failure;
   return printable_lines(out, "");
 }

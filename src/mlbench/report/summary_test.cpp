@@ -29,7 +29,7 @@ TEST(ResultsTable, LineByLine) {
 }
 
 TEST(ResultsTable, OneCountHasNoScaling) {
-  Json record = make_record("r-2", 2, 40, 5400, false);
+  RecordJson record = make_record("r-2", 2, 40, 5400, false);
   record["limits"]["light"] = false;
   EXPECT_EQ(results_table({record}),
             "run  state     workers    time to goal  train  legacy  wall  throughput     comm.      wait  transfer  "
@@ -40,7 +40,7 @@ TEST(ResultsTable, OneCountHasNoScaling) {
 }
 
 TEST(ResultsTable, FailedRunsKeepTheirPlace) {
-  Json failed = make_record("r-2", 2, 40, 5400, false);
+  RecordJson failed = make_record("r-2", 2, 40, 5400, false);
   failed["state"] = "failed";
   failed["evaluations"] = Json::array();
   failed["clocks"]["train_s"] = nullptr;
@@ -51,7 +51,7 @@ TEST(ResultsTable, FailedRunsKeepTheirPlace) {
 }
 
 TEST(StatusTable, LineByLine) {
-  Json queued = make_record("s-4", 4, 1, 1, false);
+  RecordJson queued = make_record("s-4", 4, 1, 1, false);
   queued["state"] = "queued";
   queued["clocks"] = {{"train_s", nullptr}};
   queued["evaluations"] = Json::array();
@@ -96,7 +96,7 @@ TEST(RunDetails, LineByLine) {
 }
 
 TEST(RunDetails, NameSeveralHostsAndATimeInTheQueue) {
-  Json record = make_record("r-2", 2, 40, 5400, true);
+  RecordJson record = make_record("r-2", 2, 40, 5400, true);
   record["clocks"]["queue_s"] = 0.0;
   record["hosts"] = Json::array({{{"name", "n1"}}});
   EXPECT_THAT(run_details(record), AllOf(Not(HasSubstr("queue")), Not(HasSubstr("hosts"))));
@@ -107,7 +107,7 @@ TEST(RunDetails, NameSeveralHostsAndATimeInTheQueue) {
 }
 
 TEST(RunDetails, TellWaitingFromTransfer) {
-  Json record = make_record("r-2", 2, 40, 5400, true);
+  RecordJson record = make_record("r-2", 2, 40, 5400, true);
   record["exchange"] = {{"wait_s", {7.0, 0.5}}, {"transfer_s", {2.5, 2.5}}, {"exact", true}, {"steps", 750}};
   EXPECT_THAT(run_details(record),
               HasSubstr("  exchange    transfer 2.50 s; wait 0.500 s (rank 1) to 7.00 s (rank 0)\n"));
@@ -121,13 +121,10 @@ TEST(RunDetails, TellWaitingFromTransfer) {
   EXPECT_THAT(run_details(record),
               HasSubstr("transfer at most 2.50 s; wait at least 0.500 s (rank 1) to 7.00 s (rank 0)\n"));
   EXPECT_THAT(results_table({record}), HasSubstr("      25 %   >= 18 %    <= 6 %  Prec@1 85.25"));
-
-  record["exchange"]["wait_s"] = {"long"};
-  EXPECT_THAT(run_details(record), Not(HasSubstr("exchange ")));
 }
 
 TEST(RunDetails, TellExposedFromHiddenCommunication) {
-  Json record = make_record("r-2", 2, 40, 5400, true);
+  RecordJson record = make_record("r-2", 2, 40, 5400, true);
   record["exchange"] = {{"wait_s", {7.0, 0.5}},   {"transfer_s", {6.0, 6.0}}, {"exposed_s", {9.0, 4.5}},
                         {"hidden_s", {4.0, 2.0}}, {"exact", false},           {"steps", 750}};
   EXPECT_THAT(run_details(record), HasSubstr("to 7.00 s (rank 0); of rank 0's 9.00 s exposed, 4.00 s hidden\n"));
@@ -142,7 +139,7 @@ TEST(RunDetails, TellExposedFromHiddenCommunication) {
 }
 
 TEST(FailureText, NamesTheCulprit) {
-  Json record = make_record("r-2", 2, 40, 5400, false);
+  RecordJson record = make_record("r-2", 2, 40, 5400, false);
   EXPECT_EQ(failure_text(record), "");
   record["state"] = "failed";
   record["exit_codes"] = {3, 137};
@@ -167,7 +164,7 @@ TEST(FailureText, NamesTheCulprit) {
 }
 
 TEST(FailureText, WhatAScriptWroteDoesNothingToATerminal) {
-  Json record = make_record("r-1", 1, 40, 5400, false);
+  RecordJson record = make_record("r-1", 1, 40, 5400, false);
   record["state"] = "failed";
   record["failure"] = {{"kind", "rank_error"},
                        {"rank", 0},
@@ -184,7 +181,7 @@ TEST(FailureText, WhatAScriptWroteDoesNothingToATerminal) {
 }
 
 TEST(OperationsTable, TimesRatesAndFloors) {
-  Json record = make_record("r-1", 1, 40, 5400, true);
+  RecordJson record = make_record("r-1", 1, 40, 5400, true);
   EXPECT_EQ(operations_table(record), "");
   record["operations"] = {{{"name", "conv1"},
                            {"implementation", "forward jit"},
@@ -220,7 +217,7 @@ TEST(OperationsTable, TimesRatesAndFloors) {
 }
 
 TEST(RunDetails, ThroughputRunsHaveNoGoal) {
-  Json record = make_record("r-2", 2, 40, 5400, false);
+  RecordJson record = make_record("r-2", 2, 40, 5400, false);
   record["division"] = "throughput";
   record["goal"] = nullptr;
   EXPECT_THAT(run_details(record), HasSubstr("r-2: finished\n"));
@@ -229,7 +226,7 @@ TEST(RunDetails, ThroughputRunsHaveNoGoal) {
 }
 
 TEST(Summary, NamesOfARunDoNothingToATerminal) {
-  Json record = make_record("r-2", 2, 40, 5400, true);
+  RecordJson record = make_record("r-2", 2, 40, 5400, true);
   record["data"]["name"] =
       "\xE2\x80\xAE"
       "data";

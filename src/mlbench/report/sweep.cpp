@@ -8,7 +8,6 @@
 #include <numeric>
 #include <utility>
 
-#include "mlbench/record/measured_value.h"
 #include "mlbench/report/comparison.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/scaling.h"
@@ -40,23 +39,24 @@ std::string_view meaning_of(TimePart part) {
 }
 
 // Nodes that were asked for and hosts that there were are not the same.
-void add_host_label(SweepPoint& point, const Json& record) {
-  const Json hosts = record.value("hosts", Json::array());
-  int64_t count = hosts.is_array() ? static_cast<int64_t>(hosts.size()) : 0;
-  if (count == 0 && text(record, "/executor") == "local") count = 1;
+void add_host_label(SweepPoint& point, const record::Record& record) {
+  int64_t count = std::ssize(record.hosts);
+  if (count == 0 && record.executor == "local") count = 1;
   if (count == 0 || count >= point.request.nodes) return;
   add_label(point.labels, count == 1 ? "ranks on one host" : fmt::format("ranks on {} hosts", count));
 }
 
-std::optional<double> last_accuracy(const Json& record, const std::string& metric, const std::string& split) {
-  const Json rows = record.value(split == "train" ? "epochs" : "evaluations", Json::array());
-  if (!rows.is_array()) return std::nullopt;
+std::optional<double> last_accuracy(const record::Record& record, const std::string& metric, const std::string& split) {
   std::optional<double> last;
-  for (const Json& row : rows) {
-    if (split != "train" && text(row, "/split") != split) continue;
-    const Json metrics = row.value("metrics", Json::object());
-    if (!metrics.is_object() || !metrics.contains(metric)) continue;
-    if (const auto value = record::measured_value(metrics.at(metric))) last = value;
+  const auto look_at = [&](const auto& row) {
+    if (const auto value = spec::find_number(row.metrics, metric)) last = value;
+  };
+  if (split == "train") {
+    std::ranges::for_each(record.epochs, look_at);
+  } else {
+    for (const record::Evaluation& evaluation : record.evaluations) {
+      if (evaluation.split == split) look_at(evaluation);
+    }
   }
   return last && std::isfinite(*last) ? last : std::nullopt;
 }
@@ -64,12 +64,11 @@ std::optional<double> last_accuracy(const Json& record, const std::string& metri
 void set_state(SweepPoint& point, const SweepAnswer& answer) {
   std::vector<std::string> wrong;
   point.state = answer.records.empty() ? "not run" : "finished";
-  for (const Json& record : answer.records) {
-    const std::string state = text(record, "/state");
-    if (state == "finished") continue;
-    if (point.state != "failed") point.state = state;
-    const std::string message = text(record, "/failure/message");
-    wrong.push_back(fmt::format("{} {}{}", text(record, "/name"), state, message.empty() ? "" : ": " + message));
+  for (const record::Record& record : answer.records) {
+    if (record.state == "finished") continue;
+    if (point.state != "failed") point.state = record.state;
+    const std::string message = record.failure ? record.failure->message : "";
+    wrong.push_back(fmt::format("{} {}{}", record.name, record.state, message.empty() ? "" : ": " + message));
   }
   if (!answer.refused.empty()) {
     point.state = "failed";
@@ -84,19 +83,20 @@ SweepPoint sweep_point(const SweepAnswer& answer, const std::string& metric, con
   point.timeline = answer.timeline;
   set_state(point, answer);
   std::vector<double> rates, last, best;
-  std::vector<const Json*> measured;
-  for (const Json& record : answer.records) {
-    point.runs.push_back(text(record, "/name"));
-    if (text(record, "/state") != "finished") continue;
+  std::vector<const record::Record*> measured;
+  for (const record::Record& record : answer.records) {
+    point.runs.push_back(record.name);
+    if (record.state != "finished") continue;
     for (const std::string& label : figures_of(record).labels) add_label(point.labels, label);
     add_host_label(point, record);
-    if (const auto rate = number(record, "/throughput/samples_per_s"); rate && *rate > 0) {
+    if (const auto rate = record.throughput.samples_per_s; rate && *rate > 0) {
       rates.push_back(*rate);
       measured.push_back(&record);
     }
     if (const auto value = last_accuracy(record, metric, split)) last.push_back(*value);
-    const auto known = number(record, "/goal/best/value");
-    if (const auto value = known ? known : number(record, "/goal/value")) best.push_back(*value);
+    if (!record.goal) continue;
+    const auto value = record.goal->best ? std::optional(record.goal->best->value) : record.goal->value;
+    if (value) best.push_back(*value);
   }
   point.accuracy = median(last);
   point.best_accuracy = median(best);
@@ -109,9 +109,8 @@ SweepPoint sweep_point(const SweepAnswer& answer, const std::string& metric, con
   return point;
 }
 
-const Json* finished_record(const SweepAnswer& answer) {
-  const auto found =
-      std::ranges::find_if(answer.records, [](const Json& record) { return text(record, "/state") == "finished"; });
+const record::Record* finished_record(const SweepAnswer& answer) {
+  const auto found = std::ranges::find(answer.records, "finished", &record::Record::state);
   return found == answer.records.end() ? nullptr : &*found;
 }
 
@@ -137,7 +136,7 @@ void scale_points(std::vector<SweepPoint>& points, const std::vector<SweepAnswer
     const SweepPoint& base = points[*baseline];
     const bool alone = *baseline == i || !base.parts || !point.parts;
     if (point.parts) point.bottleneck = alone ? bottleneck_of(*point.parts) : bottleneck_of(*base.parts, *point.parts);
-    const Json *one = finished_record(answers[*baseline]), *other = finished_record(answers[i]);
+    const record::Record *one = finished_record(answers[*baseline]), *other = finished_record(answers[i]);
     Keys keys = Conditions(*other).differences(Conditions(*one));
     point.crowded = std::erase_if(keys, [](const ComparisonKey* key) { return key->name == "oversubscribed"; }) > 0;
     point.no_efficiency = why_no_speed_up(keys);
@@ -198,27 +197,21 @@ std::string_view name_of(TimePart part) {
 
 double total_of(const TimeParts& parts) { return std::accumulate(parts.begin(), parts.end(), 0.0); }
 
-std::optional<TimeParts> time_parts(const Json& record) {
-  const auto train = number(record, "/clocks/train_s"), rate = number(record, "/throughput/samples_per_s");
-  const auto workers = number(record, "/workers");
-  if (!train || !rate || !workers || *train <= 0 || *rate <= 0 || !number(record, "/steps_s/backprop")) {
-    return std::nullopt;
-  }
-  const auto seconds = [&](const char* kind) {
-    return number(record, fmt::format("/steps_s/{}", kind).c_str()).value_or(0);
-  };
+std::optional<TimeParts> time_parts(const record::Record& record) {
+  const double train_s = record.clocks.train_s.value_or(0), rate = record.throughput.samples_per_s.value_or(0);
+  const auto seconds = [&](const char* kind) { return spec::find_number(record.steps_s, kind); };
+  if (train_s <= 0 || rate <= 0 || !record.workers || !seconds("backprop")) return std::nullopt;
   TimeParts parts{};
-  for (const char* kind : {"init", "fwd_pass", "comp_loss", "backprop", "opt_step"}) {
-    part_in(parts, TimePart::kCompute) += seconds(kind);
-  }
-  const double exchange = seconds("agg");
-  const bool hides = number(record, "/exchange/hidden_s/0").value_or(0) > 0;
-  const double waited = hides ? 0 : number(record, "/exchange/wait_s/0").value_or(0);
-  part_in(parts, TimePart::kWaiting) = std::min(waited, exchange);
-  part_in(parts, TimePart::kCommunication) = exchange - part_in(parts, TimePart::kWaiting);
-  part_in(parts, TimePart::kInput) = seconds("batch_load");
-  part_in(parts, TimePart::kOther) = std::max(0.0, *train - total_of(parts));
-  for (double& part : parts) part *= *workers / *rate / *train;
+  part_in(parts, TimePart::kCompute) = compute_seconds(record.steps_s).value_or(0);
+  const record::Exchange exchange = record.exchange.value_or(record::Exchange{});
+  const double aggregation = seconds("agg").value_or(0);
+  const bool hides = of_rank_0(exchange.hidden_s).value_or(0) > 0;
+  const double waited = hides ? 0 : of_rank_0(exchange.wait_s).value_or(0);
+  part_in(parts, TimePart::kWaiting) = std::min(waited, aggregation);
+  part_in(parts, TimePart::kCommunication) = aggregation - part_in(parts, TimePart::kWaiting);
+  part_in(parts, TimePart::kInput) = seconds("batch_load").value_or(0);
+  part_in(parts, TimePart::kOther) = std::max(0.0, train_s - total_of(parts));
+  for (double& part : parts) part *= static_cast<double>(*record.workers) / rate / train_s;
   return parts;
 }
 
@@ -260,14 +253,14 @@ std::optional<size_t> best_of(const std::vector<SweepPoint>& settings) {
 
 Sweep analyse_sweep(const std::vector<SweepAnswer>& settings, const std::vector<SweepAnswer>& nodes) {
   Sweep sweep;
-  std::vector<const Json*> compared;
+  std::vector<const record::Record*> compared;
   for (const auto* answers : {&settings, &nodes}) {
     for (const SweepAnswer& answer : *answers) {
-      for (const Json& record : answer.records) {
-        if (sweep.task.empty()) sweep.task = text(record, "/task");
-        if (sweep.metric.empty()) sweep.metric = text(record, "/goal/metric");
-        if (sweep.split.empty()) sweep.split = text(record, "/goal/split");
-        if (text(record, "/state") == "finished") compared.push_back(&record);
+      for (const record::Record& record : answer.records) {
+        if (sweep.task.empty()) sweep.task = record.task;
+        if (sweep.metric.empty() && record.goal) sweep.metric = record.goal->metric;
+        if (sweep.split.empty() && record.goal) sweep.split = record.goal->split;
+        if (record.state == "finished") compared.push_back(&record);
       }
     }
   }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/record/record.h"
 #include "mlbench/report/charts.h"
 #include "mlbench/report/table.h"
 
@@ -44,9 +45,9 @@ struct SweepRequest {
 
 struct SweepAnswer {
   SweepRequest request = {};
-  std::vector<Json> records = {};  // of its repeats, as far as they were made
-  std::string refused = {};        // why some could not be made
-  std::string timeline = {};       // what the summary of its timeline says; "" without one
+  std::vector<record::Record> records = {};  // of its repeats, as far as they were made
+  std::string refused = {};                  // why some could not be made
+  std::string timeline = {};                 // what the summary of its timeline says; "" without one
 };
 
 enum class TimePart : uint8_t { kCompute, kWaiting, kCommunication, kInput, kOther };
@@ -58,7 +59,7 @@ using TimeParts = std::array<double, kTimeParts>;
 double total_of(const TimeParts& parts);
 // Empty for a record without clocks, steps or throughput. Waiting for the slowest rank is apart from communication
 // where the record tells (report/study.h) and nothing is hidden; else it is within it.
-std::optional<TimeParts> time_parts(const Json& record);
+std::optional<TimeParts> time_parts(const record::Record& record);
 
 struct Bottleneck {
   std::optional<TimePart> part;  // none: nothing to speak of is lost

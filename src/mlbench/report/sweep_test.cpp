@@ -18,9 +18,9 @@ using testing::Not;
 using testing::SizeIs;
 
 // A finished run whose worker spends these parts of its train clock, in percent; it waits for others `waiting` of them.
-Json swept_record(const std::string& name, int64_t workers, double samples_per_s, double compute, double exchange,
-                  double waiting, double input) {
-  Json record = told_record(name, workers);
+RecordJson swept_record(const std::string& name, int64_t workers, double samples_per_s, double compute, double exchange,
+                        double waiting, double input) {
+  RecordJson record = told_record(name, workers);
   record["task"] = "mnist";
   record["clocks"]["train_s"] = 100.0;
   record["throughput"]["samples_per_s"] = samples_per_s;
@@ -30,7 +30,7 @@ Json swept_record(const std::string& name, int64_t workers, double samples_per_s
   return record;
 }
 
-SweepAnswer answer_of(const SweepRequest& request, std::vector<Json> records) {
+SweepAnswer answer_of(const SweepRequest& request, std::vector<record::Record> records) {
   return {.request = request, .records = std::move(records)};
 }
 
@@ -39,8 +39,8 @@ SweepAnswer setting_answer(const SweepSetting& setting, double samples_per_s) {
   return answer_of({.setting = setting}, {swept_record(name, setting.procs_per_node, samples_per_s, 90, 5, 1, 5)});
 }
 
-Json failed_record(const std::string& name) {
-  Json record = swept_record(name, 2, 9e9, 90, 5, 1, 5);
+RecordJson failed_record(const std::string& name) {
+  RecordJson record = swept_record(name, 2, 9e9, 90, 5, 1, 5);
   record["state"] = "failed";
   record["failure"] = {{"message", "rank 1 ended with code 7"}};
   return record;
@@ -142,7 +142,7 @@ TEST(Sweep, NearlyLinearHasNoBottleneck) {
 }
 
 TEST(Sweep, HiddenCommunicationIsNoWaiting) {
-  Json record = swept_record("s-2", 2, 1000, 60, 40, 30, 0);
+  RecordJson record = swept_record("s-2", 2, 1000, 60, 40, 30, 0);
   record["exchange"]["hidden_s"] = {20.0};
   const TimeParts parts = time_parts(record).value();
   EXPECT_EQ(parts[static_cast<size_t>(TimePart::kWaiting)], 0);
@@ -153,7 +153,7 @@ TEST(Sweep, HiddenCommunicationIsNoWaiting) {
 
 TEST(Sweep, OneHostIsNoCluster) {
   std::vector<SweepAnswer> answers = three_nodes();
-  answers[2].records[0]["oversubscribed"] = true;
+  answers[2].records[0].oversubscribed = true;
   const Sweep sweep = analyse_sweep({}, answers);
   EXPECT_THAT(sweep.nodes[0].labels, Not(Contains("ranks on one host")));
   EXPECT_THAT(sweep.nodes[2].labels, AllOf(Contains("ranks on one host"), Contains("oversubscribed")));
@@ -170,7 +170,7 @@ TEST(Sweep, OneHostIsNoCluster) {
 
 TEST(Sweep, WhatDiffersInMoreThanWorkersHasNoEfficiency) {
   std::vector<SweepAnswer> answers = three_nodes();
-  answers[2].records[0]["backend"] = answers[2].records[0]["comm_stack"] = "mpi";
+  answers[2].records[0].backend = answers[2].records[0].comm_stack = "mpi";
   const Sweep sweep = analyse_sweep({}, answers);
   EXPECT_FALSE(sweep.nodes[2].efficiency);
   EXPECT_THAT(sweep.nodes[2].no_efficiency, HasSubstr("backend"));
@@ -180,12 +180,12 @@ TEST(Sweep, WhatDiffersInMoreThanWorkersHasNoEfficiency) {
 TEST(Sweep, AccuraciesStandSideBySide) {
   std::vector<SweepAnswer> answers = three_nodes();
   for (SweepAnswer& answer : answers) {
-    answer.records[0]["goal"]["best"] = {{"value", 99.1}, {"epoch", 1}, {"step", 1}, {"train_s", 1.0}};
+    answer.records[0].goal->best.emplace().value = 99.1;
   }
   SweepAnswer unscaled = answers[2];
   unscaled.request.lr_scaling = false;
-  unscaled.records[0]["overrides"] = given_override("schedule.scaling", "none");
-  unscaled.records[0]["goal"]["best"]["value"] = 97.5;
+  unscaled.records[0].overrides = {spec::Override{"schedule.scaling", "none"}};
+  unscaled.records[0].goal->best->value = 97.5;
   answers.push_back(unscaled);
   const Sweep sweep = analyse_sweep({}, answers);
   EXPECT_EQ(sweep.metric, "Prec@1");

@@ -39,22 +39,22 @@ void append_record(std::string& file, const tensorboard::Event& event) {
   file += length + little_endian(masked_checksum(length)) + bytes + little_endian(masked_checksum(bytes));
 }
 
-int64_t created_us(const Json& record) {
-  const auto time = parse_time(text(record, "/created_at"));
+int64_t created_us(const record::Record& record) {
+  const auto time = parse_time(record.created_at);
   return time ? unix_us(*time) : 0;
 }
 
 }  // namespace
 
-std::filesystem::path tensorboard_path(const Json& record, int64_t rank) {
+std::filesystem::path tensorboard_path(const record::Record& record, int64_t rank) {
   return std::filesystem::path(fmt::format("rank-{}", rank)) /
          fmt::format("events.out.tfevents.{:010}.{}", created_us(record) / 1'000'000,
-                     std::filesystem::path(text(record, "/name")).filename().string());
+                     std::filesystem::path(record.name).filename().string());
 }
 
-std::string tensorboard_events(const std::filesystem::path& run_dir, const Json& record, int64_t rank) {
+std::string tensorboard_events(const std::filesystem::path& run_dir, const record::Record& record, int64_t rank) {
   std::map<std::string, std::vector<record::Point>> points;  // by tag
-  for (auto& [key, series] : record::read_points(run_dir, segment_count(record), rank)) {
+  for (auto& [key, series] : record::read_points(run_dir, record::segment_count(record), rank)) {
     points[record::legacy_name_of(key).name] = std::move(series);
   }
 

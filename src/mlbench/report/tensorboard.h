@@ -9,14 +9,14 @@
 #include <filesystem>
 #include <string>
 
-#include "mlbench/base/json.h"
+#include "mlbench/record/record.h"
 
 namespace mlbench::report {
 
 // "rank-R/events.out.tfevents.SECONDS.NAME": when and under which name the run was made.
-std::filesystem::path tensorboard_path(const Json& record, int64_t rank);
+std::filesystem::path tensorboard_path(const record::Record& record, int64_t rank);
 
 // The file's bytes, events in the order of steps. UserError for a spool of another version.
-std::string tensorboard_events(const std::filesystem::path& run_dir, const Json& record, int64_t rank);
+std::string tensorboard_events(const std::filesystem::path& run_dir, const record::Record& record, int64_t rank);
 
 }  // namespace mlbench::report

@@ -37,7 +37,7 @@ class TensorBoard : public testing::Test {
                   {"metrics", {{"Prec@1", 85.25}}}});
   }
   TemporaryFolder run_;
-  Json record_ = make_record("r-2", 2, 40, 5400, true);
+  RecordJson record_ = make_record("r-2", 2, 40, 5400, true);
 };
 
 TEST_F(TensorBoard, FilesAreNamedAsTensorBoardFindsThem) {

@@ -13,9 +13,9 @@
 namespace mlbench::report {
 
 // A record that tells every key. Times fall and rates rise with the workers.
-inline Json told_record(const std::string& name, int64_t workers) {
+inline RecordJson told_record(const std::string& name, int64_t workers) {
   const auto k = static_cast<double>(workers);
-  Json record = make_record(name, workers, 60 / k, 3000 * k, true);
+  RecordJson record = make_record(name, workers, 60 / k, 3000 * k, true);
   record["task_hash"] = std::string(64, 'a');
   record["comm_stack"] = "gloo";
   record["inter_op_threads"] = 1;
@@ -33,8 +33,8 @@ inline Json told_record(const std::string& name, int64_t workers) {
   for (int64_t rank = 0; rank < workers; ++rank) record["placement"].push_back({{"rank", rank}, {"host", "node-1"}});
   record["environment"] = {{"version", "1.0.0"}, {"git_describe", "abc"}};
   const Json nic = {{"name", "eth0"}, {"speed_mbit", 10000}};
-  const Json host = {{"name", "node-1"},  {"cpu", "AMD EPYC"},          {"cores", 8},
-                     {"ram_bytes", 64e9}, {"nics", Json::array({nic})}, {"gpus", Json::array()}};
+  const Json host = {{"name", "node-1"},           {"cpu", "AMD EPYC"},    {"cores", 8}, {"ram_bytes", 64'000'000'000},
+                     {"nics", Json::array({nic})}, {"gpus", Json::array()}};
   record["hosts"] = Json::array({host});
   return record;
 }
@@ -49,7 +49,7 @@ struct Change {
   std::function<void(Json&)> apply;
 };
 
-inline Json with(Json record, const Change& change) {
+inline RecordJson with(RecordJson record, const Change& change) {
   change.apply(record);
   return record;
 }
@@ -107,7 +107,7 @@ inline std::vector<Change> changes_of_one_key() {
        }},
       {"hardware", "the CPU", set("/hosts/0/cpu", "Intel Xeon")},
       {"hardware", "the cores", set("/hosts/0/cores", 16)},
-      {"hardware", "the memory", set("/hosts/0/ram_bytes", 60e9)},
+      {"hardware", "the memory", set("/hosts/0/ram_bytes", 60'000'000'000)},
       {"hardware", "a GPU", set("/hosts/0/gpus", Json::array({Json::object({{"name", "T4"}})}))},
       {"network", "the network", set("/hosts/0/nics/0/speed_mbit", 1000)},
       {"storage", "the storage", set("/storage/kind", "s3")},
@@ -140,7 +140,7 @@ inline std::vector<Change> changes_of_no_key() {
       {"", "the seed", set("/seed", 43)},
       {"", "the repeat", set("/repeat", 2)},
       {"", "the name of the host", set("/hosts/0/name", "node-7")},
-      {"", "a little of the memory", set("/hosts/0/ram_bytes", 63e9)},
+      {"", "a little of the memory", set("/hosts/0/ram_bytes", 63'000'000'000)},
       {"", "which GPU it is", set("/effective/device", "cpu:1")},
       {"", "the layout that came of it", set("/effective/layout", "nChw16c")},
       {"", "a limit", set("/limits/max_epochs", 3)},

@@ -6,18 +6,29 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/record/record.h"
 #include "mlbench/record/step_reader.h"
 #include "mlbench/report/zip.h"
 
 namespace mlbench::report {
 
-inline Json make_record(const std::string& name, int64_t workers, double train_s, double samples_per_s, bool reached) {
-  return {
+// A record as tests write and change it. What takes a record takes it as one that was read.
+struct RecordJson : Json {
+  using Json::Json;
+  const Json& json() const { return *this; }        // a copy of a RecordJson as Json would be a list
+  RecordJson(Json json) : Json(std::move(json)) {}  // NOLINT
+  operator record::Record() const { return record::record_from_json(*this, "the test's"); }  // NOLINT
+};
+
+inline RecordJson make_record(const std::string& name, int64_t workers, double train_s, double samples_per_s,
+                              bool reached) {
+  return Json{
       {"schema_version", 1},
       {"id", workers},
       {"name", name},
@@ -123,7 +134,7 @@ inline void append_event(const std::filesystem::path& run_dir, int64_t segment, 
 }
 
 // What the archive of a run holds.
-inline std::vector<ZipMember> download_members(const std::filesystem::path& run_dir, const Json& record) {
+inline std::vector<ZipMember> download_members(const std::filesystem::path& run_dir, const record::Record& record) {
   std::vector<ZipMember> members;
   for (const ZipPart& part : download_of(run_dir, record).parts) {
     ZipMember& member = members.emplace_back(ZipMember{part.name, ""});

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/base/input.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/record/timeline.h"
 #include "mlbench/report/test_records.h"
@@ -24,8 +25,11 @@ class TestRank {
   ~TestRank() {
     const std::filesystem::path path = timeline_path(run_dir_, segment_, rank_);
     std::filesystem::create_directories(path.parent_path());
-    const record::SpoolHeader header{7, static_cast<uint32_t>(segment_), static_cast<uint32_t>(rank_),
-                                     1'769'860'800'000'000 + (segment_ - 1) * 60'000'000};
+    const std::filesystem::path spec = spec_path(run_dir_);
+    const record::SpoolHeader header{
+        7, static_cast<uint32_t>(segment_), static_cast<uint32_t>(rank_),
+        1'769'860'800'000'000 + (segment_ - 1) * 60'000'000,
+        std::filesystem::exists(spec) ? text_member(read_json_file(spec), "identity") : ""};
     std::ofstream(path, std::ios::binary) << record::TimelineEncoder::header(header) << bytes_;
   }
   TestRank(const TestRank&) = delete;
@@ -100,8 +104,8 @@ inline void write_two_ranks(const std::filesystem::path& run_dir, int64_t steps,
   for (TestRank* rank : {&zero, &one}) rank->round_trip(at, 0.005, 0.02);
 }
 
-inline Json timeline_record(int64_t workers) {
-  Json record = make_record("traced-" + std::to_string(workers), workers, 10, 1000, true);
+inline RecordJson timeline_record(int64_t workers) {
+  RecordJson record = make_record("traced-" + std::to_string(workers), workers, 10, 1000, true);
   record["oversubscribed"] = true;
   record["hosts"] = Json::array({{{"name", "node1"}}});
   return record;

@@ -260,20 +260,19 @@ bool has_timeline(const fs::path& run_dir) {
   return fs::is_directory(timeline_dir(run_dir), error);
 }
 
-TimelineRun read_timeline_run(const fs::path& run_dir, const Json& record) {
+TimelineRun read_timeline_run(const fs::path& run_dir, const record::Record& record) {
   const std::string name = run_dir.filename().string();
   TimelineRun run{.run_dir = run_dir, .record = record};
-  run.workers = std::max<int64_t>(1, record.value("workers", int64_t{1}));
-  run.segments = segment_count(record);
+  run.workers = std::max<int64_t>(1, record.workers.value_or(1));
+  run.segments = record::segment_count(record);
   if (has_timeline(run_dir)) {
     Names names(run.names);
     for (int64_t segment = 1; segment <= run.segments; ++segment) read_segment(run, segment, names);
     place_segments(run);
   }
   if (run.any()) return run;
-  if (is_active(record) && has_timeline(run_dir)) {
-    throw UserError(
-        fmt::format("the timeline of run '{}' has nothing yet: the run is {}", name, record.value("state", "")));
+  if (record::is_active(record) && has_timeline(run_dir)) {
+    throw UserError(fmt::format("the timeline of run '{}' has nothing yet: the run is {}", name, record.state));
   }
   throw UserError(fmt::format("run '{}' has no timeline: record one with 'mlbench run NAME K --timeline FILE'", name));
 }

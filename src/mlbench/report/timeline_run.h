@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/record/record.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/record/timeline.h"
 #include "mlbench/report/clock_alignment.h"
@@ -82,7 +83,7 @@ struct RankPart {
 
 struct TimelineRun {
   std::filesystem::path run_dir = {};
-  Json record = {};
+  record::Record record = {};
   int64_t workers = 0, segments = 0;
   std::vector<std::string> names = {};            // of operations
   std::vector<std::vector<RankPart>> parts = {};  // by segment from the first, and rank
@@ -96,6 +97,6 @@ bool has_timeline(const std::filesystem::path& run_dir);
 
 // Reads the timelines of all ranks once. UserError, which says what to type, when the run has none, or a file is
 // damaged.
-TimelineRun read_timeline_run(const std::filesystem::path& run_dir, const Json& record);
+TimelineRun read_timeline_run(const std::filesystem::path& run_dir, const record::Record& record);
 
 }  // namespace mlbench::report

@@ -261,23 +261,18 @@ std::vector<std::string> notes_of(const TimelineRun& run, const TimelineAccounts
 Json summarize_timeline(TimelineRun& run) {
   const TimelineAccounts accounts = account_for(run);
   const RunVerdict verdict = run_verdict(accounts);
-  const Json& record = run.record;
-  const auto text = [&](const char* name) {
-    const auto member = record.find(name);
-    return member != record.end() && member->is_string() ? *member : Json(nullptr);
-  };
   Json ranks = Json::array();
   for (size_t rank = 0; rank < accounts.ranks.size(); ++rank) {
     ranks.push_back(rank_json(accounts.ranks[rank], static_cast<int64_t>(rank)));
   }
   return {{"version", 1},
           {"made_by", build_info().version},
-          {"name", text("name")},
-          {"task", text("task")},
-          {"backend", text("backend")},
+          {"name", text_or_null(run.record.name)},
+          {"task", text_or_null(run.record.task)},
+          {"backend", text_or_null(run.record.backend)},
           {"workers", run.workers},
           {"segments", run.segments},
-          {"labels", figures_of(record).labels},
+          {"labels", figures_of(run.record).labels},
           {"verdict",
            {{"kind", verdict.kind},
             {"text", verdict.text},

@@ -161,7 +161,7 @@ TEST(TimelineSummary, SegmentsAddUp) {
     rank.phase("fwd_pass", segment, 0, 10);
     rank.span({.kind = record::SpanKind::kEvaluation, .name = "evaluation"}, 10, 14);
   }
-  Json record = timeline_record(1);
+  RecordJson record = timeline_record(1);
   record["segments"].push_back({{"index", 2}, {"start_step", 1}});
   TimelineRun run = read_timeline_run(folder.path(), record);
   EXPECT_EQ(run.origin_ns, (std::vector<int64_t>{0, 60'000'000'000}));

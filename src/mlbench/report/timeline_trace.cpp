@@ -52,13 +52,9 @@ std::string_view category(SpanKind kind) {
   return kCategories[static_cast<size_t>(kind)];
 }
 
-Json hosts_of(const Json& record) {
+Json hosts_of(const record::Record& record) {
   Json hosts = Json::array();
-  if (const auto found = record.find("hosts"); found != record.end() && found->is_array()) {
-    for (const Json& host : *found) {
-      if (host.is_object() && host.contains("name") && host["name"].is_string()) hosts.push_back(host["name"]);
-    }
-  }
+  for (const record::Host& host : record.hosts) hosts.push_back(host.name);
   return hosts;
 }
 
@@ -70,7 +66,7 @@ class TraceStream::Impl {
     const Json other = {{"format", "mlbench timeline"},
                         {"version", 1},
                         {"hosts", hosts_of(run_.record)},
-                        {"started_at", run_.record.value("started_at", Json(nullptr))},
+                        {"started_at", text_or_null(run_.record.started_at)},
                         {"summary", summary}};
     text_ = fmt::format("{}{},\n\"traceEvents\":[\n", kStart, other.dump());
     for (int64_t rank = 0; rank < run_.workers; ++rank) {
@@ -269,7 +265,7 @@ TraceStream& TraceStream::operator=(TraceStream&&) noexcept = default;
 std::string TraceStream::next() { return impl_->next(); }
 size_t TraceStream::held_bytes() const { return impl_->held_bytes(); }
 
-Json write_trace(const fs::path& run_dir, const Json& record, const fs::path& file) {
+Json write_trace(const fs::path& run_dir, const record::Record& record, const fs::path& file) {
   TimelineRun run = read_timeline_run(run_dir, record);
   const Json summary = summarize_timeline(run);
   TraceStream trace(std::move(run), summary);

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "mlbench/base/json.h"
+#include "mlbench/record/record.h"
 #include "mlbench/report/timeline_run.h"
 
 namespace mlbench::report {
@@ -34,7 +35,7 @@ class TraceStream {
 };
 
 // `file` is the old or the new trace, never half of one. Returns the summary.
-Json write_trace(const std::filesystem::path& run_dir, const Json& record, const std::filesystem::path& file);
+Json write_trace(const std::filesystem::path& run_dir, const record::Record& record, const std::filesystem::path& file);
 
 // The summary in a trace's first line. UserError when the file is no trace of write_trace.
 Json read_trace_summary(const std::filesystem::path& file);

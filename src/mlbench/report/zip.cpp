@@ -18,9 +18,9 @@
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/record/build_record.h"
 #include "mlbench/record/legacy_names.h"
 #include "mlbench/record/points.h"
-#include "mlbench/record/record.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/record/step_reader.h"
 #include "mlbench/record/tracker_lines.h"
@@ -155,23 +155,23 @@ void add_events(Series& series, const std::filesystem::path& run_dir, int64_t se
   }
 }
 
-int64_t mtime_of(const Json& record) {
-  for (const char* pointer : {"/finished_at", "/started_at", "/created_at"}) {
-    if (const std::string stamp = text(record, pointer); !stamp.empty()) return unix_us(parse_utc(stamp)) / 1'000'000;
+int64_t mtime_of(const record::Record& record) {
+  for (const std::string& stamp : {record.finished_at, record.started_at, record.created_at}) {
+    if (!stamp.empty()) return unix_us(parse_utc(stamp)) / 1'000'000;
   }
   return 0;
 }
 
-Series series_of(const std::filesystem::path& run_dir, const Json& record) {
-  const auto workers = static_cast<int64_t>(number(record, "/workers").value_or(0));
+Series series_of(const std::filesystem::path& run_dir, const record::Record& record) {
+  const int64_t workers = record.workers.value_or(0);
   Series series;
-  const bool custom = text(record, "/division") == "custom";
+  const bool custom = record.division == "custom";
   for (int64_t rank = 0; custom && rank < workers; ++rank) {
     for (const record::TrackerLine& line : record::read_tracker_lines(run_dir, rank).lines) {
       for (const auto& [name, value] : line.values) series.add({name, rank}, line.time_us, value);
     }
   }
-  const int64_t segments = segment_count(record);
+  const int64_t segments = record::segment_count(record);
   for (int64_t rank = 0; !custom && rank < workers; ++rank) {
     const RankTotals totals = add_rank(series, run_dir, segments, rank);
     if (rank == 0) {
@@ -183,8 +183,8 @@ Series series_of(const std::filesystem::path& run_dir, const Json& record) {
 }
 
 // By member, without ".json".
-SeriesByName usage_of(const std::filesystem::path& run_dir, const Json& record) {
-  const auto workers = static_cast<size_t>(number(record, "/workers").value_or(0));
+SeriesByName usage_of(const std::filesystem::path& run_dir, const record::Record& record) {
+  const auto workers = static_cast<size_t>(record.workers.value_or(0));
   SeriesByName series;
   LineCursor at;
   const auto add = [&](std::string_view text) {
@@ -232,32 +232,30 @@ std::string checked_name(archive_entry* entry) {
 
 }  // namespace
 
-std::string official_result(const Json& record) {
-  if (text(record, "/division") == "custom") return text(record, "/custom/result");
-  const auto goal = record.find("goal");
-  const auto total = number(record, "/clocks/train_legacy_s");
-  const auto target = number(record, "/goal/target");
-  if (goal == record.end() || !goal->is_object() || !goal->value("reached", false) || !total || !target) return "";
-  if (!ended_at_goal(record)) return "";
-  const std::string metric = text(record, "/goal/metric");
-  const std::string split = text(record, "/goal/split") == "train" ? "Training" : "Validation";
+std::string official_result(const record::Record& record) {
+  if (record.division == "custom") return record.custom ? record.custom->result : "";
+  const std::optional<double> total_s = record.clocks.train_legacy_s;
+  if (!reached_goal(record) || !record.goal->target || !total_s || !ended_at_goal(record)) return "";
+  const std::string& metric = record.goal->metric;
+  const double target = *record.goal->target;
+  const std::string split = record.goal->split == "train" ? "Training" : "Validation";
   std::string out = metric.starts_with("Prec@")
-                        ? fmt::format("{:g}% Top {} {} Accuracy reached in ", *target, metric.substr(5), split)
-                        : fmt::format("{} {} of {:g} reached in ", split, metric, *target);
-  out += fmt::format("{:.3f} seconds", *total);
+                        ? fmt::format("{:g}% Top {} {} Accuracy reached in ", target, metric.substr(5), split)
+                        : fmt::format("{} {} of {:g} reached in ", split, metric, target);
+  out += fmt::format("{:.3f} seconds", *total_s);
   const auto part = [&](const char* name, std::initializer_list<const char*> kinds) {
     double seconds = 0;
-    for (const char* kind : kinds) seconds += number(record, kind).value_or(0);
+    for (const char* kind : kinds) seconds += spec::find_number(record.steps_s, kind).value_or(0);
     if (seconds != 0) out += fmt::format(", {}: {} seconds", name, value_text(seconds));
   };
-  part("Compute", {"/steps_s/fwd_pass", "/steps_s/comp_loss", "/steps_s/backprop", "/steps_s/opt_step"});
-  part("Communication", {"/steps_s/agg"});
-  part("Metrics Computation", {"/steps_s/comp_metrics"});
-  part("Pre-processing", {"/steps_s/batch_load"});
+  part("Compute", {"fwd_pass", "comp_loss", "backprop", "opt_step"});
+  part("Communication", {"agg"});
+  part("Metrics Computation", {"comp_metrics"});
+  part("Pre-processing", {"batch_load"});
   return out;
 }
 
-SeriesByName run_series(const std::filesystem::path& run_dir, const Json& record) {
+SeriesByName run_series(const std::filesystem::path& run_dir, const record::Record& record) {
   return std::move(series_of(run_dir, record).points());
 }
 
@@ -285,7 +283,7 @@ std::function<std::string()> json_list(size_t count, std::function<std::string(s
   };
 }
 
-Download download_of(const std::filesystem::path& run_dir, const Json& record) {
+Download download_of(const std::filesystem::path& run_dir, const record::Record& record) {
   Download download;
   const auto add = [&](std::string member, std::vector<SeriesPoint> series) {
     download.held_bytes += series.size() * sizeof(SeriesPoint);
@@ -302,7 +300,7 @@ Download download_of(const std::filesystem::path& run_dir, const Json& record) {
   }
   if (std::string official = official_result(record); !official.empty())
     download.parts.push_back(text_part("official_result.txt", std::move(official)));
-  std::string json = record.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::string json = to_json(record).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   download.held_bytes += json.size();
   download.parts.push_back(text_part(std::string(kRecordFile), std::move(json)));
   return download;
@@ -378,7 +376,8 @@ std::string make_zip(const std::vector<ZipMember>& members, int64_t mtime) {
   return zip;
 }
 
-void write_download(const std::filesystem::path& run_dir, const Json& record, const std::filesystem::path& path) {
+void write_download(const std::filesystem::path& run_dir, const record::Record& record,
+                    const std::filesystem::path& path) {
   AtomicFile file(path);
   ZipStream stream(download_of(run_dir, record).parts, mtime_of(record));
   for (std::string piece; !(piece = stream.next()).empty();) file.write(piece);

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/record/record.h"
 
 namespace mlbench::report {
 
@@ -48,7 +49,7 @@ struct SeriesPoint {
 using SeriesByName = std::map<std::string, std::vector<SeriesPoint>>;
 
 // What the archive's results are made of: points by metric name ("train_loss @ 0"), from the run's spools.
-SeriesByName run_series(const std::filesystem::path& run_dir, const Json& record);
+SeriesByName run_series(const std::filesystem::path& run_dir, const record::Record& record);
 
 // A value of a series as the archive writes it: the shortest text that reads back as the same number.
 std::string value_text(double value);
@@ -58,7 +59,7 @@ struct Download {
   std::vector<ZipPart> parts;
   size_t held_bytes = 0;
 };
-Download download_of(const std::filesystem::path& run_dir, const Json& record);
+Download download_of(const std::filesystem::path& run_dir, const record::Record& record);
 
 // A member of this content.
 ZipPart text_part(std::string name, std::string content);
@@ -69,7 +70,7 @@ std::string point_text(const std::string& date, const std::string& value, bool c
 
 // "85% Top 1 Validation Accuracy reached in 41.234 seconds, Compute: ... seconds, ..."; "" without a goal reached, and
 // of a run that went on past its goal, whose clocks are not those of the goal. Of a custom run what its script said.
-std::string official_result(const Json& record);
+std::string official_result(const record::Record& record);
 
 // The bytes of an archive (deflated; member times are `mtime`, seconds since the epoch, so that equal input gives equal
 // bytes), made as they are asked for.
@@ -92,7 +93,8 @@ class ZipStream {
 std::string make_zip(const std::vector<ZipMember>& members, int64_t mtime);
 
 // Writes the download of a run: `file` is the old or the new archive, never half of one.
-void write_download(const std::filesystem::path& run_dir, const Json& record, const std::filesystem::path& file);
+void write_download(const std::filesystem::path& run_dir, const record::Record& record,
+                    const std::filesystem::path& file);
 
 // How much of an archive that may be anybody's is read. Archives of long runs have some 10 MB in some 300 members.
 struct ZipLimits {

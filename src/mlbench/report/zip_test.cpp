@@ -47,7 +47,7 @@ class Download : public testing::Test {
                   {"metrics", {{"Prec@1", 85.25}, {"loss", 0.41}, {"../evil/\"x", 1.0}}}});
   }
   TemporaryFolder run_;
-  Json record_ = make_record("r-2", 2, 40, 5400, true);
+  RecordJson record_ = make_record("r-2", 2, 40, 5400, true);
 };
 
 TEST_F(Download, HasTheMembersOfTodaysArchives) {
@@ -122,7 +122,8 @@ TEST_F(Download, TimesAddUp) {
 }
 
 TEST_F(Download, RunJsonIsTheRecord) {
-  EXPECT_EQ(Json::parse(content_of(download_members(run_.path(), record_), "run.json")), record_);
+  EXPECT_EQ(Json::parse(content_of(download_members(run_.path(), record_), "run.json")),
+            to_json(record::Record(record_)));
 }
 
 TEST_F(Download, ZipReadsBackAndIsTheSameTwice) {
@@ -144,7 +145,9 @@ TEST_F(Download, IsWrittenToAFile) {
 
 TEST(Zip, ARunWithoutSpoolsHoldsItsRecord) {
   const TemporaryFolder run;
-  EXPECT_THAT(names_of(download_members(run.path(), {{"name", "r-1"}, {"workers", 1}})), ElementsAre("run.json"));
+  record::Record record;
+  record.workers = 1;
+  EXPECT_THAT(names_of(download_members(run.path(), record)), ElementsAre("run.json"));
 }
 
 TEST(Zip, EmptyHasNoMembers) { EXPECT_TRUE(read_zip(make_zip({}, 0)).empty()); }
@@ -197,7 +200,7 @@ TEST(Zip, WhatUnpacksToTooMuchIsRefused) {
 }
 
 TEST(OfficialResult, HasMlbenchsSentence) {
-  Json record = make_record("r-2", 2, 40, 5400, true);
+  RecordJson record = make_record("r-2", 2, 40, 5400, true);
   EXPECT_EQ(
       official_result(record),
       "85% Top 1 Validation Accuracy reached in 39.000 seconds, Compute: 32.5 seconds, Communication: 10 seconds, "
@@ -212,7 +215,7 @@ TEST(OfficialResult, HasMlbenchsSentence) {
 
 // A script says itself what it reached, and when: it may have gone on.
 TEST(OfficialResult, OfACustomRunIsItsScripts) {
-  Json record = make_record("r-2", 2, 40, 5400, true);
+  RecordJson record = make_record("r-2", 2, 40, 5400, true);
   record["division"] = "custom";
   record["custom"] = {{"result", nullptr}};
   EXPECT_EQ(official_result(record), "");

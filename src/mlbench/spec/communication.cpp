@@ -114,17 +114,6 @@ bool opens(const Communication& communication) {
   return !communication.wire_dtype.empty() || !communication.netem.empty();
 }
 
-Json to_json(const Communication& communication) {
-  const int64_t buffer = communication.socket_buffer_bytes;
-  return {{"wire_dtype", text_or_null(communication.wire_dtype)},
-          {"check", communication.check},
-          {"netem", text_or_null(communication.netem)},
-          {"algorithm", communication.algorithm},
-          {"links", communication.links},
-          {"socket_buffer_bytes", positive_or_null(buffer)},
-          {"interface", text_or_null(communication.network_interface)}};
-}
-
 bool on_made_network(std::string_view comm_stack) { return comm_stack.find("netem(") != std::string_view::npos; }
 
 Netem parse_netem(const std::string& text) { return NetemReader(text).read(); }

@@ -10,6 +10,7 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/base/numbers.h"
+#include "mlbench/spec/fields.h"
 
 namespace mlbench::spec {
 
@@ -29,11 +30,20 @@ struct Communication {
   bool operator==(const Communication&) const = default;
 };
 
+// Its members in a record.
+template <typename V, Either<Communication> T>
+void describe(V& v, T& communication) {
+  v.field_or_null("wire_dtype", communication.wire_dtype, std::string());
+  v.field("check", communication.check);
+  v.field_or_null("netem", communication.netem, std::string());
+  v.field("algorithm", communication.algorithm);
+  v.field("links", communication.links);
+  v.field_or_null("socket_buffer_bytes", communication.socket_buffer_bytes, int64_t{0});
+  v.field_or_null("interface", communication.network_interface, std::string());
+}
+
 // Another precision on the wire, or another network: neither is what an official task measures.
 bool opens(const Communication& communication);
-
-// For the record: null where nothing was asked for.
-Json to_json(const Communication& communication);
 
 // Whether a stack of communicators, as a record names it, ends at a network that was made: times are synthetic.
 bool on_made_network(std::string_view comm_stack);

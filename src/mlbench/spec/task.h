@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/spec/fields.h"
 #include "mlbench/spec/goal.h"
 
 namespace mlbench::spec {
@@ -167,6 +168,11 @@ struct Override {
   std::string value;
   bool operator==(const Override&) const = default;
 };
+template <typename V, Either<Override> T>
+void describe(V& v, T& setting) {
+  v.field("key", setting.key);
+  v.field("value", setting.value);
+}
 
 struct FrozenTask {
   TaskSpec task;

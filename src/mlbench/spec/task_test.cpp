@@ -425,9 +425,9 @@ TEST(Task, VariantChangesWhatItsTableSays) {
   EXPECT_EQ(large.task.model.options, (Json{{"depth", 30}, {"dropout", 0.5}}));
   EXPECT_EQ(large.task.schedule.lr_by_workers, (std::map<int64_t, double>{{1, 0.1}}));
   EXPECT_EQ(large.task.schedule.factor, 0.5);
-  EXPECT_EQ(error_of([] { parse(kText, {}, "huge"); }), "toy.toml: unknown variant 'huge'; valid: large, small");
+  EXPECT_EQ(error_of([] { parse(kText, {}, "huge"); }), "toy.toml: unknown variant 'huge'; valid: small, large");
   EXPECT_EQ(error_of([] { parse(kText, {}, "larg"); }),
-            "toy.toml: unknown variant 'larg': did you mean 'large'? valid: large, small");
+            "toy.toml: unknown variant 'larg': did you mean 'large'? valid: small, large");
   EXPECT_EQ(error_of([] { find_task("fashion-mnist", "", "x", {}); }),
             "fashion-mnist.toml: unknown variant 'x'; there is none");
   EXPECT_THAT(error_of([] { parse(with("[variant.large]", "[variant.lage]")); }),

@@ -11,7 +11,7 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
-#include "mlbench/record/record.h"
+#include "mlbench/record/build_record.h"
 
 namespace mlbench::supervise {
 

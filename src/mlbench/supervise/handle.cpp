@@ -38,10 +38,6 @@ std::string recorded_state(const std::filesystem::path& run_dir) {
   return state->get<std::string>();
 }
 
-bool active_state(const std::string& state) {
-  return state == record::name_of(record::RunState::kQueued) || state == record::name_of(record::RunState::kRunning);
-}
-
 // The guards of ranks end them when their supervisor is gone; one that somebody stopped cannot.
 void end_ranks_of(const LeaseContent& lease) {
   if (lease.boot_id != boot_id()) return;
@@ -82,13 +78,13 @@ record::Failure lost_failure(const std::filesystem::path& run_dir, const std::op
 // What is known of a run that nobody owns any more. Its last words may have been its end, only not in the record yet.
 record::RunProgress settled_progress(const std::filesystem::path& run_dir, const std::optional<LeaseContent>& owner) {
   record::RunProgress progress = read_progress(run_dir).value_or(record::RunProgress());
-  if (!active_state(std::string(record::name_of(progress.state)))) return progress;
+  if (!record::is_active_state(std::string(record::name_of(progress.state)))) return progress;
   progress.state = record::RunState::kFailed;
   progress.failure = lost_failure(run_dir, owner);
   progress.finished_at = format_utc(std::chrono::system_clock::now());
   // A segment that was over already is not what was lost.
   if (!progress.segments.empty() && progress.segments.back().finished_at.empty()) {
-    record::SegmentInfo& segment = progress.segments.back();
+    record::Segment& segment = progress.segments.back();
     segment.finished_at = progress.finished_at;
     segment.failure = progress.failure;
     segment.exit_codes.assign(segment.exit_codes.size(), std::nullopt);
@@ -121,7 +117,7 @@ std::string withdrawn(const std::filesystem::path& run_dir, const Json& allocati
 bool settle(const std::filesystem::path& run_dir, bool without_record) {
   const auto lost = [&] {
     const std::string state = recorded_state(run_dir);
-    return active_state(state) || (without_record && state.empty());
+    return record::is_active_state(state) || (without_record && state.empty());
   };
   if (!lost() || lease_held(run_dir)) return false;
   auto lease = Lease::take(run_dir);
@@ -131,11 +127,11 @@ bool settle(const std::filesystem::path& run_dir, bool without_record) {
   if (owner) end_ranks_of(*owner);
   const auto before = read_progress(run_dir);
   record::RunProgress progress = settled_progress(run_dir, owner);
-  if (progress.failure && before && active_state(std::string(record::name_of(before->state)))) {
+  if (progress.failure && before && record::is_active_state(std::string(record::name_of(before->state)))) {
     progress.failure->message += withdrawn(run_dir, before->allocation);
   }
   write_progress(run_dir, progress);
-  write_json_file(record_path(run_dir), record_of(run_dir, progress), inputs::kRecord);
+  write_json_file(record_path(run_dir), record::to_json(record_of(run_dir, progress)), inputs::kRecord);
   return true;
 }
 
@@ -267,7 +263,7 @@ bool lease_held(const std::filesystem::path& run_dir) { return lease_held(run_di
 
 bool settle_if_lost(const std::filesystem::path& run_dir) { return settle(run_dir, false); }
 
-Json lost_record(const std::filesystem::path& run_dir) {
+record::Record lost_record(const std::filesystem::path& run_dir) {
   return record_of(run_dir, settled_progress(run_dir, read_lease(run_dir)));
 }
 

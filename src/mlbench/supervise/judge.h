@@ -15,7 +15,7 @@
 #include "mlbench/base/process.h"
 #include "mlbench/exec/executor.h"
 #include "mlbench/net/kv/kv.h"
-#include "mlbench/record/record.h"
+#include "mlbench/record/build_record.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/culprit.h"
 #include "mlbench/supervise/traces.h"

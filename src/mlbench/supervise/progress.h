@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "mlbench/base/json.h"
-#include "mlbench/record/record.h"
+#include "mlbench/record/build_record.h"
 
 namespace mlbench::supervise {
 
@@ -29,6 +29,6 @@ void release_room(const std::filesystem::path& run_dir);
 
 // The record of a run folder that has come to `progress`. Where spec.json is wrong, what run.json says, in that state,
 // with the reason among its notes: whatever is in a folder, its run can be shown, ended and deleted.
-Json record_of(const std::filesystem::path& run_dir, const record::RunProgress& progress);
+record::Record record_of(const std::filesystem::path& run_dir, const record::RunProgress& progress);
 
 }  // namespace mlbench::supervise

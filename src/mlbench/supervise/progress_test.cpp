@@ -88,7 +88,7 @@ TEST(Progress, NamesWhatIsMissing) {
   json.erase("queue_s");
   EXPECT_THAT([&] { progress_from_json(json); },
               testing::ThrowsMessage<UserError>(testing::MatchesRegex(
-                  "progress.json: .* key 'queue_s' not found: use the mlbench that wrote it, or start the run anew")));
+                  "progress.json: missing key 'queue_s': use the mlbench that wrote it, or make it anew")));
   json = complete;
   json["placement"] = "node1";
   EXPECT_THROW(progress_from_json(json), UserError);

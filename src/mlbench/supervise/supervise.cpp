@@ -226,7 +226,7 @@ class Supervisor {
   }
 
   void begin_segment() {
-    record::SegmentInfo segment;
+    record::Segment segment;
     segment.index = progress_.segments.empty() ? 1 : progress_.segments.back().index + 1;
     segment.start_step = resume_step_.value_or(0);
     segment.exit_codes.resize(static_cast<size_t>(run_.workers));
@@ -301,7 +301,7 @@ class Supervisor {
   }
 
   double lost_seconds(std::chrono::system_clock::time_point now) const {
-    const record::SegmentInfo& previous = progress_.segments[progress_.segments.size() - 2];
+    const record::Segment& previous = progress_.segments[progress_.segments.size() - 2];
     auto last = last_trace(run_, previous.index);
     if (!last && !previous.finished_at.empty()) last = parse_utc(previous.finished_at);
     return last ? std::max(0.0, to_seconds(now - *last)) : 0;
@@ -442,7 +442,7 @@ class Supervisor {
     return !notes.empty();
   }
 
-  record::SegmentInfo& segment() { return progress_.segments.back(); }
+  record::Segment& segment() { return progress_.segments.back(); }
   static size_t index(int rank) { return static_cast<size_t>(rank); }
   std::filesystem::path log_of(int rank) const {
     return rank_log_path(logs_dir(options_.run_dir), progress_.segments.back().index, rank);

@@ -15,7 +15,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
 #include "mlbench/exec/executor.h"
-#include "mlbench/record/record.h"
+#include "mlbench/record/build_record.h"
 
 namespace mlbench::supervise {
 
@@ -96,7 +96,7 @@ bool lease_held(const std::filesystem::path& run_dir);
 // processes at once.
 bool settle_if_lost(const std::filesystem::path& run_dir);
 // The record that it would write, where the disk refuses. Nothing is ended or written.
-Json lost_record(const std::filesystem::path& run_dir);
+record::Record lost_record(const std::filesystem::path& run_dir);
 
 // Its executor is not known here, but to the program: `mlbench withdraw --run-dir DIR`. Empty where there is no mlbench
 // beside this program.

@@ -96,7 +96,7 @@ void Upkeep::count_time() {
 bool Upkeep::save() {
   try {
     write_progress(run_.run_dir, progress_);
-    write_json_file(record_path(run_.run_dir), record::build_record(run_, progress_), inputs::kRecord);
+    write_json_file(record_path(run_.run_dir), record::to_json(record::build_record(run_, progress_)), inputs::kRecord);
     record_refused_ = false;
     return true;
   } catch (const std::exception& error) {

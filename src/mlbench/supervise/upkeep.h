@@ -11,7 +11,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/exec/executor.h"
-#include "mlbench/record/record.h"
+#include "mlbench/record/build_record.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/usage_log.h"

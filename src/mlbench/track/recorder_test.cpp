@@ -14,7 +14,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/random.h"
 #include "mlbench/base/run_folder.h"
-#include "mlbench/record/record.h"
+#include "mlbench/record/build_record.h"
 #include "mlbench/record/step_format.h"
 #include "mlbench/track/file_limit_test.h"
 

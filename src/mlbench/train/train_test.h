@@ -27,7 +27,7 @@
 #include "mlbench/models/chain.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/optim/optimizer.h"
-#include "mlbench/record/record.h"
+#include "mlbench/record/build_record.h"
 #include "mlbench/record/timeline.h"
 #include "mlbench/train/train.h"
 

@@ -4,6 +4,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
+#include "mlbench/base/log.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/train/stored_model.h"
 #include "mlbench/worker/failure.h"

@@ -18,8 +18,8 @@
 #include "mlbench/metrics/metric.h"
 #include "mlbench/net/launch.h"
 #include "mlbench/optim/factory.h"
+#include "mlbench/record/build_record.h"
 #include "mlbench/record/events.h"
-#include "mlbench/record/record.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/track/step_clock.h"
 #include "mlbench/track/timeline_recorder.h"
@@ -47,7 +47,7 @@ void write_own_record(const spec::RunSpec& run, int64_t segment, const std::stri
   progress.started_at = started_at;
   progress.finished_at = format_utc(SystemClock().wall_now());
   progress.wall_s = wall_s;
-  record::SegmentInfo info;
+  record::Segment info;
   info.index = segment;
   info.started_at = started_at;
   info.finished_at = progress.finished_at;
@@ -57,7 +57,7 @@ void write_own_record(const spec::RunSpec& run, int64_t segment, const std::stri
   progress.hosts.push_back(capture_host(0));
   progress.environment = capture_environment();
   progress.notes.emplace_back("started without a supervisor: only rank 0's exit code is known");
-  write_json_file(record_path(run.run_dir), record::build_record(run, progress), inputs::kRecord);
+  write_json_file(record_path(run.run_dir), record::to_json(record::build_record(run, progress)), inputs::kRecord);
 }
 
 // What a rank measures with.

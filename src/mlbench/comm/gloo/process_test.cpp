@@ -1,5 +1,6 @@
 // Ranks as real processes that are killed, stopped, or missing.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "mlbench/comm/gloo/gloo.h"

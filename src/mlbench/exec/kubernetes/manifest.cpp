@@ -14,6 +14,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/own_variables.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/text.h"
 #include "mlbench/base/text_blocks.h"

@@ -74,7 +74,7 @@ std::function<std::string()> json_of(Lists lists, std::function<std::string(cons
   };
 }
 
-Metrics metrics_of_run(Services& services, const fs::path& run_dir, const Json& record) {
+Metrics metrics_of_run(Services& services, const fs::path& run_dir, const record::Record& record) {
   Metrics metrics;
   for (const auto& [name, points] : report::run_series(run_dir, record)) {
     std::vector<Value>& values = metrics[name];
@@ -82,13 +82,12 @@ Metrics metrics_of_run(Services& services, const fs::path& run_dir, const Json& 
     for (const report::SeriesPoint& point : points) values.push_back({point.unix_us, point.value, false, false, {}});
   }
   if (const std::string official = report::official_result(record); !official.empty()) {
-    const auto end =
-        parse_date(record.value("finished_at", Json()).is_string() ? record["finished_at"].get<std::string>() : "");
+    const auto end = parse_date(record.finished_at);
     const auto said = std::make_shared<store::PostedMetric>();
     said->value = official;
     metrics["TaskResult @ 0"].push_back({end.value_or(now_us()), 0, false, false, said});
   }
-  for (store::PostedMetric& posted : services.journal.posted(record.value("id", int64_t{0}))) {
+  for (store::PostedMetric& posted : services.journal.posted(record.id.value_or(0))) {
     std::vector<Value>& values = metrics[posted.name];
     const int64_t time_us = posted.time_us;
     const bool cumulative = posted.cumulative;
@@ -322,15 +321,13 @@ Response metrics_of_key(Services& services, const Call& call) {
     metrics = metrics_of_host(services, 0);
   } else {
     const fs::path run_dir = folder_of(services, key);
-    const Json record = home::current_record(run_dir);
-    name = record.value("name", "");
-    slots = std::min<int64_t>(record.value("workers", int64_t{0}), services.hosts.cores());
+    const record::Record record = home::current_record(run_dir);
+    name = record.name;
+    slots = std::min<int64_t>(record.workers.value_or(0), services.hosts.cores());
     metrics = metrics_of_run(services, run_dir, record);
     if (format == "zip") {  // a run's archive has the run's time, whatever is asked
-      selection.since = parse_date(record.value("created_at", "")).value_or(INT64_MIN);
-      if (record.contains("finished_at") && record["finished_at"].is_string()) {
-        selection.until = parse_date(record["finished_at"].get<std::string>()).value_or(INT64_MAX);
-      }
+      selection.since = parse_date(record.created_at).value_or(INT64_MIN);
+      if (!record.finished_at.empty()) selection.until = parse_date(record.finished_at).value_or(INT64_MAX);
     }
   }
   return format == "zip" ? archive_of(services, metrics, selection, slots, name)

@@ -77,14 +77,14 @@ Json run_object(const Json& record) {
           {"num_workers", record.contains("workers") ? record["workers"] : Json(0)}};
 }
 
-Json job_metadata(const Services& services, const fs::path& run_dir, const Json& record) {
+Json job_metadata(const Services& services, const fs::path& run_dir, const record::Record& record) {
   const auto lines = [](const fs::path& file) { return Json(report::last_lines(file, kMostLogLines)); };
-  const int64_t segments = report::segment_count(record);
+  const int64_t segments = record::segment_count(record);
   Json metadata = {{"stdout", lines(rank_log_path(logs_dir(run_dir), segments, 0))},
                    {"stderr", lines(supervisor_log_path(run_dir))}};
-  if (record.value("state", "") == "queued") return metadata;
+  if (record.state == "queued") return metadata;
   metadata["pods"] = Json::array();
-  for (int64_t rank = 0; rank < record.value("workers", int64_t{0}); ++rank) {
+  for (int64_t rank = 0; rank < record.workers.value_or(0); ++rank) {
     metadata["pods"].push_back({"127.0.0.1", "default", pod_name(services, rank), labels_of(services, rank)});
   }
   metadata["command"] = fmt::format("mlbench-worker --run-dir {} --segment {}", run_dir.string(), segments);
@@ -145,8 +145,8 @@ Response one_run(const Services& services, const Call& call) {
   const std::string id = take_suffix(call.parameters[0], suffix);
   format_of(call.request, suffix, false);
   const fs::path run_dir = folder_of(services, id);
-  const Json record = home::current_record(run_dir);
-  Json run = run_object(record);
+  const record::Record record = home::current_record(run_dir);
+  Json run = run_object(record::to_json(record));
   run["job_metadata"] = job_metadata(services, run_dir, record);
   return json_response(200, run);
 }
@@ -224,7 +224,7 @@ Response create_run(Services& services, const Call& call) {
   MLBENCH_CHECK(planned.runs.size() == 1, "one worker count, no repeats");
   planned.runs.front().name = name;
   const auto runs = submit(services, std::move(planned.runs), false);
-  return json_response(201, run_object(home::first_record(runs.front())));
+  return json_response(201, run_object(record::to_json(home::first_record(runs.front()))));
 }
 
 Response delete_run(Services& services, const Call& call) {

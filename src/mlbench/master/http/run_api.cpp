@@ -55,16 +55,16 @@ Response list_runs(const Services& services, const Request& request) {
 
 // Lists are never older than a record that was given out.
 Response run_record(Services& services, const fs::path& run_dir) {
-  const Json record = home::current_record(run_dir);
+  const record::Record record = home::current_record(run_dir);
   services.watcher.refresh(run_dir.filename());
-  return json_response(200, record);
+  return json_response(200, record::to_json(record));
 }
 
 Response stop(Services& services, const Call& call) {
   const fs::path run_dir = find_run_folder(services, call.parameters[0]);
   if (!home::is_active_run(run_dir)) {
     throw HttpError(409, fmt::format("run '{}' is not active: it is {}", run_dir.filename().string(),
-                                     report::read_record(run_dir).value("state", "unknown")));
+                                     report::read_record(run_dir).state));
   }
   home::stop_run(services.home, run_dir);
   services.watcher.refresh(run_dir.filename());
@@ -79,7 +79,7 @@ Response events(std::function<void(std::shared_ptr<Stream>)> open) {
 
 Response download(const Services& services, const Call& call) {
   const fs::path run_dir = find_run_folder(services, call.parameters[0]);
-  const Json record = home::current_record(run_dir);
+  const record::Record record = home::current_record(run_dir);
   Response response{200, "application/zip", {}, "", {}};
   response.headers = {
       {"Content-Disposition", fmt::format("attachment; filename=\"{}.zip\"", run_dir.filename().string())}};
@@ -100,8 +100,8 @@ Response put_notes(Services& services, const Call& call) {
 
 Response tensorboard(const Services& services, const Call& call) {
   const fs::path run_dir = find_run_folder(services, call.parameters[0]);
-  const Json record = home::current_record(run_dir);
-  const int64_t rank = whole_number(call.request, "rank", 0, 0, record.value("workers", int64_t{1}) - 1);
+  const record::Record record = home::current_record(run_dir);
+  const int64_t rank = whole_number(call.request, "rank", 0, 0, record.workers.value_or(1) - 1);
   Response response{200, "application/octet-stream", {}, "", {}};
   response.headers = {{"Content-Disposition", fmt::format("attachment; filename=\"{}\"",
                                                           report::tensorboard_path(record, rank).filename().string())}};

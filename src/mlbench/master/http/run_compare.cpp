@@ -33,10 +33,8 @@ std::vector<report::RepeatedRun> repeated_runs(const Services& services, const s
     const std::string base = home::without_repeat(name);
     auto run = std::ranges::find(runs, base, &report::RepeatedRun::name);
     if (run == runs.end()) run = runs.insert(run, report::RepeatedRun{base, {}});
-    for (Json& record : home::records_of_repeats(services.home, name)) {
-      const std::string own = report::text(record, "/name");
-      if (std::ranges::any_of(run->records, [&](const Json& one) { return report::text(one, "/name") == own; }))
-        continue;
+    for (record::Record& record : home::records_of_repeats(services.home, name)) {
+      if (std::ranges::count(run->records, record.name, &record::Record::name) > 0) continue;
       run->records.push_back(std::move(record));
       if (++count > kMostCompared) {
         throw HttpError(400, fmt::format("runs: with their repeats, at most {} can be compared", kMostCompared));
@@ -76,7 +74,7 @@ size_t shown_of(const std::vector<const report::ScaledRun*>& repeats) {
 
 Response compare(const Services& services, const Request& request) {
   const std::vector<report::RepeatedRun> runs = repeated_runs(services, request.query("runs").value_or(""));
-  std::vector<Json> records;
+  std::vector<record::Record> records;
   for (const report::RepeatedRun& run : runs) records.insert(records.end(), run.records.begin(), run.records.end());
   const report::ScaledRuns scaled = report::scale_runs(records);
   std::map<std::string, const report::ScaledRun*> by_name;

@@ -14,7 +14,7 @@ namespace {
 
 report::TimelineRun timeline_of(const Services& services, const Call& call) {
   const std::filesystem::path run_dir = find_run_folder(services, call.parameters[0]);
-  const Json record = home::current_record(run_dir);
+  const record::Record record = home::current_record(run_dir);
   if (!report::has_timeline(run_dir)) {
     throw HttpError(404, fmt::format("run '{}' has no timeline: record one with 'mlbench run NAME K --timeline FILE'",
                                      run_dir.filename().string()));

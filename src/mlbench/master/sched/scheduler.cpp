@@ -48,7 +48,7 @@ void Scheduler::adopt_unread() {
 }
 
 void Scheduler::adopt(const fs::path& run_dir) {
-  if (!report::is_active(report::read_record(run_dir))) return;
+  if (!record::is_active(report::read_record(run_dir))) return;
   const auto waiting = home::read_waiting(run_dir);
   if (supervise::lease_held(run_dir)) {
     // Marked: we died between its start and the removal of the marker.

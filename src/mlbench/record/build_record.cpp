@@ -1,0 +1,396 @@
+#include "mlbench/record/build_record.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "mlbench/base/clock.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
+#include "mlbench/base/or_null.h"
+#include "mlbench/base/run_folder.h"
+#include "mlbench/base/text.h"
+#include "mlbench/record/curve.h"
+#include "mlbench/record/events.h"
+#include "mlbench/record/exchange.h"
+#include "mlbench/record/record_fields.h"
+#include "mlbench/record/record_parts.h"
+#include "mlbench/record/tracker_lines.h"
+
+namespace mlbench::record {
+
+namespace {
+
+template <typename T>
+std::optional<T> positive(T value) {
+  return value > T{} ? std::optional(value) : std::nullopt;
+}
+
+// What a rank or a host said, as a part of the record. Words of another form are left out, and a note names them.
+template <typename T>
+T part_of(const Json& words, const std::string& what, std::vector<std::string>& notes) {
+  if (!words.is_object()) return {};
+  try {
+    T part;
+    spec::FieldReader reader(
+        words, [&](const std::string&, spec::Part) { return what; }, spec::FieldReader::Unknown::kIgnore);
+    describe(reader, part);
+    return part;
+  } catch (const UserError& error) {
+    notes.push_back(fmt::format("left out: {}", error.what()));
+    return {};
+  }
+}
+
+template <typename T>
+std::vector<T> parts_of(const Json& list, const std::string& what, std::vector<std::string>& notes) {
+  std::vector<T> parts;
+  if (!list.is_array()) return parts;
+  for (const Json& words : list) parts.push_back(part_of<T>(words, what, notes));
+  return parts;
+}
+
+// ---- what the spools say --------------------------------------------------------------------------------------------
+
+struct Spools {
+  std::vector<std::vector<RankSpool>> ranks;  // [rank][segment - 1]
+  std::vector<std::string> notes;
+};
+
+std::string left_out(const std::filesystem::path& file, int64_t lines) {
+  return fmt::format("{}: {} left out: damaged, nested deeper than {} or too long", file.filename().string(),
+                     counted(lines, "line"), kDeepestNesting);
+}
+
+Spools read_spools(const spec::RunSpec& spec, const RunProgress& progress) {
+  Spools spools;
+  const std::filesystem::path run_dir = spec.run_dir;
+  const auto started = [&](int64_t segment) {
+    std::error_code error;
+    return std::filesystem::exists(steps_path(run_dir, segment, 0), error);
+  };
+  // A supervisor may have died before it wrote that it began a segment.
+  auto segments = static_cast<int64_t>(progress.segments.size());
+  while (started(segments + 1)) ++segments;
+  for (int64_t rank = 0; rank < spec.workers; ++rank) {
+    auto& of_rank = spools.ranks.emplace_back();
+    for (int64_t segment = 1; segment <= segments; ++segment) {
+      try {
+        of_rank.push_back(read_spool(run_dir, segment, rank));
+        if (const int64_t count = of_rank.back().left_out; count > 0) {
+          spools.notes.push_back(left_out(events_path(run_dir, segment, rank), count));
+        }
+      } catch (const std::runtime_error& error) {
+        of_rank.emplace_back();
+        spools.notes.push_back(std::string("measurements lost: ") + error.what());
+      }
+    }
+  }
+  return spools;
+}
+
+// The last event of that kind in any segment.
+Json last_event(const std::vector<RankSpool>& segments, EventKind kind) {
+  for (auto spool = segments.rbegin(); spool != segments.rend(); ++spool) {
+    const auto found = events_of(*spool, kind);
+    if (!found.empty()) return found.back();
+  }
+  return Json::object();
+}
+
+// ---- parts of the record --------------------------------------------------------------------------------------------
+
+std::vector<Segment> segments_of(const RunProgress& progress, const Spools& spools,
+                                 const std::vector<SegmentTimes>& times) {
+  std::vector<Segment> segments = progress.segments;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const Clocks clocks = derive_clocks({spools.ranks.at(0).at(i)});
+    segments[i].steps = clocks.steps;
+    segments[i].wall_s = times[i].wall_s;
+    segments[i].train_s = to_seconds(clocks.train_ns);
+    segments[i].train_legacy_s = to_seconds(clocks.train_legacy_ns);
+  }
+  return segments;
+}
+
+Json checkpoint_every(const spec::CheckpointPolicy& policy) {
+  if (policy.every_epoch) return "epoch";
+  return policy.every_steps > 0 ? Json(policy.every_steps) : Json(nullptr);
+}
+
+Requested requested_of(const spec::RunSpec& spec) {
+  const Json& options = spec.task.task.optimizer.options;
+  Requested requested;
+  requested.device = spec.device;
+  requested.precision = spec.precision;
+  const auto given = [&](const char* name) { return options.value(name, Json(nullptr)); };
+  if (const Json overlap = given("overlap"); overlap.is_boolean()) requested.overlap = overlap.get<bool>();
+  if (const Json by_layer = given("by_layer"); by_layer.is_boolean()) requested.by_layer = by_layer.get<bool>();
+  if (const Json bucket = given("bucket_mb"); bucket.is_number()) requested.bucket_mb = bucket.get<double>();
+  requested.checkpoint_every = checkpoint_every(spec.checkpoint);
+  requested.profile = spec.profile;
+  requested.timeline = spec.timeline;
+  return requested;
+}
+
+DataSet data_of(const spec::RunSpec& spec, const Json& prepared, std::vector<std::string>& notes) {
+  Json said = {{"name", spec.data_name}, {"synthetic", spec.synthetic}};
+  if (const Json found = field_of(prepared, member::kData); found.is_object()) said.update(found);
+  return part_of<DataSet>(said, "what rank 0 says of its data", notes);
+}
+
+// What the ranks' data and files lie on: "nfs"; "data nfs, run local"; "not known" where a rank did not say.
+Storage storage_of(const Spools& spools) {
+  const auto of_all = [&](const char* part) {
+    std::set<std::string> kinds;
+    for (const auto& segments : spools.ranks) {
+      const Json kind = field_of(field_of(last_event(segments, EventKind::kBegin), member::kStorage), part);
+      kinds.insert(kind.is_string() ? kind.get<std::string>() : "");
+    }
+    return kinds.contains("") ? std::string() : fmt::format("{}", fmt::join(kinds, " + "));
+  };
+  const std::string data = of_all("data"), run = of_all("run");
+  const std::string kind = data.empty() || run.empty() ? "not known"
+                           : data == run               ? run
+                                                       : fmt::format("data {}, run {}", data, run);
+  Storage storage;
+  storage.kind = kind;
+  storage.data = data;
+  storage.run = run;
+  return storage;
+}
+
+ClockSums clocks_of(const RunProgress& progress, const std::vector<RankSpool>& segments, const Clocks& clocks) {
+  ClockSums sums;
+  sums.queue_s = progress.queue_s;
+  sums.wall_s = progress.wall_s;
+  for (const RankSpool& spool : segments) {
+    for (const Json& event : events_of(spool, EventKind::kPrepared)) {
+      sums.prepare_s = sums.prepare_s.value_or(0) + get(event, member::kPrepareS);
+    }
+  }
+  sums.train_s = to_seconds(clocks.train_ns);
+  sums.train_legacy_s = to_seconds(clocks.train_legacy_ns);
+  return sums;
+}
+
+std::optional<double> median_rate(const std::vector<RankSpool>& segments, int64_t workers) {
+  std::vector<std::pair<double, uint64_t>> rates;  // samples per second, steps
+  uint64_t steps = 0;
+  for (const RankSpool& spool : segments) {
+    for (const StepRecord& record : spool.steps) {
+      if (record.total_ns() <= 0) continue;
+      rates.emplace_back(
+          static_cast<double>(record.samples) * static_cast<double>(workers) / to_seconds(record.total_ns()),
+          record.count);
+      steps += record.count;
+    }
+  }
+  std::sort(rates.begin(), rates.end());
+  uint64_t seen = 0;
+  for (size_t i = 0; i < rates.size(); ++i) {
+    seen += rates[i].second;
+    if (2 * seen == steps) return (rates[i].first + rates[i + 1].first) / 2;
+    if (2 * seen > steps) return rates[i].first;
+  }
+  return std::nullopt;
+}
+
+Throughput throughput_of(const Spools& spools, const Clocks& clocks, int64_t workers) {
+  Throughput throughput;
+  int64_t samples = 0;
+  for (const auto& segments : spools.ranks) {
+    samples += derive_clocks(segments).samples;
+    for (const RankSpool& spool : segments) {
+      for (const Json& event : spool.events) {
+        throughput.peak_rss = std::max(throughput.peak_rss, find(event, member::kPeakRss));
+      }
+    }
+  }
+  const double train_s = to_seconds(clocks.train_ns);
+  if (train_s > 0) throughput.samples_per_s = static_cast<double>(samples) / train_s;
+  throughput.median_samples_per_s = median_rate(spools.ranks.at(0), workers);
+  throughput.samples = samples;
+  throughput.steps = clocks.steps;
+  return throughput;
+}
+
+// The weights that all ranks ended with.
+std::string weights_of(const Spools& spools, std::vector<std::string>& notes) {
+  std::set<std::string> hashes;
+  for (const auto& segments : spools.ranks) {
+    if (segments.empty()) continue;
+    for (const Json& end : events_of(segments.back(), EventKind::kEnd)) hashes.insert(get(end, member::kWeightsSha256));
+  }
+  hashes.erase("");
+  if (hashes.size() > 1) notes.push_back(fmt::format("ranks ended with {} different weights_sha256", hashes.size()));
+  return hashes.size() == 1 ? *hashes.begin() : "";
+}
+
+// What the updates of this run were beside the task's rule.
+void note_updates(const std::vector<RankSpool>& segments, std::vector<std::string>& notes) {
+  for (const Json& note : get(last_event(segments, EventKind::kBegin), member::kNotes, Json::array())) {
+    if (note.is_string()) notes.push_back(note);
+  }
+  Json scale = last_event(segments, EventKind::kEnd);
+  if (!find(scale, member::kSkippedSteps)) scale = last_event(segments, EventKind::kLossScale);
+  if (const auto skipped = find(scale, member::kSkippedSteps)) {
+    notes.push_back(fmt::format("steps skipped, as their gradients overflowed: {}; loss scale {:g}", *skipped,
+                                get(scale, member::kLossScale)));
+  }
+  if (const Json averaging = last_event(segments, EventKind::kAveraging); is(averaging, EventKind::kAveraging)) {
+    notes.push_back(fmt::format("weights are averaged from step {} on", get(averaging, member::kStep)));
+  }
+}
+
+// Why the run ended; "" where it did not end by itself.
+std::string stop_reason_of(const std::vector<RankSpool>& segments) {
+  if (segments.empty()) return "";
+  for (const Json& end : events_of(segments.back(), EventKind::kEnd)) {
+    const std::string reason = get(end, member::kReason);
+    for (const char* known : {"goal", "max_steps", "max_epochs", "max_time", "epochs", "done"}) {
+      if (reason == known) return reason;
+    }
+  }
+  return "";
+}
+
+// A custom run's measurements are what its script recorded.
+void add_tracker_figures(Record& record, const spec::RunSpec& spec, const RunProgress& progress) {
+  const auto started = parse_stamp(progress.started_at);
+  TrackerLines read;
+  try {
+    read = read_tracker_lines(spec.run_dir, 0);
+  } catch (const std::runtime_error& error) {
+    record.notes.push_back(std::string("measurements lost: ") + error.what());
+  }
+  if (read.left_out > 0) record.notes.push_back(left_out(tracker_lines_path(spec.run_dir, 0), read.left_out));
+  TrackerFigures figures = tracker_figures(read.lines, started ? unix_us(*started) : 0);
+  if (figures.left_out > 0) {
+    record.notes.push_back(
+        fmt::format("{} evaluations and epochs are too many for a record: left out", figures.left_out));
+  }
+  record.goal = std::move(figures.goal);
+  record.steps_s = std::move(figures.steps_s);
+  record.evaluations = std::move(figures.evaluations);
+  record.epochs = std::move(figures.epochs);
+  record.clocks.train_s = record.clocks.train_legacy_s = figures.train_s;
+  record.throughput.steps = figures.steps;
+  record.custom = Custom{spec.command, figures.result};
+}
+
+// What a benchmark of collectives measured so far.
+Json collectives_json(const spec::CollectivesSpec& spec, const std::vector<RankSpool>& segments) {
+  Json results = Json::array(), pairs = nullptr;
+  for (const RankSpool& spool : segments) {
+    for (const Json& event : events_of(spool, EventKind::kCollective)) results.push_back(get(event, member::kRow));
+    for (const Json& event : events_of(spool, EventKind::kPairs)) pairs = get(event, member::kMatrix);
+  }
+  return {{"config", {{"spec", spec::to_json(spec)}}}, {"results", results}, {"pairs", pairs}};
+}
+
+// As the supervisor saw it, with the versions that rank 0 told.
+Json environment_json(const RunProgress& progress, const Json& begin) {
+  Json environment = progress.environment;
+  if (const Json versions = field_of(begin, member::kVersions); versions.is_object()) {
+    Json& libraries = environment["libraries"];
+    if (!libraries.is_object()) libraries = Json::object();
+    libraries.update(versions);
+  }
+  return environment;
+}
+
+// What was asked for.
+Record asked_of(const spec::RunSpec& spec, const RunProgress& progress, const Json& begin) {
+  const spec::TaskSpec& task = spec.task.task;
+  Record record;
+  record.id = spec.id;
+  record.name = spec.name;
+  record.created_at = spec.created_at;
+  record.started_at = progress.started_at;
+  record.finished_at = progress.finished_at;
+  record.executor = spec.executor;
+  record.repeat = spec.repeat;
+  record.task = task.name;
+  record.rules = task.rules;
+  record.variant = task.variant;
+  record.division = spec.division;
+  record.overrides = spec.overrides;
+  record.task_hash = spec.task.hash;
+  record.framework = spec.framework;
+  record.backend = spec.backend;
+  record.comm_stack = get(begin, member::kCommStack);
+  if (spec::uses_worker(spec)) record.communication = spec.communication;
+  record.workers = spec.workers;
+  record.threads_per_worker = spec.threads_per_worker;
+  record.inter_op_threads = spec.inter_op_threads;
+  record.oversubscribed = spec.oversubscribed || progress.oversubscribed;
+  record.shared_host = spec.share_host;
+  record.seed = spec.seed;
+  record.limits = {.max_steps = positive(spec.limits.max_steps),
+                   .max_epochs = positive(spec.limits.max_epochs),
+                   .max_time_s = positive(spec.limits.max_time_s),
+                   .light = spec.limits.light,
+                   .to_the_end = spec.limits.to_the_end,
+                   .others = {}};
+  record.requested = requested_of(spec);
+  record.engine = spec::to_json(spec.engine);
+  return record;
+}
+
+}  // namespace
+
+Record build_record(const spec::RunSpec& spec, const RunProgress& progress) {
+  const Spools spools = read_spools(spec, progress);
+  const std::vector<RankSpool>& rank0 = spools.ranks.at(0);
+  const std::vector<SegmentTimes> times = segment_times(rank0, progress);
+  const Clocks clocks = derive_clocks(rank0);
+  const Json begin = last_event(rank0, EventKind::kBegin);
+
+  Record record = asked_of(spec, progress, begin);
+  std::vector<std::string>& notes = record.notes;
+  notes = progress.notes;
+  notes.insert(notes.end(), spools.notes.begin(), spools.notes.end());
+  record.weights_sha256 = weights_of(spools, notes);
+  note_updates(rank0, notes);
+  record.state = name_of(progress.state);
+  record.stop_reason = stop_reason_of(rank0);
+  record.effective = part_of<Effective>(field_of(begin, member::kEffective), "what rank 0 says of its choices", notes);
+  record.failure = progress.failure;
+  record.segments = segments_of(progress, spools, times);
+  if (!record.segments.empty()) record.exit_codes = record.segments.back().exit_codes;
+  record.environment = environment_json(progress, begin);
+  if (progress.placement.is_array()) {
+    record.placement = parts_of<RankPlace>(progress.placement, "where a rank runs", notes);
+  }
+  record.allocation = progress.allocation;
+  record.hosts = parts_of<Host>(progress.hosts, "what a host says of itself", notes);
+  record.data = data_of(spec, last_event(rank0, EventKind::kPrepared), notes);
+  record.storage = storage_of(spools);
+  const bool ended = progress.state != RunState::kQueued && progress.state != RunState::kRunning;
+  record.exchange = exchange_of(spec, std::ssize(rank0), *record.effective, ended ? &notes : nullptr);
+  record.evaluations = evaluations_of(rank0, times);
+  record.epochs = epochs_of(rank0, times);
+  record.goal = goal_of(spec, rank0, times, record.evaluations, record.epochs);
+  if (record.goal && record.data.official != true) record.goal->target_loss.reset();
+  if (const auto moment = goal_moment(rank0); moment && record.goal) {
+    const bool at_its_end = derive_clocks(rank0, *moment).steps == clocks.steps;
+    record.goal->exchange =
+        at_its_end ? record.exchange : exchange_of(spec, std::ssize(rank0), *record.effective, nullptr, *moment);
+  }
+  record.clocks = clocks_of(progress, rank0, clocks);
+  record.steps_s = seconds_by_kind(clocks);
+  record.throughput = throughput_of(spools, clocks, spec.workers);
+  record.utilisation = part_of<Utilisation>(progress.utilisation, "what the supervisor saw of the use", notes);
+  const Json costs = field_of(last_event(rank0, EventKind::kOperations), member::kOperationCosts);
+  record.operations = parts_of<OperationCost>(costs, "what rank 0 says of its operations", notes);
+  record.parameters = find(begin, member::kParameters);
+  if (spec.collectives) record.collectives = collectives_json(*spec.collectives, rank0);
+  if (spec::kind_of(spec) == spec::RunKind::kCommand) add_tracker_figures(record, spec, progress);
+  return record;
+}
+
+}  // namespace mlbench::record
