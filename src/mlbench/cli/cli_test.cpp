@@ -1112,8 +1112,8 @@ TEST_F(Cli, DoctorReportsEachThing) {
   environment_["MLBENCH_WORKER"] = "/no/such/worker";
   const Result bad = mlbench({"doctor"});
   EXPECT_EQ(bad.code, 2);
-  EXPECT_THAT(bad.out, AllOf(HasSubstr("fail  worker"), HasSubstr("warn  core lock"),
-                             HasSubstr("-DMLBENCH_WORKER=ON"), Not(HasSubstr("\x1b["))));
+  EXPECT_THAT(bad.out, AllOf(HasSubstr("fail  worker"), HasSubstr("warn  core lock"), HasSubstr("-DMLBENCH_WORKER=ON"),
+                             Not(HasSubstr("\x1b["))));
 }
 
 // ---- result, evaluate -----------------------------------------------------------------------------------------------

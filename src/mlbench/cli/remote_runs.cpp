@@ -95,8 +95,7 @@ void write_file_of_run(const Context& context, const FileOfRun& of, const std::s
   }
   print(fmt::format("{} ({})\n", file.string(), report::format_bytes(bytes)));
   if (record::is_active(record)) {
-    say(fmt::format("run '{}' is still {}: the {} holds what there is so far", name, record.state,
-                    of.what));
+    say(fmt::format("run '{}' is still {}: the {} holds what there is so far", name, record.state, of.what));
   }
 }
 

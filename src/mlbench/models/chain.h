@@ -1,8 +1,8 @@
 #pragma once
 
 // Writes a chain of layers down: follows the shape from layer to layer and lists each layer's parameters by
-// layer_kinds.h, with PyTorch's default initialisers (kaiming_uniform with a = sqrt(5): weights and biases uniform within
-// +-1/sqrt(fan_in)) unless a layer says otherwise.
+// layer_kinds.h, with PyTorch's default initialisers (kaiming_uniform with a = sqrt(5): weights and biases uniform
+// within +-1/sqrt(fan_in)) unless a layer says otherwise.
 
 #include <functional>
 #include <map>

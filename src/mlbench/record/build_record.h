@@ -32,8 +32,9 @@ struct RunProgress {
   Json utilisation = nullptr;   // of the record: {"cpu": used share of the ranks' cores | null, "gpu": null}
 };
 
-// Pure: builds the complete record from the frozen spec, the progress and all spools in spec.run_dir (all but `others`). Works at any time during a run, and after any crash: what is not known is null, a
-// spool that cannot be read becomes a note.
+// Pure: builds the complete record (all but `others`) from the frozen spec, the progress and all spools of the run's
+// folder. Works at any time during a run, and after any crash: what is not known is empty, a spool that cannot be read
+// becomes a note.
 //
 // - clocks, steps_s: rank 0's step records, summed over all segments: steps that a resumed run did again count twice.
 // - evaluations, epochs: where a step (epoch) exists in two segments, the later segment's. Their train_s and wall_s

@@ -149,7 +149,9 @@ std::string threads_per_worker(const Record& record) {
   const auto cpus = number(record.engine, "/cpus");
   return cpus ? fmt::format("{} with {:.7g} CPUs", threads, *cpus) : threads;
 }
-std::string inter_op_threads(const Record& record) { return counted_if_known(record.inter_op_threads, "inter-op thread"); }
+std::string inter_op_threads(const Record& record) {
+  return counted_if_known(record.inter_op_threads, "inter-op thread");
+}
 
 std::string oversubscribed(const Record& record) {
   return !record.oversubscribed ? "" : *record.oversubscribed ? "oversubscribed" : "not oversubscribed";
@@ -169,7 +171,8 @@ std::string hosts(const Record& record) {
   for (const auto& [host, number] : ranks_on) ranks.push_back(number);
   std::ranges::sort(ranks, std::greater());
   const bool uneven = !ranks.empty() && ranks.front() > ranks.back() + 1;
-  return counted(static_cast<int64_t>(count), "host") + (uneven ? fmt::format(" with {} ranks", joined(ranks, " + ")) : "");
+  return counted(static_cast<int64_t>(count), "host") +
+         (uneven ? fmt::format(" with {} ranks", joined(ranks, " + ")) : "");
 }
 
 std::string cpu_and_gpus(const Host& host) {
