@@ -155,7 +155,8 @@ TEST_F(WorkerTest, an_unknown_metric_ends_it_before_data_are_prepared) {
   const auto end = start(run, 0).wait(seconds(60));
   ASSERT_TRUE(end.has_value());
   EXPECT_EQ(end->code, static_cast<int>(ExitCode::kUserError));
-  EXPECT_THAT(read_file(log_of(run, 0)), testing::HasSubstr("unknown metric 'Prec@2'; valid: loss, Prec@1"));
+  EXPECT_THAT(read_file(log_of(run, 0)),
+              testing::HasSubstr("unknown metric 'Prec@2': did you mean 'Prec@1' or 'Prec@5'? valid: loss, Prec@1"));
   EXPECT_FALSE(fs::exists(run.cache_dir));
 }
 
