@@ -1,6 +1,6 @@
 #pragma once
 
-// A file written piece by piece of which readers see the old or the new content, never a half.
+// A file that is written piece by piece. Readers see its old or its new content, never half of it.
 
 #include <filesystem>
 #include <string_view>
@@ -9,8 +9,9 @@
 
 namespace mlbench {
 
-// Under a temporary name in the same folder until commit(), which flushes it to the disk and renames it. Without
-// commit() the temporary file goes and nothing has changed. All failures are SystemErrors with path and reason.
+// The content goes to a temporary name in the same folder until commit(), which flushes it to the disk and renames it.
+// Without commit() the destructor removes the temporary file, and nothing has changed. Failures are SystemErrors with
+// path and reason.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);

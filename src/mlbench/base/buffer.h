@@ -1,6 +1,6 @@
 #pragma once
 
-// Views of memory that cross module borders: no owner, no tensor library.
+// Views of memory that cross module borders. A view owns nothing and needs no tensor library.
 
 #include <cstddef>
 #include <cstdint>
@@ -49,14 +49,14 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-// An order of execution on a device. `handle` is the native stream (cudaStream_t); null on the CPU, where work is
-// ordered by the calling thread.
+// An order of execution on a device. `handle` is the native stream (cudaStream_t); it is null on the CPU, where the
+// calling thread orders the work.
 struct Stream {
   Device device;
   void* handle = nullptr;
 };
 
-// `count` elements of `dtype` at `data`, to be touched in the order of `stream`. The owner outlives the view.
+// `count` elements of `dtype` at `data`, to be accessed in the order of `stream`. The memory must outlive the view.
 struct BufferView {
   void* data = nullptr;
   int64_t count = 0;
@@ -64,7 +64,7 @@ struct BufferView {
   Stream stream;
 
   size_t size_bytes() const { return static_cast<size_t>(count) * size_of(dtype); }
-  // Elements [first, first + n).
+  // The elements [first, first + n).
   BufferView slice(int64_t first, int64_t n) const {
     return {static_cast<std::byte*>(data) + static_cast<size_t>(first) * size_of(dtype), n, dtype, stream};
   }
@@ -81,7 +81,7 @@ struct ConstBufferView {
   ConstBufferView(const BufferView& view)  // NOLINT: a writable view is a readable one
       : data(view.data), count(view.count), dtype(view.dtype), stream(view.stream) {}
   size_t size_bytes() const { return static_cast<size_t>(count) * size_of(dtype); }
-  // Elements [first, first + n).
+  // The elements [first, first + n).
   ConstBufferView slice(int64_t first, int64_t n) const {
     return {static_cast<const std::byte*>(data) + static_cast<size_t>(first) * size_of(dtype), n, dtype, stream};
   }

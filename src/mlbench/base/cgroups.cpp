@@ -21,7 +21,7 @@ std::string text_of(const fs::path& path) {
   }
 }
 
-// The number after `key` at the start of a line; without a key the first one.
+// The number after `key` at the start of a line; without a key, the file's first number.
 std::optional<int64_t> number_in_file(const fs::path& path, const std::string& key = "") {
   std::istringstream lines(text_of(path));
   for (std::string line; std::getline(lines, line);) {
@@ -35,8 +35,9 @@ std::optional<int64_t> number_in_file(const fs::path& path, const std::string& k
   return std::nullopt;
 }
 
-// The folders of the process's group that count `controller`, and of its parents, from the group's own up to the mount
-// point. In a container the group's path may be the host's and lead nowhere; its own group is then the mount point.
+// Visits the folders that control `controller` for the process's group and for the groups above it, from the group's
+// own up to the mount point. In a container the group's path may be the host's and lead nowhere; the container's own
+// group is then the mount point.
 using Look = std::function<void(int version, const fs::path& folder)>;
 void for_each_group(const fs::path& root, const std::string& controller, const Look& look) {
   const fs::path mount = root / "sys/fs/cgroup";
@@ -63,7 +64,7 @@ void for_each_group(const fs::path& root, const std::string& controller, const L
   }
 }
 
-// Version 2: "max 100000" or "200000 100000".
+// The quota in a folder of version 2, where the file says "max 100000" or "200000 100000".
 std::optional<double> quota_in_v2(const fs::path& folder) {
   std::istringstream in(text_of(folder / "cpu.max"));
   double quota = 0;
@@ -80,7 +81,7 @@ std::optional<double> quota_in_v1(const fs::path& folder) {
 }
 
 struct MemoryFiles {
-  const char* limit;  // version 2: "max" for none; version 1: a number beyond every machine's
+  const char* limit;  // version 2: "max" for none; version 1: a number larger than any machine's memory
   const char* used;
   const char* droppable;  // of memory.stat, within `used`
   const char* kills;

@@ -13,7 +13,7 @@ namespace mlbench {
 
 namespace {
 
-// Levenshtein's.
+// The Levenshtein distance.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});

@@ -1,6 +1,6 @@
 #pragma once
 
-// A name that somebody gave, held against those that there are, and the one text for a name that is none of them.
+// Compares a name that somebody gave with the valid names, and has the one text for a name that is not among them.
 
 #include <algorithm>
 #include <iterator>
@@ -10,23 +10,23 @@
 
 namespace mlbench {
 
-// Those of `valid` that a mistyped `given` may have meant, nearest first, at most `most`: they begin with it, or few of
-// its characters, and less than half of them, are wrong.
+// The names of `valid` that a mistyped `given` may have meant, nearest first, at most `most` of them. Such a name
+// begins with `given`, or few of its characters, and less than half, differ.
 std::vector<std::string> nearest(std::string_view given, const std::vector<std::string>& valid, size_t most = 3);
 
-// How an error that quoted `given` ends: ": did you mean 'lr'? valid: lr, momentum", "; valid: lr, momentum" where
-// nothing is near, "; there is none".
+// The end of an error's text that quoted `given`: ": did you mean 'lr'? valid: lr, momentum", or "; valid: lr,
+// momentum" where no name is near, or "; there is none" where `valid` is empty.
 std::string valid_text(std::string_view given, const std::vector<std::string>& valid);
 
-// "unknown WHAT 'GIVEN'", with that end. A long name is cut.
+// The text "unknown WHAT 'GIVEN'" followed by valid_text(). A long `given` is cut.
 std::string unknown_text(std::string_view what, std::string_view given, const std::vector<std::string>& valid);
 
-// UserError with that text.
+// Throws UserError with the text of unknown_text().
 [[noreturn]] void refuse_unknown(std::string_view what, std::string_view given, const std::vector<std::string>& valid);
-// The same, unless `given` is one of them.
+// Throws UserError with the text of unknown_text() unless `given` is one of `valid`.
 void check_choice(std::string_view what, std::string_view given, const std::vector<std::string>& valid);
 
-// Names of any kind of text.
+// The names as strings; `Names` is any range of texts.
 template <typename Names>
 std::vector<std::string> texts_of(const Names& names) {
   return {std::begin(names), std::end(names)};
@@ -41,7 +41,7 @@ std::vector<std::string> names_of(const Rows& rows) {
   return names;
 }
 
-// The row called `name`; UserError as above where there is none.
+// The row whose `name` is the one given. Throws UserError as refuse_unknown() does where there is none.
 template <typename Rows>
 const auto& row_named(const Rows& rows, std::string_view what, std::string_view name) {
   const auto found = std::find_if(std::begin(rows), std::end(rows),

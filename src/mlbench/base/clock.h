@@ -1,6 +1,6 @@
 #pragma once
 
-// Time, injectable: code that measures takes a `const Clock&`, tests pass a ManualClock.
+// Time that tests can replace: code that measures takes a `const Clock&`, and tests pass a ManualClock.
 
 #include <algorithm>
 #include <atomic>
@@ -17,9 +17,9 @@ using Nanoseconds = std::chrono::nanoseconds;
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Monotonic.
+  // Monotonic time.
   virtual TimePoint now() const = 0;
-  // Since the Unix epoch, UTC; for stamps that people read, never for durations.
+  // Time since the Unix epoch, UTC. Stamps that people read use this time; durations never do.
   virtual std::chrono::system_clock::time_point wall_now() const = 0;
 };
 
@@ -29,7 +29,7 @@ class SystemClock final : public Clock {
   std::chrono::system_clock::time_point wall_now() const override { return std::chrono::system_clock::now(); }
 };
 
-// Stands still until told to advance, from the zero of both clocks. Any thread.
+// A clock that stands still until advance() is called. Both of its times begin at zero. Any thread may use it.
 class ManualClock final : public Clock {
  public:
   TimePoint now() const override { return TimePoint(Nanoseconds(since_zero_.load())); }
@@ -44,26 +44,26 @@ class ManualClock final : public Clock {
 };
 
 inline double to_seconds(Nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
-// Of so many nanoseconds, as records and spools count.
+// The seconds in so many nanoseconds, the unit of records and spools.
 inline double to_seconds(int64_t nanoseconds) { return to_seconds(Nanoseconds(nanoseconds)); }
 
-// now() + timeout, at least now() and at most a year from now, so that nothing overflows.
+// The time now plus `timeout`, at least now and at most a year from now, so that nothing overflows.
 inline TimePoint deadline_after(std::chrono::milliseconds timeout) {
   constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
   return std::chrono::steady_clock::now() + std::clamp(timeout, std::chrono::milliseconds(0), kLongest);
 }
 
-// Microseconds since the Unix epoch, rounded down: how records, spools and stores count.
+// Microseconds since the Unix epoch, rounded down: the unit of records, spools and stores.
 inline int64_t unix_us(std::chrono::system_clock::time_point time) {
   return std::chrono::floor<std::chrono::microseconds>(time.time_since_epoch()).count();
 }
 
-// "2026-01-31T12:00:00.123456Z" (always six fraction digits).
+// The time as "2026-01-31T12:00:00.123456Z", always with six digits of the fraction.
 std::string format_utc(std::chrono::system_clock::time_point time);
-// Inverse of format_utc; throws UserError naming the text.
+// The inverse of format_utc(). Throws UserError naming the text.
 std::chrono::system_clock::time_point parse_utc(const std::string& text);
-// What others write: "2026-01-31 12:00[:00[.123456]]" with a blank or T, and "Z", "+01:00" or nothing (UTC) behind it;
-// empty for anything else, and for dates that do not exist.
+// Reads a time as others write it: "2026-01-31 12:00[:00[.123456]]", with a blank or T, followed by "Z", "+01:00" or
+// nothing (UTC). Empty for any other text, and for a date that does not exist.
 std::optional<std::chrono::system_clock::time_point> parse_time(std::string_view text);
 
 }  // namespace mlbench

@@ -11,7 +11,7 @@ namespace mlbench {
 
 namespace {
 
-// Of the process, as the limit is. Written before other threads are there.
+// The process's limit before it was raised. It is written before other threads exist.
 rlimit before_raise{};
 bool raised = false;
 

@@ -6,12 +6,12 @@
 
 namespace mlbench {
 
-// Raises the soft limit (RLIMIT_NOFILE) to the hard one, up to `most`, and returns what it is then. Processes started
-// later (process.h) get the limit back that this one began with: some programs close every descriptor that they may
-// have, one by one.
+// Raises the soft limit (RLIMIT_NOFILE) to the hard one, but to no more than `most`, and returns the resulting limit.
+// Processes started later (process.h) get the limit back that this process began with: some programs close every
+// descriptor that they may have, one by one.
 size_t raise_descriptor_limit(size_t most = 65'536);
 
-// Async-signal-safe: between fork and exec.
+// Sets that limit back, between fork and exec. Async-signal-safe.
 void restore_descriptor_limit();
 
 }  // namespace mlbench

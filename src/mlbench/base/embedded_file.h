@@ -4,10 +4,9 @@
 
 namespace mlbench {
 
-/// One file that mlbench_embed() (cmake/MlbenchEmbed.cmake) put into the binary.
-/// Both views last as long as the process.
+/// A file that mlbench_embed() (cmake/MlbenchEmbed.cmake) put into the binary. Both views last like the process.
 struct EmbeddedFile {
-  std::string_view name;  ///< path relative to the embedded folder, e.g. "data/epsilon.toml"
+  std::string_view name;  ///< the path relative to the embedded folder, e.g. "data/epsilon.toml"
   std::string_view text;  ///< the bytes of the file as it was when the binary was built
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Files: whole reads, atomic writes, read-only mappings, advisory locks, temporary folders, and who may read them. All
-// failures are IoError with the path and the system's reason (DiskFull where there is no room).
+// Files: whole reads, atomic writes, read-only mappings, advisory locks, temporary folders, and who may read a file. On
+// failure each throws IoError with the path and the system's reason (DiskFull where there is no room).
 
 #include <sys/types.h>
 
@@ -16,13 +16,15 @@
 
 namespace mlbench {
 
-// From now on every new file and folder is this user's alone (umask 077). Before any thread (program_start.h). Children
-// start with the umask from before (process.h), less what it takes from the owner: no program works without that.
+// From now on, every new file and folder of this process is its user's alone (umask 077). Precondition: no thread has
+// been started (program_start.h). Children start with the umask from before (process.h), less the bits that would shut
+// out the owner, since no program works with those.
 void keep_files_private();
-// That umask of children, where there was such a call.
+// The umask that children start with; empty unless keep_files_private() was called.
 std::optional<mode_t> umask_of_the_user();
 
-// While it lives, new files have the user's umask: for those that the user named. In programs of one thread.
+// While an object of this class lives, new files have the user's umask: for files that the user named. Precondition:
+// the program has one thread.
 class UserUmask {
  public:
   UserUmask();
@@ -36,21 +38,22 @@ class UserUmask {
 
 std::string read_file(const std::filesystem::path& path);
 
-// A reader sees the old or the new content: temporary name in the same folder (no other call has the same), write,
-// fsync, rename, fsync of the folder. The temporary file is removed when anything fails.
+// Writes a file so that a reader sees either the old or the new content. The function writes under a temporary name in
+// the same folder (no two calls share one), calls fsync, renames, and calls fsync for the folder. If anything fails,
+// the temporary file is removed.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// IoError if the disk refuses.
+// Flushes the file `fd` to the disk; `path` is for the message of the IoError.
 void sync_file(int fd, const std::filesystem::path& path);
-// fsync of a folder, so that a rename inside it survives a crash.
+// Calls fsync for a folder, so that a rename inside the folder survives a crash.
 void sync_directory(const std::filesystem::path& directory);
-// Makes a folder, and those above it, where they are absent.
+// Makes a folder, and the folders above it, where they are absent.
 void make_folder(const std::filesystem::path& folder);
-// Renames a folder to `target`, in the place of what is there: a reader sees all of the old one or of the new. (Where
-// the file system cannot exchange them, for a moment there is none.)
+// Renames the folder `made` to `target`, in the place of what is there: a reader sees all of the old folder or all of
+// the new. (Where the file system cannot exchange two folders, there is none for a moment.)
 void replace_directory(const std::filesystem::path& made, const std::filesystem::path& target);
 
-// Owns a file descriptor; -1 means none.
+// Owns a file descriptor; -1 means that it owns none.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
@@ -76,10 +79,10 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// Writes everything or throws IoError naming `what` (short writes are continued, EINTR retried).
+// Writes all of `content`, or throws IoError naming `what`. Short writes are continued, and EINTR is retried.
 void write_all(int fd, std::string_view content, const std::string& what);
 
-// A whole file mapped read-only and shared: several processes on a host hold one copy in memory.
+// A whole file, mapped read-only and shared: several processes on a host hold one copy in memory.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);
@@ -93,11 +96,11 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// An exclusive advisory lock (flock) on a file that is created when absent; held until destruction, and, where a
-// child inherits the descriptor, until the last holder exits.
+// An exclusive advisory lock (flock) on a file, which is created when absent. The lock is held until this object is
+// destroyed and, where children inherit the descriptor, until the last of them exits.
 class FileLock {
  public:
-  // Waits up to `timeout` (zero: one try). Empty when somebody else holds it.
+  // Waits up to `timeout`; zero means one try. Returns nothing when somebody else holds the lock.
   static std::optional<FileLock> acquire(const std::filesystem::path& path, std::chrono::milliseconds timeout);
   int fd() const { return fd_.get(); }
 
@@ -106,7 +109,7 @@ class FileLock {
   FileDescriptor fd_;
 };
 
-// A new folder among the system's temporary files, removed with all that is in it.
+// A new folder among the system's temporary files. The destructor removes the folder and all that is in it.
 class TemporaryFolder {
  public:
   TemporaryFolder();

@@ -1,7 +1,8 @@
 #pragma once
 
-// Where tensors lie in flat buffers: parameters (and their gradients) in one, buffers such as running statistics in
-// another, each tensor at a multiple of 64 bytes. Padding counts neither in hashes nor in bytes.
+// Where tensors lie in flat buffers. Parameters (and their gradients) share one flat buffer; the model's buffers, such
+// as running statistics, share another. Each tensor starts at a multiple of 64 bytes. Padding is never counted or
+// hashed.
 
 #include <cstdint>
 #include <string>
@@ -18,11 +19,11 @@ struct FlatRange {
 };
 
 struct FlatLayout {
-  std::vector<FlatRange> ranges;   // neutral order: trainable first
+  std::vector<FlatRange> ranges;   // in neutral order: trainable ranges first
   int64_t parameter_elements = 0;  // padded size of the parameter (and gradient) buffer
-  int64_t buffer_elements = 0;     // padded size of the buffer of buffers
+  int64_t buffer_elements = 0;     // padded size of the flat buffer of the model's buffers
 
-  // Trainable elements without padding.
+  // The number of trainable elements, without padding.
   int64_t parameter_count() const {
     int64_t count = 0;
     for (const FlatRange& range : ranges) count += range.trainable ? range.count : 0;

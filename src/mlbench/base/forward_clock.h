@@ -4,8 +4,8 @@
 
 namespace mlbench {
 
-// Wall times that never go back: the wall clock at the making, and the monotonic clock since. For samples that a reader
-// asks the newer ones of. Threads may share one; the clock outlives it.
+// A wall clock that never goes back: the wall time at its construction plus the monotonic time since. Its times stamp
+// samples of which a reader asks for the newer ones. Threads may share a ForwardClock. `clock` must outlive it.
 class ForwardClock {
  public:
   explicit ForwardClock(const Clock& clock) : clock_(clock), start_(clock.now()), wall_start_(clock.wall_now()) {}

@@ -43,7 +43,7 @@ size_t count_entries(const fs::path& folder) {
 }  // namespace
 
 std::vector<std::string> visible_gpus() {
-  // One that is "" names none.
+  // A variable that is set to "" names no GPU.
   const char* variable = std::getenv(kVisibleGpus);
   return visible_gpus(variable != nullptr ? std::optional<std::string>(variable) : std::nullopt, "/dev",
                       "/proc/driver/nvidia/gpus");

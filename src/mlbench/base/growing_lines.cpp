@@ -14,7 +14,7 @@ namespace mlbench {
 namespace fs = std::filesystem;
 
 std::string read_from(const fs::path& path, std::uintmax_t offset, size_t most) {
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe would hold us
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // opening a pipe would block
   if (!file) {
     if (errno == ENOENT || errno == ENOTDIR) return "";
     throw_system_error("cannot read " + path.string(), errno);
@@ -58,7 +58,7 @@ bool read_lines(const fs::path& file, LineCursor& cursor, const std::function<vo
     cursor.in_long = true;
     ++cursor.left_out;
   }
-  if (cursor.in_long) used = text.size();  // nothing of it is waited for
+  if (cursor.in_long) used = text.size();  // the rest of a long line is not waited for
   cursor.offset += static_cast<int64_t>(used);
   return used > 0;
 }

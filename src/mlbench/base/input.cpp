@@ -15,13 +15,14 @@ namespace mlbench {
 
 namespace {
 
-// Keys keep their order in a list, which is searched for each: n keys cost n^2 / 2 comparisons. This is about a second.
+// An object keeps its keys in a list, which is searched for each key: n keys cost n^2 / 2 comparisons. The limit is
+// about a second.
 constexpr uint64_t kMostKeyPairs = 400'000'000;
-// An empty text of three bytes takes 64 in memory.
+// An empty text of three bytes takes 64 bytes in memory.
 constexpr uint64_t kMostValues = 2'000'000;
 
-// Why a text must not be parsed; null when it may be. Up to the first mistake in its grammar this sees the same
-// structure as the parser, which goes no further.
+// Why a text must not be parsed; null when it may be. Up to the first mistake in the text's grammar this function sees
+// the same structure as the parser, and the parser goes no further than that mistake.
 const char* structural_fault(std::string_view text) {
   std::array<uint64_t, kDeepestNesting + 1> keys{};
   size_t depth = 0;
@@ -77,7 +78,7 @@ std::string in_short(std::string_view text) {
 }
 
 FileDescriptor open_input(const std::filesystem::path& path, const Input& input) {
-  // Without waiting: a pipe without a writer would hold us for ever.
+  // O_NONBLOCK: opening a pipe without a writer would block for ever.
   FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat info {};
   if (!fd || fstat(fd.get(), &info) != 0) cannot_read(path);
@@ -129,7 +130,7 @@ std::string read_file(const std::filesystem::path& path, const Input& input) {
     if (count < 0) cannot_read(path);
     if (count == 0) return content;
     content.append(buffer.data(), static_cast<size_t>(count));
-    // It may grow while it is read, and a pipe has no size.
+    // The file may grow while it is read, and a pipe has no size.
     if (content.size() > input.most_bytes) refuse_size(path.string(), content.size(), input);
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// What comes from outside: files that somebody else may have written, bodies, answers, lines of a script. One depth
-// and one table of sizes for all of it, looked at before anything is built of the bytes.
+// What comes from outside: files that somebody else may have written, bodies, answers, lines of a script. One depth and
+// one table of sizes hold for all input. Both are checked before anything is built from the bytes.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,21 +14,20 @@
 
 namespace mlbench {
 
-// Lists and objects within each other, in JSON, CBOR and TOML. What is copied, compared, printed or destroyed by
-// recursion is never deeper.
+// How deep lists and objects may be nested in JSON, CBOR and TOML. Recursion never goes deeper.
 inline constexpr size_t kDeepestNesting = 64;
 
-// One kind of input and the size that no good one exceeds.
+// One kind of input, and the size that no valid input of this kind exceeds.
 struct Input {
   std::string_view what;  // "a task file"
   size_t most_bytes;
-  bool may_be_pipe = false;  // named by the user: /dev/stdin and <(command) are as good as a file
+  bool may_be_pipe = false;  // the user names it: /dev/stdin and <(command) are as good as a file
 };
 
 namespace inputs {
 inline constexpr size_t kKiB = size_t{1} << 10, kMiB = size_t{1} << 20;
 
-// Given by the user.
+// What users give.
 inline constexpr Input kTaskFile{"a task file", 128 * kKiB, true};
 inline constexpr Input kHostFile{"a host file", kMiB, true};
 inline constexpr Input kSetup{"a file for --setup", 64 * kKiB, true};
@@ -46,7 +45,7 @@ inline constexpr Input kCollectives{"a result of collectives", 64 * kMiB, true};
 inline constexpr Input kTraceHead{"the first line of a trace", 16 * kMiB};
 inline constexpr Input kArchive{"a run's archive", 256 * kMiB};
 inline constexpr Input kArchiveMember{"a member of a run's archive", 32 * kMiB};
-// Of a run's folder. What writes them holds them to the same sizes.
+// What lies in a run's folder. The programs that write these files keep them within the same sizes.
 inline constexpr Input kSpec{"a run's spec.json", 16 * kMiB, true};
 inline constexpr Input kRecord{"a run's record", 64 * kMiB};
 inline constexpr Input kProgress{"a run's progress.json", 16 * kMiB};
@@ -61,7 +60,7 @@ inline constexpr Input kTrackerLine{"a recorded line", 4 * kMiB};
 inline constexpr Input kUsageLine{"a line of what ranks use", 4 * kMiB};
 inline constexpr Input kClientFile{"a rank's recorded lines", 256 * kMiB};
 inline constexpr Input kCheckpointState{"a checkpoint's state.json", 16 * kMiB};
-// Of a home.
+// What lies in a home.
 inline constexpr Input kTextFacts{"the facts of prepared text", kMiB};
 inline constexpr Input kVocabulary{"a vocabulary", 256 * kMiB};
 inline constexpr Input kRunCounter{"the counter of runs", 4 * kKiB};
@@ -71,7 +70,7 @@ inline constexpr Input kClusters{"the list of clusters", kMiB};
 inline constexpr Input kAnswers{"the last answers", 4 * kKiB};
 inline constexpr Input kSummary{"a run's summary", 16 * kMiB};
 inline constexpr Input kCacheMark{"the mark of a data cache", 64 * kKiB};
-// From other programs and over the network.
+// What other programs say, and what comes over the network.
 inline constexpr Input kWorkerCatalog{"a worker's catalog", 4 * kMiB};
 inline constexpr Input kWorkerAnswer{"a worker's answer", 16 * kMiB};
 inline constexpr Input kCoreList{"a list of cores", 64 * kKiB};
@@ -82,30 +81,30 @@ inline constexpr Input kMasterAnswer{"a master's answer", 64 * kMiB};
 inline constexpr Input kKubernetesAnswer{"an answer of Kubernetes", 64 * kMiB};
 }  // namespace inputs
 
-// A value no deeper and no larger than its row says. UserError "WHAT is ..., at most ..." for anything else, for what
-// is no JSON, for more than 2,000,000 values, and for objects of so many keys that looking them up would take seconds
-// (some 20,000 in one).
+// The value of a JSON text that is no deeper and no larger than the row `input` says. Throws UserError "WHAT is ..., at
+// most ..." for any other text, for what is not JSON, for more than 2,000,000 values, and for an object of so many keys
+// that looking them up would take seconds (some 20,000).
 Json parse_json(std::string_view text, const Input& input);
-// Empty instead of an error.
+// As parse_json(), but returns nothing where parse_json() throws.
 std::optional<Json> try_parse_json(std::string_view text, const Input& input);
 
-// The value, where it is a whole number of at most 10^17 either way: a sum of a few of them does not overflow. Empty
-// for all else: JSON's numbers are also 1e308, which no integer holds.
+// The value, if it is a whole number between -10^17 and 10^17, so that a sum of a few does not overflow. Empty for
+// everything else: a number of JSON may also be 1e308, which no integer holds.
 std::optional<int64_t> integer_of(const Json& value);
-// Of a member of an object; UserError when it is absent or none.
+// The member `name` of an object, as integer_of() reads it. Throws UserError when there is none.
 int64_t integer_member(const Json& object, const char* name);
-// Of a member of an object; "" when it is absent or none, and where there is no object.
+// The member `name` of an object, if it is a text; else, and where `object` is no object, "".
 std::string text_member(const Json& object, const char* name);
 
-// A whole file. IoError when the system refuses; UserError (path, size, limit) when it is too large or no plain file.
-// Never waits for a pipe that somebody put in a file's place.
+// Reads a whole file. Throws IoError when the system refuses; throws UserError (path, size, limit) when the file is too
+// large or not a plain file. The call never waits for a pipe that somebody put in the file's place.
 std::string read_file(const std::filesystem::path& path, const Input& input);
-// Both; errors name the path.
+// Reads a file as read_file() does and parses it as parse_json() does. Errors name the path.
 Json read_json_file(const std::filesystem::path& path, const Input& input);
-// write_json_file, for what is to be read again: UserError when it would be too large for that.
+// As write_json_file() of json.h, for a file that is to be read again. Throws UserError when it is too large.
 void write_json_file(const std::filesystem::path& path, const Json& value, const Input& input);
 
-// UserError "SUBJECT has N bytes: WHAT has at most M".
+// Throws UserError "SUBJECT has N bytes: WHAT has at most M".
 [[noreturn]] void refuse_size(std::string_view subject, size_t bytes, const Input& input);
 
 }  // namespace mlbench

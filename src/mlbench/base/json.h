@@ -1,7 +1,7 @@
 #pragma once
 
-// JSON in this project: keys keep the order in which they were written, so that records read well.
-// Headers that only pass JSON along include <nlohmann/json_fwd.hpp> instead.
+// The JSON type of this project. Its keys keep the order in which they were written, so that records read well. Headers
+// that only pass JSON along include <nlohmann/json_fwd.hpp> instead.
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -11,14 +11,15 @@ namespace mlbench {
 
 using Json = nlohmann::ordered_json;
 
-// Reads a whole file. IoError if it cannot be read, UserError (path, line, column, reason) if it is not JSON.
+// Reads a file. Throws IoError if it cannot be read, and UserError (path, line, column, reason) if it is not JSON.
 Json read_json_file(const std::filesystem::path& path);
 
-// Writes pretty-printed JSON so that a reader sees the old or the new file, never half of one
-// (temporary name in the same folder, fsync, rename, fsync of the folder). IoError if the disk refuses.
+// Writes pretty-printed JSON as write_file_atomically() of files.h does: a reader sees the old or the new file, never
+// half of one. Throws IoError if the disk refuses.
 void write_json_file(const std::filesystem::path& path, const Json& value);
 
-// One spelling for one value: keys sorted, no white space, shortest round-trip numbers. Input of hashes.
+// The one spelling of a value, of which hashes are computed: sorted keys, no white space, and the shortest numbers that
+// read back as the same value.
 std::string canonical_json(const Json& value);
 
 }  // namespace mlbench

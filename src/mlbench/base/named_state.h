@@ -1,7 +1,9 @@
 #pragma once
 
-// What a stateful part hands to a checkpoint: names to host buffers or scalars. Every stateful part has
-// `void export_state(NamedState&) const` and `void import_state(const NamedState&)`.
+// What a stateful part gives to a checkpoint: names of host buffers or scalars. Every stateful part has these
+// functions:
+//   void export_state(NamedState&) const;
+//   void import_state(const NamedState&);
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +28,8 @@ struct NamedState {
   std::map<std::string, HostTensor> tensors;
   std::map<std::string, Scalar> scalars;
 
-  // UserError naming the missing entry (a checkpoint of another task or version) or the wrong type.
+  // These functions throw UserError naming an entry that is missing (a checkpoint of another task or version) or has
+  // the wrong type.
   const HostTensor& tensor(const std::string& name) const;
   int64_t integer(const std::string& name) const;
   double real(const std::string& name) const;

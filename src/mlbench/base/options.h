@@ -1,8 +1,8 @@
 #pragma once
 
-// Reads the free-form options of a part (a model, an optimizer) from JSON. What is asked for is what is valid: a wrong
-// type, a number outside of its range, or at finish() a key that nobody asked for, is a UserError naming the part and
-// what is valid.
+// Reads the free-form options of a part (a model, an optimizer) from JSON. The options that the part asks for are the
+// valid ones. A value of the wrong type, a number outside of its range, and, at finish(), a key that the part did not
+// ask for, are each a UserError that names the part and what is valid.
 
 #include <algorithm>
 #include <string>
@@ -18,7 +18,7 @@ namespace mlbench {
 
 class OptionReader {
  public:
-  // `owner` for messages, e.g. "optimizer 'centralized_sgd'". `options` outlives the reader.
+  // `owner` is for messages, e.g. "optimizer 'centralized_sgd'". `options` must outlive the reader.
   OptionReader(std::string owner, const Json& options) : owner_(std::move(owner)), options_(options) {}
 
   double number(const std::string& key, double otherwise, const Range& range) {
@@ -35,7 +35,7 @@ class OptionReader {
     }
     return value->get<int64_t>();
   }
-  // As many numbers as `otherwise` has.
+  // A list of as many numbers as `otherwise` has.
   std::vector<double> numbers(const std::string& key, const std::vector<double>& otherwise, const Range& range) {
     const Json* value = find(key);
     if (value == nullptr) return otherwise;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What is empty, or says that nothing is known, is null as JSON.
+// JSON in which an empty or unknown value is null.
 
 #include <optional>
 #include <string>

@@ -26,7 +26,7 @@ std::optional<std::string> environment_variable(const char* name) {
 
 namespace {
 
-// Others have no business in it. A folder that is no home of ours (a command may have been given any) is left alone.
+// Closes a home to other users. Any other folder, which a command may have been given, is left alone.
 void close_to_others(const fs::path& home) {
   struct stat info {};
   std::error_code unreadable;

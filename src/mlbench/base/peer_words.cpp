@@ -16,7 +16,7 @@ constexpr size_t kShownBytes = 100;
 constexpr size_t kMostLabelBytes = 63;  // of a part of a host's name
 constexpr size_t kMostZoneBytes = 15;   // an interface's name
 constexpr size_t kMostPartBytes = 255;  // of a path
-constexpr size_t kMostParts = 32;       // likewise
+constexpr size_t kMostParts = 32;       // of a path, too
 
 bool is_made_of(std::string_view text, std::string_view signs) {
   return !text.empty() && std::ranges::all_of(text, [&](unsigned char c) {
@@ -33,7 +33,8 @@ bool each_part(std::string_view text, char separator, Good good) {
   return good(text);
 }
 
-// As users may name hosts, too (spec/engine.h): no option of a program, and nothing to a shell.
+// Whether the text is a host's name, as users may name hosts, too (spec/engine.h). Such a name is no option of a
+// program and means nothing to a shell.
 bool is_host(std::string_view text) {
   return is_made_of(text, ".-_") && text.front() != '-' && text.front() != '.' &&
          each_part(text, '.', [](std::string_view part) { return part.size() <= kMostLabelBytes; });
@@ -58,7 +59,7 @@ bool is_peer_variable(std::string_view text) {
 
 bool is_line(std::string_view text) {
   if (std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7F; })) return false;
-  return printable(text, text.size()) == text;  // what is no UTF-8, or misleads, would be escaped
+  return printable(text, text.size()) == text;  // text that is not UTF-8, or that misleads, would be escaped
 }
 
 bool is_path(std::string_view text) {

@@ -31,13 +31,13 @@ Symbol first_symbol(std::string_view text) {
 
 bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code <= 0x9F); }
 
-// Line and paragraph separators, and what changes the direction of writing.
+// Whether the character separates lines or paragraphs, or changes the direction of writing.
 bool misleads(char32_t code) {
   return code == 0x61C || code == 0x200E || code == 0x200F || (code >= 0x2028 && code <= 0x202E) ||
          (code >= 0x2066 && code <= 0x2069);
 }
 
-// The same for one symbol at the begin of `text`, and its bytes.
+// Appends the first symbol of `text`, escaped where it must be, and returns how many bytes it has.
 size_t append_symbol(std::string& out, std::string_view text) {
   const Symbol symbol = first_symbol(text);
   const auto to = std::back_inserter(out);

@@ -123,11 +123,11 @@ void close_range_or_each(unsigned first, unsigned last) {
   for (unsigned fd = first; fd <= last && fd < end; ++fd) close(static_cast<int>(fd));
 }
 
-// Async-signal-safe calls only.
+// This function makes async-signal-safe calls only.
 [[noreturn]] void run_child(const ChildPlan& plan) {
   if (plan.die_with_parent) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up(plan, ChildStep::kParent, errno);
-    if (getppid() != plan.parent) _exit(127);  // it died before prctl
+    if (getppid() != plan.parent) _exit(127);  // the parent died before prctl
   }
   if (plan.new_session) {
     if (setsid() < 0) give_up(plan, ChildStep::kGroup, errno);
@@ -162,7 +162,7 @@ void close_range_or_each(unsigned first, unsigned last) {
   give_up(plan, ChildStep::kExec, errno);
 }
 
-// While it lives, no signal handler of the parent runs in this thread, nor in a child that it forks.
+// While an object lives, no signal handler of the parent runs in this thread, nor in a child that it forks.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -178,7 +178,7 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-// Empty while the child runs. Leaves it unreaped, so that its pid and group cannot become somebody else's.
+// How the child ended; empty while it runs. The child is left unreaped, so that nobody else gets its pid and group.
 std::optional<ProcessEnd> peek(pid_t pid) {
   siginfo_t info{};
   int result = 0;
@@ -198,7 +198,7 @@ void reap(pid_t pid) {
 
 FileDescriptor open_pidfd(pid_t pid) { return FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))); }
 
-// poll() until the deadline; where the process has no descriptor, at most kPollInterval.
+// Calls poll() until the deadline; where the process has no descriptor, for at most kPollInterval.
 void poll_until(std::span<pollfd> descriptors, SteadyClock::time_point deadline, bool have_pidfd) {
   auto left = std::chrono::ceil<Milliseconds>(deadline - SteadyClock::now());
   left = std::clamp(left, Milliseconds(0), have_pidfd ? Milliseconds(3600000) : kPollInterval);

@@ -29,12 +29,12 @@ std::optional<ProcessStatus> parse_process_status(const std::string& text) {
   return status;
 }
 
-// All of it in one call: the kernel makes the text anew for each. Processes that are gone are no exceptions.
 uint64_t own_pid_namespace() {
   struct stat info {};
   return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
 }
 
+// One call reads the whole file, since the kernel makes the text anew for each. A process may be gone.
 std::optional<ProcessStatus> process_status(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
   const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));

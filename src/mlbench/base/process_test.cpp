@@ -123,7 +123,7 @@ TEST_F(Process, StandardInputIsEmptyOrGiven) {
 }
 
 TEST_F(Process, OnlyNamedDescriptorsStayOpen) {
-  // Without O_CLOEXEC, and with gaps between them.
+  // `low` and `high` lack O_CLOEXEC, and there are gaps between the numbers.
   const FileDescriptor low(fcntl(open("/dev/null", O_RDONLY | O_CLOEXEC), F_DUPFD, 20));
   const FileDescriptor kept(fcntl(low.get(), F_DUPFD_CLOEXEC, 40));
   const FileDescriptor high(fcntl(low.get(), F_DUPFD, 60));

@@ -36,7 +36,7 @@ std::string why_bfloat16_is_slow(const std::string& cpuinfo) {
   if (!has("avx512_bf16")) {
     return "bfloat16 is usually slower than float32 on this processor, which has neither AMX nor AVX512-BF16";
   }
-  // Intel's has the rate of float32 there, and conversions come on top; AMD's has twice that rate.
+  // Intel's AVX512-BF16 has the rate of float32, and conversions come on top; AMD's has twice that rate.
   if (value_of(cpuinfo, "vendor_id").find("GenuineIntel") == std::string::npos) return "";
   return "bfloat16 is usually slower than float32 on this processor: of Intel, with AVX512-BF16 and without AMX";
 }

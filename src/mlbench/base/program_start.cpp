@@ -27,11 +27,11 @@ namespace {
 
 using Words = std::vector<std::string_view>;
 
-// A launcher of others. Where one of the marks is set, this process is a task of it, or within one, and what begins
-// with the prefixes is about that task: programs that we start would believe it.
+// A launcher of others. Where one of its marks is set, this process is one of its tasks, or runs within one. Variables
+// that begin with its prefixes are then about that task, and programs that we start would believe them.
 struct Launcher {
   Words marks, prefixes, kept;
-  std::span<const char* const> names = {};  // of such variables, in full
+  std::span<const char* const> names = {};  // such variables by their full names
 };
 
 const std::vector<Launcher>& launchers() {
@@ -45,7 +45,7 @@ const std::vector<Launcher>& launchers() {
       {{"MV2_COMM_WORLD_RANK"}, {"MV2_COMM_WORLD_", "MPISPAWN_"}, {}},
       {{"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_PROCID"},
        {"SLURM_", "SLURMD_"},
-       {"SLURM_CONF=", "SLURM_CONF_SERVER=", "SLURM_JWT="}},  // how to reach it
+       {"SLURM_CONF=", "SLURM_CONF_SERVER=", "SLURM_JWT="}},  // they say how to reach Slurm
       {{"JSM_NAMESPACE_RANK"}, {"JSM_"}, {}},
       {{"PALS_RANKID"}, {"PALS_"}, {}},
       {{"FLUX_TASK_RANK"}, {"FLUX_TASK_", "FLUX_JOB_"}, {}},
@@ -54,13 +54,13 @@ const std::vector<Launcher>& launchers() {
        {"HOROVOD_RANK=", "HOROVOD_SIZE=", "HOROVOD_LOCAL_", "HOROVOD_CROSS_", "HOROVOD_GLOO_",
         "HOROVOD_CONTROLLER=", "HOROVOD_CPU_OPERATIONS=", "HOROVOD_HOSTNAME="},
        {}},
-      // A rank of ours that starts runs itself.
+      // Marks a rank of ours that starts runs itself.
       {{variables::kRunId}, {}, {}, variables::kOfRank},
   };
   return table;
 }
 
-// Names. Written before other threads are there.
+// The names of variables that children do not get. They are written before other threads exist.
 std::set<std::string, std::less<>>& kept_from_children() {
   static std::set<std::string, std::less<>> names;
   return names;
@@ -96,7 +96,7 @@ void open_standard_descriptors() {
 
 void set_signals(const sigset_t& held) {
   struct sigaction now {};
-  for (int number = 1; number < NSIG; ++number) {  // a handler is none of the parent's, but a library's
+  for (int number = 1; number < NSIG; ++number) {  // a handler cannot be the parent's: a library set it
     if (number == SIGHUP || sigaction(number, nullptr, &now) != 0 || now.sa_handler != SIG_IGN) continue;
     signal(number, SIG_DFL);
   }
@@ -107,15 +107,15 @@ void set_signals(const sigset_t& held) {
 struct Limit {
   decltype(RLIMIT_NOFILE) resource;
   const char* name;
-  rlim_t least;   // below it our programs cannot work
-  rlim_t wanted;  // the soft limit is raised to it, as far as the hard one allows
+  rlim_t least;   // with less, our programs cannot work
+  rlim_t wanted;  // the soft limit is raised to this, as far as the hard one allows
 };
 
 constexpr Limit kLimits[] = {
     {RLIMIT_NOFILE, "open files (ulimit -n)", 64, 1024},
     {RLIMIT_STACK, "the stack in bytes (ulimit -s: in KiB)", 1 << 20, 8 << 20},
     {RLIMIT_FSIZE, "file sizes in bytes (ulimit -f: in KiB)", 16 << 20, RLIM_INFINITY},
-    // A shell's limits of its own are soft; who sets a limit that is to hold sets the hard one.
+    // A shell's own limits are soft; who sets a limit that is to hold sets the hard one.
     {RLIMIT_CPU, "processor time in seconds (ulimit -t)", 0, RLIM_INFINITY},
     {RLIMIT_AS, "address space in bytes (ulimit -v: in KiB)", 64 << 20, RLIM_INFINITY},
     {RLIMIT_DATA, "data in bytes (ulimit -d: in KiB)", 16 << 20, RLIM_INFINITY},
@@ -137,7 +137,7 @@ void raise_limits() {
       throw_system_error("cannot raise the limit of " + std::string(limit.name), errno);
     }
     if (limit.resource != RLIMIT_STACK) continue;
-    // The C library took what new threads get from the limit before.
+    // The C library has already taken the size of new threads' stacks from the old limit.
     pthread_attr_t attributes;
     if (pthread_getattr_default_np(&attributes) != 0) continue;
     pthread_attr_setstacksize(&attributes, soft);

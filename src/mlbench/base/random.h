@@ -1,8 +1,8 @@
 #pragma once
 
-// Counter-based random numbers: every value is a pure function of (key, counter), so streams never depend on the
-// order of calls, on threads or on the number of workers.
-// Philox4x32-10: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011.
+// Counter-based random numbers: every value is a pure function of (key, counter). Streams therefore never depend on the
+// order of calls, on threads or on the number of workers. The generator is Philox4x32-10 (Salmon et al., "Parallel
+// Random Numbers: As Easy as 1, 2, 3", SC 2011).
 
 #include <array>
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace mlbench {
 // 128 random bits for a 64-bit key and a 128-bit counter.
 std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter_low, uint64_t counter_high);
 
-// A new key from a key and labels, e.g. derive_key(seed, {kShuffle, epoch}).
+// Derives a new key from a key and labels, e.g. derive_key(seed, {kShuffleStream, epoch}).
 uint64_t derive_key(uint64_t seed, std::initializer_list<uint64_t> labels);
 
-// What a derived key is for; first label of derive_key, so that streams never meet.
+// What a derived key is for: the first label given to derive_key(), so that two streams never share a key.
 enum RandomStream : uint64_t {
   kInitStream = 1,
   kShuffleStream = 2,
@@ -28,14 +28,14 @@ enum RandomStream : uint64_t {
   kLengthStream = 8,
 };
 
-// Sequential reader of one stream.
+// Reads one stream from its beginning.
 class RandomSequence {
  public:
   explicit RandomSequence(uint64_t key) : key_(key) {}
   uint32_t next_u32();
   uint64_t next_u64();
   double uniform();                // [0, 1), 53 bits
-  double normal();                 // mean 0, deviation 1 (Box-Muller)
+  double normal();                 // mean 0, standard deviation 1 (Box-Muller)
   uint64_t below(uint64_t bound);  // uniform in [0, bound), unbiased (Lemire)
 
  private:
@@ -47,7 +47,7 @@ class RandomSequence {
   double spare_ = 0;
 };
 
-// Fisher-Yates permutation of [0, n): the same for the same key on every machine.
+// A permutation of [0, n) by Fisher and Yates: the same for the same key on every machine.
 std::vector<int64_t> permutation(int64_t n, uint64_t key);
 
 }  // namespace mlbench

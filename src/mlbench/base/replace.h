@@ -6,8 +6,8 @@
 
 namespace mlbench {
 
-// Every `what` within the text becomes `by`, from left to right, in time linear in the text; what `by` brings is not
-// searched. `what` is not empty. For std::string and std::u32string.
+// Replaces every `what` within the text by `by`, from left to right, in time linear in the text. Text that `by` brings
+// is not searched. Precondition: `what` is not empty. `Char` is char or char32_t.
 template <typename Char>
 void replace_all(std::basic_string<Char>& text, std::type_identity_t<std::basic_string_view<Char>> what,
                  std::type_identity_t<std::basic_string_view<Char>> by) {

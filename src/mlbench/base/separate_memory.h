@@ -7,12 +7,13 @@
 
 namespace mlbench {
 
-// Memory that the host reaches by copies alone, as a GPU's: where it is, and what was copied to and fro.
+// Memory that the host reaches by copies alone, such as a GPU's: where it is, and how much was copied either way.
 struct SeparateMemory {
-  // In whose order it is touched. Of the CPU where a test treats memory of the host as separate.
+  // The memory is accessed in this stream's order. The device is the CPU where a test treats host memory as separate.
   Stream stream;
-  // Copied either way so far: samples, tokens and targets; parameters, gradients, running statistics and what an
-  // optimizer keeps beside them. Counted by whoever copies, on any thread.
+  // The bytes copied either way so far. `batch_bytes` counts samples, tokens and targets; `flat_bytes` counts
+  // parameters, gradients, running statistics and what an optimizer keeps beside them. Whoever copies counts, on any
+  // thread.
   std::atomic<uint64_t> batch_bytes{0}, flat_bytes{0};
 };
 

@@ -9,7 +9,7 @@
 
 namespace mlbench {
 
-// Incremental SHA-256 (OpenSSL).
+// Computes a SHA-256 incrementally (by OpenSSL).
 class Sha256 {
  public:
   Sha256();
@@ -26,14 +26,14 @@ class Sha256 {
 };
 
 std::string sha256_hex(std::string_view text);
-std::string sha256_hex_of_file(const std::filesystem::path& path);  // IoError
+std::string sha256_hex_of_file(const std::filesystem::path& path);  // throws IoError
 
-// Two lower-case digits a byte.
+// The bytes in hexadecimal, two lower-case digits each.
 std::string hex_of(std::span<const std::byte> bytes);
 inline std::string hex_of(std::string_view bytes) {
   return hex_of(std::as_bytes(std::span(bytes.data(), bytes.size())));
 }
-// `bytes` random bytes from the system, as hex: ids and secrets. SystemError.
+// So many random bytes from the system, in hexadecimal, for ids and secrets. Throws SystemError.
 std::string random_hex(size_t bytes);
 
 }  // namespace mlbench

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the system refuses, with its number kept, and the one rule for which refusals pass by themselves.
+// Errors of the system that keep the number of errno, and the one rule for which of these errors pass by themselves.
 
 #include <exception>
 #include <string>
@@ -11,7 +11,7 @@ namespace mlbench {
 
 class SystemError : public IoError {
  public:
-  // "`what`: No space left on device (errno 28)"
+  // The error's text is "`what`: No space left on device (errno 28)".
   SystemError(const std::string& what, int error_number)
       : IoError(what + ": " + errno_text(error_number)), error_number_(error_number) {}
   int error_number() const { return error_number_; }
@@ -20,18 +20,19 @@ class SystemError : public IoError {
   int error_number_;
 };
 
-// A disk, or the user's share of it, has no room: nothing is wrong with what was to be written.
+// A disk, or the user's share of it, has no room. Nothing is wrong with what was to be written.
 class DiskFull : public SystemError {
  public:
   using SystemError::SystemError;
 };
 
-// DiskFull when the number says so, else SystemError. Every failing call of the system ends here.
+// Throws DiskFull when the number says so, else SystemError. Every failing system call ends here.
 [[noreturn]] void throw_system_error(const std::string& what, int error_number);
 
 // Whether the system is short of something (descriptors, memory, processes, disk) or refuses for now (a lock, a
-// permission, a disk that fails to read): the same may work later, so it says nothing about what was asked for. Nobody
-// keeps such an answer, and no run ends for it. Knows SystemError, std::system_error and std::bad_alloc.
+// permission, a disk that fails to read). The same call may succeed later, so such an error says nothing about what was
+// asked for: nobody keeps such an answer, and no run ends for it. SystemError, std::system_error and std::bad_alloc
+// count.
 bool is_transient(const std::exception& error);
 bool is_transient(int error_number);
 

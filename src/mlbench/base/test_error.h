@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests: the text of the error that the user would see.
+// For tests: the text of the error that a user would see.
 
 #include <string>
 
@@ -8,7 +8,7 @@
 
 namespace mlbench {
 
-// What the UserError says that `action` throws; "no error" where it throws none.
+// The text of the UserError that `action` throws; "no error" where it throws none.
 template <typename Action>
 std::string error_of(Action&& action) {
   try {

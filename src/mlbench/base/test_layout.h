@@ -10,7 +10,7 @@
 
 namespace mlbench {
 
-// Tensors of so many elements, each at a multiple of 64 bytes.
+// A layout of one tensor for each of `counts`, its number of elements; each tensor lies at a multiple of 64 bytes.
 inline FlatLayout layout_of(const std::vector<int64_t>& counts) {
   FlatLayout layout;
   for (const int64_t count : counts) {
@@ -21,7 +21,7 @@ inline FlatLayout layout_of(const std::vector<int64_t>& counts) {
   return layout;
 }
 
-// And a buffer that is none of the gradient's business.
+// As layout_of(), with a buffer beside the parameters that has no gradient.
 inline FlatLayout layout_with_buffer(const std::vector<int64_t>& counts) {
   FlatLayout layout = layout_of(counts);
   layout.ranges.push_back({"mean", {7}, 0, 7, false});

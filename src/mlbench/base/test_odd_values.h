@@ -1,7 +1,7 @@
 #pragma once
 
-// The table of what is no number, no class or no pair (tests/golden/odd_values.json), for tests. That of the Python
-// client reads it, too.
+// For tests: the table of values that are no number, no class or no pair (tests/golden/odd_values.json). The test of
+// the Python client reads this table, too.
 
 #include <cmath>
 #include <filesystem>

@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests: words as they come from a command line, with much of what shells and launchers have their own language in.
+// For tests: words of a command line, with many of the characters that mean something to shells and launchers.
 
 #include <array>
 #include <random>
@@ -14,7 +14,7 @@ class RandomWords {
  public:
   explicit RandomWords(uint32_t seed) : random_(seed) {}
 
-  // Any bytes but NUL, which no argument holds.
+  // Any bytes except NUL, which no argument can hold.
   std::string bytes() {
     constexpr std::string_view kOften = "$$$(()){}%%\\\\''\"\"`:::,,=@#~*?[];&|<>! \t\n-/x1";
     std::string word;
@@ -23,13 +23,13 @@ class RandomWords {
     }
     return word;
   }
-  // UTF-8.
+  // A word in UTF-8.
   std::string text() {
     std::string word;
     for (const char c : bytes()) word += static_cast<unsigned char>(c) < 0x80 ? std::string(1, c) : "\u00fc";
     return word;
   }
-  // Also words that some launcher takes for its own.
+  // As text(), but sometimes a word that means something to a launcher.
   std::string word() {
     constexpr std::array<const char*, 10> kTaken = {":",   "--mca", "-mca",    "--am",     "--tune",
                                                     "\\:", "\\\\",  "$(HOME)", "$$(RANK)", "-x"};

@@ -1,6 +1,6 @@
 #pragma once
 
-// Text from outside: all of it is UTF-8. The byte order mark of UTF-8 may stand at the beginning, and is no part of it.
+// Text from outside is UTF-8. A byte order mark of UTF-8 may stand at its beginning; the mark is not part of the text.
 
 #include <cstddef>
 #include <filesystem>
@@ -12,15 +12,16 @@
 
 namespace mlbench {
 
-// A text that comes block by block.
+// Checks a text that comes block by block.
 class TextBlocks {
  public:
-  // `subject`: of errors, the file's path.
+  // `subject` is what errors name: the file's path.
   explicit TextBlocks(std::string subject) : subject_(std::move(subject)) {}
 
-  // The next block, the first one (of three bytes at least, where the text has so many) without the mark. UserError for
-  // a mark of UTF-16 or UTF-32 and for a zero byte, which UTF-16 without a mark has. Other bytes that are no UTF-8 are
-  // the caller's to see. `left_out`: bytes of the text between this block and the next, as the end of a line.
+  // Returns the next block; the first block is returned without the mark. Precondition: the first block has at least
+  // three bytes if the text has so many. Throws UserError for a mark of UTF-16 or UTF-32 and for a zero byte, which
+  // UTF-16 without a mark has. Callers themselves check for other bytes that are not UTF-8. `left_out` counts bytes of
+  // the text between this block and the next, such as the end of a line.
   std::string_view take(std::string_view block, size_t left_out = 0);
 
  private:
@@ -28,7 +29,7 @@ class TextBlocks {
   size_t taken_ = 0;  // bytes before the next block
 };
 
-// As read_file() of input.h and TextBlocks.
+// Reads a whole file as read_file() of input.h does, and checks it as TextBlocks does.
 std::string read_text_file(const std::filesystem::path& path, const Input& input);
 
 }  // namespace mlbench

@@ -1,6 +1,6 @@
 #pragma once
 
-// A text of a program or a file as a number. Of what users give, numbers.h also says what is wrong with it.
+// Reads a number from a text of a program or a file. For what users give, numbers.h also says what is wrong with it.
 
 #include <charconv>
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace mlbench {
 
-// From its first to its last character, as std::from_chars has it: no white space, no leading '+'. Empty for all else.
+// The number that the whole text is, by std::from_chars: no white space, no leading '+'. Empty for other texts.
 template <typename Number>
 std::optional<Number> to_number(std::string_view text) {
   Number value = 0;

@@ -4,7 +4,7 @@
 
 namespace mlbench {
 
-// Whether the text is UTF-8, the only text that JSON can hold as it is.
+// Whether the text is UTF-8; JSON can hold no other text as it is.
 bool is_utf8(const std::string& text);
 
 }  // namespace mlbench
