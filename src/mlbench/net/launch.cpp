@@ -17,7 +17,7 @@ namespace {
 
 using Names = std::vector<const char*>;
 
-// One launcher. In each list of alternatives the first variable that is set counts.
+// One launcher. In each list of alternatives, the first variable that is set counts.
 struct Launcher {
   const char* source;
   const char* rank;
@@ -26,7 +26,7 @@ struct Launcher {
   Names local_size;
 };
 
-// Slurm's task counts per node; the local size is one element of it.
+// Slurm's numbers of tasks on the nodes of a step; the local size is one of them.
 constexpr const char* kSlurmTasksPerNode = "SLURM_STEP_TASKS_PER_NODE";
 
 const std::vector<Launcher>& launchers() {
@@ -37,7 +37,7 @@ const std::vector<Launcher>& launchers() {
        {"OMPI_COMM_WORLD_SIZE"},
        {"OMPI_COMM_WORLD_LOCAL_RANK"},
        {"OMPI_COMM_WORLD_LOCAL_SIZE"}},
-      // PMIx hands the size out through its library only.
+      // PMIx tells the size through its library only.
       {"PMIX_RANK",
        "PMIX_RANK",
        {"PMI_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "PALS_SIZE", "JSM_NAMESPACE_SIZE"},
@@ -66,7 +66,7 @@ const std::vector<Launcher>& launchers() {
   return table;
 }
 
-// A variable that is set: its name stays with the value, for messages.
+// A variable that is set. Its name stays with the value, for messages.
 struct Variable {
   std::string name, text;
   std::string shown() const { return name + "=" + text; }
@@ -93,7 +93,7 @@ int number_in(const Variable& variable, int least, int most) {
   return *value;
 }
 
-// "2(x3),1": 2, 2, 2, 1 tasks on the nodes of a step.
+// The local size in "2(x3),1", which means 2, 2, 2 and 1 tasks on the nodes of a step.
 int slurm_local_size(const Variable& tasks, const std::optional<Variable>& node_id) {
   const auto malformed = [&] {
     return UserError(tasks.shown() + ": expected counts of tasks per node such as 2(x3),1");
@@ -149,7 +149,7 @@ LaunchInfo read_launcher(const Launcher& launcher, const Variable& rank, const E
           fmt::format("{} contradicts {}: more ranks on this host than there are", local_size->shown(), size->shown()));
     }
   } else {
-    info.local_size = info.local_rank + 1;  // the least that is true
+    info.local_size = info.local_rank + 1;  // the smallest size that is possible
   }
   if (local_rank) require_below(*local_rank, info.local_rank, local_size ? local_size->shown() : "", info.local_size);
   return info;
@@ -161,7 +161,7 @@ class NodeList {
  public:
   explicit NodeList(const std::string& text) : text_(text) {}
 
-  // Reads all of it, so that a malformed rest is noticed, and returns the first host.
+  // Reads the whole list, so that a malformed rest is noticed, and returns the first host.
   std::string first_host() {
     std::string first = host();
     while (position_ < text_.size()) {
@@ -194,7 +194,7 @@ class NodeList {
     return name;
   }
 
-  // "[01-03,7]": "01".
+  // The first number in a list of ranges: "01" in "[01-03,7]".
   std::string first_of_ranges() {
     expect('[');
     std::string first;

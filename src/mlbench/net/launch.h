@@ -1,7 +1,8 @@
 #pragma once
 
-// Who am I among the ranks: read from the environment that a launcher left. First match wins; the caller logs `source`.
-// A launcher matches when its rank variable is set (an empty value counts as unset):
+// Tells a process which rank it is, from the environment that a launcher left. The first launcher of this table that
+// matches counts; the caller logs `source`. A launcher matches when its rank variable is set (an empty value counts as
+// unset):
 //
 //   source                  rank                   size                      local rank, local size
 //   RANK/WORLD_SIZE         RANK                   WORLD_SIZE                LOCAL_RANK, LOCAL_WORLD_SIZE
@@ -16,10 +17,10 @@
 //   JOB_COMPLETION_INDEX    JOB_COMPLETION_INDEX   WORLD_SIZE                0, 1 (a pod is a host)
 //   HOROVOD_*               HOROVOD_RANK           HOROVOD_SIZE              HOROVOD_LOCAL_RANK, HOROVOD_LOCAL_SIZE
 //
-// With every launcher MASTER_ADDR and MASTER_PORT name the rendezvous; without MASTER_ADDR it is, under Slurm, the
-// first host of SLURM_STEP_NODELIST or SLURM_JOB_NODELIST. GLOO_SOCKET_IFNAME names the interface, or an address of
-// this host, at which the other ranks reach this one; without it that is the address from which this host reaches the
-// rendezvous.
+// With every launcher, MASTER_ADDR and MASTER_PORT name the rendezvous. Without MASTER_ADDR, under Slurm, the
+// rendezvous is at the first host of SLURM_STEP_NODELIST or SLURM_JOB_NODELIST. GLOO_SOCKET_IFNAME names the interface,
+// or an address of this host, at which the other ranks reach this one; without that variable, it is the address from
+// which this host reaches the rendezvous.
 
 #include <functional>
 #include <optional>
@@ -30,21 +31,21 @@ namespace mlbench::net {
 struct LaunchInfo {
   int rank = 0;
   int size = 1;
-  int local_rank = 0;  // 0 of 1 when the launcher does not tell
+  int local_rank = 0;  // local rank 0 of 1 when the launcher does not say
   int local_size = 1;
   std::string master_address;  // "" if the launcher names none
-  int master_port = 0;         // 0 if none
+  int master_port = 0;         // 0 if the launcher names none
   std::string interface;       // "" if none is named
   std::string source;          // "RANK/WORLD_SIZE", "OMPI_COMM_WORLD_*", ..., "single process"
 };
 
 using EnvironmentReader = std::function<std::optional<std::string>(const char* name)>;
 
-// UserError when the variables of the first match contradict each other, are no numbers, or the number of ranks is
-// missing (names variable and value).
+// Throws UserError naming variable and value when the variables of the first match contradict each other or are no
+// numbers, or when the number of ranks is missing.
 LaunchInfo detect_launch(const EnvironmentReader& read);
 
-// First host of a Slurm node list such as "n[1-3,7],gpu05". UserError when malformed.
+// The first host of a Slurm node list such as "n[1-3,7],gpu05". Throws UserError when the list is malformed.
 std::string first_host_of_nodelist(const std::string& nodelist);
 
 }  // namespace mlbench::net

@@ -11,7 +11,7 @@ namespace mlbench::net {
 
 namespace {
 
-// With its length, so that no two lists of parts give the same bytes.
+// Appends the part behind its length, so that no two lists of parts give the same bytes.
 void append_part(std::string& message, std::string_view part) {
   for (int shift = 56; shift >= 0; shift -= 8) message += static_cast<char>(part.size() >> shift & 0xFF);
   message += part;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What strangers did at a port, in a few lines of log whatever they do.
+// Reports what strangers did at a port, in a few lines of log whatever they do.
 
 #include <chrono>
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace mlbench::net {
 
-// The first refusals get a line each; the later ones are counted, and a line tells how many they were, every few
-// seconds while they come, and at the end. One thread at a time.
+// The first refusals get a line each. Later ones are counted, and a line says how many they were: every few seconds
+// while they come, and at the end. One thread at a time may use it.
 class Refusals {
  public:
   explicit Refusals(std::string port_of) : port_of_(std::move(port_of)) {}  // "rendezvous"
@@ -18,7 +18,7 @@ class Refusals {
   Refusals(const Refusals&) = delete;
   Refusals& operator=(const Refusals&) = delete;
 
-  // `reason` may hold what the stranger sent.
+  // `reason` may contain what the stranger sent.
   void note(const std::string& peer, std::string_view reason);
   int64_t count() const { return count_; }
 
@@ -28,7 +28,7 @@ class Refusals {
   std::string port_of_;
   int64_t count_ = 0;
   int64_t untold_ = 0;
-  std::string last_;  // of the untold ones
+  std::string last_;  // of the refusals that no line has told yet
   std::chrono::steady_clock::time_point told_{};
 };
 

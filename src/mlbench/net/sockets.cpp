@@ -52,7 +52,7 @@ Endpoint endpoint_of(const sockaddr* address, socklen_t size) {
   return {host, std::atoi(port)};
 }
 
-// An address of a network interface, IPv4 before IPv6; what is no interface is an address already.
+// The address of a network interface, IPv4 before IPv6. A text that is no interface is returned as it is.
 std::string address_of(const std::string& address_or_interface) {
   if (if_nametoindex(address_or_interface.c_str()) == 0) return address_or_interface;
   ifaddrs* list = nullptr;
@@ -69,7 +69,7 @@ std::string address_of(const std::string& address_or_interface) {
   throw IoError("network interface " + address_or_interface + " has no address");
 }
 
-// Looking for an ephemeral port that nobody serves, the kernel may connect a socket to itself.
+// Whether the kernel has connected a socket to itself, which may happen when it looks for a port for it.
 bool connected_to_itself(int socket) {
   sockaddr_storage own{};
   sockaddr_storage peer{};
@@ -89,7 +89,7 @@ FileDescriptor begin_connect(const addrinfo& entry, std::string& reason, int64_t
   return {};
 }
 
-// Of the way to a host, not of the host.
+// These errors are about the way to a host, not about the host.
 constexpr int kNoWay[] = {ENETUNREACH, EHOSTUNREACH, ENETDOWN, EADDRNOTAVAIL, EAFNOSUPPORT, EACCES, EPERM};
 constexpr std::chrono::seconds kNoWayPatience{10};
 

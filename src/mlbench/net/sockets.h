@@ -1,6 +1,6 @@
 #pragma once
 
-// TCP sockets and deadlines, shared by everything here that listens and connects.
+// TCP sockets and deadlines, for all of mlbench that listens and connects.
 
 #include <netdb.h>
 
@@ -14,76 +14,77 @@
 
 namespace mlbench::net {
 
-// All sockets made here close on exec and never block.
+// Sockets made here close on exec and never block.
 
-// Listens on an address or a network interface of this host; port 0: any free one. IoError naming it.
+// Listens on an address or a network interface of this host; port 0 means any free port. Throws IoError naming it.
 FileDescriptor listen_on(const std::string& address_or_interface, int port);
 
 struct Accepted {
-  FileDescriptor socket;  // none: nobody waits any more
+  FileDescriptor socket;  // none: no connection waits any more
   std::string peer;       // "127.0.0.1:4711"
 };
-// The next connection that waits. IoError when the system gives none (no descriptors left).
+// The next connection that waits. Throws IoError when the system gives none (no descriptors left).
 Accepted accept_from(int listener);
 
-// Begins to connect to an address (the first that the name stands for). Not connected yet when it returns: wait until
-// the socket is writable, then ask connect_error(). None, with the reason, when that fails at once. With buffers of so
-// many bytes (set_buffers), which count from the first packet on. `error`: the reason's errno, 0 where it has none.
+// Begins to connect to the first address of `host`. The socket is not connected yet: wait until it is writable, then
+// call connect_error(). Returns none, with the reason, when connecting fails at once. The buffers have `buffer_bytes`
+// (as set_buffers() does), which counts from the first packet on. `error` receives the errno of the reason, 0 where
+// there is none.
 FileDescriptor begin_connect(const std::string& host, int port, std::string& reason, int64_t buffer_bytes = 0,
                              int* error = nullptr);
-// Errno of a connection that became writable, 0 when it stands.
+// The errno of a connection that became writable; 0 when the connection stands.
 int connect_error(int socket);
-// All addresses of the host, one after the other, waiting for each. None, with the reason, when none answers.
+// Tries all addresses of the host, one by one, waiting for each. Returns none, with the reason, when none answers.
 FileDescriptor connect_to(const std::string& host, int port, std::chrono::steady_clock::time_point deadline,
                           std::string& reason, int* error = nullptr);
 
-// Of one attempt after the other to connect to the same place. Where this host has no way there (no route, no network,
-// no address of its own), nobody else will mend it; but an interface may be about to come up.
+// Watches repeated attempts to connect to the same place. Where this host has no route there (no route, no network, no
+// address of its own), waiting does not help, except that an interface may be about to come up.
 class NoWay {
  public:
-  // With the errno of an attempt that failed: whether all for at least 10 s failed for that.
+  // Takes the errno of a failed attempt. Returns whether all attempts for at least 10 s failed for want of a route.
   bool lasts(int error);
 
  private:
   std::optional<std::chrono::steady_clock::time_point> since_;
 };
 
-// Returns when the host has an address, or after `patience`: names of hosts that start together may take a moment. Who
-// uses it then, says what is wrong.
+// Returns when the host has an address, or after `patience`: the names of hosts that start together may take a moment.
+// A later use of the name reports what is wrong.
 void wait_for_address(const std::string& host, std::chrono::milliseconds patience);
 
-// The address of this host, as a number, from which a connection to `host` would come. Nothing is sent. IoError naming
-// a host that has no address, or that no route leads to.
+// This host's address, as a number, from which a connection to `host` would come. Nothing is sent. Throws IoError
+// naming a host that has no address, or to which no route leads.
 std::string address_towards(const std::string& host);
 
-// Small messages are not held back, and a peer that went away without a word is noticed after about 30 s.
+// Small messages are not held back, and after about 30 s it is noticed that a peer went away without a word.
 void set_options(int socket);
 
-// Send and receive buffer, as far as the system grants them; 0: its choice. Before the socket is connected: how much a
-// peer may send ahead is agreed on then.
+// Sets the send and the receive buffer to `bytes`, as far as the system grants them; 0 keeps the system's choice. Must
+// be called before the socket is connected, when it is agreed how much a peer may send ahead.
 void set_buffers(int socket, int64_t bytes);
 
 struct Endpoint {
   std::string host;
   int port = 0;
 };
-// Where a socket listens, or its own end of a connection.
+// The address on which a socket listens, or its own end of a connection.
 Endpoint own_endpoint(int socket);
-// "127.0.0.1:4711", "[::1]:4711".
+// The address as "127.0.0.1:4711" or "[::1]:4711".
 std::string endpoint_text(const std::string& host, int port);
-// Its inverse; empty when it is none.
+// The inverse of endpoint_text(); empty when `text` is no endpoint.
 std::optional<Endpoint> parse_endpoint(const std::string& text);
 
-// Waits for `events` (poll). False when the deadline passes. CommError if poll fails.
+// Waits for `events` by poll(). Returns false when the deadline passes; throws CommError if poll() fails.
 bool wait_for(int socket, short events, std::chrono::steady_clock::time_point deadline);
 
-// "30 s", "0.25 s".
+// The duration as "30 s" or "0.25 s".
 std::string duration_text(std::chrono::milliseconds duration);
 
-// No signal handler of the program runs on the calling thread from now on.
+// From now on, no signal handler of the program runs on the calling thread.
 void block_signals_on_this_thread();
 
-// Until the deadline, for poll(): at least 0.
+// The milliseconds until the deadline for poll(), at least 0.
 int poll_timeout(std::chrono::steady_clock::time_point deadline);
 
 }  // namespace mlbench::net

@@ -37,12 +37,12 @@ class Relay {
   Relay& operator=(const Relay&) = delete;
 
   int port() const { return net::own_endpoint(listener_.get()).port; }
-  int connections() const { return connections_; }  // made so far
+  int connections() const { return connections_; }  // how many were made so far
   int64_t bytes_to_clients() const { return bytes_to_clients_; }
 
-  // Connections are reset, and new ones as soon as they come.
+  // Connections are reset; new ones are reset as soon as they come.
   void cut() { state_ = State::kCut; }
-  // Nothing passes, and nobody is told.
+  // Nothing passes, and neither side is told.
   void hold() { state_ = State::kHeld; }
   void heal() { state_ = State::kOpen; }
 
@@ -50,7 +50,7 @@ class Relay {
   enum class State { kOpen, kHeld, kCut };
   struct Way {
     FileDescriptor client, server;
-    std::array<std::string, 2> pending = {};  // for the server, for the client
+    std::array<std::string, 2> pending = {};  // bytes for the server, and bytes for the client
   };
   static constexpr int kTick_ms = 10;
   static constexpr size_t kMostPendingBytes = 1 << 20;
@@ -108,7 +108,7 @@ class Relay {
     });
   }
 
-  // False at the end of either side.
+  // Passes bytes on. Returns false when either side has ended.
   static bool move(const FileDescriptor& from, const FileDescriptor& to, std::string& pending, int64_t& moved) {
     char buffer[65536];
     if (pending.size() < kMostPendingBytes) {

@@ -1,7 +1,8 @@
 #pragma once
 
-// Somebody on this host who connects to every port that the processes of a test listen at, again and again, while the
-// object lives: says nothing, sends garbage, or a header of Gloo's that would have it write outside its buffers.
+// For tests: a stranger on this host. As long as the object lives, it connects to every port that the processes of a
+// test listen at, again and again. The stranger says nothing, sends garbage, or sends a header of Gloo that would have
+// Gloo write outside its buffers.
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -26,7 +27,7 @@
 
 namespace mlbench::test {
 
-// Of the calling process and all below it.
+// The ports at which the calling process and all processes below it listen.
 inline std::set<int> listening_ports() {
   namespace fs = std::filesystem;
   std::error_code gone;
@@ -95,7 +96,7 @@ class Stranger {
     address.sin_port = htons(static_cast<uint16_t>(port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     static_cast<void>(connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address));
-    // Of Gloo's: nbytes, opcode, slot, offset, length, roffset.
+    // A header of Gloo: nbytes, opcode, slot, offset, length, roffset.
     const uint64_t header[] = {48 + 64, 0, 0, 0, 64, ~uint64_t{0} - 63};
     const std::string garbage(100, '\xff');
     const int kind = connections_++ % 3;

@@ -1,8 +1,8 @@
 #pragma once
 
 // The memory that all requests in flight may hold together: bodies as sent and as unpacked, answers that wait for their
-// readers, buffers of connections. Senders who are unknown may hold a quarter of it, so that they cannot starve the
-// others.
+// readers, buffers of connections. Senders who have not shown who they are may hold a quarter of it in all, so that
+// they cannot starve the others.
 
 #include <cstddef>
 #include <memory>
@@ -21,7 +21,8 @@ class MemoryBudget {
  public:
   explicit MemoryBudget(size_t bytes) : state_(std::make_shared<State>(bytes)) {}
 
-  // Holds a part of the budget until it goes, which may be after the budget. Used by one thread at a time.
+  // Holds a part of the budget as long as it lives, which may be longer than the budget. One thread at a time may use
+  // it.
   class Part {
    public:
     Part() = default;
@@ -38,7 +39,8 @@ class MemoryBudget {
     Part(const Part&) = delete;
     Part& operator=(const Part&) = delete;
 
-    // To hold `bytes` from now on; false, and as before, when there is not that much. Less is always possible.
+    // Asks to hold `bytes` from now on. Returns false, and changes nothing, when there is not that much. Less than
+    // before is always granted.
     bool resize(size_t bytes);
     size_t held() const { return held_; }
     void release() { static_cast<void>(resize(0)); }

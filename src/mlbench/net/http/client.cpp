@@ -22,7 +22,7 @@ struct Receiver {
   std::exception_ptr exception;  // none may pass through libcurl
 };
 
-constexpr size_t kMostRefusalBytes = 1 << 20;  // what is behind them says nothing more
+constexpr size_t kMostRefusalBytes = 1 << 20;  // the rest of a longer refusal says nothing more
 
 size_t on_data(char* data, size_t size, size_t count, void* self) {
   auto* receiver = static_cast<Receiver*>(self);

@@ -1,6 +1,6 @@
 #pragma once
 
-// An HTTP client: one connection, kept open between requests (libcurl behind it).
+// An HTTP client with one connection, kept open between requests (libcurl behind it).
 
 #include <chrono>
 #include <functional>
@@ -18,13 +18,13 @@ struct ClientRequest {
   Fields headers;
   std::string body;  // sent when not empty, or with POST
   std::string content_type = "application/json";
-  std::string certificate;     // of the server, where no known authority vouches for it: path of a PEM file
-  std::string authority = {};  // the same as a text
-  bool unchecked = false;      // whoever answers is the server
-  std::string own_certificate = {}, own_key = {};  // PEM texts, of this client where the server asks for one
-  std::chrono::milliseconds timeout{30'000};       // for all of it; zero: none
-  std::chrono::seconds silence{0};                 // the longest time without a byte; zero: any
-  // Takes the body of a 2xx answer piece by piece instead of ClientResponse::body; false ends the transfer.
+  std::string certificate;     // path of a PEM file: the server's certificate, where no known authority vouches for it
+  std::string authority = {};  // that certificate as a PEM text
+  bool unchecked = false;      // true: whoever answers is taken for the server
+  std::string own_certificate = {}, own_key = {};  // PEM texts of this client, where the server asks for them
+  std::chrono::milliseconds timeout{30'000};       // for the whole request; zero: no limit
+  std::chrono::seconds silence{0};                 // the longest time without a byte; zero: no limit
+  // Takes the body of a 2xx answer piece by piece, in place of ClientResponse::body. Returning false ends the transfer.
   std::function<bool(std::string_view)> on_data;
 };
 
@@ -42,8 +42,9 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Any status is an answer. CommError when nobody answers (UserError for a URL that is none), CommTimeout when it
-  // takes too long. No redirects; no proxy for this machine itself.
+  // Sends a request and waits for the answer, whatever its status. Throws CommError when nobody answers (UserError for
+  // a URL that is none), and CommTimeout when the answer takes too long. Follows no redirects, and uses no proxy for
+  // this machine itself.
   ClientResponse send(const ClientRequest& request);
 
  private:

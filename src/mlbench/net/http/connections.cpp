@@ -67,9 +67,9 @@ void Connections::check() {
   const auto now = steady_clock::now().time_since_epoch().count();
   for (Connection* connection : all_) {
     const auto deadline = connection->deadline.load();
-    // The library sees the end of the socket and cleans up; it closes a socket only behind remove().
+    // The library sees the end of the socket and cleans up; it closes a socket only after remove().
     char next;
-    // It would also wait until then for the rest of a request whose sender has left.
+    // Until then the library would also wait for the rest of a request whose sender has left.
     const bool left = deadline != 0 && recv(connection->fd, &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
     if (deadline != 0 && (now > deadline || (left && connection->left))) shutdown(connection->fd, SHUT_RDWR);
     connection->left = left;

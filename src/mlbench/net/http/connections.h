@@ -1,6 +1,6 @@
 #pragma once
 
-// The open connections of a server, and their deadlines. For server.cpp alone.
+// The open connections of a server, and their deadlines. Only server.cpp includes this header.
 
 #include <atomic>
 #include <chrono>
@@ -13,16 +13,17 @@
 
 namespace mlbench::net::http {
 
-// libmicrohttpd's own timeout only sees silence; a client that sends a byte now and then is ended by this one.
+// One connection. libmicrohttpd's timeout sees silence only; this deadline ends a client that sends a byte now and
+// then.
 struct Connection {
   Connection(int socket, MemoryBudget::Part part) : fd(socket), memory(std::move(part)) {}
   int fd;
   MemoryBudget::Part memory;
   std::atomic<std::chrono::steady_clock::rep> deadline{0};  // 0: none
-  std::atomic<bool> busy{false};                            // with a request
-  bool left = false;                                        // by the watchdog alone: had ended when it looked last
-  bool closing = false;                                     // to make room; under the lock of Connections
-  // Its place among those of unknown senders; under the lock of Connections.
+  std::atomic<bool> busy{false};                            // a request is under way
+  bool left = false;                                        // for the watchdog alone: had left when it looked last
+  bool closing = false;                                     // closed to make room; under the lock of Connections
+  // The connection's place in the list of unknown senders; guarded by the lock of Connections.
   std::optional<std::list<Connection*>::iterator> unknown;
   void allow(std::chrono::milliseconds time) {
     deadline = (std::chrono::steady_clock::now() + time).time_since_epoch().count();
@@ -30,28 +31,28 @@ struct Connection {
   void allow_any_time() { deadline = 0; }
 };
 
-// Thread-safe.
+// All connections of a server. Thread-safe.
 class Connections {
  public:
-  // Of unknown senders at most half of `most`; each holds `bytes` of the budget.
+  // At most half of `most` connections are of unknown senders. Each connection holds `bytes` of the budget.
   Connections(const MemoryBudget& budget, size_t most, size_t bytes)
       : budget_(budget),
         most_(most > kSpare * 2 ? most - most / kSpare : most - most / 2),
         most_unknown_(most / 2 > 1 ? most / 2 : 1),
         bytes_(bytes) {}
 
-  // Of an unknown sender, until remove(). When there are too many of them, or no memory, one of them makes room: the
-  // oldest that is idle, else the oldest. When hardly any connection is left, it is the one of any sender that has been
-  // idle longest.
+  // Adds the connection of a sender who is unknown so far; it stays until remove(). When unknown senders have too many
+  // connections, or there is no memory, one of theirs makes room: the oldest idle one, or the oldest. When hardly any
+  // connection is left, the one that has been idle longest makes room, whoever its sender is.
   Connection* add(int fd, std::chrono::milliseconds idle_time);
   void remove(Connection* connection);
-  // The sender showed who it is.
+  // Notes that the connection's sender showed who it is.
   void now_known(Connection& connection);
-  // Ends those that are behind their deadline, or whose sender has left in the middle of a request.
+  // Ends connections whose deadline has passed, or whose sender has left in the middle of a request.
   void check();
 
  private:
-  static constexpr size_t kSpare = 16;  // one of so many stays free for whoever comes next
+  static constexpr size_t kSpare = 16;  // one of so many connections stays free for whoever comes next
 
   void close_an_unknown_one();
   void close_an_idle_one();
@@ -61,7 +62,7 @@ class Connections {
   const size_t most_, most_unknown_, bytes_;
   std::mutex mutex_;
   std::unordered_set<Connection*> all_;
-  std::list<Connection*> unknown_;  // those that are not being closed, the oldest first
+  std::list<Connection*> unknown_;  // the connections that are not being closed, the oldest first
 };
 
 }  // namespace mlbench::net::http

@@ -13,7 +13,7 @@ struct Gunzipped {
   std::optional<GzipError> error;
 };
 
-// Unpacks a gzip body (several members too) of at most `limit` bytes.
+// Unpacks a gzip body, also of several members. The result has at most `limit` bytes, else `error` is kTooLarge.
 Gunzipped gunzip(std::string_view packed, size_t limit);
 
 }  // namespace mlbench::net::http

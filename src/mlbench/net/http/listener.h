@@ -1,6 +1,6 @@
 #pragma once
 
-// The socket that a server listens at.
+// The socket on which a server listens.
 
 #include <cstdint>
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace mlbench::net::http {
 
-// Listens on return; port 0: any free one. UserError when the port is in use, or `host` is no address of this machine.
+// The socket listens on return; port 0 means any free port. Throws UserError when the port is in use, or when `host` is
+// no address of this machine.
 FileDescriptor listen_on(const std::string& host, uint16_t port);
 uint16_t port_of(int fd);
 

@@ -38,7 +38,7 @@ std::optional<std::string> decode(std::string_view text, Part part) {
   return out;
 }
 
-// Calls `part` for each piece of `text`; false as soon as it is.
+// Calls `part` for each piece of `text`; returns false as soon as `part` does.
 template <typename Part>
 bool split(std::string_view text, char separator, const Part& part) {
   for (;;) {

@@ -16,20 +16,21 @@ namespace mlbench::net::http {
 
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
-// The part of a request line behind the method: segments and query, both decoded.
+// The target of a request line: its segments and its query, both decoded.
 struct Target {
   std::vector<std::string> segments;  // "/api/v1/runs/" -> {"api", "v1", "runs"}: a last slash changes nothing
-  Fields query;                       // in order; a key may come twice
+  Fields query;                       // in order; a key may occur twice
 };
 
-// Empty when `raw` is no absolute path, has a broken % escape, control characters, or a segment that is empty (but the
-// last), "." or "..". A decoded segment may hold a slash: who makes a path of it must check it.
+// The target in `raw`. Empty when `raw` is no absolute path, or has a broken % escape, control characters, or a segment
+// that is "." or ".." or (except the last) empty. A decoded segment may hold a slash: a caller that makes a path of it
+// must check it.
 std::optional<Target> parse_target(std::string_view raw);
 
-// A form-urlencoded body; empty for a broken % escape.
+// The fields of a form-urlencoded body; empty for a broken % escape.
 std::optional<Fields> parse_form(std::string_view body);
 
-// "a b&c" -> "a%20b%26c": letters, digits and -._~ stay.
+// "a b&c" becomes "a%20b%26c": letters, digits and -._~ stay as they are.
 std::string percent_encode(std::string_view text);
 
 struct Request {
@@ -37,25 +38,25 @@ struct Request {
   std::string raw_target;
   Target target;
   Fields headers;
-  std::string body;     // decoded when it came gzipped
-  Fields form;          // of a form-urlencoded or multipart body (texts; a file's content, too)
-  bool secure = false;  // came over TLS
+  std::string body;     // unpacked, when it came as gzip
+  Fields form;          // of a form-urlencoded or multipart body: its texts, and the contents of its files
+  bool secure = false;  // it came over TLS
 
-  // The first of that name, in any case; "" when absent.
+  // The first header of that name, in upper or lower case; "" when it is absent.
   std::string_view header(std::string_view name) const;
-  // The last of that name, as forms and queries have it; empty when absent.
+  // The last query field of that name, as forms and queries have it; empty when it is absent.
   std::optional<std::string> query(std::string_view name) const;
-  // Without parameters, in lower case: "application/json".
+  // The content type without parameters, in lower case: "application/json".
   std::string content_type() const;
 };
 
-// A response whose end is open, e.g. server-sent events. Any thread may push.
+// A response without a known end, e.g. server-sent events. Any thread may push.
 class Stream {
  public:
   virtual ~Stream() = default;
-  // False when the reader is gone or too far behind; then it is over.
+  // Returns false when the reader is gone or too far behind; the stream is then over.
   virtual bool push(std::string_view data) = 0;
-  // How many bytes push() takes now.
+  // How many bytes push() takes at this moment.
   virtual size_t room() const = 0;
   virtual void end() = 0;
 };
@@ -65,13 +66,13 @@ struct Response {
   std::string content_type = "application/json";
   Fields headers;
   std::string body;
-  // Instead of `body`: called once with the open stream, from the thread of the connection. Keep the pointer, push
-  // later; the client sees what is pushed in time.
+  // Takes the place of `body`: the connection's thread calls it once with the open stream. Who keeps the pointer can
+  // push later, and the client sees each push at once.
   std::function<void(std::shared_ptr<Stream>)> open_stream;
-  // What follows `body`, piece by piece (some 64 KiB each) until one is "": asked for as fast as the client reads, by
-  // one thread at a time, none of which a slow client holds. An exception cuts the answer off.
+  // Returns what follows `body`, piece by piece (some 64 KiB each), until a piece is "". The function is called as fast
+  // as the client reads, by one thread at a time; a slow client holds no thread. An exception cuts the answer off.
   std::function<std::string()> next = {};
-  size_t held_bytes = 0;  // by `next`, about
+  size_t held_bytes = 0;  // about how many bytes `next` holds
 };
 
 }  // namespace mlbench::net::http

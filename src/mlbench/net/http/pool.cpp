@@ -50,7 +50,7 @@ void Pool::work() {
     lock.lock();
     if (one.known) continue;
     --unknown_running_;
-    wake_.notify_one();  // another unknown one may have waited for this
+    wake_.notify_one();  // another job of an unknown sender may have waited for this
   }
 }
 

@@ -12,11 +12,10 @@
 
 namespace mlbench::net::http {
 
-// Of what unknown senders ask for, at most half of the threads do something at a time, and a quarter of the queue
-// waits.
+// At any time, jobs of unknown senders use at most half of the threads and a quarter of the queue.
 class Pool {
  public:
-  // Gets false when the pool has stopped before the job's turn: it then only says so to whoever waits for it.
+  // `run` is false when the pool stopped before the job's turn. The job then only tells whoever waits for it.
   using Job = std::function<void(bool run)>;
 
   Pool(size_t threads, size_t most_waiting);
@@ -24,11 +23,11 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // False, without the job, when the queue is full or the pool has stopped.
+  // Takes the job. Returns false, and drops the job, when the queue is full or the pool has stopped.
   bool offer(Job job, bool known);
-  // The same without a limit, for what was begun before.
+  // As offer(), but without the limit: for the next part of what was begun before. False when the pool has stopped.
   bool go_on(Job job, bool known);
-  // Waits for the running jobs; what waits is told.
+  // Waits for the running jobs; calls the waiting ones with `run` false.
   void stop();
 
  private:

@@ -12,7 +12,7 @@
 namespace mlbench::net::http {
 namespace {
 
-// Response::next as the library reads it: each piece is made by a pool while the connection is suspended.
+// Response::next as the library reads it. A pool makes each piece while the connection is suspended.
 class PulledBody final : public std::enable_shared_from_this<PulledBody> {
  public:
   PulledBody(MHD_Connection* connection, Pool& pool, bool known, Response response, MemoryBudget::Part memory)

@@ -1,7 +1,7 @@
 #pragma once
 
-// An answer as libmicrohttpd reads it: whole, made piece by piece while it is read, or pushed by somebody else. For
-// server.cpp alone.
+// An answer as libmicrohttpd reads it: whole, made piece by piece while it is read, or pushed by somebody else. Only
+// server.cpp includes this header.
 
 #include <microhttpd.h>
 
@@ -16,7 +16,7 @@
 
 namespace mlbench::net::http {
 
-// Response::open_stream: what is pushed waits for its reader, who is cut off behind `limit` bytes.
+// The stream of Response::open_stream. What is pushed waits for its reader, who is cut off when `limit` bytes behind.
 class PushedStream final : public Stream {
  public:
   PushedStream(MHD_Connection* connection, int fd, size_t limit, MemoryBudget::Part memory)
@@ -26,13 +26,13 @@ class PushedStream final : public Stream {
   size_t room() const override;
   void end() override;
 
-  // A connection that waits for us is not looked at by the library: whether its reader left.
+  // Looks whether the reader has left: libmicrohttpd does not look at a connection that waits for us.
   void check_reader();
 
-  // Whether it has a reader.
+  // Whether the stream still has a reader.
   bool open() const;
 
-  // By the connection's thread.
+  // The connection's thread calls the next two.
   ssize_t read(char* buffer, size_t size);
   void reader_gone();
 
@@ -49,9 +49,10 @@ class PushedStream final : public Stream {
   bool ended_ = false, suspended_ = false;
 };
 
-// Each holds its part of the budget until the library has sent it. Null when the library has no memory.
+// Each of these bodies holds its part of the budget until libmicrohttpd has sent it. Each function returns null when
+// libmicrohttpd has no memory.
 MHD_Response* whole_body(std::string text, MemoryBudget::Part memory);
-// Response::body, then Response::next: each piece is made by the pool while the connection is suspended.
+// Response::body followed by what Response::next returns. The pool makes each piece while the connection is suspended.
 MHD_Response* pulled_body(MHD_Connection* connection, Pool& pool, bool known, Response response,
                           MemoryBudget::Part memory);
 MHD_Response* pushed_body(const std::shared_ptr<PushedStream>& stream);

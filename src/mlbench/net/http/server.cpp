@@ -29,9 +29,9 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr size_t kLibraryBytes = 4096;  // of a connection's memory, for the library itself
-// What a gzip body may unpack to: text that is worth packing shrinks to a tenth.
+// A gzip body may unpack to so many times its size, or so many bytes: text that is worth packing shrinks to a tenth.
 constexpr size_t kMostRatio = 100, kAlwaysUnpacked = 64 << 10;
-// One of so many connections may have an open stream, which lasts: the rest is for what is answered soon.
+// One of so many connections may have an open stream, which lasts long. The rest is for what is answered soon.
 constexpr size_t kStreamShare = 3;
 
 struct Lanes {
@@ -49,7 +49,7 @@ struct Exchange {
   MemoryBudget::Part memory;  // of body and request
   bool begun = false;
   bool too_large = false, no_memory = false;
-  std::optional<Response> response;  // of its lane
+  std::optional<Response> response;  // of its lane's thread
 };
 
 Response refusal(int status, const std::string& text) {
@@ -62,8 +62,8 @@ Response busy() {
   return response;
 }
 
-// Why the length of the body is not one thing for all who read the request; "" where it is. What stands before or
-// behind this server may take another one.
+// Why two readers of the request may disagree about the length of its body; "" where they agree. A server before or
+// behind this one may take another length.
 std::string ambiguous_length(const Request& request) {
   size_t lengths = 0, encodings = 0;
   bool chunked = true;
@@ -154,7 +154,7 @@ class Server::Impl {
       stop_watching_.notify_all();
     }
     watchdog_.join();
-    lanes_.stop();  // the library must not stop while connections wait for us
+    lanes_.stop();  // the library must not stop while connections wait for the lanes
     MHD_stop_daemon(daemon_);
     daemon_ = nullptr;
   }
@@ -232,7 +232,7 @@ class Server::Impl {
 
   // ---- one exchange ------------------------------------------------------------------------------------------------
 
-  // Read to its end, so that the client sees the answer; time bounds how much that can be.
+  // Reads the body to its end, so that the client sees the answer; the deadline bounds how much that can be.
   static void take(Exchange& exchange, std::string_view data) {
     const size_t size = exchange.body.size() + data.size();
     exchange.too_large = exchange.too_large || size > exchange.admission.body_bytes;
@@ -280,7 +280,7 @@ class Server::Impl {
     uint64_t announced = 0;
     std::from_chars(length.data(), length.data() + length.size(), announced);
     if (announced > admission.body_bytes) return answer(connection, exchange, too_large(exchange));
-    exchange.no_memory = !exchange.memory.resize(announced);  // answered behind the body, as take() says
+    exchange.no_memory = !exchange.memory.resize(announced);  // answered after the body, as take() says
     return MHD_YES;
   }
 
@@ -292,7 +292,7 @@ class Server::Impl {
     if (lane == Lane::kAtOnce && exchange.request.header("Content-Encoding") != "gzip") {
       return answer(connection, exchange, handled(connection, exchange));
     }
-    // Until it is resumed the library touches neither the connection nor the exchange.
+    // Until the connection is resumed, the library touches neither it nor the exchange.
     MHD_suspend_connection(connection);
     const auto job = [this, connection, &exchange](bool run) {
       exchange.response = run ? handled(connection, exchange) : busy();
@@ -305,7 +305,7 @@ class Server::Impl {
     return MHD_YES;
   }
 
-  // By a thread of its lane.
+  // Runs on a thread of the exchange's lane.
   Response handled(MHD_Connection* connection, Exchange& exchange) {
     Request& request = exchange.request;
     try {

@@ -259,7 +259,7 @@ TEST_F(HttpServer, AGzipBombIsRefused) {
   start();
   EXPECT_EQ(send("POST", "/", gzip(std::string(100'001, 'x')), "text/plain", {{"Content-Encoding", "gzip"}}).status,
             413);
-  // Also where so much is allowed, but not for so little.
+  // So much is allowed, but not for a body of so few bytes: the ratio is limited, too.
   service.admission.unpacked_bytes = 8 << 20;
   EXPECT_EQ(send("POST", "/", gzip(std::string(5 << 20, 'x')), "text/plain", {{"Content-Encoding", "gzip"}}).status,
             413);
@@ -652,7 +652,7 @@ TEST_F(HttpServer, AReaderThatLeavesOrSleepsIsForgotten) {
   while (stream->push(": x\n\n") && std::chrono::steady_clock::now() < give_up) std::this_thread::sleep_for(5ms);
   EXPECT_FALSE(stream->push("x"));
 
-  // Also one that nobody writes to.
+  // A stream to which nobody writes notices that its reader left, too.
   service.streams.clear();
   reader = std::make_unique<FileDescriptor>(connect_raw());
   put(*reader, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");

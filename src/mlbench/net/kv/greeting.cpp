@@ -19,12 +19,12 @@ namespace {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// The member of the answer, bytes. Empty, with the reason, when there is no answer.
+// Sends the message and returns `member` of the answer, as bytes; nothing, with the reason, without an answer.
 std::optional<std::string> ask(int socket, FrameReader& input, const Json& message, const char* member,
                                Deadline deadline, std::string& reason) {
   send_frame(socket, encode(message), deadline);
   for (;;) {
-    // No more than a hello's size: what listens there may be anything.
+    // The answer may have a hello's size and no more: whatever listens there may have sent it.
     if (const auto answer = input.next(kMaxHelloBytes)) {
       if (answer->contains("error")) throw Refusal(printable(text_in(*answer, "error")));
       return bytes_in(*answer, member);

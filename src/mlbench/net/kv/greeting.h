@@ -1,6 +1,6 @@
 #pragma once
 
-// The connecting side of a proof before a rendezvous server (kv/wire.h), for all who come there.
+// The connecting side of a proof before a rendezvous server (kv/wire.h), for every kind of client.
 
 #include <chrono>
 #include <functional>
@@ -13,36 +13,36 @@
 
 namespace mlbench::net::wire {
 
-// The server says why it ends the connection.
+// The server refused the connection; the text says why.
 struct Refusal : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What a rank says first: who it is, with a nonce of its own. `session` is the client's, bytes, the same each time it
-// connects.
+// What a rank says first: who it is, with a nonce of its own. `session` is bytes that the client chose; they are the
+// same each time that it connects.
 struct Caller {
   std::string session, run_id;
   int rank = 0, size = 1;
 };
 Json hello_of(const Caller& caller);
 
-// Says `hello`, and both sides prove that they know the secret. False, with the reason, when another try may help.
-// Refusal; ProtocolError when what answers is no rendezvous server of this run. What came behind the proof is in
-// `input`.
+// Says `hello`, and both sides prove that they know the secret. Returns false, with the reason, when another try may
+// help. Throws Refusal when the server refuses, and ProtocolError when what answers is no rendezvous server of this
+// run. Bytes that came after the proof are left in `input`.
 bool prove(int socket, FrameReader& input, const Json& hello, std::string_view secret,
            std::chrono::steady_clock::time_point deadline, std::string& reason);
 
-// All of it, waiting for room. CommError when the other side is gone, or takes nothing until the deadline.
+// Sends the whole frame, waiting for room. Throws CommError when the other side is gone, or takes nothing in time.
 void send_frame(int socket, std::string_view frame, std::chrono::steady_clock::time_point deadline);
 
-// Reads what is there. False at the end of the stream; CommError when the connection is broken.
+// Reads what is there. Returns false at the end of the stream; throws CommError when the connection is broken.
 bool read_into(int socket, FrameReader& input);
 
 struct Retry {
   std::chrono::milliseconds first_pause{20}, longest_pause{500};
 };
-// Calls `attempt` again and again until it says true; the pauses between grow. False once the deadline would pass in a
-// pause, or `pause` says that all is over.
+// Calls `attempt` again and again until it returns true; the pauses in between grow. Returns false once the deadline
+// would pass in a pause, or once `pause` returns false.
 bool try_again(const std::function<bool()>& attempt, std::chrono::steady_clock::time_point deadline,
                const std::function<bool(std::chrono::milliseconds)>& pause, const Retry& retry = {});
 

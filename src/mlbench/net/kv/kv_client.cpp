@@ -32,14 +32,14 @@ using SteadyClock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds kConnectPatience{2000};
-// Whoever waits for longer to join says why.
+// A client that waits longer than this to join says why.
 constexpr Milliseconds kSilence{10000};
-// The server watches the time of a get(); this much later it is taken for dead.
+// The server watches the time of a get(); it is taken for dead so much later.
 constexpr Milliseconds kGrace{5000};
 
 using wire::Refusal;
 
-// JSON whose texts are UTF-8, whatever an error message of some library held.
+// Makes all texts of the JSON valid UTF-8, whatever an error message of some library contained.
 Json with_valid_texts(const Json& value) {
   return parse_json(value.dump(-1, ' ', false, Json::error_handler_t::replace), inputs::kMessage);
 }
@@ -68,7 +68,7 @@ struct KvClient::State {
     thread.join();
   }
 
-  // To a call: when the question went out, and the answer came in, by `clock`.
+  // The answer to a call, with the times at which the question went out and the answer came in, by `clock`.
   struct Reply {
     Json message;
     int64_t sent_ns = 0, received_ns = 0;
@@ -81,18 +81,18 @@ struct KvClient::State {
   const std::string session = make_nonce();
   const FileDescriptor wakeup;  // readable: closing
   FileDescriptor socket;
-  wire::FrameReader input;  // of the reading thread, once it runs
+  wire::FrameReader input;  // used by the reading thread, once it runs
   int64_t received_ns = 0;  // when the last of it came in
 
-  // One frame after the other, and none while a broken connection is made again. Guards `socket` where others than the
-  // reading thread use it.
+  // Held while a frame is sent, and while a broken connection is made again. Guards `socket` where other threads than
+  // the reading one use it.
   std::mutex send_mutex;
 
   std::mutex mutex;  // guards what follows
   std::condition_variable changed;
   int64_t next_id = 1;
   std::map<int64_t, std::optional<Reply>> replies;  // of the calls under way
-  std::map<int64_t, std::string> unanswered;        // what they asked, where there is patience
+  std::map<int64_t, std::string> unanswered;        // the messages of these calls, where there is patience
   std::optional<std::string> lost;                  // why
   std::optional<std::string> send_error;            // why nothing can be sent any more
   bool closing = false;
@@ -113,13 +113,13 @@ struct KvClient::State {
                                       duration_text(options.connect_timeout), reason)));
   }
 
-  // False, with the reason, when the time has passed, or the client is closed.
+  // Returns false, with the reason, when the time has passed or the client is closed.
   bool try_to_join(SteadyClock::time_point deadline, std::string& reason) {
     NoWay no_way;
     const auto say_at = SteadyClock::now() + kSilence;
     bool said = false;
     const auto attempt = [&] {
-      // A lost packet among many of strangers is soon sent again.
+      // One lost packet among many of strangers is soon sent again.
       int error = 0;
       socket = connect_to(options.address, options.port, std::min(deadline, deadline_after(kConnectPatience)), reason,
                           &error);
@@ -139,8 +139,8 @@ struct KvClient::State {
     });
   }
 
-  // A connection that broke is made again: what was not answered is asked again. False when that is not to be, or not
-  // within the patience; `reason` then says more, where there is more to say.
+  // Makes a broken connection again, and asks again what was not answered. Returns false when it must not be made
+  // again, or was not within the patience; `reason` then says more, where there is more to say.
   bool resume(std::string& reason) {
     if (options.resume_patience <= Milliseconds(0)) return false;
     const std::lock_guard sending(send_mutex);
@@ -162,7 +162,7 @@ struct KvClient::State {
         const auto patience = deadline_after(options.reply_timeout);
         for (const std::string& frame : again) wire::send_frame(socket.get(), frame, patience);
       } catch (const CommError&) {
-        shutdown(socket.get(), SHUT_RDWR);  // it broke again: whoever reads sees that
+        shutdown(socket.get(), SHUT_RDWR);  // it broke again: the reading thread sees that
       }
       return true;
     } catch (const CommError& error) {
@@ -171,7 +171,7 @@ struct KvClient::State {
     }
   }
 
-  // False, with the reason, when another try may help.
+  // Returns false, with the reason, when another try may help.
   bool say_hello(SteadyClock::time_point deadline, std::string& reason) {
     input = {};
     const Json hello = wire::hello_of({session, options.run_id, options.rank, options.size});
@@ -224,7 +224,7 @@ struct KvClient::State {
     }
   }
 
-  // False at the end of the stream.
+  // Returns false at the end of the stream.
   bool receive() {
     const bool more = wire::read_into(socket.get(), input);
     received_ns = now_ns();
@@ -259,8 +259,8 @@ struct KvClient::State {
     throw CommError(who(fmt::format("{}: lost the rendezvous server at {}: {}", operation, server, *lost)));
   }
 
-  // A frame that was sent in part leaves a stream that nobody can read: the connection ends. The reading thread sees
-  // that, after the server's last words.
+  // Sends a frame. One that was sent in part leaves a stream that nobody can read, so the connection ends. The reading
+  // thread sees that, after the server's last words.
   void send_or_lose(std::string_view frame) {
     try {
       wire::send_frame(socket.get(), frame, deadline_after(options.reply_timeout));

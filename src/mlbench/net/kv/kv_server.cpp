@@ -31,9 +31,9 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
-// Connections that have not proved that they know the secret, of those that said hello and of the others: beyond these
-// the oldest goes, and silent ones take no place of a rank that is about to prove itself. A client that was pushed out
-// comes again.
+// The most connections that have not proved that they know the secret, counted apart for those that said hello and the
+// others. Beyond this the oldest goes; silent connections take no place of a rank that is about to prove itself. A
+// client that was pushed out comes again.
 constexpr int kMostUnproven = 64;
 constexpr int kAcceptsPerTurn = 32;
 // Answers that a client does not read are kept up to this size.
@@ -53,16 +53,16 @@ struct Connection {
   wire::FrameReader input;
   std::string output;
   size_t sent = 0;                                  // bytes of output
-  bool refused = false;                             // send what is left, then close
-  std::optional<ProvedConnection> link;             // send what is left, then hand over
-  std::optional<SteadyClock::time_point> deadline;  // closed then: hello missing, or refused
+  bool refused = false;                             // to be closed once the output is sent
+  std::optional<ProvedConnection> link;             // to be handed over once the output is sent
+  std::optional<SteadyClock::time_point> deadline;  // closed then: the hello is missing, or it was refused
 };
 
 // What a client that comes again may ask a second time.
 struct Session {
   std::string name;          // made by the client
   std::set<int64_t> set_by;  // ids of the calls that set a key
-  size_t value_bytes = 0;    // that they set
+  size_t value_bytes = 0;    // bytes of the values that they set
 };
 
 // A get() whose key is not there yet.
@@ -74,7 +74,7 @@ struct Wait {
   Milliseconds timeout;
 };
 
-// Of a heartbeat or a report: what the supervisor makes of it, is of these types.
+// Checks the members of a heartbeat or a report that the supervisor uses.
 const Json& checked_words(const Json& said) {
   word_in(said, "operation", peer_words::kOperation);
   word_in(said, "kind", peer_words::kOperation);
@@ -86,7 +86,7 @@ const Json& checked_words(const Json& said) {
   return said;
 }
 
-// "rank 1 of 4 has not joined", "ranks 0, 1 and 3 of 4 have not joined"; "" when nobody is missing.
+// The text "rank 1 of 4 has not joined" or "ranks 0, 1 and 3 of 4 have not joined"; "" when nobody is missing.
 std::string missing_text(const std::vector<RankStatus>& ranks) {
   constexpr size_t kNamed = 16;
   std::vector<std::string> missing;
@@ -139,7 +139,7 @@ struct KvServer::State {
   std::condition_variable joined;
   std::vector<RankStatus> ranks;
 
-  // Of the serving thread.
+  // What follows is used by the serving thread alone.
   std::vector<std::unique_ptr<Connection>> connections;
   std::vector<Wait> waits;
   std::map<std::string, std::string> values;
@@ -173,7 +173,7 @@ struct KvServer::State {
     }
     if (polled[0].revents != 0) return false;
 
-    // Connections before the listener: a rank that left and comes back has left first.
+    // Connections are looked at before the listener: a rank that left and comes back has left first.
     const size_t count = connections.size();
     for (size_t i = 0; i < count; ++i) {
       Connection& connection = *connections[i];
@@ -267,7 +267,7 @@ struct KvServer::State {
     }
   }
 
-  // Of the rank that the connection stands for; who only says which rank it is, harms none by it.
+  // Notes a fault of the rank for which the connection stands. Who only claims to be a rank harms none.
   void note_fault(const Connection& connection, const std::string& fault) {
     if (connection.rank < 0) return;
     const std::lock_guard lock(mutex);
@@ -298,7 +298,7 @@ struct KvServer::State {
     connection.output += frame;
   }
 
-  // Says why, then closes: not at once, since unread input would turn the close into a reset that overtakes the reply.
+  // Says why, then closes. The close comes later: unread input would turn it into a reset that overtakes the reply.
   void refuse(Connection& connection, int64_t id, const std::string& reason) {
     note_end(connection, reason);
     forget(connection);
@@ -322,7 +322,7 @@ struct KvServer::State {
     }
   }
 
-  // The connection stands for its rank no more.
+  // The connection no longer stands for its rank.
   void forget(Connection& connection) {
     std::erase_if(waits, [&](const Wait& wait) { return wait.connection == &connection; });
     if (connection.rank < 0) return;
@@ -406,7 +406,7 @@ struct KvServer::State {
       return refuse(connection, id, fmt::format("rank {} is taken by process {} on {}", rank, known.pid, known.host));
     }
     if (known.connected) {
-      // Its end of that connection has broken, which nobody told us.
+      // The client's end of that connection has broken, which nobody told us.
       const auto broken = std::ranges::find(connections, static_cast<int>(rank), &Connection::rank);
       MLBENCH_CHECK(broken != connections.end(), "a rank that is connected has a connection");
       close_connection(**broken, "");

@@ -568,7 +568,7 @@ TEST_F(KvFaults, AProofIsGoodForOneConnectionAlone) {
   ASSERT_TRUE(refusal);
   EXPECT_EQ(refusal->value("error", ""), "wrong secret");
   EXPECT_FALSE(server_.ranks()[0].joined);
-  // And with other claims than the hello's.
+  // The same holds for claims that differ from the hello's.
   RawClient third(server_.port());
   const auto answer = prove(third, hello(0, 2), "guessed");
   ASSERT_TRUE(answer);
@@ -815,7 +815,7 @@ TEST_F(KvResume, NothingHappensTwice) {
   const Json set = {{"op", "set"}, {"id", 5}, {"key", "key"}, {"value", wire::to_bytes("value")}};
   first.send_message(set);
   EXPECT_EQ(first.receive(), Json({{"id", 5}}));
-  // Not closed: the server has not heard that it broke.
+  // The old connection is not closed: the server has not heard that it broke.
   RawClient again(server_.port());
   const auto answer = prove(again, greeting);
   ASSERT_TRUE(answer && answer->contains("proof"));
@@ -861,7 +861,7 @@ TEST_F(KvResume, AClientThatIsClosedWaitsForNothing) {
 
 // ---- processes -----------------------------------------------------------------------------------------------------
 
-// The same program as a child process, see main().
+// Runs this program as a child process, see main().
 ProcessOptions peer_options(const std::vector<std::string>& arguments) {
   ProcessOptions options;
   options.arguments = {program_path()};

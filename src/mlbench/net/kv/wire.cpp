@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kLengthBytes = 4;
 constexpr size_t kMaxValues = 4096;
 
-// Looks a body over before anything is built of it: nlohmann's reader recurses, and does not check UTF-8.
+// Checks a body before anything is built from it: nlohmann's reader recurses, and does not check UTF-8.
 class Inspector final : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return count(); }

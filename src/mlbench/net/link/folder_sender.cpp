@@ -32,7 +32,7 @@ std::optional<std::string> SeenFolders::next(const fs::path& root, const std::ve
   }
   if (fresh.empty()) return std::nullopt;
   struct stat info {};
-  // Where it is gone again, the next look tells.
+  // Where the folder is gone again, the next look tells.
   seen_[*fresh.begin()] = lstat((root / *fresh.begin()).c_str(), &info) == 0 ? info.st_ino : 0;
   return *fresh.begin();
 }

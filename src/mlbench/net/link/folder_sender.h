@@ -1,6 +1,6 @@
 #pragma once
 
-// The client's side of folders that come whole (link.h): what is new, and its bytes.
+// The client's side of folders that arrive whole (link.h): which folders are new, and their bytes.
 
 #include <sys/types.h>
 
@@ -16,31 +16,31 @@
 
 namespace mlbench::net::link {
 
-// Folders below some others, each known by its name and inode.
+// Remembers the folders below some parent folders, each by name and inode.
 class SeenFolders {
  public:
-  // A folder that was not there before, or was replaced: the first by name. It counts as seen.
+  // Returns the first by name of the folders that are new or were replaced, which counts as seen from now on.
   std::optional<std::string> next(const std::filesystem::path& root, const std::vector<std::string>& parents);
 
  private:
   std::map<std::string, ino_t> seen_;
 };
 
-// One folder, as it is when this is made: its files stay open, whatever becomes of the name.
+// One folder as it is when this object is made. Its files stay open, whatever becomes of the folder's name.
 class FolderSender {
  public:
-  // IoError where it cannot be read: it was removed.
+  // Throws IoError where the folder cannot be read: it was removed.
   FolderSender(const std::filesystem::path& root, std::string name, int64_t number);
   const std::string& name() const { return name_; }
   int64_t number() const { return number_; }
   int64_t under_way() const { return sent_ - kept_; }
-  // The next message, encoded, of at most `most` bytes of content; empty: nothing to send before an answer. IoError
-  // where a file is shorter than it was.
+  // The next message, encoded, with at most `most` bytes of content; empty when an answer must come first. Throws
+  // IoError where a file is shorter than it was.
   std::string take_frame(size_t most);
-  // Answers of the server.
+  // Take the server's answers.
   void kept(int64_t offset);
   void later(int64_t offset);
-  // On a new connection: where the server is, which has heard of this folder, or (-1) not.
+  // Called on a new connection. `kept` is how many bytes the server has; -1 when it has not heard of this folder.
   void begin_again(int64_t kept);
 
  private:

@@ -21,13 +21,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// As checkpoints that are being written are called (checkpoint/): nobody takes such a folder for one.
+// Checkpoints that are being written have this prefix, too (checkpoint/): nobody takes such a folder for a checkpoint.
 constexpr const char* kUnfinished = ".tmp-";
 constexpr size_t kMostFilesOfFolder = 10'000;
-// At once, the flush of a large file would keep all links waiting.
+// So many bytes are flushed at a time: flushing a large file at its end would keep all links waiting.
 constexpr int64_t kSyncedBytes = int64_t{8} << 20;
 
-// A file at the name of another, or of a folder that another lies in, would end the writing of both.
+// Refuses a file with the name of another file, or of a folder in which another lies: it would end the writing of both.
 void refuse_clashes(std::vector<std::string> names, const std::string& folder) {
   std::ranges::sort(names);
   const auto refuse = [&](const std::string& name) {
@@ -100,18 +100,18 @@ void FolderTaker::finish() {
   if (kept_ < bytes_) throw wire::ProtocolError(fmt::format("'{}' ends before its end", name_));
   if (whole_) return;
   while (current_ < files_.size()) close_file();
-  if (!begun_) open_file();  // it holds nothing
+  if (!begun_) open_file();  // the folder contains no bytes
   sync_directory(made_);
   replace_directory(made_, target_);
   whole_ = true;
   sync_directory(target_.parent_path());
 }
 
-// The current one, and before the first the folder.
+// Opens the current file; before the first file, makes the folder.
 void FolderTaker::open_file() {
   std::error_code error;
   if (!begun_) {
-    fs::remove_all(made_, error);  // of somebody who was killed
+    fs::remove_all(made_, error);  // left over from a process that was killed
     if (!error) fs::create_directories(made_, error);
     if (error) throw_system_error("cannot create " + made_.string(), error.value());
     begun_ = true;
@@ -123,7 +123,7 @@ void FolderTaker::open_file() {
   if (!file_) throw_system_error("cannot create " + path.string(), errno);
 }
 
-// To the next one. An empty file is made here.
+// Closes the current file and goes to the next. Empty files are made here.
 void FolderTaker::close_file() {
   open_file();
   sync_file(file_.get(), made_ / files_[current_].name);

@@ -1,6 +1,6 @@
 #pragma once
 
-// The server's side of a folder that comes whole (link.h): written under another name, renamed at its end.
+// The server's side of a folder that arrives whole (link.h): it is written under another name, and renamed at its end.
 
 #include <cstdint>
 #include <filesystem>
@@ -16,22 +16,22 @@ namespace mlbench::net::link {
 
 class FolderTaker {
  public:
-  // `message`: {"op": "folder", ...}. `parents`: in which of them one may be, below `root`. wire::ProtocolError where
-  // it is in none, or a file would lie outside of it. Nothing is written yet.
+  // `message` is {"op": "folder", ...}. `parents` are the folders below `root` in which such a folder may lie. Throws
+  // wire::ProtocolError where it lies in none of them, or where a file would lie outside of it. Nothing is written yet.
   FolderTaker(const std::filesystem::path& root, const std::vector<std::string>& parents, const Json& message);
-  // What is not whole goes.
+  // Removes a folder that is not whole.
   ~FolderTaker();
   FolderTaker(const FolderTaker&) = delete;
   FolderTaker& operator=(const FolderTaker&) = delete;
 
   const std::string& name() const { return name_; }
   int64_t number() const { return number_; }
-  int64_t kept() const { return kept_; }  // bytes of all its files
+  int64_t kept() const { return kept_; }  // bytes of all its files together
   bool whole() const { return whole_; }
-  // Bytes behind those that are kept. IoError where the disk refuses: those before are kept. wire::ProtocolError where
-  // there are more than were announced.
+  // Writes the bytes that follow those kept. Throws IoError where the disk refuses; earlier bytes are kept. Throws
+  // wire::ProtocolError where there are more bytes than were announced.
   void write(std::string_view bytes);
-  // All bytes are kept: puts the folder in its place. IoError, and it may be tried again.
+  // Puts the folder in its place. Precondition: all bytes are kept. Throws IoError; the call may then be repeated.
   void finish();
 
  private:
@@ -47,7 +47,7 @@ class FolderTaker {
   std::filesystem::path target_, made_;
   std::vector<File> files_;
   int64_t bytes_ = 0, kept_ = 0, synced_ = 0;
-  size_t current_ = 0;  // file
+  size_t current_ = 0;  // index of the current file
   FileDescriptor file_;
   bool begun_ = false, whole_ = false;
 };

@@ -36,7 +36,7 @@ struct GrowingFile {
   std::string name;
   std::filesystem::path path;
   FileDescriptor file;
-  // Bytes; -1: there is no such file. An empty one is more than none.
+  // Sizes in bytes; -1 means that there is no such file. An empty file is more than none.
   int64_t kept = -1;  // by the server
   int64_t sent = -1;
   int64_t seen = -1;  // its size at the last look
@@ -75,14 +75,14 @@ struct LinkClient::State {
   const std::string session = make_nonce();
   link::Bell wakeup, bell;
 
-  // Of the thread.
+  // What follows is used by the thread alone.
   FileDescriptor socket;
   wire::FrameReader input;
   std::string output;
   bool welcomed = false;
   SteadyClock::time_point last_sign, last_sent, next_look, pause_until;
   std::vector<GrowingFile> files;
-  size_t current = 0;                        // the file that is being sent, of this look at all of them
+  size_t current = 0;                        // the file that is being sent, within this look at all files
   bool looked_behind = false;                // since send_behind_files()
   std::optional<link::FolderSender> folder;  // that is being sent
   int64_t folders_sent = 0;
@@ -101,7 +101,7 @@ struct LinkClient::State {
 
   // ---- connecting ------------------------------------------------------------------------------------------------
 
-  // False, with the reason, when the time has passed, or the client is closed.
+  // Returns false, with the reason, when the time has passed or the client is closed.
   bool join(SteadyClock::time_point deadline, std::string& reason) {
     NoWay no_way;
     const auto attempt = [&] {
@@ -145,13 +145,13 @@ struct LinkClient::State {
         try {
           if (!talk()) break;
         } catch (const wire::ProtocolError&) {
-          break;  // it would say the same again
+          break;  // it would refuse again
         } catch (const CommError&) {
-          // It broke.
+          // The connection broke.
         }
       } while (come_again());
     } catch (const std::exception&) {
-      // Refused: it is given up already.
+      // The server refused, so the link is given up already.
     }
     socket.reset();
     const std::lock_guard lock(mutex);
@@ -164,7 +164,7 @@ struct LinkClient::State {
     return join(last_sign + options.patience, reason);
   }
 
-  // False when all is over; CommError, or true, when the connection is broken.
+  // Returns false when the link is over. Returns true, or throws CommError, when the connection is broken.
   bool talk() {
     begin_to_talk();
     for (;;) {
@@ -207,7 +207,7 @@ struct LinkClient::State {
     last_sent = SteadyClock::now();
   }
 
-  // False when the server wants no more.
+  // Returns false when the server wants no more.
   bool handle(const Json& message) {
     const std::string operation = wire::text_in(message, "op");
     if (operation == "bye" || operation == "refused") return false;
@@ -319,7 +319,7 @@ struct LinkClient::State {
     }
   }
 
-  // The sizes in the reverse order: what a later file tells of, an earlier one holds already.
+  // Reads the sizes in reverse order: an earlier file then contains all that a later file tells of.
   void look() {
     const std::lock_guard lock(mutex);
     looked_behind = behind_files.has_value();
@@ -335,7 +335,7 @@ struct LinkClient::State {
       try {
         folder.emplace(options.folder, *name, ++folders_sent);
       } catch (const IoError&) {
-        // It is gone: the next one.
+        // The folder is gone: look at the next one.
       }
     }
   }
@@ -346,7 +346,7 @@ struct LinkClient::State {
     std::string bytes(std::min(link::kChunkBytes, static_cast<size_t>(file.seen - begin)), '\0');
     const ssize_t count = file.file ? pread(file.file.get(), bytes.data(), bytes.size(), begin) : -1;
     if (count < 0 || (count == 0 && file.seen > begin)) {
-      file.seen = file.sent;  // nothing there any more: the next look will tell
+      file.seen = file.sent;  // nothing is there any more: the next look will tell
       return;
     }
     bytes.resize(static_cast<size_t>(count));

@@ -27,7 +27,7 @@ using SteadyClock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr Milliseconds kServerTick{100};
-// Who is sent away has this long to read why.
+// A client that is sent away has this long to read why.
 constexpr Milliseconds kLinkFarewell{1000};
 constexpr size_t kMostUnsentLinkBytes = size_t{16} << 20;
 
@@ -40,7 +40,7 @@ struct KeptFile {
 
 struct LinkedRank {
   int rank = 0;
-  std::optional<std::string> session;  // once it came
+  std::optional<std::string> session;  // set once the client came
   std::string host;
   link::Bell bell;
   link::Heard heard{peer_words::kMostSaidBytes};
@@ -51,7 +51,7 @@ struct LinkedRank {
   SteadyClock::time_point last_sign;
   bool lost = false, closed = false;
   std::string fault;  // for which it is lost
-  // Of the connection that there is.
+  // The connection, where there is one.
   FileDescriptor socket;
   std::string peer, output;
   wire::FrameReader input;
@@ -59,7 +59,7 @@ struct LinkedRank {
   SteadyClock::time_point last_sent;
 };
 
-// Sent away: it is to read what was sent, and what it still sends is not looked at.
+// A connection that was sent away. Its client is to read what was sent; what the client still sends is ignored.
 struct Leaving {
   FileDescriptor socket;
   SteadyClock::time_point until;
@@ -178,11 +178,11 @@ struct LinkServer::State {
     } catch (const CommError&) {
       from.socket.reset();
     } catch (const std::exception& error) {
-      blame(from, error.what());  // whatever its words lead to, it ends this link alone
+      blame(from, error.what());  // whatever its words lead to, this ends its own link alone
     }
   }
 
-  // It would say the same again.
+  // Puts the loss of the link down to the client, which would say the same again.
   static void blame(LinkedRank& from, const std::string& fault) {
     spdlog::error("link: rank {} at {}: {}", from.rank, from.peer, printable(fault));
     from.fault = reason_of(peer_words::kReason, fault);
@@ -243,12 +243,12 @@ struct LinkServer::State {
         from, name, offset, bytes, [&] { return file->kept; }, [&](std::string_view fresh) { write(*file, fresh); });
   }
 
-  // What of the bytes is not kept yet.
+  // Writes those of the bytes that are not kept yet.
   template <typename Kept, typename Write>
   void take_behind(LinkedRank& from, const std::string& name, int64_t offset, std::string_view bytes, Kept kept,
                    Write write_fresh) {
     const int64_t before = std::max<int64_t>(kept(), 0);
-    bool later = offset > before;  // behind bytes that there was no room for
+    bool later = offset > before;  // the bytes come after others for which there was no room
     const auto known = static_cast<size_t>(std::max<int64_t>(before - offset, 0));
     if (!later && (kept() < 0 || known < bytes.size())) {
       later = !is_written(from, [&] { write_fresh(bytes.substr(std::min(known, bytes.size()))); });
@@ -304,7 +304,7 @@ struct LinkServer::State {
     }
   }
 
-  // What is to be sent, and what time says.
+  // Sends what is to be sent, and acts on deadlines that have passed.
   void tend(LinkedRank& one) {
     const auto now = SteadyClock::now();
     if (one.socket) {
@@ -353,7 +353,7 @@ struct LinkServer::State {
     one.output += wire::encode({{"op", "bye"}});
   }
 
-  // Unread input would turn a close into a reset that overtakes what was sent.
+  // Unread input would turn closing into a reset, which overtakes what was sent.
   void send_away(FileDescriptor socket) {
     shutdown(socket.get(), SHUT_WR);
     leaving.push_back({std::move(socket), SteadyClock::now() + kLinkFarewell});

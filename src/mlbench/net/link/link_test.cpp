@@ -774,7 +774,7 @@ TEST_F(LinkTest, WhateverARankSaysIsItsOwnFault) {
       client.send(one.message);
       client.send({{"op", "beat"}});
     } catch (const CommError&) {
-      // It was sent away already.
+      // The client was sent away already.
     }
     if (!one.is_wrong) continue;
     EXPECT_TRUE(in_time([&] { return !link_->fault(rank).empty(); })) << one.message.dump().substr(0, 200);
@@ -797,7 +797,7 @@ TEST_F(LinkTest, AFloodOfWordsIsAFault) {
           {{"op", "say"}, {"sequence", sequence}, {"word", wire::to_bytes("usage")}, {"text", wire::to_bytes("0 0")}});
     }
   } catch (const CommError&) {
-    // It was sent away.
+    // The client was sent away.
   }
   EXPECT_TRUE(in_time([&] { return link_->fault(0) == "it says more than anybody reads"; })) << link_->fault(0);
   LinkClient other(client_of(1));

@@ -1,6 +1,6 @@
 #pragma once
 
-// What both ends of a link share; for nobody else.
+// What both ends of a link share. Nothing else includes this header.
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -29,15 +29,15 @@
 namespace mlbench::net::link {
 
 inline constexpr std::chrono::seconds kBeat{1};
-inline constexpr std::chrono::seconds kSilence{3};  // a connection without a word for so long is a broken one
-// Of a "file"; and of all that is under way, so that a slow server has little to keep.
+inline constexpr std::chrono::seconds kSilence{3};  // a connection without a message for so long is broken
+// Bytes in one "file" message, and bytes of all messages under way: a slow server then has little to keep.
 inline constexpr size_t kChunkBytes = size_t{64} << 10;
 inline constexpr int64_t kUnderWayBytes = int64_t{1} << 20;
-inline constexpr size_t kMessageBytes = size_t{32} << 20;  // of the server's
-// Of a file that goes as words.
+inline constexpr size_t kMessageBytes = size_t{32} << 20;  // of a message of the server
+// Bytes of one piece of a file that goes as words.
 inline constexpr size_t kPieceBytes = size_t{256} << 10;
 
-// Readable while it is raised.
+// A descriptor that is readable from ring() to silence().
 class Bell {
  public:
   Bell() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
@@ -57,14 +57,14 @@ class Bell {
   FileDescriptor fd_;
 };
 
-// A piece of a file: read when its word is told.
+// A piece of a file, which is read when its word is sent.
 struct Piece {
   std::shared_ptr<FileDescriptor> file;
   std::string name;
-  int64_t offset = 0, size = 0;  // of the file
+  int64_t offset = 0, size = 0;  // offset of the piece; size of the whole file
 };
 
-// One direction of words, at the end that speaks: numbered from 1, kept until heard.
+// The words that this end sends, numbered from 1. Each is kept until the other end has heard it.
 class Spoken {
  public:
   void add(const std::string& word, const std::string& text) { words_.push_back({++last_, {word, text}, {}}); }
@@ -80,10 +80,10 @@ class Spoken {
   void heard(int64_t sequence) {
     while (!words_.empty() && words_.front().sequence <= sequence) words_.pop_front();
   }
-  bool empty() const { return words_.empty(); }  // all was heard
-  void begin_again() { told_ = 0; }              // on a new connection
-  // Frames of those that this connection has not been told yet; no more than a few before the other end heard them.
-  // IoError where a piece cannot be read any more.
+  bool empty() const { return words_.empty(); }  // the other end has heard all
+  void begin_again() { told_ = 0; }              // for a new connection
+  // The frames of words that were not sent on this connection yet; only a few before the other end has heard them.
+  // Throws IoError where a piece cannot be read any more.
   std::string take_frames() {
     std::string frames;
     int64_t under_way = 0;
@@ -120,12 +120,13 @@ class Spoken {
   int64_t last_ = 0, told_ = 0;
 };
 
-// The same at the end that listens.
+// The words that this end receives.
 class Heard {
  public:
-  // Of the text of a word.
+  // `most_bytes` bounds the text of one word.
   explicit Heard(size_t most_bytes) : most_bytes_(most_bytes) {}
-  // True when it is new; else it came a second time. PeerFault for what is no word, and for more than is read.
+  // Takes a message "say". Returns true when the word is new, and false when it came a second time. Throws PeerFault
+  // for what is no word, and when more words wait than anybody reads.
   bool take(const Json& say) {
     const int64_t sequence = wire::integer_in(say, "sequence");
     if (sequence <= last_) return false;
@@ -154,7 +155,7 @@ class Heard {
 
  private:
   const size_t most_bytes_;
-  size_t bytes_ = 0;  // of those that wait
+  size_t bytes_ = 0;  // of the words that wait
   std::deque<LinkWord> words_;
   int64_t last_ = 0;
 };

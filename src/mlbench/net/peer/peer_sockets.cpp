@@ -26,8 +26,9 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr std::string_view kMagic = "mlbpeer1";
 constexpr size_t kGreetingBytes = kMagic.size() + 4 + 4 + kNonceBytes;
-// Connections that have proved nothing, of those that greeted and of those that did not: the silent ones take no place
-// of those that are about to prove themselves. And how many new ones are looked at before the others have their turn.
+// The most connections that have proved nothing, counted apart for those that greeted and those that did not: a silent
+// connection takes no place of one that is about to prove itself. Also, how many new connections are looked at in one
+// turn.
 constexpr int kMostGuests = 64;
 constexpr int kGuestsPerTurn = 32;
 constexpr Milliseconds kCallPatience{1000};
@@ -50,12 +51,12 @@ uint32_t number_at(std::string_view greeting, size_t at) {
   return number;
 }
 
-// A few bytes always fit into the buffer of a socket that has sent next to nothing.
+// Sends a few bytes, which always fit into the buffer of a socket that has sent next to nothing.
 bool send_now(int socket, std::string_view bytes) {
   return send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
 }
 
-// The other end has not closed it.
+// Whether the other end has not closed the connection.
 bool stands(int socket) {
   char byte = 0;
   const ssize_t count = recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -64,7 +65,7 @@ bool stands(int socket) {
 
 enum class Received { kAll, kPart, kClosed };
 
-// No byte beyond `size`: what follows is not ours.
+// Reads no byte beyond `size`: what follows is not for this greeting.
 Received receive(int socket, std::string& input, size_t size) {
   char buffer[kGreetingBytes];
   const ssize_t count = recv(socket, buffer, size - input.size(), 0);
@@ -102,7 +103,7 @@ class PeerSockets::Meeting {
   }
 
  private:
-  // A link on which this rank connects.
+  // A link for which this rank connects.
   struct Call {
     enum class State { kPausing, kConnecting, kGreeted, kProved };
     size_t link;
@@ -116,12 +117,12 @@ class PeerSockets::Meeting {
     std::string reason = "no answer";  // of the last failure
     NoWay no_way{};
   };
-  // Somebody who connected and has proved nothing yet.
+  // A connection of somebody who has proved nothing yet.
   struct Guest {
     FileDescriptor socket;
     std::string peer;
     SteadyClock::time_point until;
-    std::optional<size_t> link{};  // greeted
+    std::optional<size_t> link{};  // the link that its greeting named
     Transcript transcript{};
     std::string input{};
   };
@@ -221,14 +222,14 @@ class PeerSockets::Meeting {
     const std::string proof = proof_of(ProofRole::kConnecting, own_.options_.secret, call.transcript);
     if (!send_now(call.socket.get(), proof)) return give_up(call, errno_text(errno));
     call.state = Call::State::kProved;
-    // The other side may have taken this connection for the link already: no second one beside it.
+    // The other side may have taken this connection for the link already: there must be no second one.
     call.until = deadline_;
   }
 
   void greet(Call& call) {
     const int error = connect_error(call.socket.get());
     if (error == ECONNREFUSED) {
-      // A rank listens until all its links stand.
+      // A rank listens until all its links stand, so this one is gone.
       throw CommError(fmt::format("lost rank {} (nobody listens at {} any more)", links_[call.link].peer,
                                   endpoint_text(call.endpoint.host, call.endpoint.port)));
     }
@@ -271,7 +272,7 @@ class PeerSockets::Meeting {
     }
   }
 
-  // Of too many.
+  // Closes the oldest guest when there are too many.
   void turn_out_oldest(bool greeted) {
     const auto one_of_them = [greeted](const Guest& guest) { return guest.link.has_value() == greeted; };
     if (std::count_if(guests_.begin(), guests_.end(), one_of_them) <= kMostGuests) return;
@@ -280,12 +281,12 @@ class PeerSockets::Meeting {
     guests_.erase(oldest);
   }
 
-  // False: this guest is done with.
+  // Returns false when this guest is done with.
   bool advance(Guest& guest) {
     const Received received = receive(guest.socket.get(), guest.input, guest.link ? kProofBytes : kGreetingBytes);
     if (received == Received::kPart) return true;
     if (received == Received::kClosed) {
-      // After a greeting it may be a rank that waited too long and comes again.
+      // A guest that greeted may be a rank that waited too long and comes again.
       if (!guest.link) own_.refusals_.note(guest.peer, "it closed the connection without a greeting");
       return false;
     }
@@ -339,7 +340,7 @@ class PeerSockets::Meeting {
 
 PeerSockets::PeerSockets(PeerOptions options)
     : options_(std::move(options)), listener_(listen_on(options_.bind_address, 0)), refusals_("peers") {
-  // What it accepts inherits them.
+  // The sockets that it accepts inherit the buffers.
   set_buffers(listener_.get(), options_.socket_buffer_bytes);
   const Endpoint own = own_endpoint(listener_.get());
   address_ = endpoint_text(own.host, own.port);

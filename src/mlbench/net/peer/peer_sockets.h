@@ -2,14 +2,14 @@
 
 // Sockets between the ranks of one group, for whoever moves bytes over them (comm/gloo). Each rank listens at one port;
 // of two ranks the higher one connects. A connection is handed out only when both ends have proved that they know the
-// group's secret (net/proof.h): nothing that a stranger sends gets further than here. After that it is a plain TCP
-// socket: no byte and no copy more.
+// group's secret (net/proof.h): nothing that a stranger sends gets further than this. From then on it is a plain TCP
+// socket without an extra byte or copy.
 //
-// A stranger may connect, be silent, send anything, and do so thousands of times: connections that have proved nothing
-// have a bounded share, of which the oldest goes first, and a few seconds; a peer that was pushed out comes again.
+// A stranger may connect, be silent, send anything, and do so thousands of times. Connections that have proved nothing
+// have a few seconds and a bounded share, of which the oldest goes first; a peer that was pushed out comes again.
 //
-// Greeting of a connection: "mlbpeer1", own rank and channel (4 bytes each, big-endian), nonce. The other three
-// messages are bare bytes (32 each).
+// The greeting of a connection is "mlbpeer1", the sender's rank and the channel (4 bytes each, big-endian), and a
+// nonce. The other three messages are bare bytes (32 each).
 
 #include <chrono>
 #include <cstdint>
@@ -25,28 +25,28 @@ struct PeerOptions {
   std::string bind_address = "127.0.0.1";  // address or network interface to listen on
   int rank = 0;
   int size = 1;
-  std::string group;   // run, segment and group: a proof for one is none for another; the same at all ranks
-  std::string secret;  // of the run
+  std::string group;   // run, segment and group, the same at all ranks: a proof for one group is none for another
+  std::string secret;  // the run's
   std::chrono::milliseconds handshake_timeout{5000};
   int64_t socket_buffer_bytes = 0;  // of each socket and direction; 0: the system's choice
 };
 
 class PeerSockets {
  public:
-  // Listens at once. IoError naming the address.
+  // Listens at once. Throws IoError naming the address.
   explicit PeerSockets(PeerOptions options);
 
-  // Where it listens ("127.0.0.1:4711"): what the other ranks are to be told.
+  // The address on which this rank listens ("127.0.0.1:4711"), which the other ranks must be told.
   const std::string& address() const { return address_; }
 
   struct Link {
     int peer = 0;
-    uint32_t channel = 0;  // several connections between the same two
+    uint32_t channel = 0;  // tells apart several connections between the same two ranks
   };
-  // A connected socket for each link, in their order; it does not block, and has the options that the system gives, but
-  // for the buffers that were asked for. Collective: the peers ask for the same links at about the same time.
-  // `addresses` holds address() of each rank. CommTimeout naming the first peer that is missing; CommError when a peer
-  // is gone or its address is none.
+  // Returns a connected socket for each link, in the order of `links`. The sockets do not block, and have the system's
+  // options except for the buffers that were asked for. The call is collective: the peers ask for the same links at
+  // about the same time. `addresses` holds address() of each rank. Throws CommTimeout naming the first peer that is
+  // missing, and CommError when a peer is gone or its address is none.
   std::vector<FileDescriptor> connect(const std::vector<Link>& links, const std::vector<std::string>& addresses,
                                       std::chrono::milliseconds timeout);
 

@@ -169,7 +169,7 @@ class Stranger {
   }
   void say(std::string_view bytes) { static_cast<void>(send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL)); }
   void say_no_more() { shutdown(socket_.get(), SHUT_WR); }
-  // As many bytes; fewer when the other side closes.
+  // Returns `size` bytes; fewer when the other side closes.
   std::string hear(size_t size) {
     std::string bytes;
     char byte = 0;
@@ -192,7 +192,7 @@ std::string greeting(uint32_t rank, uint32_t channel) {
   return text + make_nonce();
 }
 
-// They come before the ranks look, and stay.
+// Strangers who come before the ranks look, and stay.
 class Strangers : public testing::TestWithParam<std::pair<const char*, std::function<void(Stranger&)>>> {};
 
 TEST_P(Strangers, KeepNobodyOut) {
