@@ -16,7 +16,7 @@ namespace {
 
 bool on_host(const ConstBufferView& buffer) { return buffer.stream.device.kind == Device::Kind::kCpu; }
 
-// What a transport is asked for: averages of the host's buffers are sums that are divided here.
+// What the transport is asked for: the average of host buffers is a sum that is divided here.
 ReduceOp performed(ReduceOp op, const BufferView& buffer) {
   return op == ReduceOp::kAvg && on_host(buffer) ? ReduceOp::kSum : op;
 }
@@ -34,7 +34,7 @@ void check_types(const ConstBufferView& input, const BufferView& output) {
   MLBENCH_CHECK(input.dtype == output.dtype, fmt::format("{} into {}", name_of(input.dtype), name_of(output.dtype)));
 }
 
-// One count per rank; together they make up the buffer.
+// Checks that there is one count per rank, and that the counts add up to the buffer.
 void check_counts(std::span<const int64_t> counts, int size, const ConstBufferView& buffer, const char* name) {
   MLBENCH_CHECK(counts.size() == static_cast<size_t>(size), fmt::format("{} counts for {} ranks", counts.size(), size));
   for (const int64_t count : counts) MLBENCH_CHECK(count >= 0, fmt::format("a count of {}", count));
@@ -286,7 +286,7 @@ void Communicator::all_to_all_v(ConstBufferView input, BufferView output, std::s
   perform("all_to_all", input.size_bytes(), [&] {
     if (size() == 1 && on_host(input) && on_host(output)) {
       copy_input(input, output);
-    } else {  // even with nothing to send or get: others may have
+    } else {  // even with nothing to send or receive: other ranks may have something
       transport_->all_to_all_v(input, output, send_counts, recv_counts);
     }
   });

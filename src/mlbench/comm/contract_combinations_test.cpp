@@ -32,8 +32,8 @@ struct Combination {
 
 using Choice = std::array<size_t, 5>;  // of dtype, count, op, root, start
 
-// Which of all choices are tried: those that bring a pair of values not seen before. The order, and so what is tried,
-// is the same on all ranks.
+// The choices that are tried: those with a pair of values that was not tried before. The order, and so the choices, are
+// the same on all ranks.
 std::vector<Choice> covering(std::vector<Choice> all) {
   std::shuffle(all.begin(), all.end(), std::mt19937(1));
   std::set<std::tuple<size_t, size_t, size_t, size_t>> seen;
@@ -204,7 +204,7 @@ TEST_P(ContractTest, ScatterCombinations) {
 // Slice r of what rank `from` has for rank `to`: no two slices that meet in one buffer are equal.
 int exchanged(int from, int to, int64_t i) { return datum(from * 5 + to, i); }
 
-// Nothing, half of the elements, or all.
+// Returns none, half of the elements, or all.
 int64_t elements_between(int from, int to, int64_t count) {
   return count * ((from + to + (from < to ? 1 : 0)) % 3) / 2;
 }

@@ -161,7 +161,7 @@ TEST_P(ContractTest, AllReduce) {
   });
 }
 
-// As large as the gradients of a real model.
+// The buffer is as large as the gradients of a real model.
 TEST_P(ContractTest, LargeAllReduce) {
   run_case(GetParam(), [&](Communicator& comm) {
     const int64_t count = 3'274'634;
@@ -689,7 +689,7 @@ TEST_P(LostPeerContractTest, Timeout) {
       ++finished;
       EXPECT_THAT(error, testing::StartsWith(fmt::format("{}: rank {} of {}: ", wait.operation, comm.rank(), size)))
           << repeat_command();
-      // With more ranks, one that lets go first is what some others see.
+      // With more ranks, some may see a rank that lets go first.
       EXPECT_THAT(error, testing::ContainsRegex("waited 150 ms for rank [0-9]|has left|lost rank [0-9]"))
           << repeat_command();
       if (size == 2) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What an asynchronous operation returns that was over before it returned.
+// The Work of an asynchronous operation that was over before its call returned.
 
 #include "mlbench/comm/transport.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// 16-bit floating-point formats as bits, one element at a time. Rounding is to nearest even; a NaN stays one.
+// Conversion of 16-bit floating-point formats, one element at a time. Rounding is to nearest even; a NaN stays a NaN.
 
 #include <bit>
 #include <cstdint>
@@ -14,7 +14,7 @@ inline float float16_to_float(uint16_t bits) {
     return std::bit_cast<float>(sign | 0x7f800000U | (magnitude & 0x3ffU) << 13 |
                                 (magnitude > 0x7c00U ? 0x400000U : 0U));
   }
-  // Multiples of 2^-24 below 2^-14 (subnormal), else the exponent is shifted by the difference of the biases.
+  // Below 2^-14 (subnormal), values are multiples of 2^-24; else the exponent shifts by the difference of the biases.
   if (magnitude < 0x400U)
     return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(static_cast<float>(magnitude) * 0x1p-24F));
   return std::bit_cast<float>(sign | ((magnitude << 13) + (112U << 23)));

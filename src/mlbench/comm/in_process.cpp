@@ -20,8 +20,8 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// What the ranks share. Operations copy their inputs into it, so that no rank ever reads memory of another, which may
-// have given up waiting.
+// What the ranks share. Operations copy their inputs into it, so that no rank ever reads memory of another rank, which
+// may have given up waiting.
 class Group {
  public:
   using Route = std::tuple<int, int, int>;  // sender, receiver, tag
@@ -55,7 +55,7 @@ class Group {
     throw CommError(fmt::format("waited {} ms for rank {}", timeout_.count(), fmt::join(absent(), ", ")));
   }
 
-  // The others' calls throw from now on, unless what they wait for is there already.
+  // From now on, calls of the other ranks throw, unless what they wait for has arrived already.
   void leave(int rank) noexcept {
     const std::lock_guard lock(mutex_);
     left_[index(rank)] = true;
@@ -68,7 +68,7 @@ class Group {
     channel.messages.emplace(channel.sent++, std::move(message));
     changed_.notify_all();
   }
-  // The place of a receive in the order of its route.
+  // The number of a receive in the order of its route.
   int64_t expect(const Route& route) {
     const std::lock_guard lock(mutex_);
     return channels_[route].expected++;
@@ -128,7 +128,7 @@ class Group {
   std::map<Route, Channel> channels_;
 
  public:
-  // Written by their rank before a meeting, read by all after it, until the next.
+  // Each rank writes its input before a meeting; all ranks read it after that meeting, until the next.
   std::vector<Bytes> inputs;
   std::vector<std::shared_ptr<Group>> subgroups;
 };
@@ -221,7 +221,7 @@ class InProcess final : public Transport {
 
   std::unique_ptr<Transport> split(int colour, int key) override {
     const int own[] = {colour, key};
-    std::vector<std::pair<int, int>> members;  // (key, rank in this group), ordered
+    std::vector<std::pair<int, int>> members;  // (key, rank in this group), in ascending order
     exchange({own, 2, DType::kInt32}, [&] {
       for (int peer = 0; peer < size(); ++peer) {
         int other[2];
@@ -246,7 +246,7 @@ class InProcess final : public Transport {
   void let_go() noexcept override { group_->leave(rank_); }
 
  private:
-  // Shares the input, then lets `read` use everybody's.
+  // Shares the input, then lets `read` use the inputs of all ranks.
   template <typename Read>
   void exchange(ConstBufferView input, Read read) {
     group_->inputs[Group::index(rank_)] = copy_of(input);
@@ -255,7 +255,7 @@ class InProcess final : public Transport {
     group_->meet(rank_);
   }
 
-  // Elements [first, first + output.count) of all inputs, combined in the order of ranks.
+  // Combines the elements [first, first + output.count) of all inputs in the order of ranks.
   void reduce_into(BufferView output, int64_t first, ReduceOp op) {
     const AccumulateFunction accumulate = accumulate_function(output.dtype, op);
     const size_t offset = static_cast<size_t>(first) * size_of(output.dtype);

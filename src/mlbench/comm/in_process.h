@@ -1,7 +1,7 @@
 #pragma once
 
-// A group of ranks that are threads of one process: the reference implementation, for tests and for the harness's own
-// cost (with one rank it is the null communicator).
+// A group of ranks that are threads of one process: the reference implementation, for tests and for measuring the
+// harness's own cost (with one rank it is the null communicator).
 
 #include <chrono>
 #include <memory>
@@ -11,9 +11,9 @@
 
 namespace mlbench::comm {
 
-// One per rank; each is to be used by a thread of its own.
+// One transport per rank. Each must be used by a thread of its own.
 std::vector<std::unique_ptr<Transport>> make_in_process_transports(int size, std::chrono::milliseconds timeout);
-// The same as communicators.
+// The transports of make_in_process_transports() as communicators.
 std::vector<std::unique_ptr<Communicator>> make_in_process_group(int size, std::chrono::milliseconds timeout);
 
 }  // namespace mlbench::comm

@@ -8,7 +8,7 @@
 
 namespace mlbench::comm {
 
-// A rendezvous store over the run's key-value connection; every key gets the prefix (one per segment and group).
+// A rendezvous store over the run's key-value connection. Every key gets `prefix`, one for each segment and group.
 std::shared_ptr<RendezvousStore> make_kv_store(std::shared_ptr<net::KvClient> client, const std::string& prefix);
 
 }  // namespace mlbench::comm

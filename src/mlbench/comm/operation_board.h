@@ -14,15 +14,16 @@ namespace mlbench::comm {
 // One operation of one rank.
 struct Operation {
   std::string_view name;  // "all_reduce", a literal
-  int64_t sequence = 0;   // from 1, over a communicator and its splits
-  uint64_t bytes = 0;     // of this rank's buffer: what it hands over (broadcast, recv: what it hands over or gets);
-                          // of the input where an operation has two (scatter: of the output where a rank has no
-                          // input); 0 for barrier, allocate and split
-  int root_peer = -1;     // the root of a rooted one, the peer of a message; -1: neither
+  int64_t sequence = 0;   // counts from 1, over a communicator and its splits
+  // Bytes of this rank's buffer: what the rank hands over or, in broadcast and recv, perhaps receives. Of an operation
+  // with two buffers, those of the input (in scatter, of the output where a rank has no input). 0 for barrier, allocate
+  // and split.
+  uint64_t bytes = 0;
+  int root_peer = -1;  // the root of a rooted operation, or the peer of a message; -1: neither
 };
 
-// Told of begin and end of every operation of a communicator and its splits, on the thread that calls them (that of an
-// asynchronous operation's end waits for its Work). An operation that fails ends, too.
+// Is told of the begin and the end of every operation of a communicator and its splits, on the thread that calls them.
+// An asynchronous operation ends on the thread that waits for its Work. An operation that fails ends, too.
 class OperationObserver {
  public:
   virtual ~OperationObserver() = default;
@@ -30,22 +31,23 @@ class OperationObserver {
   virtual void end(const Operation& operation) noexcept = 0;
 };
 
-// Shared by a communicator and its splits. read() from any thread (heartbeats, watchdog); all else from the thread of
-// the communicator.
+// A communicator and its splits share one board. Any thread may call read() (heartbeats, watchdog); only the
+// communicator's thread may call the rest.
 class OperationBoard {
  public:
   struct Entry {
-    std::string_view operation;  // "" before the first
+    std::string_view operation;  // "" before the first operation
     int64_t sequence = 0;        // operations begun so far
     bool in_progress = false;
-    std::chrono::steady_clock::time_point since{};  // in progress: its begin, or the last end of one that overlapped it
+    // Where an operation is in progress: when it began, or when the last operation that overlapped it ended.
+    std::chrono::steady_clock::time_point since{};
   };
   Entry read() const;
 
   Operation begin(const char* name_literal, uint64_t bytes = 0, int root_peer = -1);
   void end(const Operation& operation);
 
-  // An observer is there until it is detached; between operations only.
+  // An observer stays until it is detached. Both may be called only between operations.
   void attach(OperationObserver& observer);
   void detach(OperationObserver& observer);
 
@@ -58,7 +60,7 @@ class OperationBoard {
   std::vector<OperationObserver*> observers_;
 };
 
-// An operation from begin() to end(), on every way out. The board outlives it.
+// Marks an operation from begin() to end(), whatever way its scope is left. The board must outlive it.
 class BoardEntry {
  public:
   BoardEntry(OperationBoard& board, const char* name_literal, uint64_t bytes = 0, int root_peer = -1)
@@ -67,7 +69,7 @@ class BoardEntry {
       : board_(std::exchange(other.board_, nullptr)), operation_(other.operation_) {}
   BoardEntry& operator=(BoardEntry&&) = delete;
   ~BoardEntry() { end(); }
-  // Before the end of its scope.
+  // Ends the operation before the end of the scope.
   void end() {
     if (board_ != nullptr) std::exchange(board_, nullptr)->end(operation_);
   }

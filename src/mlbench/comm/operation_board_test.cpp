@@ -89,7 +89,7 @@ TEST(OperationClock, CountsTimeWithinOperationsOnceWhereTheyOverlap) {
   EXPECT_EQ(meter.take(), 0);
 }
 
-// As where a thread communicates while another one computes.
+// This is the case where one thread communicates while another one computes.
 TEST(OperationClock, MayBeAskedByAnotherThreadThanThatOfTheOperations) {
   OperationBoard board;
   const SystemClock clock;

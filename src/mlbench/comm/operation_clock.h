@@ -10,8 +10,8 @@
 
 namespace mlbench::comm {
 
-// From its making to its end, which the board and the clock outlive; both between operations. Operations may be another
-// thread's than take().
+// Attached from its construction to its destruction, both of which must fall between operations. The board and the
+// clock must outlive it. Another thread than that of the operations may call take().
 class OperationClock final : public OperationObserver {
  public:
   OperationClock(OperationBoard& board, const Clock& clock);
@@ -19,7 +19,8 @@ class OperationClock final : public OperationObserver {
   OperationClock(const OperationClock&) = delete;
   OperationClock& operator=(const OperationClock&) = delete;
 
-  // Nanoseconds since the last call in which at least one operation was under way; those that overlap count once.
+  // The nanoseconds since the last call in which at least one operation was under way; overlapping operations count
+  // once.
   int64_t take();
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 
-// One element of a reduction, for the loops of reduce.cpp and of the CPU at hand. Internal to comm/.
+// One element of a reduction, for the loops of reduce.cpp and for those of the CPU at hand. Only comm/ includes this.
 
 #include <cstdint>
 #include <type_traits>
@@ -10,7 +10,7 @@
 
 namespace mlbench::comm {
 
-// How an element lies in memory, and as what it is combined.
+// How an element is stored in memory, and as which type it is combined.
 template <typename T>
 struct Plain {
   using Stored = T;
@@ -28,7 +28,7 @@ struct BFloat16 {
   static uint16_t store(float value) { return float_to_bfloat16(value); }
 };
 
-// An element where it lies: a buffer may begin anywhere.
+// An element in memory, at any address: a buffer may begin anywhere.
 template <typename Format>
 struct [[gnu::packed]] Element {
   typename Format::Stored value;
@@ -68,7 +68,7 @@ inline void divide_one(Element<Format>& element, int divisor) {
   }
 }
 
-// The loops for this CPU's instructions; null where there are none (reduce_x86.cpp, reduce_other.cpp: CMake takes one).
+// The loops for this CPU's instructions; null where there are none (CMake takes reduce_x86.cpp or reduce_other.cpp).
 AccumulateFunction cpu_accumulate_function(DType dtype, ReduceOp op);
 DivideFunction cpu_divide_function(DType dtype);
 NarrowFunction cpu_narrow_function(DType dtype);

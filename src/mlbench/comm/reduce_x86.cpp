@@ -9,7 +9,7 @@ namespace {
 
 #define MLBENCH_AVX2 __attribute__((target("avx2,f16c")))
 
-// The plain loop again, vectorised by the compiler for wider registers.
+// The plain loop, which the compiler vectorises for wider registers.
 template <typename Format, ReduceOp op>
 MLBENCH_AVX2 void accumulate_avx2(void* accumulator, const void* other, size_t count, bool other_first) {
   auto* __restrict a = static_cast<Element<Format>*>(accumulator);
@@ -40,7 +40,7 @@ MLBENCH_AVX2 inline void store_eight(void* bits, __m256 values, BFloat16) {
 
 template <ReduceOp op>
 MLBENCH_AVX2 inline __m256 combine_eight(__m256 a, __m256 b) {
-  // The instructions return their second operand where the first does not compare less (greater).
+  // The instructions return their second operand where the first is not less (or greater).
   if constexpr (op == ReduceOp::kMin) return _mm256_min_ps(b, a);
   if constexpr (op == ReduceOp::kMax) return _mm256_max_ps(b, a);
   if constexpr (op == ReduceOp::kProd) return _mm256_mul_ps(a, b);
@@ -106,7 +106,7 @@ AccumulateFunction avx2_function(DType dtype) {
   return nullptr;
 }
 
-// clang 14 has no name for it in __builtin_cpu_supports.
+// clang 14's __builtin_cpu_supports has no name for F16C.
 bool has_f16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
@@ -119,7 +119,7 @@ bool has_avx2_and_f16c() {
 
 }  // namespace
 
-// Of the plain types, SSE2's loops do: memory is slower than they.
+// For the plain types, SSE2's loops are enough: memory is slower than these.
 DivideFunction cpu_divide_function(DType dtype) {
   if (!has_avx2_and_f16c()) return nullptr;
   if (dtype == DType::kFloat16) return divide_half_avx2<Float16>;

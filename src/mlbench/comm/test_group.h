@@ -19,7 +19,7 @@ namespace mlbench::comm {
 
 inline constexpr std::chrono::milliseconds kGroupPatience{60'000};
 
-// Runs `body` on a thread of each of these ranks. What one throws is a failure of the test.
+// Runs `body` on one thread per rank. An error that a rank throws fails the test.
 inline void run_group(std::vector<std::unique_ptr<Communicator>> ranks,
                       const std::function<void(Communicator&)>& body) {
   std::vector<std::thread> threads;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Ranks as real processes that are killed, stopped, or missing: what the process tests of back ends share. (They are
-// forked, not executed: such a test program has no threads of its own while it starts them.)
+// For the process tests of back ends: ranks as real processes that are killed, stopped, or missing. (Ranks are forked,
+// not executed: such a test program has no threads of its own while it starts ranks.)
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ class Processes : public testing::Test {
   explicit Processes(Make make) : make_(make) { renew(); }
   ~Processes() override { end(); }
 
-  // Ends what runs and begins with an empty store.
+  // Ends all processes and begins with an empty store.
   void renew() {
     end();
     folder_.emplace();
@@ -52,8 +52,8 @@ class Processes : public testing::Test {
     return options;
   }
 
-  // Starts all ranks; what `body` returns, or the error that it throws, is the rank's outcome. `change` is called by
-  // each rank before it joins.
+  // Starts all ranks. A rank's outcome is what `body` returns, or the error that it throws. Each rank calls `change`
+  // before it joins.
   void start(int size, std::chrono::milliseconds timeout, const std::function<std::string(Communicator&)>& body,
              const std::function<void(CommOptions&)>& change = nullptr) {
     for (int rank = 0; rank < size; ++rank) {
@@ -65,7 +65,7 @@ class Processes : public testing::Test {
       });
     }
   }
-  // A process of its own, counted as the next rank.
+  // Starts a process of its own, which counts as the next rank.
   void start_one(const std::function<std::string()>& body) {
     int ends[2];
     ASSERT_EQ(pipe(ends), 0);
@@ -86,7 +86,8 @@ class Processes : public testing::Test {
     ranks_.push_back({pid, ends[0]});
   }
 
-  // Waits for the rank's end. "killed by signal N" if it did not end by itself, "still running" when patience runs out.
+  // Waits for the rank's end. Returns "killed by signal N" if the rank did not end by itself, and "still running" when
+  // the patience runs out.
   std::string outcome(int rank) {
     Rank& process = ranks_[static_cast<size_t>(rank)];
     std::string text;
@@ -131,7 +132,7 @@ class Processes : public testing::Test {
   std::vector<Rank> ranks_;
 };
 
-// All-reduces until something is wrong, which it throws.
+// All-reduces until something is wrong, and throws that error.
 [[noreturn]] inline void reduce_forever(Communicator& comm, std::span<float> values,
                                         const std::function<void(int)>& before_round = nullptr) {
   for (int round = 0;; ++round) {
@@ -146,7 +147,7 @@ class Processes : public testing::Test {
   }
 }
 
-// Whether a sum over all is right: "right", or how many elements are.
+// Checks a sum over all ranks: "right", or how many elements are.
 inline std::string sum_of_ranks(Communicator& comm, size_t count = 1000) {
   std::vector<float> values(count, static_cast<float>(comm.rank() + 1));
   comm.all_reduce(view_of(std::span(values)), ReduceOp::kSum);

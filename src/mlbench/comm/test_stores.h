@@ -1,6 +1,6 @@
 #pragma once
 
-// Rendezvous stores for tests and benchmarks: of ranks that are threads, and of processes of one machine.
+// Rendezvous stores for tests and benchmarks: one for ranks that are threads, one for processes of one machine.
 
 #include <fmt/format.h>
 
@@ -41,7 +41,7 @@ class MemoryStore final : public RendezvousStore {
   std::map<std::string, std::string> values_;
 };
 
-// One file per key in a folder.
+// A store with one file per key in a folder.
 class FileStore final : public RendezvousStore {
  public:
   explicit FileStore(std::filesystem::path folder) : folder_(std::move(folder)) {}

@@ -1,6 +1,6 @@
 #pragma once
 
-// Buffers of any dtype for tests of communication, and what is in them: small whole numbers whose right sums, products
+// For tests of communication: buffers of any dtype, and their contents: small whole numbers whose right sums, products
 // and averages over five ranks are exact in every dtype, by closed formulas.
 
 #include <fmt/format.h>
@@ -17,20 +17,20 @@
 
 namespace mlbench::comm {
 
-// Of all values below, as functions of the element's number.
+// The period of all values below, which are functions of the element's number.
 inline constexpr int64_t kPeriod = 13;
 
-// Element i of rank r.
+// Element i of rank `rank`.
 inline int datum(int rank, int64_t i) { return static_cast<int>((i * 5 + rank * 7 + 3) % kPeriod); }
 
-// Element i of what rank r puts into a reduction.
+// Element i of what rank `rank` puts into a reduction.
 inline int operand(ReduceOp op, int rank, int64_t i) {
   if (op == ReduceOp::kProd) return datum(rank, i) % 3 + 1;  // at most 3^5 = 243: eight bits
   if (op == ReduceOp::kAvg) return datum(0, i) + 2 * rank;   // the average is a whole number
   return datum(rank, i);
 }
 
-// Element i of the reduction over `size` ranks.
+// Element i of the result of a reduction over `size` ranks.
 inline int reduced(ReduceOp op, int size, int64_t i) {
   if (op == ReduceOp::kAvg) return datum(0, i) + size - 1;
   int result = operand(op, 0, i);
@@ -49,7 +49,7 @@ inline std::string op_name(ReduceOp op) {
   return kNames[static_cast<size_t>(op)];
 }
 
-// Bits of a small whole number, by the definition of the format rather than by the code under test.
+// The bits of a small whole number, by the definition of the format rather than by the code under test.
 inline uint16_t small_float_bits(int value, int mantissa_bits, int bias) {
   if (value == 0) return 0;
   const int exponent = std::bit_width(static_cast<unsigned>(value)) - 1;
@@ -57,28 +57,28 @@ inline uint16_t small_float_bits(int value, int mantissa_bits, int bias) {
   return static_cast<uint16_t>((exponent + bias) << mantissa_bits | mantissa);
 }
 
-// Where a buffer begins: where vectors like it, or one element further.
+// Where a buffer begins: at an address that vectors prefer, or one element further.
 enum class Start : uint8_t { kAligned, kOdd };
 
-// An owned buffer, with zeros around it that nobody may touch.
+// A buffer that owns its memory, with zeros around it that nobody may change.
 class Values {
  public:
   Values(DType dtype, int64_t count, Start start = Start::kAligned)
       : dtype_(dtype), count_(count), first_(start == Start::kOdd ? size_of(dtype) : 0) {
     bytes_.resize(first_ + size_bytes() + size_of(dtype));
   }
-  // Element i is value(i).
+  // Sets element i to value(i).
   template <typename Function>
   Values(DType dtype, int64_t count, Function value, Start start = Start::kAligned) : Values(dtype, count, start) {
     fill(0, count, value);
   }
 
-  // Element first + i is value(i), for i below count.
+  // Sets element first + i to value(i), for i below `count`.
   template <typename Function>
   void fill(int64_t first, int64_t count, Function value) {
     const int64_t fresh = std::min(count, kPeriod);
     for (int64_t i = 0; i < fresh; ++i) put(first + i, value(i));
-    // The rest repeats, in copies that double.
+    // The rest repeats these elements, in copies that double.
     for (int64_t done = fresh, more = 0; done < count; done += more) {
       more = std::min(done, count - done);
       std::memcpy(place_of(first + done), place_of(first), static_cast<size_t>(more) * size_of(dtype_));
@@ -88,7 +88,7 @@ class Values {
   BufferView view() { return {bytes_.data() + first_, count_, dtype_, {}}; }
   BufferView view(int64_t first, int64_t count) { return view().slice(first, count); }
 
-  // "" or the first difference.
+  // The first difference; "" where there is none.
   std::string difference(const Values& expected) const {
     if (!std::all_of(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(first_), is_zero) ||
         !std::all_of(bytes_.end() - static_cast<std::ptrdiff_t>(size_of(dtype_)), bytes_.end(), is_zero)) {

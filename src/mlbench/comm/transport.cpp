@@ -60,7 +60,7 @@ void Transport::scatter(ConstBufferView input, BufferView output, int root) {
 
 void Transport::all_to_all_v(ConstBufferView input, BufferView output, std::span<const int64_t> send_counts,
                              std::span<const int64_t> recv_counts) {
-  // All receives begin before the first send is waited for: no circle of ranks can wait for each other.
+  // All receives begin before the first send is waited for, so that no circle of ranks can wait for each other.
   WorkGroup works(*this);
   int64_t first = 0;
   BufferView own;

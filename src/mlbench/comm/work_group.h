@@ -1,6 +1,6 @@
 #pragma once
 
-// The sends and receives that a collective is made of: all begun, then all waited for.
+// The sends and receives that make up a collective: all are begun, then all are waited for.
 
 #include <memory>
 #include <utility>
@@ -10,8 +10,8 @@
 
 namespace mlbench::comm {
 
-// When an exception ends the collective on the way, the transport lets go before the works are destroyed: they would
-// wait for peers, each as long as its timeout, before anybody heard of the failure.
+// When an exception ends the collective early, the transport lets go before the works are destroyed. Otherwise they
+// would wait for peers, each as long as its timeout, before anybody heard of the failure.
 class WorkGroup {
  public:
   explicit WorkGroup(Transport& transport) : transport_(transport) {}
@@ -31,7 +31,7 @@ class WorkGroup {
     }
     return true;
   }
-  // Waits for all. Throws the first one's error.
+  // Waits for all works. Throws the error of the first that failed.
   void finish() {
     for (const auto& work : works_) work->synchronize();
     finished_ = true;

@@ -37,24 +37,24 @@ class ConnectedPair final : public tcp::Pair {
     device_->unregisterDescriptor(fd_, this);
     ::close(fd_);
     fd_ = -1;
-    // Until handleConnected() is through, whatever fails leaves nothing for the base class to clean up.
+    // Until handleConnected() has returned, a failure leaves nothing for the base class to clean up.
     state_ = INITIALIZING;
     fd_ = socket.get();
     handleConnected();
     static_cast<void>(socket.release());
-    // Gloo enlarges what is below the message at hand, and takes all that the system grants for room: a message that
-    // just fits then fills the buffer with what the system keeps beside it. Both ends of an exchange wait in writing
-    // until a delayed acknowledgement makes room, 40 ms.
+    // Gloo enlarges a buffer that is smaller than the message, and takes all that the system grants for room. A message
+    // that just fits then fills the buffer with the system's own bookkeeping, and both ends of an exchange wait in
+    // writing for 40 ms, until a delayed acknowledgement makes room.
     sendBufferSize_ =
         send_buffer_bytes == 0 ? std::numeric_limits<size_t>::max() : set_send_buffer(fd_, send_buffer_bytes);
   }
 
  protected:
-  // When a connection breaks, Gloo tells those who wait for messages that have yet to begin, then comes here, with the
-  // pair locked. It forgets a message under way, of which a part is read or written: whoever waits for that would do so
-  // until the timeout. So such messages go back among those that have yet to begin, and Gloo tells all of them once
-  // more; nothing moves any more over a pair with an exception. (There is none when the own side closes: Waiting sees
-  // to that.)
+  // When a connection breaks, Gloo tells those who wait for messages that have yet to begin; then it calls this, with
+  // the pair locked. It forgets a message under way, of which a part is read or written: a rank that waits for that one
+  // would wait until the timeout. So such messages go back among those that have yet to begin, and Gloo tells all of
+  // them once more; nothing moves any more over a pair with an exception. (When the own side closes there is no
+  // exception: Waiting covers that.)
   void changeState(state next) noexcept override {
     if (next != CLOSED || ex_ == nullptr || std::exchange(told_, true)) {
       tcp::Pair::changeState(next);
@@ -113,8 +113,7 @@ tcp::attr name_in(int folder) {
   return attributes_of(reinterpret_cast<const sockaddr*>(&address), sizeof address);
 }
 
-// A device looks for the network interface of its address, which a name in a folder has none of: it is made with
-// another one.
+// A device looks for the network interface of its address. A name in a folder has none, so another address is given.
 class NamedDevice final : public tcp::Device {
  public:
   explicit NamedDevice(const tcp::attr& attributes) : tcp::Device(loopback()) {
@@ -142,7 +141,7 @@ std::shared_ptr<gloo::transport::Context> ConnectedDevice::connected(int rank, i
                                                                      size_t send_buffer_bytes) {
   auto context = std::make_shared<ConnectedContext>(device_, rank, size);
   context->setTimeout(timeout);
-  const TemporaryFolder folder;  // of this user alone
+  const TemporaryFolder folder;  // only this user can enter it
   if (dup3(open_folder(folder.path()).get(), place_.get(), O_CLOEXEC) < 0) throw IoError("dup3: " + errno_text(errno));
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;

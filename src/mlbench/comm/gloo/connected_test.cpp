@@ -55,7 +55,7 @@ size_t carry(int from, int to) {
   return static_cast<size_t>(got);
 }
 
-// As a rank closes that lets go; else as one that ends.
+// With `reset`, closes as a rank that lets go; else as a rank that ends.
 void close_end(FileDescriptor& end, bool reset) {
   const linger at_once{1, 0};
   if (reset) setsockopt(end.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);

@@ -104,15 +104,15 @@ class QueuedWork final : public Work {
   std::shared_ptr<Queue::Task> task_;
 };
 
-// What a group hands on to its splits.
+// What a group passes on to its splits.
 struct Origin {
-  CommOptions options;                      // of the first group
-  std::string secret;                       // of the run
-  std::shared_ptr<ConnectedDevice> device;  // null: no group of more than one rank yet
-  size_t socket_buffer_bytes = 0;           // that the system gives, where some were asked for
+  CommOptions options;                      // those of the first group
+  std::string secret;                       // the run's secret
+  std::shared_ptr<ConnectedDevice> device;  // null: there has been no group of more than one rank yet
+  size_t socket_buffer_bytes = 0;           // what the system gives, where a size was asked for
 };
 
-// Ranks that were given no secret share one that rank 0 makes: whoever may read the store knows it.
+// Ranks that were given no secret share one that rank 0 makes; whoever may read the store knows it.
 std::string secret_of(const CommOptions& options, const std::string& key) {
   if (!options.secret.empty() || options.size == 1) return options.secret;
   if (options.rank == 0) {
@@ -149,7 +149,8 @@ class Gloo final : public Transport {
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  // "gloo", "gloo[ring,links=2,socket_buffer=4194304]": with what was asked for, of buffers what the system gave.
+  // "gloo", or "gloo[ring,links=2,socket_buffer=4194304]": the options asked for, with the buffer size that the system
+  // gave.
   std::string description() const override {
     const CommOptions& options = origin_.options;
     std::vector<std::string> words;
@@ -224,7 +225,7 @@ class Gloo final : public Transport {
     } else {
       std::copy(std::begin(own), std::end(own), all.begin());
     }
-    std::vector<std::pair<int, int>> members;  // (key, rank in this group), ordered
+    std::vector<std::pair<int, int>> members;  // (key, rank in this group), in ascending order
     for (int peer = 0; peer < size_; ++peer) {
       const auto at = 2 * static_cast<size_t>(peer);
       if (all[at] == colour) members.emplace_back(all[at + 1], peer);
@@ -241,7 +242,7 @@ class Gloo final : public Transport {
   }
 
  private:
-  // The connections, when all that was begun before is finished.
+  // The connections, once all that was begun before is finished.
   Mesh& mesh() {
     queue_.wait_until_empty();
     return *connections_.mesh;
@@ -254,7 +255,7 @@ class Gloo final : public Transport {
   collectives::AllReduce all_reduce_;
   int splits_ = 0;
   Connections connections_;
-  Queue queue_;  // destroyed first: it ends with the last operation
+  Queue queue_;  // destroyed first: its thread ends with the last operation
 };
 
 }  // namespace
@@ -265,7 +266,7 @@ std::unique_ptr<Transport> make(const CommOptions& options) {
   MLBENCH_CHECK(options.rank >= 0 && options.rank < options.size,
                 fmt::format("rank {} of {}", options.rank, options.size));
   MLBENCH_CHECK(options.size == 1 || options.store != nullptr, "a group of several ranks without a rendezvous store");
-  // Writing to a peer that is gone is to be an error, not the end of the process.
+  // Writing to a peer that is gone must be an error, not the end of the process.
   struct sigaction action {};
   if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
   try {

@@ -8,7 +8,7 @@
 
 namespace mlbench::comm::gloo_backend {
 
-// All-reduces that make() takes in CommOptions::algorithm (collectives.h).
+// The values of CommOptions::algorithm that make() takes (collectives.h).
 inline constexpr std::string_view kAlgorithms[] = {"auto", "ring", "halving_doubling", "bcube"};
 
 Availability available();

@@ -16,10 +16,10 @@ namespace mlbench::comm::gloo_backend {
 
 namespace {
 
-constexpr int kSlot = 0;  // the only one in use on a pair
+constexpr int kSlot = 0;  // the only slot in use on a pair
 constexpr size_t kMaxChunkBytes = 512 << 10;
 
-// Gloo's texts begin with "[file:line] ".
+// Removes the "[file:line] " with which Gloo's texts begin.
 std::string without_place(const std::string& text) {
   const size_t end = text.starts_with('[') ? text.find("] ") : std::string::npos;
   return end == std::string::npos ? text : text.substr(end + 2);
@@ -66,13 +66,13 @@ void Mesh::transfer(int peer, size_t number, Call call) {
   try {
     call(*links_[number % links_.size()]->getPair(peer));
   } catch (const std::exception& error) {
-    // At once: what a later operation sent to a peer that still waits in this one would be taken for its answer.
+    // Close at once: a peer that still waits in this operation would take what a later one sends for its answer.
     close();
     throw error_with(peer, options_.timeout, error);
   }
 }
 
-// Up to three chunks are on their way over a link in an exchange; when they fill the send buffer both sides stall in
+// In an exchange, up to three chunks are on their way over a link. When they fill the send buffer, both sides stall in
 // writing until timers of TCP fire. So a chunk is a quarter of the buffer.
 Mesh::Mesh(std::vector<std::shared_ptr<gloo::transport::Context>> links, const Options& options)
     : links_(std::move(links)), options_(options) {
@@ -111,7 +111,7 @@ void Mesh::exchange(int to, const std::byte* out, size_t out_bytes, int from, st
   const auto send_chunk = [&](size_t i) {
     if (i < out_chunks) send(to, out + i * chunk, std::min(chunk, out_bytes - i * chunk), i);
   };
-  // On each link one chunk ahead, so that a rank that comes late finds something to read.
+  // On each link one chunk is sent ahead, so that a rank that comes late finds something to read.
   for (size_t i = 0; i < links_.size(); ++i) send_chunk(i);
   for (size_t i = 0; i < std::max(out_chunks, in_chunks); ++i) {
     send_chunk(i + links_.size());
@@ -160,7 +160,7 @@ namespace {
 
 class MessageWork final : public Work {
  public:
-  // Begins it.
+  // The constructor begins the message.
   MessageWork(gloo::transport::Context& context, std::shared_ptr<Waiting> others, std::chrono::milliseconds timeout,
               int peer, int tag, void* data, size_t bytes, bool sending)
       : message_(context.createUnboundBuffer(data, bytes)),
@@ -181,7 +181,7 @@ class MessageWork final : public Work {
     }
     others_->remove(*message_);
   }
-  // Gloo knows no look without waiting: a thread waits instead, for those who ask.
+  // Gloo cannot look without waiting: a thread waits instead, for callers who ask.
   bool done() override {
     if (finished_) return true;
     if (!waiting_.valid()) waiting_ = std::async(std::launch::async, [this] { wait_for_message(); });
@@ -273,7 +273,7 @@ Connections connect(ConnectedDevice& device, RendezvousStore& store, const std::
   constexpr size_t kEnough = 64 << 20;
   const bool asked = peers.socket_buffer_bytes > 0;
   const auto for_collectives = static_cast<size_t>(links_per_peer);
-  const size_t contexts = for_collectives + 1;  // the last one: for messages
+  const size_t contexts = for_collectives + 1;  // the last one is for messages
   net::PeerSockets own = listen(peers);
   const size_t granted = granted_send_buffer(asked ? static_cast<size_t>(peers.socket_buffer_bytes) : kEnough);
   Announcement announcement{own.address(), granted};

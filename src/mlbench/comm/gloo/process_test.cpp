@@ -182,7 +182,7 @@ TEST_F(GlooProcesses, ARankWithAnotherSecretIsNamed) {
   EXPECT_THAT(outcome(1), ContainsRegex("rank 1 of 2: (rank 0 has not proved|lost rank 0)"));
 }
 
-// Neither when all goes well nor when a rank is killed.
+// No file is left when all goes well, nor when a rank is killed.
 TEST_F(GlooProcesses, LeaveNoTemporaryFile) {
   const TemporaryFolder folder;
   setenv("TMPDIR", folder.path().c_str(), 1);

@@ -14,8 +14,8 @@
 #include "mlbench/comm/reduce.h"
 
 #ifdef __SANITIZE_ADDRESS__
-// A process with MPI is not checked for leaks: what modules of Open MPI keep has no name to be suppressed by when they
-// have been unloaded.
+// A process with MPI is not checked for leaks: once Open MPI's modules have been unloaded, what they keep has no name
+// by which it could be suppressed.
 extern "C" int __lsan_is_turned_off() {
   int initialized = 0;
   MPI_Initialized(&initialized);
@@ -48,7 +48,7 @@ MPI_Datatype type_of(DType dtype) {
       return MPI_INT64_T;
     case DType::kFloat16:
     case DType::kBFloat16:
-      return MPI_UINT16_T;  // bits
+      return MPI_UINT16_T;  // the type of the bits
     case DType::kFloat32:
       return MPI_FLOAT;
     case DType::kFloat64:
@@ -59,7 +59,7 @@ MPI_Datatype type_of(DType dtype) {
 
 namespace {
 
-// `inout` holds the operand of the higher rank.
+// `inout` is the operand of the higher rank.
 template <DType dtype, ReduceOp op>
 void accumulate(void* in, void* inout, int* count, MPI_Datatype*) {
   static const AccumulateFunction function = accumulate_function(dtype, op);
@@ -99,10 +99,10 @@ MPI_Op built_in(ReduceOp op) {
   return MPI_OP_NULL;
 }
 
-// Open MPI ends without it, and says something else.
+// Without enough shared memory, Open MPI ends the process and gives another reason.
 void warn_of_little_shared_memory(const CommOptions& options) {
   constexpr const char* kFolder = "/dev/shm";
-  constexpr uint64_t kSegmentBytes = 4 << 20;  // of each rank, by default
+  constexpr uint64_t kSegmentBytes = 4 << 20;  // each rank's, by default
   struct statvfs disk {};
   if (options.size == 1 || statvfs(kFolder, &disk) != 0 || disk.f_blocks == 0) return;
   const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
@@ -130,14 +130,14 @@ std::shared_ptr<Library> Library::get(const CommOptions& options) {
 }
 
 Library::Library(const CommOptions& options) : own_(kOwnOperators.size(), MPI_OP_NULL), tuning_(tuning_of(options)) {
-  // Before MPI reads them, over what a launcher may have set. Without passive_wait's, waiting ranks would take the
-  // cores from those that work.
+  // Set before MPI reads them, over what a launcher may have set. Without passive_wait's, waiting ranks would take the
+  // cores from ranks that work.
   for (const auto& [name, value] : parameters_of(options)) setenv(("OMPI_MCA_" + name).c_str(), value.c_str(), 1);
   warn_of_little_shared_memory(options);
   int initialized = 0;
   MPI_Initialized(&initialized);
   MLBENCH_CHECK(initialized == 0, "somebody else has initialised MPI");
-  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level_);  // what fails here ends the process
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level_);  // a failure in here ends the process
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
@@ -161,7 +161,7 @@ std::string Library::level_name() const {
   return "multiple";
 }
 
-// Of "Open MPI v4.1.4, package: Debian OpenMPI, ident: ...", what is before the comma.
+// The part before the comma in "Open MPI v4.1.4, package: Debian OpenMPI, ident: ...".
 std::string Library::version() const {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;

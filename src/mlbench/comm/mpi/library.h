@@ -1,6 +1,6 @@
 #pragma once
 
-// MPI in this process: from the first transport to the last, with its types and operators for ours.
+// MPI in this process, from the first transport to the last, with its types and operators for mlbench's.
 
 #include <mpi.h>
 
@@ -13,14 +13,14 @@
 namespace mlbench::comm::mpi_backend {
 
 std::string text_of(int code);
-// CommError with MPI's text.
+// Throws CommError with MPI's text unless `code` is success.
 void check(int code, const char* function);
 
-MPI_Datatype type_of(DType dtype);  // float16, bfloat16: of their bits
+MPI_Datatype type_of(DType dtype);  // float16 and bfloat16: the type of their bits
 
 class Library {
  public:
-  // Initialises MPI where no transport lives. CommError where MPI was finalised, or has failed, in this process.
+  // Initialises MPI where no transport lives. Throws CommError where MPI was finalised, or has failed, in this process.
   static std::shared_ptr<Library> get(const CommOptions& options);
 
   explicit Library(const CommOptions& options);
@@ -28,7 +28,7 @@ class Library {
   Library& operator=(const Library&) = delete;
   ~Library();
 
-  // No MPI call from now on.
+  // No MPI call is made from now on.
   void abandon() noexcept { abandoned_ = true; }
   bool abandoned() const { return abandoned_; }
 

@@ -17,8 +17,8 @@ namespace mlbench::comm::mpi_backend {
 
 namespace {
 
-// Slices of a buffer, one per rank, of which one call takes those of at most `most` elements. Where it does not take
-// all, they are copied together: between larger ones their places might not fit an int.
+// Slices of a buffer, one per rank. One call takes the slices of at most `most` elements. Where it does not take all,
+// those are copied together: between larger slices, their offsets might not fit into an int.
 class CallSlices {
  public:
   CallSlices(std::span<const int64_t> counts, int64_t most) : all_(counts.begin(), counts.end()) {
@@ -72,7 +72,7 @@ class CallSlices {
   std::vector<int64_t> all_;
   std::vector<int64_t> places_;
   std::vector<int> taken_;
-  std::vector<int> firsts_;  // of what is copied together
+  std::vector<int> firsts_;  // offsets of the slices that are copied together
   int total_ = 0;
   bool whole_ = true;
   size_t width_ = 0;
@@ -81,7 +81,7 @@ class CallSlices {
 
 class Mpi final : public Transport {
  public:
-  // Takes the MPI communicator.
+  // Takes ownership of the MPI communicator.
   Mpi(std::shared_ptr<Library> library, MPI_Comm comm, int64_t most_elements)
       : library_(std::move(library)), comm_(comm), most_elements_(most_elements) {
     MPI_Comm_rank(comm_, &rank_);
@@ -170,7 +170,7 @@ class Mpi final : public Transport {
     });
   }
 
-  // Beyond what one call takes, the library's place is taken by messages, which go in parts.
+  // Beyond what one call takes, messages, which go in parts, replace the library's call.
   void gather(ConstBufferView input, BufferView output, int root) override {
     if (size_ * input.count > most_elements_) {
       Transport::gather(input, output, root);
@@ -203,7 +203,7 @@ class Mpi final : public Transport {
 
   void all_to_all_v(ConstBufferView input, BufferView output, std::span<const int64_t> send_counts,
                     std::span<const int64_t> recv_counts) override {
-    // What two ranks exchange they alone know: beyond this it goes by messages, and the others need not be told.
+    // Only the two ranks know what they exchange. Beyond this size, messages carry it, of which others need not know.
     const int64_t most = most_elements_ / size_;
     CallSlices out(send_counts, most), in(recv_counts, most);
     WorkGroup messages(*this);
@@ -247,7 +247,7 @@ class Mpi final : public Transport {
   }
 
   std::unique_ptr<Transport> split(int colour, int key) override {
-    // MPI wants colours that are not negative: their places among all colours.
+    // MPI wants colours that are not negative: these are their places among all colours.
     std::vector<int> colours(static_cast<size_t>(size_));
     check(MPI_Allgather(&colour, 1, MPI_INT, colours.data(), 1, MPI_INT, comm_), "MPI_Allgather");
     std::sort(colours.begin(), colours.end());
@@ -260,7 +260,7 @@ class Mpi final : public Transport {
   void let_go() noexcept override { library_->abandon(); }
 
  private:
-  // part(slice, its count) for slices that one MPI call takes.
+  // Calls part(slice, its count) for slices that one MPI call takes.
   template <typename View, typename Part>
   void in_parts(View buffer, Part part) const {
     for (int64_t first = 0; first < buffer.count; first += most_elements_) {

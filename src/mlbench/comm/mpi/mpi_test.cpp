@@ -73,7 +73,7 @@ const BackEnd kMpi = {kDescription,
                       },
                       launch().rank, make_shared_counter};
 
-// As if MPI counted up to ten thousand only.
+// A back end for which MPI counts only up to ten thousand.
 const BackEnd kMpiInParts = {
     kDescription,
     [](int, std::chrono::milliseconds) -> MakeRank {
@@ -173,7 +173,7 @@ TEST(Mpi, RanksOfOneHostShareMemoryUnlessTcpIsAskedFor) {
   comm.barrier();
 }
 
-// Of the other ranks only failures are printed.
+// Prints only failures, for the ranks other than rank 0.
 class FailuresOnly final : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;

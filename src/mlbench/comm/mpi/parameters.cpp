@@ -25,7 +25,7 @@ int number_of(std::string_view algorithm) {
   return 0;
 }
 
-// By its name: given the address alone ("10.0.0.1/32"), Open MPI 4.1 connects three ranks so that they wait for ever.
+// The interface's name: given only the address ("10.0.0.1/32"), Open MPI 4.1 leaves three ranks waiting for ever.
 std::string interface_of(const std::string& name_or_address) {
   in_addr address{};
   if (inet_pton(AF_INET, name_or_address.c_str(), &address) != 1) return name_or_address;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What Open MPI is told about itself: parameters (MCA) in the environment of the process, before it is initialised.
+// Open MPI's parameters (MCA), which are put into the environment of the process before MPI is initialised.
 
 #include <map>
 #include <string>
@@ -9,18 +9,18 @@
 
 namespace mlbench::comm::mpi_backend {
 
-// Names as `ompi_info --all` has them. Empty where nothing was asked for: Open MPI then chooses.
-// - passive_wait: whoever waits yields.
-// - algorithm: its number among those of coll/tuned. "ring" is 4, "halving_doubling" 6, Rabenseifner's; for fewer
-//   elements than ranks both give way to others.
-// - socket_buffer_bytes, bind_address: over TCP, also between ranks of one host, which share memory otherwise; with the
-//   loopback interface where none was named.
-// - links: nothing, on purpose. With btl_tcp_links Open MPI 4.1 opens two connections at most, or hangs
+// The parameters' names are those of `ompi_info --all`. Empty where no tuning was asked for: Open MPI then chooses.
+// - passive_wait: a waiting rank yields its core.
+// - algorithm: its number among those of coll/tuned. "ring" is 4; "halving_doubling" is 6, Rabenseifner's. For fewer
+//   elements than ranks, both give way to others.
+// - socket_buffer_bytes, bind_address: ranks communicate over TCP, also on one host, where they share memory otherwise;
+//   over the loopback interface where none was named.
+// - links: ignored on purpose. With btl_tcp_links Open MPI 4.1 opens two connections at most, or hangs
 //   (docs/communicators/mpi.md).
-// UserError when no interface of this host has the address.
+// Throws UserError when no interface of this host has the address.
 std::map<std::string, std::string> parameters_of(const CommOptions& options);
 
-// For description(): "", or ",ring,tcp,socket_buffer=65536": what was asked for.
+// What was asked for, as part of description(): "", or ",ring,tcp,socket_buffer=65536".
 std::string tuning_of(const CommOptions& options);
 
 }  // namespace mlbench::comm::mpi_backend

@@ -1,6 +1,6 @@
 #pragma once
 
-// What is under way in MPI.
+// An operation under way in MPI.
 
 #include <mpi.h>
 
@@ -12,13 +12,13 @@
 
 namespace mlbench::comm::mpi_backend {
 
-// One or several requests. With `expect`, they are receives of so many elements each.
+// One or several requests. After expect(), they are receives, each of the number of elements given.
 class RequestWork final : public Work {
  public:
   RequestWork(std::shared_ptr<Library> library, const char* function, MPI_Datatype type);
   ~RequestWork() override;
 
-  // The place of one more request, until the next call.
+  // The place of one more request. The pointer is valid until the next call.
   MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
   void expect(int elements) { expected_.push_back(elements); }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// A rank's GPU as comm/nccl uses it. Failures of CUDA are CommErrors.
+// A rank's GPU as comm/nccl uses it. Failures of CUDA throw CommError.
 
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
@@ -18,15 +18,15 @@ inline void check(cudaError_t code, const char* function) {
   if (code != cudaSuccess) throw CommError(fmt::format("{}: {}", function, cudaGetErrorString(code)));
 }
 
-// The number of the rank's GPU. Beyond the GPUs of the host the ranks share them, which nccl_backend::make() refuses
-// with their numbers.
+// The number of the rank's GPU. Where a host has more ranks than GPUs, ranks share a number here; nccl_backend::make()
+// refuses that and names their numbers.
 inline int gpu_of(const CommOptions& options) {
   int count = 0;
   check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
   return options.local_rank % count;
 }
 
-// The GPU, a stream of its own, and how long what goes there may take.
+// The GPU, a stream of its own, and how long an operation on that stream may take.
 struct Gpu {
   explicit Gpu(int number, std::chrono::milliseconds patience) : device(number), timeout(patience) {
     use();
@@ -39,7 +39,7 @@ struct Gpu {
     cudaEventDestroy(event);
     cudaStreamDestroy(stream);
   }
-  // By the calling thread, from now on.
+  // From now on, the calling thread uses this GPU.
   void use() const { check(cudaSetDevice(device), "cudaSetDevice"); }
 
   int device;
@@ -48,13 +48,13 @@ struct Gpu {
   cudaEvent_t event = nullptr;
 };
 
-// A buffer where NCCL reaches it: itself, or a copy on the GPU.
+// A buffer where NCCL can reach it: the buffer itself, or a copy on the GPU.
 class OnGpu {
  public:
   OnGpu(Gpu& gpu, const ConstBufferView& buffer, bool with_content) : gpu_(gpu), bytes_(buffer.size_bytes()) {
     if (buffer.stream.device.kind == Device::Kind::kCuda) {
       data_ = const_cast<void*>(buffer.data);
-      // What its own stream has begun comes first.
+      // What the buffer's own stream has begun comes first.
       check(cudaEventRecord(gpu.event, static_cast<cudaStream_t>(buffer.stream.handle)), "cudaEventRecord");
       check(cudaStreamWaitEvent(gpu.stream, gpu.event, 0), "cudaStreamWaitEvent");
       return;
@@ -71,7 +71,7 @@ class OnGpu {
   }
 
   std::byte* at(size_t byte = 0) const { return static_cast<std::byte*>(data_) + byte; }
-  // Enqueues the way back, where there is one.
+  // Enqueues the copy back to the host, where the buffer lies there.
   void copy_back(void* buffer) const {
     if (copied_ && bytes_ > 0) copy(buffer, data_);
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which GPU each rank has.
+// Where each rank's GPU is.
 
 #include <span>
 #include <string>
@@ -9,10 +9,10 @@ namespace mlbench::comm::nccl_backend {
 
 struct GpuPlace {
   std::string host;
-  std::string pci_bus_id;  // "0000:3B:00.0": one GPU of the host, by whatever number programs call it
+  std::string pci_bus_id;  // "0000:3B:00.0": identifies one GPU of the host, whatever number programs give it
 };
 
-// Why these ranks cannot form a group, by rank: two of them on one GPU. "" where each has its own.
+// Why these ranks, listed by number, cannot form a group: two of them share a GPU. "" where each has its own.
 std::string why_refused(std::span<const GpuPlace> ranks);
 
 }  // namespace mlbench::comm::nccl_backend

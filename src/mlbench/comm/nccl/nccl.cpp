@@ -23,7 +23,7 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 using nccl_backend::check;
 
-// A communicator that does not block answers that it is at it.
+// A communicator that does not block answers that an operation is in progress.
 void check(ncclResult_t code, const char* function) {
   if (code == ncclSuccess || code == ncclInProgress) return;
   throw CommError(fmt::format("{}: {}", function, ncclGetErrorString(code)));
@@ -68,14 +68,14 @@ ncclRedOp_t op_of(ReduceOp op) {
 
 class Nccl final : public Transport {
  public:
-  // Takes the communicator, which does not block.
+  // Takes ownership of the communicator, which must not block.
   Nccl(std::shared_ptr<Gpu> gpu, ncclComm_t comm, int rank, int size)
       : gpu_(std::move(gpu)), comm_(comm), rank_(rank), size_(size) {}
   ~Nccl() override {
     if (comm_ == nullptr) return;
     try {
       check(ncclCommFinalize(comm_), "ncclCommFinalize");
-      // Destroyed before that has ended, it would leave an error behind to the next communicator of this thread.
+      // Destroyed before it is finalised, the communicator would leave an error to the next one of this thread.
       wait([this] { return state() != ncclInProgress; });
       ncclCommDestroy(std::exchange(comm_, nullptr));
     } catch (const CommError&) {  // nobody is left to hear of it
@@ -172,7 +172,7 @@ class Nccl final : public Transport {
   std::unique_ptr<Work> recv(BufferView buffer, int peer, int) override { return begin(buffer, buffer.data, peer); }
 
   std::unique_ptr<Transport> split(int colour, int key) override {
-    // NCCL wants colours that are not negative: their places among all colours.
+    // NCCL wants colours that are not negative: these are their places among all colours.
     std::vector<int32_t> colours(static_cast<size_t>(size_), colour);
     if (size_ > 1) {
       const std::vector<int64_t> counts(static_cast<size_t>(size_), 1);
@@ -196,12 +196,12 @@ class Nccl final : public Transport {
   }
 
  private:
-  // A send or a receive, which goes with the others of its kind.
+  // A send or a receive, which is begun together with others.
   struct Message {
     Message(Gpu& gpu, const ConstBufferView& buffer, void* destination, int other)
         : view(buffer), back(destination), data(gpu, buffer, destination == nullptr), peer(other) {}
     ConstBufferView view;
-    void* back;  // null: a send
+    void* back;  // null: it is a send
     OnGpu data;
     int peer;
     bool gone = false;
@@ -258,7 +258,7 @@ class Nccl final : public Transport {
     }
   }
 
-  // call(data on the GPU, count, type), and waits for it.
+  // Calls call(data on the GPU, count, type), and waits for the operation.
   template <typename Call>
   void in_place(const BufferView& buffer, Call call) {
     begin_operation();
@@ -282,7 +282,7 @@ class Nccl final : public Transport {
     begin_messages();
   }
 
-  // Calls within come to NCCL as one, and are enqueued when this returns.
+  // NCCL gets the calls within as one, and has enqueued them when this returns.
   void in_group(const std::function<void()>& calls) {
     check(ncclGroupStart(), "ncclGroupStart");
     try {
@@ -352,7 +352,7 @@ std::string told_by(const CommOptions& options, int rank, const std::string& key
   }
 }
 
-// Before NCCL hears of it: there two ranks on one GPU end in an error that names none.
+// Checks before NCCL does: for two ranks on one GPU NCCL has an error that names neither.
 void check_places(const CommOptions& options, int device) {
   char bus[32] = "";
   check(cudaDeviceGetPCIBusId(bus, sizeof bus, device), "cudaDeviceGetPCIBusId");

@@ -139,7 +139,7 @@ TEST_P(NcclRanks, MeetTheContract) {
   if (share && geteuid() != 0) {
     GTEST_SKIP() << fmt::format("missing capability: {} NVIDIA GPUs, or root, to give ranks names of hosts", size);
   }
-  // Without what NCCL has not (nccl.h): tags, and receives that go on beside other operations.
+  // Leaves out what NCCL does not have (nccl.h): tags, and receives that go on beside other operations.
   const std::string filter =
       "Nccl/ContractTest.*:-*.TaggedMessages/*:*.MessagesOfOneTagKeepTheirOrder/*:*.DoneWithoutWaiting/*:"
       "*.MessagesAndCollectivesDoNotMeet/*";

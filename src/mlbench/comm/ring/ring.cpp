@@ -83,7 +83,7 @@ void RingCollectives::barrier() {
 
 void RingCollectives::broadcast(BufferView buffer, int root) {
   const int place = along(-root);
-  // A place's parent lacks its lowest bit; its children have one bit more below that.
+  // A place's parent lacks the place's lowest bit; its children have one more bit, below that one.
   const int lowest = place == 0 ? static_cast<int>(std::bit_ceil(static_cast<unsigned>(size()))) : place & -place;
   if (place != 0) recv(buffer, along(-lowest), kCollectiveTag)->synchronize();
   WorkGroup works(*this);

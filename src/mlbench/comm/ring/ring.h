@@ -1,10 +1,10 @@
 #pragma once
 
-// The reference of collectives: plain algorithms, mostly around the ring, made of tagged messages alone. Slow where a
-// library knows better; what each costs can be said in advance, which is why netem (comm/wrap) stands on it.
+// The reference for collectives: plain algorithms, mostly around a ring, made of tagged messages alone. A library is
+// faster where it knows better. What each of these costs is known in advance, which is why netem (comm/wrap) uses them.
 //
-// k ranks, n bytes of a buffer, a message of m bytes takes a + m/B, and messages on different links do not wait for
-// each other:
+// There are k ranks; a buffer has n bytes; a message of m bytes takes a + m/B; and messages on different links do not
+// wait for each other:
 //
 //   all_reduce        ring: reduce_scatter, then all_gather of the blocks   2 (k-1) a + 2 (k-1)/k n/B
 //   reduce_scatter    ring                                                  (k-1) a + (k-1)/k n/B, n: of the input
@@ -14,9 +14,9 @@
 //   barrier           dissemination, one byte a message                     ceil(log2 k) a
 //   gather, scatter, all_to_all(_v)   each slice in one message between the two ranks (Transport's own)
 //
-// Blocks are whole elements, as equal as they can be; nobody sends an empty one. A block is combined in the order of
-// ranks around the ring that begins behind its owner: the same bits on every rank and again, another order than other
-// back ends'.
+// Blocks are whole elements, as equal as they can be; an empty block is not sent. A block is combined in the order of
+// ranks around the ring that begins after the block's owner: the same bits on every rank and each time, but another
+// order than that of other back ends.
 
 #include <cstddef>
 #include <memory>
@@ -27,7 +27,7 @@
 
 namespace mlbench::comm {
 
-// Collectives over its own send and recv, which a derived class gives.
+// Collectives over send and recv, which a derived class implements.
 class RingCollectives : public Transport {
  public:
   void barrier() override;
@@ -38,19 +38,19 @@ class RingCollectives : public Transport {
   void reduce(BufferView buffer, ReduceOp op, int root) override;
 
  private:
-  // Rank at a distance along the ring.
+  // The rank at this distance along the ring.
   int along(int distance) const;
-  // Sends to one rank while it receives from another.
+  // Sends to one rank while receiving from another.
   void exchange(int to, ConstBufferView out, int from, BufferView in);
   // Block b of the buffer is elements [firsts[b], firsts[b + 1]). Afterwards every rank's own block is combined.
   void combine_around(BufferView buffer, std::span<const int64_t> firsts, ReduceOp op);
-  // Every rank's own block is in place. Afterwards all are.
+  // Precondition: every rank's own block is in place. Afterwards all blocks are.
   void pass_around(BufferView buffer, std::span<const int64_t> firsts);
 
   std::vector<std::byte> received_;
 };
 
-// Over the send and recv of another transport: "ring(gloo)".
+// Collectives over the send and recv of another transport: "ring(gloo)".
 std::unique_ptr<Transport> make_ring(std::unique_ptr<Transport> inner);
 
 }  // namespace mlbench::comm

@@ -94,7 +94,7 @@ TEST(Ring, SendsWhatItsHeaderSays) {
   }
 }
 
-// Nobody sends an empty block.
+// No rank sends an empty block.
 TEST(Ring, FewerElementsThanRanks) {
   auto ranks = make_in_process_transports(4, kPatience);
   std::vector<std::thread> threads;

@@ -8,7 +8,7 @@
 
 namespace mlbench::comm::shm_backend {
 
-// Not the private kind of futex: the sleeper may be of another process.
+// The futex is not of the private kind: the sleeper may be in another process.
 void sleep_at(Bell& bell, std::chrono::nanoseconds limit) noexcept {
   if (limit <= limit.zero()) return;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);

@@ -15,7 +15,7 @@ Piece slice_of(std::span<const size_t> offsets, int rank) {
   return {offsets[r], offsets[r + 1] - offsets[r]};
 }
 
-// Either may be null where there is nothing to copy.
+// Either pointer may be null where there is nothing to copy.
 void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
   if (bytes > 0) std::memmove(to, from, bytes);
 }

@@ -1,9 +1,10 @@
 #pragma once
 
-// Collectives that move bytes through a group's slots (reductions.h has those that compute). Every rank calls them with
-// sizes that fit together; there are at least two ranks. Slice r of a buffer is [offsets[r], offsets[r + 1]) bytes.
+// Collectives that move bytes through a group's slots (those that compute are in reductions.h). Every rank calls them
+// with sizes that fit together. Precondition: there are at least two ranks. Slice r of a buffer is the bytes
+// [offsets[r], offsets[r + 1]).
 //
-// All copy twice: into a slot of the sender and out of it; up to 56 bytes go along with the step that announces them.
+// All of them copy twice: into a slot of the sender, and out of that slot. Up to 56 bytes go along with the step.
 
 #include <cstddef>
 #include <span>
@@ -19,18 +20,18 @@ void broadcast(Group& group, std::byte* data, size_t bytes, int root);
 // `input` is this rank's slice of `output`.
 void all_gather(Group& group, const std::byte* input, std::byte* output, std::span<const size_t> offsets);
 
-// `bytes` from each rank, in order, to root.
+// `bytes` from each rank go, in rank order, to root.
 void gather(Group& group, const std::byte* input, size_t bytes, std::byte* output, int root);
 
-// `bytes` from root to each rank.
+// `bytes` from root go to each rank.
 void scatter(Group& group, const std::byte* input, std::byte* output, size_t bytes, int root);
 
-// Slice r of `input` goes to rank r, slice r of `output` comes from it. `largest`: no slice of any rank is longer, and
-// all ranks say the same.
+// Slice r of `input` goes to rank r, and slice r of `output` comes from it. No slice of any rank may be longer than
+// `largest`, which is the same on all ranks.
 void all_to_all(Group& group, const std::byte* input, std::span<const size_t> input_offsets, std::byte* output,
                 std::span<const size_t> output_offsets, size_t largest);
 
-// The largest of what the ranks say.
+// The largest `mine` of all ranks.
 size_t largest_of(Group& group, size_t mine);
 
 }  // namespace mlbench::comm::shm_backend::collectives

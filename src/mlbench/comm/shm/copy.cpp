@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kPastCachesBytes = 16 << 10;
 constexpr size_t kStrideBytes = 64;
 
-// Four registers at a time; `store` puts one where it belongs.
+// Copies four registers at a time; `store` writes one of them.
 template <typename Store>
 void copy_strides(std::byte* to, const std::byte* from, size_t bytes, const Store& store) {
   size_t i = 0;
@@ -40,7 +40,7 @@ void put_bytes(std::byte* to, const std::byte* from, size_t bytes) {
     return;
   }
   copy_strides(to, from, bytes, [](__m128i* target, __m128i value) { _mm_stream_si128(target, value); });
-  _mm_sfence();  // such stores are not ordered before those that tell of them
+  _mm_sfence();  // such stores are not ordered before the stores that tell of them
 }
 
 void take_bytes(std::byte* to, const std::byte* from, size_t bytes) {

@@ -55,8 +55,8 @@ int Group::claim() {
 }
 
 void Group::store(std::atomic<uint64_t>& number, uint64_t value) {
-  // Where peers sleep rather than spin, the look at their bells must come after the number; else a store is enough, and
-  // costs tens of nanoseconds less.
+  // Where peers sleep rather than spin, their bells must be looked at after the number is stored. Otherwise a plain
+  // store is enough, and costs tens of nanoseconds less.
   if (passive_) {
     number.exchange(value, std::memory_order_seq_cst);
   } else {

@@ -3,18 +3,18 @@
 // One rank's view of its group's segment: steps, payloads, slots, and waiting for peers.
 //
 // Steps. All ranks of a group go through the same sequence of steps, numbered from 1. publish() says that this rank has
-// reached its next step, and shows what it wrote before that; await() waits until a peer has reached a step. A step's
-// number stands in a cache line of its rank, whose other 56 bytes, the payload, can carry data along. Odd and even
-// steps take turns with two lines.
+// reached its next step, and makes visible what it wrote before. await() waits until a peer has reached a step. The
+// number of a step stands in a cache line of its rank; the line's other 56 bytes, the payload, can carry data along.
+// Odd and even steps take turns with two lines.
 //
-// Slots. Each rank has kSlots buffers of kSlotBytes that all can read and write. claim() takes them in turn; all ranks
-// claim at the same places of their sequence, so that the same slot of every rank belongs together.
+// Slots. Each rank has kSlots buffers of kSlotBytes that all ranks can read and write. claim() takes them in turn. All
+// ranks claim at the same places of their sequence, so that the same slot of every rank belongs together.
 //
-// Reuse. A rank that has read what it wanted from payloads or slots says so with its next step, whatever that is for:
-// whoever wants to write there again waits for that step of all peers. So no step is there for reuse alone.
+// Reuse. A rank that has read what it wanted from payloads or slots says so with its next step, whatever that step is
+// for. A rank that wants to write there again waits for that step of all peers. So no step is needed for reuse alone.
 //
-// One thread at a time. Failures are CommError with the peer: "rank 1 has left the group", "lost rank 1 (its process
-// has ended)", "waited 30000 ms for rank 1" (this one is a CommTimeout).
+// One thread at a time may use a group. Failures are CommErrors with the peer: "rank 1 has left the group", "lost rank
+// 1 (its process has ended)", or "waited 30000 ms for rank 1" (a CommTimeout).
 
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ namespace mlbench::comm::shm_backend {
 
 class Group {
  public:
-  // The header is filled.
+  // Precondition: the segment's header is filled.
   Group(Segment segment, int rank, int size, std::chrono::milliseconds timeout);
   ~Group() { leave(); }
   Group(const Group&) = delete;
@@ -50,30 +50,30 @@ class Group {
 
   // Where to write what the next step is to carry.
   std::byte* next_payload();
-  // Of a step that the peer is known to have reached, and of which payloads_read() was not called; or one's own.
+  // The payload of a step of a peer that is known to have reached it, before payloads_read(); or one's own payload.
   const std::byte* payload(int rank, uint64_t step) const { return station(rank).lines[step & 1].payload; }
-  // Of the step that was just published. Called by every rank, whether it read anything or not.
+  // Says that the payloads of the last published step are read. Every rank must call this, whether it read any or not.
   void payloads_read() { payload_free_[step_ & 1] = step_ + 1; }
 
   int claim();
   std::byte* slot(int rank, int slot) const { return segment_.data() + layout_.slot(rank, slot); }
   void release(int slot) { slot_free_[static_cast<size_t>(slot)] = step_ + 1; }
 
-  // Waits until ready() says so, looking after what goes on beside (attend()). blocks(r) tells whether rank r, a peer,
-  // still keeps it from being ready; the error names one of these. Both are asked often.
+  // Waits until ready() is true, and meanwhile attends to other work (attend()). blocks(r) tells whether peer r still
+  // prevents that; the error names one such peer. Both functions are called often.
   template <typename Ready, typename Blocks>
   void wait(const Ready& ready, const Blocks& blocks);
-  // CommError if a peer that blocks has left, or, asked to be thorough, if its process has ended.
+  // Throws CommError if a peer that blocks has left or, when `thorough`, if its process has ended.
   template <typename Blocks>
   void throw_if_lost(const Blocks& blocks, bool thorough) const;
-  // What is to be done now and then while this rank waits; says whether it has moved something.
+  // Sets what this rank does now and then while it waits. `other` returns whether it moved something.
   void attend(std::function<bool()> other) { other_ = std::move(other); }
 
-  // Sets a number of this rank's that peers may be waiting for. ring() afterwards tells them.
+  // Sets a number of this rank for which peers may be waiting. ring() afterwards tells them.
   void store(std::atomic<uint64_t>& number, uint64_t value);
   void ring(int peer);
 
-  // Peers that wait for this rank stop doing so. It keeps its memory: what it published can still be read.
+  // Peers that wait for this rank stop waiting. The rank keeps its memory: what it published can still be read.
   void leave() noexcept;
 
   Segment& segment() { return segment_; }
@@ -89,7 +89,7 @@ class Group {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::milliseconds kLookPeriod{50};  // between two looks whether processes live
+  static constexpr std::chrono::milliseconds kLookPeriod{50};  // between two checks whether processes live
 
   Station& station(int rank) const { return *at<Station>(layout_.station(rank)); }
   Bell& bell(int rank) const { return at<Bell>(layout_.bells())[rank]; }
@@ -101,7 +101,7 @@ class Group {
   void wait_long(const Ready& ready, const Blocks& blocks);
   template <typename Ready>
   void doze(const Ready& ready, std::chrono::nanoseconds limit);
-  // Of those that block: which has come least far.
+  // The rank that has come least far among those that block.
   template <typename Blocks>
   int slowest(const Blocks& blocks) const;
   uint64_t last_step(int rank) const;
@@ -113,9 +113,9 @@ class Group {
   std::chrono::milliseconds timeout_;
   bool passive_;
   uint64_t step_ = 0;
-  std::vector<uint64_t> seen_;       // of each peer: a step that it is known to have reached
-  uint64_t payload_free_[2] = {};    // the step of all peers that frees the own payload
-  uint64_t slot_free_[kSlots] = {};  // the same, of the own slots
+  std::vector<uint64_t> seen_;       // for each peer, a step that it is known to have reached
+  uint64_t payload_free_[2] = {};    // the step that all peers must reach before the own payload is free
+  uint64_t slot_free_[kSlots] = {};  // the step that all peers must reach before the own slot is free
   int next_slot_ = 0;
   std::function<bool()> other_;
 };
@@ -132,7 +132,7 @@ void Group::wait(const Ready& ready, const Blocks& blocks) {
 
 template <typename Ready, typename Blocks>
 void Group::wait_long(const Ready& ready, const Blocks& blocks) {
-  constexpr std::chrono::microseconds kSpin{200};  // several times what it costs to be woken
+  constexpr std::chrono::microseconds kSpin{200};  // several times the cost of being woken
   Clock::time_point begin = Clock::now();
   Clock::time_point next_look = begin + kLookPeriod;
   while (true) {
@@ -157,8 +157,8 @@ void Group::wait_long(const Ready& ready, const Blocks& blocks) {
 
 template <typename Ready>
 void Group::doze(const Ready& ready, std::chrono::nanoseconds limit) {
-  // Peers that spin look at the bell without a fence behind what they published: rarely they miss that it was set just
-  // now. Then this rank wakes by itself.
+  // Peers that spin look at the bell without a fence after what they published. Rarely, they miss that it was set just
+  // now; then this rank wakes by itself.
   const std::chrono::nanoseconds longest = passive_ ? kLookPeriod : std::chrono::milliseconds(1);
   bell(rank_).exchange(1, std::memory_order_seq_cst);
   if (!ready() && !move_other()) sleep_at(bell(rank_), std::min(limit, longest));
@@ -167,13 +167,13 @@ void Group::doze(const Ready& ready, std::chrono::nanoseconds limit) {
 
 template <typename Blocks>
 void Group::throw_if_lost(const Blocks& blocks, bool thorough) const {
-  // Blocks() comes after each look at the peer: what it did before it left or ended counts.
+  // blocks() is called after each look at the peer: what the peer did before it left or ended counts.
   int left = rank_;
   for (int peer = 0; peer < size_ && left == rank_; ++peer) {
     if (peer != rank_ && presence(peer) == Presence::kLeft && blocks(peer)) left = peer;
   }
   if (left == rank_ && !thorough) return;
-  // Who left may have done so because another one died.
+  // A rank that left may have done so because another one died.
   for (int peer = 0; peer < size_; ++peer) {
     if (peer != rank_ && presence(peer) == Presence::kPresent && has_ended(marker(peer).process) && blocks(peer)) {
       throw CommError(fmt::format("lost rank {} (its process has ended)", peer));

@@ -8,7 +8,7 @@ constexpr size_t kMaxRingBytes = 64 << 10;
 constexpr size_t kMinRingBytes = 4 << 10;
 constexpr size_t kAllRingsBytes = 32 << 20;
 
-// Their number grows with the square of the ranks': all together stay below a limit.
+// The number of rings grows with the square of the number of ranks: all of them together stay below a limit.
 size_t ring_bytes_of(int ranks) {
   const auto rings = static_cast<size_t>(ranks) * static_cast<size_t>(ranks - 1);
   size_t bytes = kMaxRingBytes;

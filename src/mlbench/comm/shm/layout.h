@@ -1,9 +1,9 @@
 #pragma once
 
-// How a group's segment is laid out. In this order: a header, one bell per rank, one station per rank; then an area for
-// each rank, which that rank gives memory: its slots, and a ring for its messages to each other rank.
+// The layout of a group's segment, in this order: a header, one bell per rank, one station per rank; then for each rank
+// an area, for which that rank reserves memory: its slots, and a ring for its messages to each other rank.
 //
-// Fresh shared memory is zero, and so is the first state of all that lies in it.
+// Fresh shared memory is zero, and so is the initial state of everything in it.
 
 #include <atomic>
 #include <cstddef>
@@ -18,11 +18,11 @@ namespace mlbench::comm::shm_backend {
 inline constexpr size_t kCacheLineBytes = 64;
 inline constexpr size_t kPageBytes = 4096;
 
-// What a step can carry (group.h): the rest of its cache line.
+// The bytes that a step can carry (group.h): the rest of its cache line.
 inline constexpr size_t kPayloadBytes = kCacheLineBytes - sizeof(uint64_t);
 
-// Chunks of one collective that a rank can have under way. Three stages (fill, reduce, take) overlap; the fourth slot
-// spares waiting for those who are a little behind.
+// How many chunks of one collective a rank can have under way. Three stages (fill, reduce, take) overlap; the fourth
+// slot avoids waiting for ranks that are a little behind.
 inline constexpr int kSlots = 4;
 // So large that a chunk's work outweighs its two signals, so small that all slots of a few ranks stay in their caches.
 inline constexpr size_t kSlotBytes = 128 << 10;
@@ -35,32 +35,32 @@ static_assert(sizeof(Line) == kCacheLineBytes && std::atomic<uint64_t>::is_alway
 
 enum class Presence : uint32_t { kAbsent, kPresent, kLeft };
 
-// Who a rank is. All but `presence` is written before that says kPresent.
+// Who a rank is. Everything except `presence` is written before `presence` becomes kPresent.
 struct Marker {
   alignas(kCacheLineBytes) std::atomic<Presence> presence;
   ProcessMark process;
-  char proof[net::kProofBytes];  // that it knows the run's secret
+  char proof[net::kProofBytes];  // the rank's proof that it knows the run's secret
 };
 
-// What a rank shows its peers. Two cache lines are fetched together, so two ranks never share a pair.
+// What a rank shows its peers. Two cache lines are fetched together, so two ranks never share a pair of lines.
 struct Station {
-  alignas(2 * kCacheLineBytes) Line lines[2];  // that of step n is lines[n % 2]
+  alignas(2 * kCacheLineBytes) Line lines[2];  // the line of step n is lines[n % 2]
   Marker marker;
 };
 
-// One direction between two ranks. Positions count bytes from the beginning; the ring's bytes follow.
+// One direction between two ranks. Positions count bytes from the beginning; the ring's bytes follow this header.
 struct Ring {
   alignas(2 * kCacheLineBytes) std::atomic<uint64_t> written;
   alignas(2 * kCacheLineBytes) std::atomic<uint64_t> read;
 };
 
-// Written by rank 0 before anybody learns the segment's name, except `open`.
+// Rank 0 writes this before anybody learns the segment's name; only `open` is written later.
 struct Header {
-  uint64_t version;  // of this file
+  uint64_t version;  // the version of this layout
   uint32_t ranks;
-  uint32_t passive;  // more ranks than cores: nobody spins
+  uint32_t passive;  // there are more ranks than cores: nobody spins
   char nonce[net::kNonceBytes];
-  std::atomic<uint32_t> open;  // 1: all ranks have come
+  std::atomic<uint32_t> open;  // 1 once all ranks have come
 };
 inline constexpr uint64_t kLayoutVersion = 0x6d6c'7368'6d00'0001;
 
@@ -76,7 +76,7 @@ class Layout {
   size_t area(int rank) const { return areas_ + static_cast<size_t>(rank) * area_bytes_; }
   size_t area_bytes() const { return area_bytes_; }
   size_t slot(int rank, int slot) const { return area(rank) + static_cast<size_t>(slot) * kSlotBytes; }
-  size_t ring(int from, int to) const;  // of a Ring; ring_bytes() of data follow it
+  size_t ring(int from, int to) const;  // the offset of a Ring, which ring_bytes() of data follow
   size_t ring_bytes() const { return ring_bytes_; }
 
   size_t total_bytes() const { return area(ranks_); }

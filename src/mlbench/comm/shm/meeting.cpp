@@ -23,9 +23,9 @@ constexpr const char* kOneHost = "the back end shm needs all ranks on one host";
 
 struct Invitation {
   std::string segment;
-  std::string nonce;  // in hex, as the next
+  std::string nonce;  // in hexadecimal, as is the proof
   std::string proof;
-  std::string error;  // instead: why there is no segment
+  std::string error;  // set instead of the others: why there is no segment
 
   std::string encode() const {
     const std::string text =
@@ -42,12 +42,12 @@ struct Invitation {
       return json[name];
     };
     const Invitation invitation{member("segment"), member("nonce"), member("proof"), member("error")};
-    if (invitation.error.empty()) checked(peer_words::kSegment, invitation.segment);  // a file's name
+    if (invitation.error.empty()) checked(peer_words::kSegment, invitation.segment);  // it becomes the name of a file
     return invitation;
   }
 };
 
-// Rank 0 accepts; what a rank greets with is its number.
+// Rank 0 is the accepting side; a rank's greeting is its number.
 net::Transcript transcript_of(const Membership& own, int rank, std::string_view nonce) {
   return {fmt::format("mlbench shm 1 {} {}", own.run, own.group), std::to_string(rank), std::string(nonce)};
 }
@@ -58,7 +58,7 @@ CommError not_come(const Membership& own, int rank) {
   return CommError(fmt::format("rank {} did not come (waited {} ms)", rank, own.timeout.count()));
 }
 
-// Gives the own area memory and shows that this rank is there.
+// Gives the own area memory and shows that this rank has come.
 void enter(Group& group, const Membership& own) {
   group.segment().reserve(group.layout().area(own.rank), group.layout().area_bytes());
   Marker& marker = group.marker(own.rank);
@@ -70,7 +70,7 @@ void enter(Group& group, const Membership& own) {
   group.ring(0);
 }
 
-// Until ready(). Any rank that ends before that keeps it from coming, one that is here already, too.
+// Waits until ready(). Any rank that ends before that prevents it, also one that has come already.
 template <typename Ready>
 void wait_for_all(Group& group, const Membership& own, const Ready& ready) {
   try {
@@ -83,7 +83,7 @@ void wait_for_all(Group& group, const Membership& own, const Ready& ready) {
   }
 }
 
-// Of all ranks that have come so far.
+// Checks the proofs of all ranks that have come so far.
 void check_proofs(const Group& group, const Membership& own) {
   for (int rank = 1; rank < own.size; ++rank) {
     if (group.presence(rank) == Presence::kAbsent) continue;
@@ -132,7 +132,7 @@ std::unique_ptr<Group> host(const Membership& own, const std::function<void(cons
   try {
     wait_for_all(*group, own, all_are_here);
   } catch (const CommError&) {
-    check_proofs(*group, own);  // who knows another secret has left by now
+    check_proofs(*group, own);  // a rank that knows another secret has left by now
     throw;
   }
   check_proofs(*group, own);

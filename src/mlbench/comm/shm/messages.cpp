@@ -22,7 +22,7 @@ struct MessageHeader {
 };
 static_assert(sizeof(MessageHeader) == kUnitBytes);
 
-// A quarter of the ring at a time: the receiver reads one while the sender writes the next.
+// A piece is a quarter of the ring: the receiver reads one while the sender writes the next.
 size_t piece_bytes_of(size_t ring_bytes) { return ring_bytes / 4; }
 
 constexpr std::chrono::milliseconds kMessageLookPeriod{50};
@@ -32,11 +32,11 @@ constexpr std::chrono::milliseconds kMessageLookPeriod{50};
 struct Messages::Request {
   int peer;
   int tag;
-  std::byte* data;  // not written to by a send
+  std::byte* data;  // a send does not write to it
   size_t bytes;
   size_t sent = 0;
   bool finished = false;
-  std::string error = {};  // none
+  std::string error = {};  // "": no error
 };
 
 class Messages::MessageWork final : public Work {
@@ -239,7 +239,7 @@ void Messages::refuse_size(Request& receive, size_t bytes) {
                             receive.bytes));
 }
 
-// What the peer did before it left or ended counts, so the look for a message comes last.
+// The look for a message comes last: what the peer did before it left or ended counts.
 bool Messages::waits_for(const Request& request, int rank) {
   if (rank == request.peer) move(rank);
   return rank == request.peer && !request.finished;
@@ -275,7 +275,7 @@ void Messages::fail(Request& request, const std::string& error) {
   request.finished = true;
 }
 
-// From now on nothing moves, so no buffer of a request is touched any more.
+// Nothing moves from now on, so no buffer of a request is accessed any more.
 void Messages::fail_all(const std::string& error) {
   closed_ = true;
   for (Outgoing& out : outgoing_) {

@@ -1,11 +1,12 @@
 #pragma once
 
 // Tagged messages between the ranks of a group. Each direction of each pair has a ring in the sender's memory, through
-// which messages stream one after the other: a header, then the bytes, in pieces, so that both ends copy at a time.
+// which messages stream one after the other: a header, then the bytes in pieces, so that both ends copy at the same
+// time.
 //
-// A message goes straight into the buffer of the first receive of its tag; if there is none yet, into memory of the
-// receiver until one comes. So a ring is never blocked by a message that nobody asked for, and two ranks that both send
-// first do not wait for each other. All that can move moves during any wait of the rank (Group::attend).
+// A message goes straight into the buffer of the first receive with its tag; if there is no such receive yet, it goes
+// into the receiver's memory until one comes. So a message that nobody asked for never blocks a ring, and two ranks
+// that both send first do not wait for each other. All that can move moves whenever the rank waits (Group::attend).
 
 #include <chrono>
 #include <cstddef>
@@ -21,17 +22,17 @@
 
 namespace mlbench::comm::shm_backend {
 
-// Of one rank, on the thread of its group, which outlives it. A Work's errors name the peer.
+// One rank's messages, on the thread of its group. The group must outlive this object. A Work's errors name the peer.
 class Messages {
  public:
   explicit Messages(Group& group);
   ~Messages();
 
-  // Begun at once. What fits the ring is sent already.
+  // Each begins at once. As much as fits into the ring is sent before the call returns.
   std::unique_ptr<Work> send(int peer, int tag, const std::byte* data, size_t bytes);
   std::unique_ptr<Work> recv(int peer, int tag, std::byte* data, size_t bytes);
 
-  // All that is under way fails, and what is asked for later.
+  // Everything under way fails, and so do later calls.
   void close() noexcept;
 
  private:
@@ -48,8 +49,8 @@ class Messages {
     Ring* ring = nullptr;
     std::byte* data = nullptr;
     uint64_t written = 0;
-    uint64_t announced = 0;  // of `written`, to the receiver
-    uint64_t read = 0;       // by the receiver, as last seen
+    uint64_t announced = 0;  // how much of `written` the receiver was told
+    uint64_t read = 0;       // how much the receiver had read when last seen
     bool header_written = false;
     std::deque<std::shared_ptr<Request>> queue;
   };
@@ -57,13 +58,13 @@ class Messages {
     Ring* ring = nullptr;
     const std::byte* data = nullptr;
     uint64_t read = 0;
-    std::deque<std::shared_ptr<Request>> receives;  // that no message has met yet
+    std::deque<std::shared_ptr<Request>> receives;  // receives that no message has met yet
     std::list<Early> early;
     // The message that is coming in:
     bool open = false;
-    size_t left = 0;                   // of its bytes
-    std::byte* into = nullptr;         // null: they are dropped
-    std::shared_ptr<Request> receive;  // null: it is `filling`
+    size_t left = 0;                   // how many of its bytes are missing
+    std::byte* into = nullptr;         // null: the bytes are dropped
+    std::shared_ptr<Request> receive;  // null: the message goes into `filling`
     Early* filling = nullptr;
   };
 
@@ -77,10 +78,10 @@ class Messages {
   // Hands over a message that is complete, and forgets it.
   static void deliver(Incoming& in, Early& message);
   static void refuse_size(Request& receive, size_t bytes);
-  // Whether it is not finished and the rank is its peer, when all that can move has moved.
+  // Whether the request is unfinished and `rank` is its peer, after all that can move has moved.
   bool waits_for(const Request& request, int rank);
   bool is_done(Request& request);
-  void finish(Request& request);  // or fails it
+  void finish(Request& request);  // finishes the request, or fails it
   static void fail(Request& request, const std::string& error);
   void fail_all(const std::string& error);
   void check_open() const;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Buffers in pieces: for the shape that most collectives have, and for caches.
+// Cuts buffers into pieces: for the shape that most collectives have, and for caches.
 
 #include <algorithm>
 #include <cstddef>
@@ -11,25 +11,25 @@
 
 namespace mlbench::comm::shm_backend {
 
-// Bytes [first, first + bytes) of a buffer.
+// The bytes [first, first + bytes) of a buffer.
 struct Piece {
   size_t first = 0;
   size_t bytes = 0;
 };
 
-// The i-th piece of a buffer cut after every `width` bytes; empty beyond its end.
+// The i-th piece of a buffer that is cut after every `width` bytes; empty beyond the buffer's end.
 inline Piece piece_of(size_t buffer_bytes, size_t width, size_t i) {
   const size_t first = std::min(buffer_bytes, i * width);
   return {first, std::min(width, buffer_bytes - first)};
 }
 inline size_t pieces_of(size_t buffer_bytes, size_t width) { return (buffer_bytes + width - 1) / width; }
 
-// Of a slot that holds a piece for each rank: how long one can be, and where it begins.
+// How long a piece can be in a slot that has one for each rank; piece r begins at r times this width.
 inline size_t width_of(const Group& group) {
   return kSlotBytes / static_cast<size_t>(group.size()) / kCacheLineBytes * kCacheLineBytes;
 }
 
-// step(first, bytes) for pieces of a buffer that lie in a first-level cache together with their like of another rank.
+// Calls step(first, bytes) for pieces so small that one fits, with that of another rank, into a first-level cache.
 inline constexpr size_t kBlockBytes = 16 << 10;
 template <typename Step>
 void blockwise(Piece piece, const Step& step) {
@@ -38,8 +38,8 @@ void blockwise(Piece piece, const Step& step) {
   }
 }
 
-// fill(i, slot) writes the i-th chunk into this rank's slot; take(i, slot, step) reads it out of the peers' slots of
-// that number, each when the peer has been awaited at that step. The next chunk is filled before this one is taken.
+// fill(i, slot) writes the i-th chunk into this rank's slot. take(i, slot, step) reads the chunk out of the peers'
+// slots of that number, once each peer has been awaited at that step. A chunk is filled before the last one is taken.
 template <typename Fill, typename Take>
 void pipeline(Group& group, size_t chunks, const Fill& fill, const Take& take) {
   int slot = 0, last_slot = 0;
@@ -59,7 +59,8 @@ void pipeline(Group& group, size_t chunks, const Fill& fill, const Take& take) {
   }
 }
 
-// The same for what fits a payload: `mine` goes along with this rank's next step; take(step) reads the peers'.
+// As pipeline(), for what fits into a payload: `mine` goes along with this rank's next step, and take(step) reads the
+// peers' payloads.
 template <typename Take>
 void with_payload(Group& group, std::span<const std::byte> mine, const Take& take) {
   if (!mine.empty()) std::memcpy(group.next_payload(), mine.data(), mine.size());
@@ -68,7 +69,7 @@ void with_payload(Group& group, std::span<const std::byte> mine, const Take& tak
   group.payloads_read();
 }
 
-// body(peer) for all others, each rank beginning with the one behind it: not all read the same memory at once.
+// Calls body(peer) for all other ranks. Each begins with the rank after it, so that not all read the same memory.
 template <typename Body>
 void for_peers(const Group& group, const Body& body) {
   for (int i = 1; i < group.size(); ++i) body((group.rank() + i) % group.size());

@@ -102,7 +102,7 @@ struct Waiting {
   bool passive;
 };
 
-// With and without spinning.
+// Runs with and without spinning.
 class Killed : public ShmProcesses, public testing::WithParamInterface<Waiting> {
  protected:
   void start_ranks(const std::function<std::string(Communicator&)>& body) {

@@ -13,7 +13,7 @@ namespace mlbench::comm::shm_backend::reductions {
 
 namespace {
 
-// Up to here, counted over the peers, reading everything costs less than a second step.
+// Up to so many bytes, summed over the peers, reading everything costs less than a second step.
 constexpr size_t kWholeBytes = 1 << 10;
 static_assert(kWholeBytes <= kBlockBytes && kBlockBytes <= kSlotBytes);
 
@@ -24,7 +24,7 @@ class Combination {
  public:
   Combination(DType dtype, ReduceOp op) : function_(accumulate_function(dtype, op)), element_bytes_(size_of(dtype)) {}
 
-  // Whether elements may lie there: a caller's buffer can begin anywhere.
+  // Whether elements may lie at this address: a caller's buffer can begin anywhere.
   bool fits(const void* data) const { return reinterpret_cast<uintptr_t>(data) % element_bytes_ == 0; }
   void add(std::byte* sum, const std::byte* values, size_t bytes, bool values_first = false) const {
     function_(sum, values, bytes / element_bytes_, values_first);
@@ -35,8 +35,8 @@ class Combination {
   size_t element_bytes_;
 };
 
-// output = the combination of values_of(0), values_of(1), ... (`bytes` each). Only output may lie anywhere;
-// values_of(0) may be it.
+// output = the combination of values_of(0), values_of(1), ... (`bytes` each). Only `output` may lie anywhere, and be
+// values_of(0).
 template <typename ValuesOf>
 void combine_all(const Combination& combination, int ranks, std::byte* output, size_t bytes,
                  const ValuesOf& values_of) {
@@ -51,7 +51,7 @@ void combine_all(const Combination& combination, int ranks, std::byte* output, s
   });
 }
 
-// The rank's part of a buffer. Parts begin at cache lines, so that no two ranks write to the same one.
+// The rank's part of a buffer. Parts begin at cache lines, so that no two ranks write to the same line.
 Piece share_of(const Group& group, size_t bytes, int rank) {
   const size_t lines = (bytes + kCacheLineBytes - 1) / kCacheLineBytes;
   const auto ranks = static_cast<size_t>(group.size());
@@ -60,9 +60,9 @@ Piece share_of(const Group& group, size_t bytes, int rank) {
   return {begin(own), begin(own + 1) - begin(own)};
 }
 
-// A reduction through the slots. A rank's results come to lie in a slot of another rank, in place of values of that
-// one: so a line is written by one rank after the other, which costs several times less than lines that one rank writes
-// and the others only read (copy.h).
+// A reduction through the slots. A rank's results are written into a slot of another rank, over values of that rank. So
+// one rank after the other writes a cache line, which costs several times less than lines that one rank writes and the
+// others only read (copy.h).
 class ThroughSlots {
  public:
   ThroughSlots(Group& group, const Combination& combination, std::byte* data, size_t bytes, int root)
@@ -76,7 +76,7 @@ class ThroughSlots {
   // Fills the first slot.
   void begin() { fill(0); }
 
-  // All the rest, when begin() was called. All ranks have reached `step`, and with it filled their first slot.
+  // Does all the rest after begin(). Precondition: all ranks have filled their first slot and reached `step`.
   void finish(uint64_t step) {
     const size_t chunks = pieces_of(bytes_, kSlotBytes);
     chunk(0).filled = step;
@@ -96,15 +96,15 @@ class ThroughSlots {
  private:
   struct Chunk {
     int slot = 0;
-    uint64_t filled = 0;  // the steps
+    uint64_t filled = 0;  // the steps at which it was filled and reduced
     uint64_t reduced = 0;
   };
   Chunk& chunk(size_t i) { return chunks_[i % chunks_.size()]; }
   Piece piece(size_t i) const { return piece_of(bytes_, kSlotBytes, i); }
-  // Of that rank's share. They are summed up where the first values are that are not the rank's own.
+  // Where the results of that rank's share are: at the first values that are not the rank's own.
   std::byte* results_of(int rank, int slot) const { return group_.slot(rank == 0 ? 1 : 0, slot); }
 
-  // The own share stays where it is, if it can be computed with there.
+  // The own share is not copied if it can be computed with in place.
   void fill(size_t i) {
     chunk(i).slot = group_.claim();
     std::byte* slot = group_.slot(group_.rank(), chunk(i).slot);
@@ -151,10 +151,10 @@ class ThroughSlots {
   size_t bytes_;
   bool takes_;
   bool computes_in_place_;
-  std::array<Chunk, 3> chunks_;  // those under way
+  std::array<Chunk, 3> chunks_;  // the chunks under way
 };
 
-// Each rank combines its share, in the buffer of rank 0, and copies it to the others.
+// Each rank combines its share in the buffer of rank 0, and copies it to the others.
 void reduce_in_place(Group& group, const Combination& combination, const std::vector<std::byte*>& buffers, size_t bytes,
                      int root) {
   blockwise(share_of(group, bytes, group.rank()), [&](size_t first, size_t n) {
@@ -172,7 +172,7 @@ void reduce_large(Group& group, const Regions& regions, const Combination& combi
   const Place own = combination.fits(data) ? regions.place_of(data, bytes) : Place();
   const auto is_shared = [](const Place& place) { return place.region >= 0; };
   ThroughSlots slots(group, combination, data, bytes, root);
-  // Who lies in no region knows already which way it will be.
+  // A rank whose buffer lies in no region already knows which way will be taken.
   if (!is_shared(own)) slots.begin();
 
   std::vector<Place> places(static_cast<size_t>(group.size()), own);
@@ -253,7 +253,7 @@ void reduce_scatter(Group& group, ConstBufferView input, BufferView output, Redu
     });
     return;
   }
-  // The own block stays where it is, if it can be computed with there.
+  // The own block is not copied if it can be computed with in place.
   const bool computes_in_place = combination.fits(values);
   const size_t width = width_of(group);
   pipeline(

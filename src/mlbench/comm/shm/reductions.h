@@ -1,7 +1,7 @@
 #pragma once
 
-// Collectives that compute. Element by element, the values of all ranks are combined in the order of ranks, at whatever
-// size and by whichever way: so all ranks get the same bits, and the same inputs give the same bits again.
+// Collectives that compute. Element by element, they combine the values of all ranks in the order of ranks, whatever
+// the size and the algorithm: all ranks get the same bits, and the same inputs give the same bits again.
 //
 //   n bytes, n (k-1) <= 1 KiB     every rank combines everything itself: one step
 //   larger                        each rank combines its share of each chunk, from its own buffer and the peers' slots,
@@ -19,7 +19,7 @@ namespace mlbench::comm::shm_backend::reductions {
 
 void all_reduce(Group& group, const Regions& regions, BufferView buffer, ReduceOp op);
 
-// Result at root alone; other ranks' buffers are lost.
+// The result is at root alone; the contents of other ranks' buffers are lost.
 void reduce(Group& group, const Regions& regions, BufferView buffer, ReduceOp op, int root);
 
 void reduce_scatter(Group& group, ConstBufferView input, BufferView output, ReduceOp op);

@@ -14,7 +14,7 @@ namespace mlbench::comm::shm_backend {
 
 struct Regions::Region {
   Segment segment;
-  size_t first;  // of this rank's part
+  size_t first;  // where this rank's part begins
   size_t part_bytes;
 };
 
@@ -46,7 +46,7 @@ std::shared_ptr<std::byte> Regions::allocate(Group& group, const std::string& ru
   }
   if (segment) attempt([&] { segment->reserve(first, part_bytes); });
 
-  // Whoever fails does so when all have heard of it, and nobody is left waiting.
+  // A rank that fails does so when all have heard of it, so that nobody is left waiting.
   const std::byte has_room{segment && error.empty() ? uint8_t{1} : uint8_t{0}};
   std::vector<std::byte> room(static_cast<size_t>(group.size()));
   std::vector<size_t> offsets;

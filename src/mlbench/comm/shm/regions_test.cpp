@@ -51,7 +51,7 @@ TEST(Regions, HaveAPlaceForWhatLiesInTheOwnPart) {
     EXPECT_EQ(regions.place_of(first.get() + 24, round_up(10'000, kPageBytes)).region, -1) << "reaches beyond the part";
     std::vector<std::byte> heap(100);
     EXPECT_EQ(regions.place_of(heap.data(), heap.size()).region, -1);
-    // Those of the peer are not this rank's to offer.
+    // This rank cannot offer the peer's part.
     const Place peers{0, group.rank() == 0 ? round_up(10'000, kPageBytes) : 0};
     EXPECT_EQ(regions.place_of(regions.address_of(peers, 100), 100).region, -1);
   });

@@ -11,26 +11,26 @@
 
 namespace mlbench::comm::shm_backend {
 
-// A mapping, and the object's name as long as it has one. All failures are CommError.
+// A mapping, and the object's name as long as it has one. All failures throw CommError.
 class Segment {
  public:
-  // A new object that this user alone can open. Nothing of it has memory yet: see reserve().
+  // Makes a new object that only this user can open. The object has no memory yet: see reserve().
   static Segment create(const std::string& name, size_t bytes);
-  // One that this user made.
+  // Opens an object that this user made.
   static Segment open(const std::string& name);
   Segment(Segment&& other) noexcept;
   Segment& operator=(Segment&&) = delete;
-  // Unmaps. Its maker removes the name, too, where that is still there.
+  // Unmaps the object. Its maker also removes the name, where that still exists.
   ~Segment();
 
   std::byte* data() const { return data_; }
   size_t size() const { return bytes_; }
 
-  // Gives [offset, offset + bytes) memory, zeroed: on the caller's NUMA node, and now, so that touching it later does
-  // not end the process. CommError naming the size when /dev/shm is full.
+  // Gives [offset, offset + bytes) memory, zeroed: on the caller's NUMA node, and at once, so that accessing it later
+  // cannot end the process. Throws CommError naming the size when /dev/shm is full.
   void reserve(size_t offset, size_t bytes);
 
-  // Takes the name away; who has mapped the object keeps it. So nothing is left behind however the processes end.
+  // Removes the name. Whoever has mapped the object keeps it, so nothing is left behind however the processes end.
   void unlink() noexcept;
 
  private:
@@ -39,13 +39,13 @@ class Segment {
   FileDescriptor fd_;
   std::byte* data_ = nullptr;
   size_t bytes_ = 0;
-  std::string name_;  // "": has none, or is not ours to remove
+  std::string name_;  // "": there is none, or it is not ours to remove
 };
 
-// One that no other has: "mlbench-shm.NAMESPACE.PID.START.RUN.RANDOM", of this process and of `run` (cut, and without
-// characters that a file name cannot have).
+// A name that no other object has: "mlbench-shm.NAMESPACE.PID.START.RUN.RANDOM", with this process's mark and `run`
+// (cut, and without characters that a file name cannot have).
 std::string new_segment_name(const std::string& run);
-// Empty for names that are not of that form.
+// The mark in such a name; empty for names of another form.
 std::optional<ProcessMark> maker_of(const std::string& name);
 
 // Removes the objects of processes that ended before all ranks of their group had come.

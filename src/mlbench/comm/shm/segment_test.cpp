@@ -61,7 +61,7 @@ TEST(Segment, IsTheSameMemoryForAll) {
   EXPECT_NE(other.data(), own.data());
   own.data()[9999] = std::byte{7};
   EXPECT_EQ(other.data()[9999], std::byte{7});
-  // Without its name, too.
+  // The memory stays shared when the name is removed.
   own.unlink();
   EXPECT_THROW(mapped(), CommError);
   other.data()[0] = std::byte{8};

@@ -22,12 +22,12 @@ namespace {
 const std::byte* bytes_of(const ConstBufferView& buffer) { return static_cast<const std::byte*>(buffer.data); }
 std::byte* bytes_of(const BufferView& buffer) { return static_cast<std::byte*>(buffer.data); }
 
-// The cores of the host, not those of this process: each rank may be bound to its own.
+// This compares with the cores of the host, not those of this process: each rank may be bound to its own.
 bool more_than_cores(int ranks) { return ranks > host_cores(); }
 
 class Shm final : public Transport {
  public:
-  // One rank alone.
+  // A group of one rank.
   explicit Shm(Membership own) : own_(std::move(own)) {}
   Shm(Membership own, std::unique_ptr<Group> group)
       : own_(std::move(own)), group_(std::move(group)), messages_(std::make_unique<Messages>(*group_)) {}
@@ -73,7 +73,7 @@ class Shm final : public Transport {
 
   void all_to_all_v(ConstBufferView input, BufferView output, std::span<const int64_t> send_counts,
                     std::span<const int64_t> recv_counts) override {
-    // How often the slots are to be filled must be known to all.
+    // All ranks must know how often the slots are to be filled.
     const int64_t largest = *std::max_element(send_counts.begin(), send_counts.end());
     all_to_all_slices(input, output, send_counts, recv_counts,
                       collectives::largest_of(*group_, static_cast<size_t>(largest)));
@@ -102,7 +102,7 @@ class Shm final : public Transport {
     collectives::all_to_all(*group_, bytes_of(input), offsets_of(send_counts, input.dtype), bytes_of(output),
                             offsets_of(recv_counts, output.dtype), largest * size_of(input.dtype));
   }
-  // `bytes` of each rank, in order.
+  // Returns `bytes` of each rank, in rank order.
   std::vector<std::byte> gather_all(const void* input, size_t bytes) {
     std::vector<size_t> offsets;
     for (size_t rank = 0; rank <= static_cast<size_t>(size()); ++rank) offsets.push_back(rank * bytes);
@@ -114,7 +114,7 @@ class Shm final : public Transport {
   Membership own_;
   int splits_ = 0;
   Regions regions_;
-  std::unique_ptr<Group> group_;  // null: alone
+  std::unique_ptr<Group> group_;  // null: there is one rank
   std::unique_ptr<Messages> messages_;
 };
 
@@ -128,7 +128,7 @@ std::unique_ptr<Transport> Shm::split(int colour, int key) {
 
   const Choice own{colour, key};
   const std::vector<std::byte> choices = gather_all(&own, sizeof own);
-  std::vector<std::pair<int, int>> members;  // (key, rank in this group), ordered
+  std::vector<std::pair<int, int>> members;  // (key, rank in this group), in ascending order
   for (int peer = 0; peer < size(); ++peer) {
     Choice choice{};
     std::memcpy(&choice, choices.data() + static_cast<size_t>(peer) * sizeof choice, sizeof choice);
@@ -138,7 +138,7 @@ std::unique_ptr<Transport> Shm::split(int colour, int key) {
   part.rank = static_cast<int>(std::find(members.begin(), members.end(), std::pair{key, rank()}) - members.begin());
   part.size = static_cast<int>(members.size());
 
-  // Each part's first rank invites the others by way of this group, in which all parts exchange at a time.
+  // The first rank of each part invites the others through this group, in which all parts exchange at the same time.
   const auto exchange = [&](const std::string& invitation) {
     char text[kInvitationBytes] = {};
     invitation.copy(text, sizeof text - 1);

@@ -141,7 +141,7 @@ class Memory {
   std::vector<std::byte> heap_;
 };
 
-// The same bits, wherever the buffers lie, and nothing beside them is touched.
+// Results have the same bits wherever the buffers lie, and nothing beside the buffers is touched.
 TEST_P(Placed, ReductionsGiveTheSameBits) {
   const std::vector<Lies>& places = GetParam();
   const auto size = static_cast<int>(places.size());
@@ -251,7 +251,7 @@ TEST(ShmMeeting, WorksWithAStoreThatTellsTheTruth) {
   EXPECT_THAT(errors_with([](Json&) {}), testing::Each(""));
 }
 
-// As a rank on another host finds it: no such segment, or by chance one of the same name.
+// A rank on another host finds no such segment, or by chance one of the same name.
 TEST(ShmMeeting, OnSeveralHostsIsRefused) {
   const auto no_segment = errors_with([](Json& invitation) { invitation["segment"] = "mlbench-shm.elsewhere"; });
   EXPECT_EQ(no_segment[1],

@@ -15,7 +15,7 @@ namespace {
 
 bool is_cast(DType dtype) { return dtype == DType::kFloat32; }
 
-// A buffer in 16 bits; memory that is once there is used again.
+// A buffer in 16 bits. Memory that was allocated once is used again.
 class Halves {
  public:
   explicit Halves(DType wire) : wire_(wire) {}
@@ -58,7 +58,7 @@ class CastWork final : public Work {
  private:
   BufferView buffer_;
   Halves halves_;
-  std::unique_ptr<Work> work_;  // it uses them
+  std::unique_ptr<Work> work_;  // uses the halves
   bool widened_ = false;
 };
 
@@ -69,7 +69,7 @@ class Cast final : public Wrapper {
   std::string description() const override {
     return fmt::format("cast[{}]({})", name_of(wire_), inner().description());
   }
-  // The conversion is the host's.
+  // The host converts.
   bool supports(const Device& device) const override { return Transport::supports(device) && inner().supports(device); }
 
   void broadcast(BufferView buffer, int root) override {

@@ -41,7 +41,7 @@ constexpr std::array kCollectiveNames = {"barrier",        "broadcast",    "all_
 template <typename T, typename Value>
 bool any_nan(const ConstBufferView& buffer, Value value) {
   const auto* values = static_cast<const T*>(buffer.data);
-  bool found = false;  // rather than a way out, so that the loop is vectorised
+  bool found = false;  // a flag instead of a return, so that the loop is vectorised
   for (int64_t i = 0; i < buffer.count; ++i) found |= std::isnan(value(values[i]));
   return found;
 }
@@ -64,7 +64,7 @@ bool holds_nan(const ConstBufferView& buffer) {
 constexpr const char* kOps[] = {"sum", "prod", "min", "max", "avg"};
 constexpr int64_t kNone = -1;
 
-// What a rank is about to do; on the wire 7 + 2 k whole numbers.
+// What a rank is about to do. It is sent as 7 + 2 k whole numbers.
 struct Descriptor {
   int64_t number = 0;
   Collective operation = Collective::kBarrier;
@@ -73,8 +73,8 @@ struct Descriptor {
   int64_t root = kNone;
   int64_t op = kNone;
   int64_t nan = 0;
-  std::vector<int64_t> out = {};  // to each rank, or of each rank; empty: the operation has no counts
-  std::vector<int64_t> in = {};   // from each rank
+  std::vector<int64_t> out = {};  // counts to each rank, or of each rank; empty: the operation has no counts
+  std::vector<int64_t> in = {};   // counts from each rank
 
   static size_t words(size_t ranks) { return 7 + 2 * ranks; }
 
@@ -112,17 +112,17 @@ struct Descriptor {
     return {all.begin(), all.end()};
   }
   std::string amount() const {
-    if (operation == Collective::kAllToAllV) return "";  // a rank's own
+    if (operation == Collective::kAllToAllV) return "";  // each rank has its own counts
     if (operation == Collective::kAllGatherV) return fmt::format("{} ", fmt::join(out, " + "));
     return fmt::format("{} ", count);
   }
 };
 
-// "" where they agree.
+// How the ranks disagree; "" where they agree.
 std::string disagreement(const std::vector<Descriptor>& ranks) {
   const int64_t number = ranks[0].number;
   const bool in_step = std::all_of(ranks.begin(), ranks.end(), [&](const auto& one) { return one.number == number; });
-  std::vector<std::pair<std::string, std::vector<size_t>>> groups;  // what, and which ranks
+  std::vector<std::pair<std::string, std::vector<size_t>>> groups;  // what they do, and which ranks do it
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     std::string what = ranks[rank].text();
     if (!in_step) what = fmt::format("collective {}, {}", ranks[rank].number, what);
@@ -240,7 +240,7 @@ class Check final : public Wrapper {
     own.op = static_cast<int64_t>(op);
     return own;
   }
-  // Of which the root alone has the input.
+  // Describes an operation in which the root alone has the input.
   static Descriptor rooted(Collective operation, const ConstBufferView& buffer, int root) {
     return {.operation = operation, .dtype = static_cast<int64_t>(buffer.dtype), .count = buffer.count, .root = root};
   }

@@ -18,15 +18,15 @@ namespace mlbench::comm {
 
 namespace {
 
-// Goes before each message, under its tag.
+// Sent before each message, under the message's tag.
 struct Header {
-  int64_t due_ns = 0;  // of the monotonic clock
+  int64_t due_ns = 0;  // on the monotonic clock
 
   BufferView view() { return {&due_ns, 1, DType::kInt64, {}}; }
   TimePoint due() const { return TimePoint(std::chrono::duration_cast<TimePoint::duration>(Nanoseconds(due_ns))); }
 };
 
-// A sleep ends late by tens of microseconds, as much as a message takes: the rest is waited for awake.
+// A sleep ends late by tens of microseconds, as long as a message takes: the rest is waited for awake.
 void wait_until(TimePoint due) {
   constexpr std::chrono::microseconds kAwake{200};
   std::this_thread::sleep_until(due - kAwake);
@@ -95,12 +95,12 @@ class AwaitedMessage final : public Work {
   std::exception_ptr error_;
 };
 
-// This rank's links to all ranks of the first group; its splits share them.
+// This rank's links to all ranks of the first group. Its splits share them.
 using Links = std::vector<Link>;
 
 class Netem final : public RingCollectives {
  public:
-  // origins[r]: what rank r is in the first group.
+  // origins[r] is the number of rank r in the first group.
   Netem(std::unique_ptr<Transport> inner, std::shared_ptr<Links> links, std::vector<int32_t> origins)
       : inner_(std::move(inner)), links_(std::move(links)), origins_(std::move(origins)) {}
   int rank() const override { return inner_->rank(); }

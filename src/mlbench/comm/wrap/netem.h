@@ -1,13 +1,13 @@
 #pragma once
 
-// A slower network than there is: each message gets the latency and the bandwidth of its link.
+// Emulates a slower network: each message gets the latency and the bandwidth of its link.
 //
-// A message carries the time at which its last byte would have come over a link of these properties that carries one
+// A message carries the time at which its last byte would arrive over a link with these properties that carries one
 // message at a time; the receive completes no earlier. Collectives are those of comm/ring, made of such messages:
-// nothing here knows what an all_reduce costs. No chance is involved. What the machine itself takes beyond that comes
-// on top: the inner transport's time is hidden as long as the link is slower, the additions are not.
+// nothing here knows what an all_reduce costs. Nothing is random. The time of the inner transport is hidden as long as
+// the link is slower; the time of additions is not, and comes on top.
 //
-// Ranks have to run on one host: the times are those of its monotonic clock.
+// All ranks must run on one host: the times are those of its monotonic clock.
 
 #include <map>
 #include <memory>
@@ -20,11 +20,11 @@ namespace mlbench::comm {
 
 struct NetemOptions {
   LinkOptions all = {};
-  std::map<std::pair<int, int>, LinkOptions> links = {};  // others, by (sender, receiver)
+  std::map<std::pair<int, int>, LinkOptions> links = {};  // links with other properties, by (sender, receiver)
 };
 
-// "netem(ring(gloo))". Splits go over the links of the group that they come from. UserError for a link between ranks
-// that are not there, or of a negative latency or bandwidth.
+// Describes itself as "netem(ring(gloo))". A split goes over the links of the group that it comes from. Throws
+// UserError for a link between ranks that do not exist, and for a negative latency or bandwidth.
 std::unique_ptr<Transport> make_netem(std::unique_ptr<Transport> inner, const NetemOptions& options);
 
 }  // namespace mlbench::comm

@@ -1,6 +1,6 @@
 #pragma once
 
-// The operations of a communicator in the rank's timeline: an observer, no transport.
+// Puts the operations of a communicator into the rank's timeline. This is an observer, not a transport.
 
 #include <cstdint>
 #include <mutex>
@@ -12,8 +12,9 @@
 
 namespace mlbench::comm {
 
-// From its making to its end, which the board and the timeline outlive; both between operations. An operation's span
-// goes from its call to its return, that of an asynchronous one to the end of its Work.
+// Attached from its construction to its destruction, both of which must fall between operations. The board and the
+// timeline must outlive it. The span of an operation goes from its call to its return; that of an asynchronous
+// operation goes to the end of its Work.
 class OperationSpans final : public OperationObserver {
  public:
   OperationSpans(OperationBoard& board, track::TimelineRecorder& timeline);

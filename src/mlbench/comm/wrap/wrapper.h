@@ -1,6 +1,6 @@
 #pragma once
 
-// A transport around a transport that changes nothing: what a wrapper begins with.
+// A transport around a transport that changes nothing: the base class of wrappers.
 
 #include <cstddef>
 #include <memory>
