@@ -105,7 +105,7 @@ Chain& Chain::linear_without_bias(const std::string& name, int64_t outputs) {
              {{"weight", uniform_for(shape_[0])}});
 }
 
-// A kind that nobody has is for the framework to refuse.
+// A kind that does not exist is left to the framework to refuse.
 Chain& Chain::activation(const std::string& kind) {
   model_.layers.push_back({kind, "", Json::object(), {}, {}});
   return *this;

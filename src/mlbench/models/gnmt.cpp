@@ -20,7 +20,7 @@ struct GnmtSize {
 struct GnmtOptions {
   GnmtSize size;
   double dropout = 0;
-  Initialiser start;  // of all that is drawn
+  Initialiser start;  // of all parameters that are drawn
 };
 
 GnmtSize gnmt_size(const std::string& size) {
@@ -29,7 +29,7 @@ GnmtSize gnmt_size(const std::string& size) {
   return {};
 }
 
-// Of {positions, sentences, features}; with `lengths` from each sentence's end to its beginning.
+// An LSTM over {positions, sentences, features}; with `lengths`, from each sentence's end to its beginning.
 std::string gnmt_lstm(Graph& graph, const std::string& name, const std::string& x, const GnmtOptions& options,
                       const std::string& lengths = "") {
   std::vector<std::string> inputs = {x};

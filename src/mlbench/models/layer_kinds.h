@@ -1,10 +1,10 @@
 #pragma once
 
-// The kinds of layers: one table of names, options, inputs, parameters and shapes. Frameworks implement a kind or
-// refuse it by name; who writes a description down (chain.h, graph.h) follows shapes and parameters by it.
+// The kinds of layers: one table of names, options, inputs, parameters and shapes. A framework implements a kind or
+// refuses it by name. The writers of descriptions (chain.h, graph.h) take shapes and parameters from here.
 //
-// Shapes of chains are those of one sample, without the batch. Those of graphs are whole, and kAny stands for what
-// differs from batch to batch: sequences {kAny, kAny, features}, ids {kAny, kAny}, lengths {kAny}.
+// Shapes in chains are those of one sample, without the batch. Shapes in graphs are whole, and kAny stands for an
+// extent that differs from batch to batch: sequences {kAny, kAny, features}, ids {kAny, kAny}, lengths {kAny}.
 //
 // kind                parameters                options; meaning
 // conv2d              weight (OIHW), bias       in, out, kernel, stride, padding (zeros on every side), bias: has it
@@ -70,7 +70,7 @@ struct ParameterShape {
 
 struct LayerKind {
   const char* name;
-  std::vector<const char*> options;  // each is given, but `bias`
+  std::vector<const char*> options;  // all must be given, except `bias`
   size_t least_inputs, most_inputs;
   std::vector<ParameterShape> (*parameters)(const LayerSpec& layer);  // in the neutral order
   Shape (*output)(const LayerSpec& layer, const std::vector<Shape>& inputs);
@@ -78,7 +78,7 @@ struct LayerKind {
 };
 
 const std::vector<LayerKind>& layer_kinds();
-// Our own bug where there is no such kind.
+// The kind of that name. Precondition: there is one.
 const LayerKind& find_layer_kind(const std::string& name);
 
 }  // namespace mlbench::models

@@ -1,7 +1,7 @@
 #pragma once
 
-// Models without kinks, for tests that compare whole models: a value next to the kink of a ReLU or between two equal
-// maxima may fall on different sides in two implementations, which is no error but moves the gradient.
+// Models without kinks, for tests that compare whole models. A value next to the kink of a ReLU, or between two equal
+// maxima, may fall on different sides in two implementations. That is no error, but it changes the gradient.
 
 #include <utility>
 
@@ -19,7 +19,7 @@ inline std::vector<LayerSpec> smooth(std::vector<LayerSpec> layers) {
   return layers;
 }
 
-// The same with softplus for ReLU and mean for max pooling: differentiable everywhere, with the same parameters.
+// The model with softplus for ReLU and mean for max pooling: differentiable everywhere, with the same parameters.
 inline ModelDescription smooth(ModelDescription model) {
   model.layers = smooth(std::move(model.layers));
   return model;

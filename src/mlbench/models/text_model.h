@@ -9,13 +9,13 @@
 
 namespace mlbench::models {
 
-// Whether the task has text: no shape of a sample, and at least 5 tokens (4 special ones). UserError otherwise.
+// Throws UserError unless the task has text: no shape of a sample, and at least 5 tokens (4 special ones).
 void require_text(const spec::TaskSpec& task);
 
-// The option model.size: "full" (the task's own), "small" or "tiny". UserError listing these.
+// The option model.size: "full" (the task's own), "small" or "tiny". Throws UserError listing these for any other.
 std::string read_size(OptionReader& options, const spec::TaskSpec& task);
 
-// Probabilities of zero: from 0, below 1.
+// The range of dropout probabilities: from 0, below 1.
 inline constexpr Range kDropoutRange{0, 0.99};
 
 }  // namespace mlbench::models

@@ -165,7 +165,7 @@ Moments moments_of(const std::vector<float>& values) {
   return moments;
 }
 
-// Of n values the mean lies within 5 standard errors; the largest one comes near the bound.
+// The mean of n values must lie within 5 standard errors; the largest value must come near the bound.
 void expect_uniform(const std::vector<float>& values, double bound) {
   const Moments moments = moments_of(values);
   const auto n = static_cast<double>(values.size());

@@ -30,7 +30,7 @@ struct TransformerWriter {
   TransformerSize size;
   int64_t vocabulary = 0;
   double dropout = 0, attention_dropout = 0, relu_dropout = 0;
-  std::string lengths;  // of the source
+  std::string lengths;  // the lengths of the source
 
   std::string embed(const std::string& name, const std::string& ids) {
     const int64_t d = size.features;
@@ -40,7 +40,7 @@ struct TransformerWriter {
                                       {"row_dropout", 0}}};
     if (name == "embedding") {
       Initialiser start = normal(1 / std::sqrt(static_cast<double>(d)));
-      start.zero_rows = 1;  // of the padding, token 0
+      start.zero_rows = 1;  // the row of the padding, token 0
       layer.initialisers = {{"weight", start}};
     } else {
       layer.shared = {{"weight", "embedding.weight"}};
@@ -55,7 +55,7 @@ struct TransformerWriter {
                       .initialisers = {{"weight", ones()}, {"bias", zeros()}}});
   }
 
-  // `memory` empty: of x itself.
+  // With an empty `memory`, the attention is to x itself.
   std::string attention(const std::string& name, const std::string& x, bool causal, const std::string& memory) {
     std::vector<std::string> inputs = {x};
     if (!causal) inputs.push_back(lengths);
@@ -82,7 +82,7 @@ struct TransformerWriter {
     return linear(name + ".fc2", graph.dropout(name + ".relu_dropout", inner, relu_dropout), size.features);
   }
 
-  // x + dropout(y)
+  // Adds x + dropout(y).
   std::string residual(const std::string& name, const std::string& x, const std::string& y) {
     return graph.sum(name + ".sum", x, graph.dropout(name + ".dropout", y, dropout));
   }
