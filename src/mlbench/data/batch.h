@@ -1,6 +1,6 @@
 #pragma once
 
-// One step's samples of this rank, in micro-batches.
+// The samples of this rank in one step, in micro-batches.
 
 #include <cstdint>
 #include <span>
@@ -10,13 +10,13 @@
 namespace mlbench::data {
 
 struct Batch {
-  std::span<const BatchView> micro;  // in order; none: this rank has nothing in this step
+  std::span<const BatchView> micro;  // in order; none: this rank has no samples in this step
   int64_t epoch = 0;
   int64_t step_in_epoch = 0;
   int64_t samples = 0, weight = 0;                // of this rank: sums over its micro-batches
   int64_t global_samples = 0, global_weight = 0;  // of all ranks
-  // A micro-batch's share of the step's gradient is that of its mean loss times its weight / divisor; the exchange of
-  // the ranks sums, and the sum is divided by sum_divisor (plan.h).
+  // A micro-batch's share of the step's gradient is the gradient of its mean loss times its weight / divisor. The
+  // exchange sums the shares of all ranks, and the sum is divided by sum_divisor (plan.h).
   double divisor = 1, sum_divisor = 1;
   double relative_length = 1;  // of the step's sequences; 1 where all are alike
 

@@ -17,12 +17,12 @@ constexpr int64_t kShortest = 5;  // positions of a drawn step
 // What all epochs share.
 struct Columns {
   int64_t count = 0, per_rank = 0;
-  int64_t positions = 0;  // of each column that predict another one
+  int64_t positions = 0;  // tokens of each column that predict another one
   ColumnOptions drawing;
   uint64_t seed = 42;
 };
 
-// Where the steps of an epoch begin, and behind the last of them its end.
+// Where the steps of an epoch begin, followed by the end of the last one.
 std::vector<int64_t> draw_starts(const Columns& columns, int64_t epoch) {
   RandomSequence random(derive_key(columns.seed, {kLengthStream, static_cast<uint64_t>(epoch)}));
   std::vector<int64_t> starts = {0};
@@ -91,7 +91,7 @@ class ColumnPlan final : public BatchPlan {
   }
 
   Columns columns_;
-  // Of the epochs that were asked for: the loop and a loader's thread ask.
+  // The epochs that were asked for: the loop and a loader's thread ask.
   mutable std::mutex mutex_;
   mutable std::vector<int64_t> first_steps_{0};
 };

@@ -22,7 +22,7 @@ void check_shard(const EvalShard& shard, int64_t batch_size) {
   }
 }
 
-// Dense pieces of the mapped cache.
+// Returns dense pieces of the mapped cache.
 class CachePieceLoader final : public EvalLoader {
  public:
   CachePieceLoader(const dataset::CachedSplit& split, int64_t begin, int64_t end, int64_t batch_size)
@@ -53,7 +53,7 @@ class CachePieceLoader final : public EvalLoader {
   BatchView view_;
 };
 
-// Micro-batches that are known beforehand.
+// Returns micro-batches that are known beforehand.
 class PieceLoader final : public EvalLoader {
  public:
   PieceLoader(std::shared_ptr<const SampleSource> source, std::vector<int64_t> rows, std::vector<Piece> pieces)

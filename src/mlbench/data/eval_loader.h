@@ -14,39 +14,40 @@
 
 namespace mlbench::data {
 
-// Batches in order; nullptr at the end. Decoded when asked. A view is valid until the next call.
+// Returns batches in order, and nullptr at the end. Batches are decoded when asked for. A view is valid until the next
+// call.
 class EvalLoader {
  public:
   virtual ~EvalLoader() = default;
   virtual void restart() = 0;
   virtual const BatchView* next() = 0;
-  // Which records of the split the last batch holds, sample for sample, to put what was made of them back into the
-  // split's order; empty where they follow each other.
+  // Which records of the split the last batch has, sample for sample, so that results can be put into the split's
+  // order. Empty where the records follow each other.
   virtual std::span<const int64_t> records() const { return {}; }
 };
 
-// Micro-batches of that source, in their order: pieces of `rows`, as in a StepPlan.
+// Micro-batches of that source in their order. `pieces` are pieces of `rows`, as in a StepPlan.
 std::unique_ptr<EvalLoader> make_piece_eval_loader(std::shared_ptr<const SampleSource> source,
                                                    std::vector<int64_t> rows, std::vector<Piece> pieces);
 
-// One of `workers` ranks.
+// Which of `workers` ranks a loader is for.
 struct EvalShard {
   int64_t workers = 1, rank = 0;
 };
 
-// Rank r takes rows [r*N/k, (r+1)*N/k), up to `batch_size` at a time; a dense piece of the mapped cache where the
-// transform leaves samples as they are.
+// Rank r takes rows [r*N/k, (r+1)*N/k), up to `batch_size` at a time. A batch is a dense piece of the mapped cache
+// where the transform leaves samples as they are.
 std::unique_ptr<EvalLoader> make_sample_eval_loader(const dataset::CachedSplit& split,
                                                     std::unique_ptr<Transform> transform, const EvalShard& shard,
                                                     int64_t batch_size);
 
-// All pairs, sorted by length, `batch_size` at a time; batch i is rank i mod k's. The same batches whatever k is.
+// All pairs, sorted by length, `batch_size` at a time; rank i mod k takes batch i. All k have the same batches.
 std::unique_ptr<EvalLoader> make_sentence_eval_loader(const dataset::CachedSplit& split, const SentenceOptions& options,
                                                       const EvalShard& shard, int64_t batch_size);
 
-// The text in `columns` columns, whatever k is, `bptt` positions at a time; rank r takes columns [r*C/k, (r+1)*C/k).
-// Each column begins without state, which goes on from batch to batch: so all predictions are the same whatever k is,
-// but for the rounding of products of other shapes.
+// The text in `columns` columns for every k, `bptt` positions at a time; rank r takes columns [r*C/k, (r+1)*C/k). Each
+// column begins without state, and the state goes on from batch to batch. So all predictions are the same for every k,
+// except for the rounding of products of other shapes.
 std::unique_ptr<EvalLoader> make_column_eval_loader(const dataset::CachedSplit& split, int64_t columns, int64_t bptt,
                                                     const EvalShard& shard);
 

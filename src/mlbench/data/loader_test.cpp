@@ -108,7 +108,7 @@ std::unique_ptr<TrainLoader> make_train_loader(const dataset::CachedSplit& split
       options);
 }
 
-// The same values, but by way of a copy.
+// A transform that yields the same values through a copy.
 std::unique_ptr<Transform> copied() {
   spec::DataSpec spec;
   spec.sample_shape = {1};

@@ -9,7 +9,7 @@ namespace mlbench::data {
 
 double BatchPlan::epochs_after(int64_t steps) const {
   const int64_t epoch = epoch_of(steps), first = first_step(epoch);
-  // One division, so that plans of equal epochs give what steps / steps_per_epoch is.
+  // One division, so that for epochs of equal size the result is exactly steps / steps_per_epoch.
   const int64_t in_epoch = steps_in(epoch);
   return static_cast<double>(epoch * in_epoch + steps - first) / static_cast<double>(in_epoch);
 }
@@ -17,7 +17,7 @@ double BatchPlan::epochs_after(int64_t steps) const {
 int64_t BatchPlan::steps_after(double epochs) const {
   const auto whole = static_cast<int64_t>(std::floor(epochs));
   const auto steps = static_cast<double>(steps_in(whole));
-  // The same here, and what rounding adds is no step.
+  // Again one division; a rounding error must not add a step.
   const double in_even_epochs = std::ceil(epochs * steps - 1e-9);
   return first_step(whole) + static_cast<int64_t>(in_even_epochs) - whole * steps_in(whole);
 }

@@ -40,7 +40,7 @@ const SentenceSource& corpus() {
 struct PlanCase {
   const char* name;
   std::function<std::unique_ptr<BatchPlan>(const PlanOptions& options)> make;
-  // Of micro-batches, in the unit of PlanOptions.
+  // The size of a micro-batch, in the unit of PlanOptions.
   std::function<int64_t(const StepPlan& step, const Piece& piece)> size;
 };
 
@@ -323,7 +323,7 @@ TEST(TokenPlan, ASentenceBeyondAMicroBatchIsAnError) {
 
 // ---- columns --------------------------------------------------------------------------------------------------------
 
-// As in the text of the task: mean 70 with 0.95, else 35; deviation 5.
+// The numbers are those of the task's text: mean 70 with probability 0.95, else 35; deviation 5.
 TEST(ColumnPlan, DrawsLengthsTheSameForAllRanks) {
   const auto plan = make_column_plan(2'088'628, {.bptt = 70, .deviation = 5, .short_probability = 0.05},
                                      {.workers = 4, .batch_size = 20, .seed = 1});

@@ -58,7 +58,7 @@ class RecordSource final : public SampleSource {
   const dataset::CachedSplit& split_;
   std::unique_ptr<Transform> transform_;
   bool as_it_is_;
-  std::vector<int64_t> shape_;  // of features; the first extent is each batch's
+  std::vector<int64_t> shape_;  // the shape of features; each batch sets the first extent
 };
 
 }  // namespace

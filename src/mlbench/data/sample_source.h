@@ -1,6 +1,6 @@
 #pragma once
 
-// What a step's micro-batches are made of, and the memory that holds them.
+// Makes the micro-batches of a step, and has the memory that holds them.
 //
 //   samples    records of one shape: rows of the mapped cache, or what a transform makes of them
 //   sentences  pairs of any length, found by an index, padded at their ends
@@ -19,12 +19,12 @@
 
 namespace mlbench::data {
 
-// Of one micro-batch. Grows, and is kept from step to step.
+// The memory of one micro-batch, which grows, and is kept from step to step.
 class BatchMemory {
  public:
-  // At least `count` values, at a multiple of 64 bytes; not set to anything.
+  // At least `count` values, at a multiple of 64 bytes, without initial values.
   float* floats(int64_t count);
-  // `count` values each; what `slot` (from 0) held before is gone.
+  // `count` values in slot `slot` (from 0). What the slot held before is lost.
   std::span<int64_t> integers(size_t slot, int64_t count);
 
  private:
@@ -38,36 +38,36 @@ class BatchMemory {
   std::vector<std::vector<int64_t>> integers_;
 };
 
-// Without state: one object serves several threads.
+// A source has no state: several threads may use one object.
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
-  // Makes `view` the micro-batch of these rows (piece.count of them, which live as long as the view), in `memory` or in
-  // the mapped cache.
+  // Makes `view` the micro-batch of these rows, in `memory` or in the mapped cache. There are piece.count rows, which
+  // must live as long as the view.
   virtual void fill(std::span<const int64_t> rows, const Piece& piece, int64_t epoch, BatchView& view,
                     BatchMemory& memory) const = 0;
-  // Whether a micro-batch is a list of rows: made sooner than handed over by another thread.
+  // Whether a micro-batch is only a list of rows, which is made sooner than another thread could hand it over.
   virtual bool points_into_cache() const { return false; }
 };
 
-// "features" float32 [samples, ...] and "labels" int64 [samples]; weight = samples. The split outlives the source.
-// UserError where the transform refuses the split.
+// Yields "features" float32 [samples, ...] and "labels" int64 [samples]; the weight is the number of samples. The split
+// must outlive the source. Throws UserError where the transform refuses the split.
 std::shared_ptr<const SampleSource> make_sample_source(const dataset::CachedSplit& split,
                                                        std::unique_ptr<Transform> transform);
 
 struct SentenceOptions {
-  int64_t max_length = 0;  // of both sides: longer pairs are not among those that are kept; 0: all are
-  int64_t cut_length = 0;  // of both sides: what is longer loses its end; 0: nothing is cut
-  int64_t multiple = 1;    // positions are a multiple of this
+  int64_t max_length = 0;  // of both sides: longer pairs are not kept; 0: all pairs are
+  int64_t cut_length = 0;  // of both sides: a longer sentence loses its end; 0: nothing is cut
+  int64_t multiple = 1;    // the number of positions is a multiple of this
 };
-// Pairs of sentences, "source" and "target" of a split, as tensors int64 [sentences, positions], padded at the end:
+// The pairs of sentences "source" and "target" of a split, as tensors int64 [sentences, positions], padded at the end:
 //   source      the tokens, then the end       source_lengths [sentences]: tokens and end
 //   target_in   the begin, then the tokens     target_lengths [sentences]: tokens and begin, or end
 //   target_out  the tokens, then the end
-// weight = sum of target lengths. Max and cut count tokens alone.
+// The weight is the sum of the target lengths. max_length and cut_length count tokens alone.
 class SentenceSource final : public SampleSource, public Sentences {
  public:
-  // UserError where the split holds no pairs. It outlives the source.
+  // Throws UserError where the split has no pairs. The split must outlive the source.
   SentenceSource(const dataset::CachedSplit& split, const SentenceOptions& options);
 
   void fill(std::span<const int64_t> rows, const Piece& piece, int64_t epoch, BatchView& view,
@@ -85,9 +85,10 @@ class SentenceSource final : public SampleSource, public Sentences {
   std::vector<int64_t> kept_;
 };
 
-// A text, "tokens" of a split, in `columns` columns of equal height; what is left at its end is left out.
+// The text "tokens" of a split, in `columns` columns of equal height; the rest at the text's end is left out.
 //   tokens, targets   int64 [positions, columns]; targets are the tokens one position further
-// weight = positions * columns. The split outlives the source. UserError where it holds no text, or too short a one.
+// The weight is positions * columns. The split must outlive the source. Throws UserError where the split has no text,
+// or too short a text.
 std::shared_ptr<const SampleSource> make_column_source(const dataset::CachedSplit& split, int64_t columns);
 
 }  // namespace mlbench::data

@@ -13,7 +13,7 @@ namespace {
 
 class SentenceEpoch final : public EpochPlan {
  public:
-  // `global_batch` sentences to each step.
+  // Each step has `global_batch` sentences.
   SentenceEpoch(const Sentences& sentences, const PlanOptions& options, int64_t global_batch, int64_t number)
       : sentences_(sentences), options_(options), global_batch_(global_batch), number_(number) {
     const std::vector<int64_t>& kept = sentences.kept();
@@ -30,8 +30,8 @@ class SentenceEpoch final : public EpochPlan {
     plan.step_in_epoch = step_in_epoch;
     const auto own = order_.begin() + begin + part.first;
     plan.rows.assign(own, own + part.count);
-    // Sentences of similar length meet in a micro-batch, which so has little padding; the longest first, so that
-    // memory is found in the first one.
+    // Sentences of similar length meet in a micro-batch, which so has little padding. The longest come first, so that
+    // the first micro-batch already allocates enough memory.
     std::ranges::stable_sort(plan.rows, std::greater<>(), [&](int64_t one) { return sentences_.length(one); });
     plan.pieces.clear();
     const int64_t pieces = (part.count + options_.batch_size - 1) / options_.batch_size;

@@ -18,7 +18,8 @@ constexpr std::array<const char*, kSlots> kNames = {"source", "target_in", "targ
 
 int64_t rounded_up(int64_t length, int64_t multiple) { return (length + multiple - 1) / multiple * multiple; }
 
-// A sentence in its row: `first` before it where that is not padding, `last` behind it likewise, then padding.
+// Writes a sentence into its row: `first` where that is not padding, the tokens, `last` where that is not padding, then
+// padding.
 void write_row(std::span<const int32_t> tokens, int32_t first, int32_t last, std::span<int64_t> row) {
   auto out = row.begin();
   if (first != kPad) *out++ = first;

@@ -27,7 +27,7 @@ StepSlice slice_of(int64_t samples, const Shard& shard, int64_t step_in_epoch) {
   const int64_t begin = step_in_epoch * global_batch;
   const int64_t global_count = std::min(global_batch, samples - begin);
   const int64_t even = global_count / shard.workers;
-  const int64_t larger = global_count % shard.workers;  // that many ranks take one more
+  const int64_t larger = global_count % shard.workers;  // so many ranks take one sample more
   return {begin + shard.rank * even + std::min(shard.rank, larger), even + (shard.rank < larger ? 1 : 0), global_count};
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Texts in memory for tests of what reads them.
+// For tests: texts in memory.
 
 #include <cstdint>
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace mlbench::data::test {
 
-// A side of a corpus that owns its tokens. Sentence i of length n holds 10 * i, 10 * i + 1, ..., each + 4 behind the
-// special ones, within the vocabulary.
+// A side of a corpus that owns its tokens. Sentence i of length n has the tokens 10 * i, 10 * i + 1, ..., each plus 4
+// (after the special tokens), within the vocabulary.
 class Side {
  public:
   Side(const std::vector<int64_t>& lengths, int64_t vocabulary) {
@@ -47,7 +47,7 @@ class Pairs {
   dataset::CachedSplit split_;
 };
 
-// A text whose tokens are their own positions; with a vocabulary, of multiples of those.
+// A text in which each token is its own position; with a vocabulary, a token computed from its position.
 class Text {
  public:
   explicit Text(int64_t tokens, int64_t vocabulary = 0) : offsets_{0, tokens} {

@@ -52,7 +52,7 @@ TEST(SentenceSource, PadsAtTheEndAndFramesTheTarget) {
   EXPECT_THAT(values_of(view, "source_lengths"), ElementsAre(3, 2));
   EXPECT_THAT(values_of(view, "target_lengths"), ElementsAre(5, 3));
 
-  // The same memory holds the next one, of another shape.
+  // The same memory then has the next micro-batch, with another shape.
   source.fill(std::span(rows).last(1), {.count = 1}, 0, view, memory);
   EXPECT_THAT(values_of(view, "source"), ElementsAre(4, 3));
   EXPECT_THAT(values_of(view, "target_out"), ElementsAre(4, 5, 3));

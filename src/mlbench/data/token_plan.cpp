@@ -11,12 +11,12 @@ namespace mlbench::data {
 
 namespace {
 
-// What follows from lengths alone, and so is the same in every epoch.
+// What follows from the lengths alone, and is therefore the same in every epoch.
 struct TokenUnits {
-  // The k-th kept sentence has padded length lengths[k]; starts[l] of them are shorter than l.
+  // The k-th kept sentence has the padded length lengths[k]; starts[l] sentences are shorter than l.
   std::vector<int32_t> lengths;
   std::vector<int64_t> starts;
-  // Of the kept sentences by length: unit u is [bounds[u], bounds[u + 1]).
+  // Unit u has the places [bounds[u], bounds[u + 1]) among the kept sentences in the order of their lengths.
   std::vector<int64_t> bounds;
   int64_t per_step = 1;
 
@@ -45,7 +45,7 @@ TokenUnits make_units(const Sentences& sentences, int64_t multiple, const PlanOp
   units.bounds.push_back(0);
   for (int64_t length = 0; length <= longest; ++length) {
     const int64_t end = units.starts[static_cast<size_t>(length) + 1];
-    // The unit under way takes as many of this length as leave it within a micro-batch, all padded to the longest.
+    // The unit takes as many sentences of this length as fit into a micro-batch when all are padded to the longest.
     for (int64_t next = units.starts[static_cast<size_t>(length)]; next < end;) {
       const int64_t room = options.batch_size / length - (next - units.bounds.back());
       if (room <= 0) {
@@ -61,7 +61,7 @@ TokenUnits make_units(const Sentences& sentences, int64_t multiple, const PlanOp
   return units;
 }
 
-// The units in the order of their steps.
+// The units in the order of the steps that take them.
 std::vector<int64_t> unit_order(const TokenUnits& units, uint64_t seed, int64_t epoch) {
   return permutation(units.count(), derive_key(seed, {kShuffleStream, static_cast<uint64_t>(epoch), 1}));
 }
@@ -71,7 +71,7 @@ class TokenEpoch final : public EpochPlan {
   TokenEpoch(const Sentences& sentences, const TokenUnits& units, const PlanOptions& options, int64_t number)
       : sentences_(sentences), units_(units), options_(options), number_(number) {
     const std::vector<int64_t>& kept = sentences.kept();
-    // Sorted by length; among equals in the epoch's own order.
+    // The sentences are sorted by length; equal lengths are in the epoch's own order.
     std::vector<int64_t> next = units.starts;
     by_length_.resize(kept.size());
     for (const int64_t k : epoch_permutation(std::ssize(kept), options.seed, number)) {
@@ -96,7 +96,7 @@ class TokenEpoch final : public EpochPlan {
       const auto first = by_length_.begin() + units_.bounds[static_cast<size_t>(unit)];
       plan.global_samples += size;
       for (int64_t j = 0; j < size; ++j) plan.global_weight += sentences_.weight(first[j]);
-      // The row of units is `count * workers` long; this rank's part of it is [rank * count, (rank + 1) * count).
+      // The row of units has `count * workers` places; this rank's part is [rank * count, (rank + 1) * count).
       const int64_t from = size * std::clamp<int64_t>(rank * count - i * workers, 0, workers) / workers;
       const int64_t to = size * std::clamp<int64_t>((rank + 1) * count - i * workers, 0, workers) / workers;
       if (from == to) continue;

@@ -26,7 +26,7 @@ struct StepBuffer {
   Batch batch;
 };
 
-// Decodes any global step; remembers the order of the epoch it was asked for last.
+// Decodes any global step. It remembers the order of the epoch that it was last asked for.
 class StepDecoder {
  public:
   StepDecoder(std::shared_ptr<const SampleSource> source, std::shared_ptr<const BatchPlan> plan, int64_t rank)
@@ -74,7 +74,7 @@ class StepDecoder {
   std::shared_ptr<const BatchPlan> plan_;
   int64_t rank_;
   int64_t epoch_number_ = -1;
-  std::unique_ptr<const EpochPlan> epoch_;  // behind the plan, which it may point into
+  std::unique_ptr<const EpochPlan> epoch_;  // after the plan, into which it may point
 };
 
 class DirectLoader final : public TrainLoader {
@@ -110,8 +110,8 @@ class FixedLoader final : public TrainLoader {
   int64_t step_;
 };
 
-// From the first request on the thread fills slot (i mod size) for batch i; the consumer holds one slot, so the thread
-// may be size - 1 ahead.
+// From the first request on, the thread fills slot (i mod size) for batch i. The consumer holds one slot, so the thread
+// may be size - 1 batches ahead.
 class PrefetchLoader final : public TrainLoader {
  public:
   PrefetchLoader(StepDecoder decoder, const LoaderOptions& options)
@@ -182,9 +182,9 @@ class PrefetchLoader final : public TrainLoader {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  int64_t decoded_ = 0;   // batches that are ready or were
+  int64_t decoded_ = 0;   // batches that are or were ready
   int64_t taken_ = 0;     // handed out by next()
-  int64_t released_ = 0;  // handed out and done with
+  int64_t released_ = 0;  // handed out, and no longer used
   bool requested_ = false;
   bool stop_ = false;
   std::exception_ptr error_;

@@ -1,6 +1,6 @@
 #pragma once
 
-// This rank's training batches, one global step after the other, decoded ahead of them.
+// This rank's training batches, one global step after the other, decoded ahead of use.
 
 #include <cstdint>
 #include <memory>
@@ -14,27 +14,28 @@ namespace mlbench::data {
 
 struct LoaderOptions {
   int64_t rank = 0;
-  int64_t first_step = 0;    // global step to begin with (resume in the middle of an epoch)
+  int64_t first_step = 0;    // the global step to begin with (resume in the middle of an epoch)
   int prefetch = 3;          // batches decoded ahead by the background thread; 0, and for rows of the cache: when asked
-  bool fixed_batch = false;  // the first batch of the run, decoded once, over and over; no thread
-  // Where the background thread may run; empty: where its maker may. A maker that is bound to a core names more.
+  bool fixed_batch = false;  // the first batch of the run, decoded once, is returned over and over; no thread
+  // The cores on which the background thread may run; empty: those of the thread that makes the loader. A maker that is
+  // bound to a core names more.
   std::vector<int> cores = {};
 };
 
-// Endless training batches, in order, decoded by one background thread into a ring of prefetch + 1 buffers. For one
-// consumer. Nothing but a fixed batch is decoded before the first next(), so that a clock which starts there counts all
-// waiting for data. Destruction waits for the batch in work at most.
+// Endless training batches, in order, decoded by one background thread into a ring of prefetch + 1 buffers. One
+// consumer may use a loader. Only a fixed batch is decoded before the first next(), so that a clock which starts there
+// counts all waiting for data. The destructor waits at most for the batch that is being decoded.
 class TrainLoader {
  public:
   virtual ~TrainLoader() = default;
-  // Waits for the next batch; valid until the next call. What the background thread threw (a transform's error) is
-  // rethrown after the batches before it, and again by every later call. A batch may be empty (fewer samples left
-  // than ranks): it has no micro-batches, global_samples is not 0.
+  // Waits for the next batch, which is valid until the next call. An error of the background thread (a transform's) is
+  // thrown after the batches before it, and again by every later call. A batch may be empty (there are fewer samples
+  // left than ranks): then it has no micro-batches, and global_samples is not 0.
   virtual const Batch& next() = 0;
-  // No further batch is begun before the next next(): for time that no clock counts.
+  // No further batch is begun before the next call of next(): for time that no clock counts.
   virtual void pause() {}
 };
-// UserError where options make no sense.
+// Throws UserError where options make no sense.
 std::unique_ptr<TrainLoader> make_train_loader(std::shared_ptr<const SampleSource> source,
                                                std::shared_ptr<const BatchPlan> plan, const LoaderOptions& options);
 

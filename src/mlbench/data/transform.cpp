@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kPadding = 4;
 
-// A stage that changes values where they are.
+// A stage that changes each value in its place.
 using Pointwise = std::function<float(float value, size_t channel)>;
 
 struct Context {
@@ -58,7 +58,8 @@ constexpr std::array kStages = {
     Row{"pad_crop_flip", nullptr},
 };
 
-// All stages in one pass. Values of uint8 samples come from a table of all stages per channel: exact by construction.
+// Applies all stages in one pass. For uint8, a table per channel has the result of all stages for each value: exact by
+// construction.
 class StageTransform final : public Transform {
  public:
   StageTransform(const std::vector<std::string>& names, const spec::DataSpec& data, uint64_t seed)
@@ -168,7 +169,7 @@ class StageTransform final : public Transform {
   size_t channels_ = 1;
   int64_t volume_ = 0;
   std::vector<Pointwise> stages_;
-  std::optional<size_t> moved_at_;              // pad_crop_flip stands before this stage
+  std::optional<size_t> moved_at_;              // pad_crop_flip comes before this stage
   std::vector<std::array<float, 256>> tables_;  // [channel][raw value]
   std::vector<float> padding_;                  // [channel]
 };

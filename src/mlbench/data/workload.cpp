@@ -13,7 +13,7 @@ namespace mlbench::data {
 
 namespace {
 
-// At a time, where the task does not say how many.
+// The size of an evaluation batch where the task names none.
 constexpr int64_t kEvaluationSamples = 250, kEvaluationSentences = 64;
 
 class PlannedWorkload final : public Workload {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a task makes of a prepared data set: who takes what in which step, and the loaders that bring it.
+// What a task makes of a prepared data set: who takes which samples in which step, and the loaders of their batches.
 
 #include <cstdint>
 #include <functional>
@@ -18,18 +18,20 @@ class Workload {
  public:
   virtual ~Workload() = default;
   virtual const BatchPlan& plan() const = 0;
-  // Of the split "train".
+  // Loads the split "train".
   virtual std::unique_ptr<TrainLoader> make_train_loader(const LoaderOptions& options) const = 0;
-  // Of the split "test": all of it, parted among the ranks.
+  // Loads all of the split "test", divided among the ranks.
   virtual std::unique_ptr<EvalLoader> make_eval_loader(const EvalShard& shard) const = 0;
 };
 
 using MakeEvalLoader = std::function<std::unique_ptr<EvalLoader>(const EvalShard& shard)>;
-// Trains from one source by one plan, which may read of the source (lengths); evaluates what the function makes.
+// Trains from one source by one plan, which may ask the source for lengths; evaluates with the loader that the function
+// makes.
 std::unique_ptr<Workload> make_planned_workload(std::shared_ptr<const SampleSource> source,
                                                 std::shared_ptr<const BatchPlan> plan, MakeEvalLoader make_eval_loader);
 
-// By task.data.batching. The data set outlives the workload and its loaders. UserError where they do not fit.
+// The workload that task.data.batching names. `data` must outlive the workload and its loaders. Throws UserError where
+// task and data do not fit.
 std::unique_ptr<Workload> make_workload(const spec::TaskSpec& task, const dataset::PreparedDataset& data,
                                         int64_t workers, uint64_t seed);
 
