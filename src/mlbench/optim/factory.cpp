@@ -16,7 +16,7 @@ namespace {
 constexpr Range kShareRange{0, 1}, kDecayRange{0, 1e6}, kEpsRange{0, 1}, kNormRange{0, 1e30};
 constexpr Range kPatienceRange{0, 1e6};
 
-// A misspelt option is told before what its absence makes of the others: rules are made when all options are read.
+// Rules are made when all options are read: a misspelt option is then reported before what its absence does to others.
 using MakeRule = std::function<std::unique_ptr<UpdateRule>(const FlatLayout&, SeparateMemory*)>;
 
 MakeRule read_sgd(OptionReader& options) {

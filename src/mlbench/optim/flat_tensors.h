@@ -6,13 +6,13 @@
 
 namespace mlbench::optim {
 
-// The flat buffers of the framework, float32, same layout, in the same memory.
+// The framework's flat buffers: float32, with the same layout, in the same memory.
 struct FlatTensors {
   at::Tensor parameters;
   at::Tensor gradients;
 };
 
-// How what is kept beside them is made; null: in the host's memory.
+// The options for tensors that are kept beside the flat buffers; null: in the host's memory.
 at::TensorOptions options_beside(const SeparateMemory* memory);
 
 }  // namespace mlbench::optim

@@ -321,7 +321,7 @@ TEST_P(EveryOptimizer, SameOnOneAndManyRanksAndCountsBytesWithoutPadding) {
   }
 }
 
-// Of a rule, a coder and an exchange that each have something to remember.
+// Makes an optimizer of a rule, a coder and an exchange that each have a state.
 std::unique_ptr<Optimizer> toy(comm::Communicator& comm, bool replicated) {
   auto coder = std::make_unique<compress::ErrorMemoryCoder>(compress::CoderContext{kLayout, 42, comm.rank()});
   const ExchangeContext context{comm, *coder, kLayout};

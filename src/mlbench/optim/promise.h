@@ -5,14 +5,14 @@
 
 namespace mlbench::optim {
 
-// What an optimizer promises of every step; the contract tests hold it to that.
+// What an optimizer promises of every step; contract tests check it.
 struct Promise {
-  // k ranks compute what one rank computes with the whole batch, but for the order of additions.
+  // k ranks compute what one rank computes with the whole batch, except for the order of additions.
   bool exact = true;
   // All ranks hold the same parameters and the same state of the rule. Where they do not, the average of the ranks'
-  // parameters is what is evaluated, hashed and stored, and a checkpoint has each rank's own beside it.
+  // parameters is evaluated, hashed and stored, and a checkpoint also has each rank's own parameters.
   bool replicated = true;
-  // What each rank hands to the transport; empty: it depends on the gradient or on the step.
+  // The bytes that each rank gives to the transport; empty: they depend on the gradient or on the step.
   std::optional<uint64_t> bytes_per_step;
 };
 

@@ -21,7 +21,7 @@ inline void on_ranks(int size, const std::function<void(int, comm::Communicator&
                   [&](comm::Communicator& comm) { body(comm.rank(), comm); });
 }
 
-// Of tensors anywhere, whole.
+// Whether both tensors, in any memory, have the same bits.
 inline bool same_bits(const at::Tensor& one, const at::Tensor& other) {
   const at::Tensor a = one.to(at::kCPU), b = other.to(at::kCPU);
   return a.nbytes() == b.nbytes() && std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;

@@ -35,7 +35,7 @@ void BucketSchedule::begin() {
 }
 
 void BucketSchedule::ready(int64_t first, int64_t count) {
-  // From the last tensor of the range to its first, as backward passes go.
+  // Goes from the last tensor of the range to its first, as backward passes do.
   auto tensor = std::ranges::lower_bound(tensors_, first + count, {}, &Tensor::offset);
   while (tensor != tensors_.begin()) {
     --tensor;

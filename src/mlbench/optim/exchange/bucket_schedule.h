@@ -1,7 +1,7 @@
 #pragma once
 
-// When the buckets of a step may go: each when all of its gradient is final, in an order that all ranks share. Plain
-// bookkeeping: it neither waits nor sends.
+// When the buckets of a step may be sent: each when all of its gradient is final, in an order that all ranks share.
+// This is plain bookkeeping, which neither waits nor sends.
 
 #include <cstdint>
 #include <optional>
@@ -15,21 +15,23 @@ namespace mlbench::optim {
 
 class BucketSchedule {
  public:
-  // Their order is that of `buckets` until another one is set. They hold every trainable tensor once, undivided.
+  // The order is that of `buckets` until another one is set. Precondition: they have every trainable tensor once,
+  // undivided.
   BucketSchedule(const FlatLayout& layout, const std::vector<Bucket>& buckets);
 
-  // A step begins: nothing is final, nothing has gone.
+  // Begins a step: nothing is final, and no bucket has been sent.
   void begin();
-  // Elements [first, first + count) of the flat gradient are final; each is told once at most.
+  // The elements [first, first + count) of the flat gradient are final. Each element may be reported once.
   void ready(int64_t first, int64_t count);
-  // All are.
+  // All elements are final.
   void ready_all();
-  // The next bucket that may go (an index into the buckets), and counts as gone then; empty: none yet, or no more.
+  // The next bucket that may be sent, as an index into the buckets, which then counts as sent. Empty when there is
+  // none.
   std::optional<size_t> next();
 
-  // The buckets in the order in which this step made them final.
+  // The buckets in the order in which this step made their gradients final.
   std::span<const int64_t> found_order() const { return found_; }
-  // From now on they go in this order; between steps. MLBENCH_CHECK: each bucket once.
+  // From now on, buckets are sent in this order. Call it between steps. MLBENCH_CHECK: `order` has each bucket once.
   void set_order(std::span<const int64_t> order);
 
  private:
@@ -41,7 +43,7 @@ class BucketSchedule {
 
   std::vector<Tensor> tensors_;    // by offset
   std::vector<int64_t> elements_;  // of each bucket, without padding
-  std::vector<int64_t> missing_;   // of those, in this step
+  std::vector<int64_t> missing_;   // elements of each bucket that are not final in this step
   std::vector<size_t> order_;
   std::vector<int64_t> found_;
   size_t gone_ = 0;

@@ -17,7 +17,7 @@ std::vector<Bucket> sized_buckets(const FlatLayout& layout, int64_t first_bytes,
   const std::vector<Bucket> tensors = tensor_buckets(layout);
   std::vector<Bucket> buckets;
   int64_t filled = 0;
-  int64_t end = 0;  // of the open bucket
+  int64_t end = 0;  // the end of the open bucket
   for (const Bucket& tensor : tensors) {
     if (filled == 0) end = tensor.offset + tensor.count;
     filled += tensor.count * static_cast<int64_t>(sizeof(float));

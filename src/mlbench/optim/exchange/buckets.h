@@ -10,7 +10,7 @@
 
 namespace mlbench::optim {
 
-// Elements [offset, offset + count) of the flat gradient buffer.
+// The elements [offset, offset + count) of the flat gradient buffer.
 struct Bucket {
   int64_t offset = 0;
   int64_t count = 0;
@@ -20,9 +20,9 @@ struct Bucket {
 // One bucket per trainable tensor.
 std::vector<Bucket> tensor_buckets(const FlatLayout& layout);
 
-// Consecutive tensors together. As in PyTorch's DistributedDataParallel, a bucket is closed by the tensor with which it
-// reaches its size, so a tensor is never divided and a bucket may be larger; the first bucket is closed at
-// `first_bytes`, the others at `bytes` (both above 0; sizes without padding).
+// Buckets of consecutive tensors. As in PyTorch's DistributedDataParallel, the tensor with which a bucket reaches its
+// size closes it, so that no tensor is divided and a bucket may be larger. The first bucket's size is `first_bytes`,
+// that of the others is `bytes`. Both must be above 0, and count no padding.
 std::vector<Bucket> sized_buckets(const FlatLayout& layout, int64_t first_bytes, int64_t bytes);
 
 }  // namespace mlbench::optim

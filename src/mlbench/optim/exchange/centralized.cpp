@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 constexpr double kLargestBucketMb = 1 << 20;
-constexpr const char* kSentAsItIs = "none";  // the coder
+constexpr const char* kSentAsItIs = "none";  // the name of the coder
 
 void check_options(const CentralizedOptions& options, const std::string& compression) {
   const bool buckets = options.bucket_mb > 0;
@@ -38,7 +38,7 @@ void check_options(const CentralizedOptions& options, const std::string& compres
   if (options.overlap) refuse("overlap is true", "overlap false");
 }
 
-// Empty: one for all.
+// The buckets; empty: one collective for all.
 std::vector<Bucket> divide(const FlatLayout& layout, const CentralizedOptions& options) {
   if (options.by_layer) return tensor_buckets(layout);
   if (options.bucket_mb <= 0) return {};
@@ -46,7 +46,7 @@ std::vector<Bucket> divide(const FlatLayout& layout, const CentralizedOptions& o
   return sized_buckets(layout, std::min<int64_t>(bytes, kMiB), bytes);
 }
 
-// Whether gradients go by way of the host's memory.
+// Whether gradients go through the host's memory.
 bool needs_staging(const ExchangeContext& context) {
   if (context.memory == nullptr) return false;
   if (context.coder.name() != kSentAsItIs) return true;
@@ -111,7 +111,7 @@ uint64_t CentralizedExchange::finish() {
   if (alone() || buckets_.empty()) {
     bytes = finish_by_coder();
   } else {
-    // The payload of a coder that sends the gradient as it is: its memory.
+    // The payload of a coder that sends the gradient as it is is the gradient's memory.
     bytes = coder_.bytes_per_step().value();
     if (thread_) {
       finish_overlapped();

@@ -1,6 +1,6 @@
 #pragma once
 
-// Payloads of coders, moved.
+// Moves the payloads of coders.
 
 #include <ATen/ATen.h>
 
@@ -12,11 +12,11 @@
 
 namespace mlbench::optim {
 
-// The memory of a contiguous tensor, which is touched in the order of `stream`; by default one on the host.
+// A view of a contiguous tensor's memory, which is accessed in the order of `stream`; the default is the host's memory.
 BufferView view_of(const at::Tensor& tensor, const Stream& stream = {});
 
-// What the coder's absorb() is to get of all ranks' payloads, which lie where `stream` is. Collective; with one rank
-// nothing is sent.
+// Combines the payloads of all ranks, which lie in the memory of `stream`, into what the coder's absorb() takes.
+// Collective; with one rank nothing is sent.
 std::vector<at::Tensor> combine(comm::Communicator& comm, const compress::Payload& payload, const Stream& stream = {});
 
 }  // namespace mlbench::optim

@@ -46,7 +46,7 @@ void CommunicationThread::abandon() noexcept {
 
 void CommunicationThread::run(const std::vector<int>& cores) {
   pthread_setname_np(pthread_self(), "mlbench-comm");
-  // A refusal leaves it where its maker is: slower, not wrong.
+  // If the system refuses, the thread stays where its maker is: slower, not wrong.
   if (!cores.empty()) bind_thread(cores);
   std::unique_lock lock(mutex_);
   for (;;) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// The thread that communicates while its rank computes: it calls the blocking collectives, one after the other, so that
-// one class serves every back end.
+// A thread that communicates while its rank computes. The thread calls the blocking collectives one after the other, so
+// that one class serves every back end.
 
 #include <condition_variable>
 #include <deque>
@@ -16,15 +16,15 @@ namespace mlbench::optim {
 
 // Where a communication thread runs.
 struct CommunicationPlace {
-  // Cores that it may run on; empty: those of the thread that makes it. A maker that is bound to a core names others,
-  // or the two would take turns.
+  // The cores on which it may run; empty: those of the thread that makes it. A maker that is bound to a core must name
+  // others, or the two would take turns.
   std::vector<int> cores;
   // Why it would take time from the threads that compute: its back end spins while it waits, and no core is left for
   // that. "": it would not.
   std::string crowded;
 };
 
-// Used by one thread, which owns it.
+// Only the thread that owns the object may use it.
 class CommunicationThread {
  public:
   explicit CommunicationThread(const std::vector<int>& cores);
@@ -33,11 +33,12 @@ class CommunicationThread {
   CommunicationThread(const CommunicationThread&) = delete;
   CommunicationThread& operator=(const CommunicationThread&) = delete;
 
-  // Is done when all that were submitted before are. Behind one that threw, and behind abandon(), none is begun.
+  // Adds a job, which is done when all earlier jobs are. After a job that threw, and after abandon(), no job is begun.
   void submit(std::function<void()> job);
-  // Returns when all jobs are done, and what they wrote is seen. Throws what the first threw that did, ever after.
+  // Returns when all jobs are done; what they wrote is then visible. Throws the error of the first job that threw;
+  // later calls throw it again.
   void finish();
-  // Drops the jobs that are not begun and returns when the one that is has ended.
+  // Drops the jobs that have not begun, and returns when the current job has ended.
   void abandon() noexcept;
 
  private:

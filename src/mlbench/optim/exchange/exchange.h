@@ -1,6 +1,6 @@
 #pragma once
 
-// Communication patterns: who talks to whom, when; and their table.
+// Exchange patterns (who talks to whom, and when), and their table.
 
 #include <cstdint>
 #include <functional>
@@ -20,51 +20,51 @@
 
 namespace mlbench::optim {
 
-// Calls come from the thread of the train loop, in every step in this order: begin, ready as often as there is
-// something to tell, finish, after_update. Between begin and finish the communicator is the exchange's alone.
+// The thread of the train loop makes all calls. Every step has this order: begin, ready as often as there is something
+// to tell, finish, after_update. Between begin and finish only the exchange may use the communicator.
 class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual Promise promise() const = 0;
 
-  // The gradient is about to be computed. `tensors` stay until finish().
+  // The gradient is about to be computed. `tensors` must stay until finish().
   virtual void begin(int64_t step, FlatTensors& tensors) = 0;
-  // Whether ready() is of use; where it is not, nobody need call it.
+  // Whether ready() has an effect. Where it has none, nobody need call it.
   virtual bool listens() const { return false; }
-  // While the backward pass runs: elements [first, first + count) of the flat gradient are final. Each is told once at
-  // most, the last layer's first. Padding need not be told.
+  // Called while the backward pass runs: the elements [first, first + count) of the flat gradient are final. Each
+  // element may be reported once, the last layer's first. Padding need not be reported.
   virtual void ready(int64_t /*first*/, int64_t /*count*/) {}
-  // The whole gradient is final: this rank's share, weighted by n_i / N (samples of this rank over those of the step).
-  // On return gradients hold what the rule consumes. Returns the bytes that this rank handed to the transport since
-  // begin(). Throws what went wrong since then, too.
+  // The whole gradient is final: this rank's share, weighted by n_i / N (the samples of this rank over those of the
+  // step). On return, the gradients are what the rule takes. Returns the bytes that this rank gave to the transport
+  // since begin(). Also throws what went wrong since then.
   virtual uint64_t finish() = 0;
-  // The step under way, if there is one, will not be finished, as something has failed. On return no operation of it is
-  // under way and none begins any more: the exchange is over.
+  // Something has failed, and a step that was begun will not be finished. On return, none of its operations is under
+  // way and none will begin: the exchange must not be used any more.
   virtual void abandon() noexcept {}
-  // The rule has updated the parameters. Returns as finish().
+  // The rule has updated the parameters. Returns bytes as finish() does.
   virtual uint64_t after_update(FlatTensors& /*tensors*/) { return 0; }
 
-  // This rank's own state. Keys "exchange/...".
+  // This rank's own state, under keys "exchange/...".
   virtual void export_state(NamedState& /*state*/) const {}
   virtual void import_state(const NamedState& /*state*/) {}
-  // {overlap: with the backward pass, buckets: of the gradient, by_layer} for the record; overlap_off: why overlap that
-  // was asked for is not; with separate memory staged: gradients go by way of the host's.
+  // For the record: {overlap: with the backward pass?, buckets: of the gradient, by_layer}; overlap_off: why there is
+  // no overlap though it was asked for; with separate memory staged: do gradients go through the host's memory?
   virtual Json effective() const = 0;
 };
 
-// What an exchange is made with. Communicator and coder outlive it; its rank is the communicator's.
+// What an exchange is made with. Communicator and coder must outlive it; its rank is the communicator's.
 struct ExchangeContext {
   comm::Communicator& comm;
   compress::GradientCoder& coder;
   const FlatLayout& layout;
-  uint64_t seed = 42;                // of the run
-  CommunicationPlace place = {};     // of a thread that communicates, if it has one
-  SeparateMemory* memory = nullptr;  // where the tensors are; null: the host's
+  uint64_t seed = 42;                // the run's
+  CommunicationPlace place = {};     // of the communication thread, if there is one
+  SeparateMemory* memory = nullptr;  // where the tensors are; null: in the host's memory
 };
 
 using MakeExchange = std::function<std::unique_ptr<Exchange>(const ExchangeContext&)>;
 
-// Takes the options of the exchange of that name (defaults):
+// The exchange called `name`, whose options are taken from `options` (defaults in parentheses):
 // - "centralized" (centralized.h): by_layer (false; true: one all-reduce per tensor), bucket_mb (0: one for all; else
 //   buckets of this many MiB), overlap (false; true: with the backward pass).
 MakeExchange read_exchange(const std::string& name, OptionReader& options);

@@ -323,7 +323,7 @@ std::vector<size_t> last_first(const FlatLayout& layout) {
   return order;
 }
 
-// Without padding, which the exchange does not promise anything of.
+// Compares without padding, for which the exchange promises nothing.
 bool same_gradient(const FlatLayout& layout, const at::Tensor& a, const at::Tensor& b) {
   return std::ranges::all_of(layout.ranges, [&](const FlatRange& range) {
     return same_bits(a.narrow(0, range.offset, range.count), b.narrow(0, range.offset, range.count));
@@ -425,7 +425,7 @@ TEST_P(Overlap, AllRanksFollowTheOrderThatRankZeroFoundInItsFirstStep) {
   });
 }
 
-// With buckets of one tensor each, all but the last are summed while the owner is still busy.
+// With buckets of one tensor each, all except the last are summed while the owner is still busy.
 TEST_P(Overlap, BucketsGoWhileTheGradientIsComputed) {
   const FlatLayout layout = layout_of({100, 200, 300});
   on_ranks(2, GetParam().make(2), [&](int rank, comm::Communicator& comm) {
@@ -467,7 +467,7 @@ TEST_P(Overlap, ALostPeerIsThrownByFinishAndNobodyHangs) {
   });
 }
 
-// As when the loop throws in the middle of a step: one bucket is under way, the other never goes.
+// The loop throws in the middle of a step: one bucket is under way, and the other one is never sent.
 TEST_P(Overlap, AStepThatIsAbandonedEndsWithTheBucketUnderWay) {
   const FlatLayout layout = layout_of({100, 200});
   on_ranks(2, GetParam().make(2), [&](int rank, comm::Communicator& comm) {

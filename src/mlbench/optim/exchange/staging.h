@@ -1,7 +1,7 @@
 #pragma once
 
-// Gradients in separate memory, and an exchange that works on the host's: a range of them is fetched, what became of it
-// is put back.
+// Lets an exchange work in the host's memory on gradients in separate memory: fetches a range, and puts the result
+// back.
 
 #include <ATen/ATen.h>
 
@@ -13,12 +13,12 @@ namespace mlbench::optim {
 
 class Staging {
  public:
-  // Gradients of that many elements. On a GPU the host's memory is page-locked.
+  // For gradients of `elements` elements. With a GPU, the host's memory is page-locked.
   Staging(SeparateMemory& memory, int64_t elements);
 
-  // As long as the gradients, in the host's memory.
+  // A tensor in the host's memory, as long as the gradients.
   at::Tensor& host() { return host_; }
-  // Elements [first, first + count), on any thread; done on return.
+  // Copy the elements [first, first + count). Any thread may call them; the copy is done on return.
   void fetch(const at::Tensor& gradients, int64_t first, int64_t count);
   void put_back(const at::Tensor& gradients, int64_t first, int64_t count);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// An exchange of the smallest kind whose ranks hold different weights, with a state of its own.
+// For tests: an exchange of the smallest kind, whose ranks hold different weights and which has a state of its own.
 
 #include "mlbench/base/errors.h"
 #include "mlbench/optim/exchange/combine.h"
@@ -8,8 +8,8 @@
 
 namespace mlbench::optim {
 
-// Each rank steps by the gradient of its own samples; behind every `every`-th update it takes the average of its
-// parameters and those of its two neighbours in the ring (with two ranks: of both).
+// Each rank steps by the gradient of its own samples. After every `every`-th update it averages its parameters with
+// those of its two neighbours in the ring (with two ranks: of the one neighbour).
 class NeighbourAveraging final : public Exchange {
  public:
   NeighbourAveraging(const ExchangeContext& context, int64_t every)
@@ -24,7 +24,8 @@ class NeighbourAveraging final : public Exchange {
 
   void begin(int64_t, FlatTensors& tensors) override { tensors_ = &tensors; }
   uint64_t finish() override {
-    // The share of the global batch becomes the mean of this rank's samples, of which all ranks have as many.
+    // The share of the global batch becomes the mean over this rank's samples; all ranks have the same number of
+    // samples.
     tensors_->gradients *= comm_.size();
     return 0;
   }

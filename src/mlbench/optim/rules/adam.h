@@ -1,12 +1,12 @@
 #pragma once
 
-// Adam (Kingma & Ba 2015, algorithm 1) as PyTorch defines it (torch.optim.Adam), t = step from 1:
+// Adam (Kingma & Ba 2015, algorithm 1) as PyTorch defines it (torch.optim.Adam), where t is the step, counted from 1:
 //   d = gradient_scale * gradient + weight_decay * p         (L2: it passes through the moments)
 //   m = beta1 * m + (1 - beta1) * d
 //   v = beta2 * v + (1 - beta2) * d^2
 //   u = v, or with amsgrad (Reddi et al. 2018) the largest v so far
 //   p = p - lr / (1 - beta1^t) * m / (sqrt(u) / sqrt(1 - beta2^t) + eps)
-// One pass over the flat buffers. eps stands beside the root that is corrected already, as in algorithm 1.
+// The rule makes one pass over the flat buffers. eps is added to the corrected root, as in algorithm 1.
 
 #include "mlbench/base/flat_layout.h"
 #include "mlbench/optim/optimizer.h"
@@ -24,12 +24,12 @@ struct AdamOptions {
 
 class AdamRule final : public UpdateRule {
  public:
-  // Of tensors in `memory`; null: in the host's. UserError: a beta outside of [0, 1), eps not above 0, negative weight
-  // decay.
+  // For tensors in `memory`; null: in the host's. Throws UserError for a beta outside of [0, 1), an eps that is not
+  // above 0, and a negative weight decay.
   AdamRule(const AdamOptions& options, FlatLayout layout, SeparateMemory* memory = nullptr);
   void update(FlatTensors& tensors, double lr, double gradient_scale) override;
-  // "optimizer/adam_steps", "optimizer/exp_avg/<parameter>", "optimizer/exp_avg_sq/<parameter>" and, with amsgrad,
-  // "optimizer/max_exp_avg_sq/<parameter>": PyTorch's names.
+  // The keys are PyTorch's names: "optimizer/adam_steps", "optimizer/exp_avg/<parameter>",
+  // "optimizer/exp_avg_sq/<parameter>" and, with amsgrad, "optimizer/max_exp_avg_sq/<parameter>".
   void export_state(NamedState& state) const override;
   void import_state(const NamedState& state) override;
 

@@ -29,7 +29,7 @@ namespace {
 
 constexpr int64_t kGrain = 32768;
 
-// Without branches; `weight_decay` may be zero.
+// This loop has no branches; `weight_decay` may be zero.
 [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void update_plain(
     float* __restrict p, const float* __restrict g, float* __restrict exp_avg, float* __restrict exp_avg_sq,
     int64_t count, const AdamCoefficients& coefficients) {

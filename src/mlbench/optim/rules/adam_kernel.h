@@ -1,7 +1,7 @@
 #pragma once
 
-// The arithmetic of AdamRule on plain arrays of float32, one element at a time in the order written in adam.h, every
-// operation rounded by itself: the same bits on every machine and for every number of threads.
+// The arithmetic of AdamRule on plain arrays of float32, one element at a time, in the order written in adam.h. Each
+// operation is rounded separately: the same bits on every machine and for every number of threads.
 
 #include <cstdint>
 
@@ -27,7 +27,7 @@ struct AdamMoments {
 
 void adam_update_reference(float* parameters, const float* gradients, const AdamMoments& moments, int64_t count,
                            const AdamCoefficients& coefficients);
-// The same, vectorised and on all threads of the process's pool.
+// The same bits, vectorised and on all threads of the process's pool.
 void adam_update(float* parameters, const float* gradients, const AdamMoments& moments, int64_t count,
                  const AdamCoefficients& coefficients);
 

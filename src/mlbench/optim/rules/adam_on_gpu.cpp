@@ -8,7 +8,8 @@ namespace mlbench::optim {
 
 namespace {
 
-// The GPU's compiler reads them, which LibTorch calls once for each. __fmul_rn and the like are never contracted.
+// The GPU's compiler compiles these texts; LibTorch calls each function once per element. __fmul_rn and the like are
+// never contracted.
 const std::string kFirstMoment = R"(
 template <typename T> T first_moment(T m, T g, T p, T scale, T decay, T beta, T share) {
   T d = __fmul_rn(g, scale);
@@ -39,7 +40,7 @@ at::Tensor run(const std::string& code, const std::string& name, const c10::Smal
 
 void adam_on_gpu(const AdamPart& part, const AdamCoefficients& c) {
   const at::Tensor &p = part.parameters, &g = part.gradients, &m = part.exp_avg, &v = part.exp_avg_sq;
-  // float to double and back is exact.
+  // Converting float to double and back is exact.
   const at::Tensor first =
       run(kFirstMoment, "first_moment", {m, g, p},
           {double{c.gradient_scale}, double{c.weight_decay}, double{c.beta1}, double{c.new_share1}});

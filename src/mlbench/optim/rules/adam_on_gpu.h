@@ -1,7 +1,7 @@
 #pragma once
 
-// Adam's update (adam.h) in three kernels of the GPU, each operation rounded by itself: the bits of the other two ways
-// of arithmetic.h. Without amsgrad. Tensors of one length, on one GPU.
+// Adam's update (adam.h), without amsgrad, in three kernels of the GPU. Each operation is rounded separately, so the
+// bits are those of both rows of arithmetic.h. The tensors have one length, on one GPU.
 
 #include <ATen/ATen.h>
 

@@ -1,4 +1,4 @@
-// In builds without CUDA, whose LibTorch finds no GPU.
+// For builds without CUDA, whose LibTorch finds no GPU.
 
 #include "mlbench/base/errors.h"
 #include "mlbench/optim/rules/adam_on_gpu.h"

@@ -1,9 +1,9 @@
 #pragma once
 
-// The arithmetic of rules, clipping and averaging on flat float32 tensors, a row for each kind of memory: on the host
-// this project's kernels, elsewhere LibTorch's operations. In both, each operation is rounded by itself, in the order
-// that the *_kernel.h give, so that both have the same bits; but for sum_of_squares, whose additions LibTorch orders as
-// it likes.
+// The arithmetic of rules, clipping and averaging on flat float32 tensors, with a row for each kind of memory: this
+// project's kernels on the host, LibTorch's operations elsewhere. Both round each operation separately, in the order of
+// the *_kernel.h, so that both give the same bits. The exception is sum_of_squares, whose additions LibTorch may order
+// in any way.
 
 #include <ATen/ATen.h>
 
@@ -24,8 +24,8 @@ struct Arithmetic {
   // `momentum` may be undefined where its coefficient is 0.
   void (*sgd)(FlatTensors& tensors, at::Tensor& momentum, const SgdCoefficients& coefficients);
   void (*adam)(FlatTensors& tensors, AdamState& state, const AdamCoefficients& coefficients);
-  // Of the layout's trainable ranges, in float64: finite if and only if all of these values are. On a GPU the host
-  // waits for it.
+  // The sum over the layout's trainable ranges, in float64. The sum is finite if and only if all these values are. With
+  // a GPU, the host waits for it.
   double (*sum_of_squares)(const at::Tensor& flat, const FlatLayout& layout);
   void (*blend)(at::Tensor& average, const at::Tensor& value, float share);  // average += (value - average) * share
   void (*swap)(at::Tensor& one, at::Tensor& other);
@@ -33,7 +33,7 @@ struct Arithmetic {
 
 extern const Arithmetic kHostArithmetic, kTensorArithmetic;
 
-// Null: of the host's memory.
+// The row for `memory`; null is the host's memory.
 inline const Arithmetic& arithmetic_for(const SeparateMemory* memory) {
   return memory == nullptr ? kHostArithmetic : kTensorArithmetic;
 }

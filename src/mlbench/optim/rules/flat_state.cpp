@@ -8,7 +8,7 @@ namespace mlbench::optim {
 
 namespace {
 
-// The values on the host: themselves, or a copy.
+// The values on the host: the tensor itself, or a copy.
 at::Tensor on_host(const at::Tensor& flat, SeparateMemory* memory) {
   if (memory == nullptr) return flat;
   memory->flat_bytes += flat.nbytes();

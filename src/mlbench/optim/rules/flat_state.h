@@ -1,6 +1,6 @@
 #pragma once
 
-// State of a rule that has one value per parameter element: a flat buffer in here, named tensors in a checkpoint.
+// The state of a rule with one value per parameter element: a flat buffer here, named tensors in a checkpoint.
 
 #include <ATen/ATen.h>
 
@@ -12,11 +12,11 @@
 
 namespace mlbench::optim {
 
-// `memory`: where `flat` is; null: the host's. One tensor "PREFIX/<parameter>" per trainable range of the layout, in
-// its shape, without padding.
+// Exports one tensor "PREFIX/<parameter>" per trainable range of the layout, in its shape and without padding. `memory`
+// is where `flat` is; null: in the host's.
 void export_flat(const std::string& prefix, const FlatLayout& layout, const at::Tensor& flat, SeparateMemory* memory,
                  NamedState& state);
-// UserError naming the tensor that is missing or has another type or shape. Padding stays as it is.
+// Throws UserError naming a tensor that is missing or has another type or shape. Padding keeps its values.
 void import_flat(const std::string& prefix, const FlatLayout& layout, const NamedState& state, SeparateMemory* memory,
                  at::Tensor& flat);
 

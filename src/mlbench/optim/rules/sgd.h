@@ -5,7 +5,7 @@
 //   buffer = d in the first step, else momentum * buffer + (1 - dampening) * d
 //   d = buffer, or with nesterov d + momentum * buffer
 //   p = p - lr * d
-// One pass over the flat buffers.
+// The rule makes one pass over the flat buffers.
 
 #include "mlbench/base/flat_layout.h"
 #include "mlbench/optim/optimizer.h"
@@ -21,11 +21,11 @@ struct SgdOptions {
 
 class SgdRule final : public UpdateRule {
  public:
-  // Of tensors in `memory`; null: in the host's. UserError: negative momentum or weight decay; nesterov without
-  // momentum or with dampening.
+  // For tensors in `memory`; null: in the host's. Throws UserError for negative momentum or weight decay, and for
+  // nesterov without momentum or with dampening.
   SgdRule(const SgdOptions& options, FlatLayout layout, SeparateMemory* memory = nullptr);
   void update(FlatTensors& tensors, double lr, double gradient_scale) override;
-  // "optimizer/momentum_steps" and, with momentum, "optimizer/momentum/<parameter>".
+  // The keys are "optimizer/momentum_steps" and, with momentum, "optimizer/momentum/<parameter>".
   void export_state(NamedState& state) const override;
   void import_state(const NamedState& state) override;
 

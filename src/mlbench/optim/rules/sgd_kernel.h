@@ -1,7 +1,7 @@
 #pragma once
 
-// The arithmetic of SgdRule on plain arrays of float32, one element at a time in the order written in sgd.h, every
-// operation rounded by itself: the same bits on every machine and for every number of threads.
+// The arithmetic of SgdRule on plain arrays of float32, one element at a time, in the order written in sgd.h. Each
+// operation is rounded separately: the same bits on every machine and for every number of threads.
 
 #include <cstdint>
 
@@ -20,7 +20,7 @@ struct SgdCoefficients {
 // `buffer` may be null when momentum is 0.
 void sgd_update_reference(float* parameters, const float* gradients, float* buffer, int64_t count,
                           const SgdCoefficients& coefficients);
-// The same, vectorised and on all threads of the process's pool.
+// The same bits, vectorised and on all threads of the process's pool.
 void sgd_update(float* parameters, const float* gradients, float* buffer, int64_t count,
                 const SgdCoefficients& coefficients);
 

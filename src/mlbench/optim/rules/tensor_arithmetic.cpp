@@ -4,13 +4,13 @@
 #include "mlbench/optim/rules/adam_on_gpu.h"
 #include "mlbench/optim/rules/arithmetic.h"
 
-// In-place operations of LibTorch, a product and a sum each by itself: add_(x, factor) would be one fused operation.
+// These are LibTorch's in-place operations, with product and sum apart: add_(x, factor) would be one fused operation.
 
 namespace mlbench::optim {
 
 namespace {
 
-// What is computed on the way is as long as a part.
+// Temporary tensors are as long as a part.
 constexpr int64_t kPart = int64_t{1} << 22;
 
 template <typename Body>
@@ -45,11 +45,11 @@ void sgd_of_tensors(FlatTensors& tensors, at::Tensor& momentum, const SgdCoeffic
   });
 }
 
-// Rounded correctly: a GPU's root of float32 is; MKL's, which LibTorch takes on the CPU, is where it is of float64.
+// A correctly rounded root. A GPU's root of float32 is one; of MKL's, LibTorch's on the CPU, only that of float64 is.
 at::Tensor root_of(const at::Tensor& x) { return x.is_cpu() ? x.to(at::kDouble).sqrt_().to(at::kFloat) : x.sqrt(); }
 
 void adam_of_tensors(FlatTensors& tensors, AdamState& state, const AdamCoefficients& c) {
-  // A tensor: on a GPU LibTorch divides by a number by multiplying with its inverse.
+  // This is a tensor because on a GPU LibTorch divides by a number by multiplying with its inverse.
   const at::Tensor correction2 = at::full({}, c.correction2, state.exp_avg.options());
   for_each_part(tensors.parameters.numel(), [&](const auto& part) {
     at::Tensor p = part(tensors.parameters), m = part(state.exp_avg), v = part(state.exp_avg_sq);
@@ -66,7 +66,7 @@ void adam_of_tensors(FlatTensors& tensors, AdamState& state, const AdamCoefficie
   });
 }
 
-// Ranges without padding between them are one: most tensors fill their last 64 bytes, and there are hundreds.
+// Joins ranges without padding between them: most tensors fill their last 64 bytes, and there are hundreds.
 std::vector<std::pair<int64_t, int64_t>> joined_ranges(const FlatLayout& layout) {
   std::vector<std::pair<int64_t, int64_t>> joined;  // offset, count
   for (const FlatRange& range : layout.ranges) {
