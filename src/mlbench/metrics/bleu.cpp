@@ -22,7 +22,7 @@ namespace {
 struct SmoothingRow {
   std::string_view name;
   Smoothing::Method method;
-  double usual;  // NaN: takes no value
+  double usual;  // NaN: the method takes no value
 };
 constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();
 constexpr std::array<SmoothingRow, 4> kSmoothings = {{
@@ -36,7 +36,7 @@ const SmoothingRow& row_of(Smoothing::Method method) {
   return *std::ranges::find(kSmoothings, method, &SmoothingRow::method);
 }
 
-// Of several equally close lengths the shortest.
+// The length that is closest to the hypothesis's; of several equally close ones, the shortest.
 size_t closest_length(size_t hypothesis, const std::vector<size_t>& references) {
   const auto distance = [&](size_t length) { return length < hypothesis ? hypothesis - length : length - hypothesis; };
   return *std::min_element(references.begin(), references.end(),
@@ -53,7 +53,7 @@ class Bleu final : public TextMetric {
   void add(std::string_view hypothesis, std::span<const std::string> references,
            std::span<double> sums) const override {
     MLBENCH_CHECK(!references.empty() && sums.size() == BleuCounts::kSums, "a sentence without reference, or its sums");
-    std::vector<std::u32string> texts;  // reserved, so that the vocabulary's views last
+    std::vector<std::u32string> texts;  // reserved, so that the vocabulary's views stay valid
     texts.reserve(references.size() + 1);
     Vocabulary vocabulary;
     const auto numbers_of = [&](std::string_view sentence) {

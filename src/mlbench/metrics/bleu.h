@@ -1,6 +1,6 @@
 #pragma once
 
-// Row "bleu" of text_metric.h.
+// The row "bleu" of text_metric.h.
 
 #include <array>
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace mlbench::metrics {
 
 inline constexpr size_t kBleuOrder = 4;
 
-// The sums, in this order.
+// The sums of BLEU, in this order.
 struct BleuCounts {
-  std::array<double, kBleuOrder> correct = {};  // n-grams of 1 to 4 tokens that are in a reference, too (clipped)
+  std::array<double, kBleuOrder> correct = {};  // n-grams of 1 to 4 tokens that are also in a reference (clipped)
   std::array<double, kBleuOrder> total = {};    // n-grams of the hypotheses
   double hypothesis_length = 0;                 // tokens
   double reference_length = 0;

@@ -1,8 +1,8 @@
 #pragma once
 
 // Whether one system is better than another on a test set, or was lucky with its sentences: the paired bootstrap of
-// Koehn, "Statistical Significance Tests for Machine Translation Evaluation", EMNLP 2004. The set is drawn again and
-// again from its own sentences, as many as it has, with replacement, the same ones for both systems.
+// Koehn, "Statistical Significance Tests for Machine Translation Evaluation", EMNLP 2004. As many sentences as the set
+// has are drawn from it with replacement, again and again, the same ones for both systems.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace mlbench::metrics {
 
-// Sums of a metric for each sentence of a set (text_metric.h).
+// The sums of a metric for each sentence of a set (text_metric.h).
 struct SentenceSums {
-  size_t width = 0;            // of one sentence
+  size_t width = 0;            // sums per sentence
   std::vector<double> values;  // [sentences, width], row-major
 
   size_t sentences() const { return width == 0 ? 0 : values.size() / width; }
@@ -28,23 +28,23 @@ struct BootstrapOptions {
 };
 
 struct PairedDifference {
-  double difference = 0;     // score of the system less that of the baseline, on the whole set
-  double low = 0, high = 0;  // the 2.5 % of the resampled differences at each end lie outside
-  // How often chance alone would give a difference of this size, as sacreBLEU counts: of the absolute resampled
-  // differences, less their mean, the share above the absolute difference; (count + 1) / (resamples + 1). That is one
-  // tail.
+  double difference = 0;     // the system's score minus the baseline's, on the whole set
+  double low = 0, high = 0;  // 2.5 % of the resampled differences lie below and 2.5 % above
+  // How often chance alone would give a difference of this size, as sacreBLEU counts: the share of the absolute
+  // resampled differences, less their mean, that are above the absolute difference; (count + 1) / (resamples + 1). This
+  // is one tail.
   double p_value = 1;
 };
 
-// Score of the sums of any set of sentences.
+// The score of the sums of any set of sentences.
 using ScoreOfSums = std::function<double(std::span<const double>)>;
 
-// The same for the same seed on every machine, and the same draws for every metric and pair of systems. Both have the
-// same sentences, at least one.
+// The result is the same for the same seed on every machine; the draws are the same for every metric and pair of
+// systems. Precondition: both systems have the same number of sentences, at least one.
 PairedDifference paired_bootstrap(const SentenceSums& baseline, const SentenceSums& system, const ScoreOfSums& score,
                                   const BootstrapOptions& options);
 
-// The last step of it.
+// The last step of paired_bootstrap().
 PairedDifference paired_difference(double difference, std::vector<double> resampled);
 
 }  // namespace mlbench::metrics

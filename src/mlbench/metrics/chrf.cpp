@@ -18,14 +18,14 @@ constexpr size_t kCharacterOrder = 6;
 constexpr size_t kMostWordOrder = 2;
 constexpr double kBeta = 2;
 
-// The sums of one n: n-grams of the hypotheses (where the reference has some, too), of the references, of both.
+// The sums of one n: the n-grams of the hypotheses (where the reference has some, too), of the references, and of both.
 constexpr size_t kSumsOfOrder = 3;
 
 bool is_ascii_punctuation(char32_t c) {
   return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
 }
 
-// Words, with one mark of punctuation split from the end, or else from the begin.
+// Words, from which one punctuation mark is split at the end, or else at the beginning.
 std::vector<std::u32string_view> words_and_marks(std::u32string_view sentence) {
   std::vector<std::u32string_view> result;
   for (const std::u32string_view word : unicode::words(sentence)) {
@@ -62,7 +62,7 @@ class Chrf final : public TextMetric {
   void add(std::string_view hypothesis, std::span<const std::string> references,
            std::span<double> sums) const override {
     MLBENCH_CHECK(!references.empty() && sums.size() == number_of_sums(), "a sentence without reference, or its sums");
-    std::vector<std::u32string> texts;  // reserved, so that the vocabulary's views last
+    std::vector<std::u32string> texts;  // reserved, so that the vocabulary's views stay valid
     texts.reserve(references.size() + 1);
     Vocabulary vocabulary;
     const auto ngrams_of = [&](std::string_view sentence) {
@@ -85,7 +85,7 @@ class Chrf final : public TextMetric {
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += best[i];
   }
 
-  // Means of precision and of recall over those n that both sides have.
+  // Combines the mean precision and the mean recall over those n that both sides have.
   double score(std::span<const double> sums) const override {
     double precision = 0, recall = 0, orders = 0;
     for (size_t at = 0; at < sums.size(); at += kSumsOfOrder) {

@@ -1,12 +1,12 @@
 #pragma once
 
-// Rows "chrf" and "chrf++" of text_metric.h.
+// The rows "chrf" and "chrf++" of text_metric.h.
 
 #include "mlbench/metrics/text_metric.h"
 
 namespace mlbench::metrics {
 
-// Character n-grams of up to 6 and word n-grams of up to `word_order` (0 or 2).
+// Uses character n-grams of up to 6, and word n-grams of up to `word_order` (0 or 2).
 std::unique_ptr<TextMetric> make_chrf(size_t word_order, const TextMetricOptions& options);
 
 }  // namespace mlbench::metrics

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// One probability p of class 1 stands for the scores [1 - p, p].
+// The number of classes; one probability p of class 1 stands for the scores [1 - p, p].
 int64_t classes_of(const Outputs& outputs) { return std::max<int64_t>(outputs.classes, 2); }
 
 void check_scores(const Outputs& outputs) {
@@ -30,7 +30,7 @@ void check_scores(const Outputs& outputs) {
 bool of_tokens(const Outputs& outputs) { return outputs.classes == 0 && outputs.weight > 0; }
 bool of_texts(const Outputs& outputs) { return !of_tokens(outputs) && !outputs.hypotheses.empty(); }
 
-// `Sums` numbers; the count of samples or tokens stands first.
+// A metric of `Sums` numbers, the first of which is the count of samples or tokens.
 template <size_t Sums>
 class SumMetric : public Metric {
  public:
@@ -127,7 +127,7 @@ class TopK final : public ScoreMetric<2> {
     sums_[1] += static_cast<double>(correct);
   }
 
-  // Of equal scores the first counts as the larger; a NaN is larger than all and never right.
+  // Of equal scores, the first counts as the larger; a NaN is larger than all and never right.
   bool in_top_k(std::span<const float> scores, size_t label) const {
     const float own = scores[label];
     if (std::isnan(own)) return false;
@@ -142,7 +142,7 @@ class TopK final : public ScoreMetric<2> {
   int64_t k_;
 };
 
-// Both metrics of a binary task need one probability per sample.
+// Throws unless there is one probability per sample, which both metrics of a binary task need.
 void expect_binary(const Outputs& outputs, const std::string& name) {
   if (outputs.classes != 1) {
     throw UserError(fmt::format("metric '{}' is for tasks with one probability per sample; this one has {} classes",
@@ -159,7 +159,7 @@ class F1Score final : public ScoreMetric<4> {
     expect_binary(outputs, name_);
     for (size_t i = 0; i < outputs.labels.size(); ++i) {
       const float score = outputs.scores[i];
-      const bool predicted = !(score < 0.5F);  // a NaN is
+      const bool predicted = !(score < 0.5F);  // a NaN counts as class 1
       const bool actual = outputs.labels[i] == 1;
       sums_[1] += score >= 0.5F && actual ? 1 : 0;
       sums_[2] += predicted ? 1 : 0;
@@ -195,7 +195,8 @@ class Dice final : public ScoreMetric<4> {
   }
 };
 
-// A metric of texts over the corpus. Sentences, in front of its sums, tell that there were any.
+// A metric of texts over the corpus. Before the metric's own sums stands the number of sentences, which says whether
+// there were any.
 class CorpusMetric final : public Metric {
  public:
   CorpusMetric(std::string name, const std::string& row, const TextMetricOptions& options)

@@ -213,7 +213,7 @@ TEST(Metric, DiceOfProbabilities) {
 }
 
 TEST(Metric, SumsOfRanksMergeExactly) {
-  // The same samples, whole and cut into three unequal parts: the values must agree to the last bit.
+  // The samples are added whole, and cut into three unequal parts: the values must agree to the last bit.
   std::vector<float> scores;
   std::vector<int64_t> labels;
   for (int i = 0; i < 1000; ++i) {

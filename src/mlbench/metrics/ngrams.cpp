@@ -14,7 +14,7 @@ std::strong_ordering compare(const Ngrams::Suffix& a, const Ngrams::Suffix& b, s
   return std::strong_ordering::equal;
 }
 
-// How many of the suffixes from `from` on begin with the same n symbols as `ngram`.
+// How many suffixes from `from` on begin with the same n symbols as `ngram`.
 size_t run_length(std::span<const Ngrams::Suffix> suffixes, size_t from, const Ngrams::Suffix& ngram, size_t n) {
   size_t end = from;
   while (end < suffixes.size() && compare(suffixes[end], ngram, n) == 0) ++end;

@@ -12,7 +12,7 @@
 
 namespace mlbench::metrics {
 
-// Numbers of words, from 1. The texts that it was given outlive it.
+// Numbers words, from 1. The texts that it was given must outlive it.
 class Vocabulary {
  public:
   std::vector<uint32_t> numbers_of(std::span<const std::u32string_view> words);
@@ -21,16 +21,16 @@ class Vocabulary {
   std::map<std::u32string_view, uint32_t> numbers_;
 };
 
-// The n-grams of one sequence for every n up to kLongest: its suffixes, cut to that length and sorted, so that equal
-// n-grams stand beside each other for each n. Symbols are numbers from 1.
+// The n-grams of one sequence for every n up to kLongest. The n-grams are the sequence's suffixes, cut to that length
+// and sorted, so that for each n equal n-grams are next to each other. Symbols are numbers from 1.
 class Ngrams {
  public:
   static constexpr size_t kLongest = 6;
-  using Suffix = std::array<uint32_t, kLongest>;  // 0 behind the end of the sequence
+  using Suffix = std::array<uint32_t, kLongest>;  // 0 after the end of the sequence
 
   explicit Ngrams(std::span<const uint32_t> symbols);
 
-  // How many n-grams there are, equal ones counted each.
+  // The number of n-grams; each of several equal ones counts.
   int64_t count(size_t n) const;
   std::span<const Suffix> sorted() const { return suffixes_; }
 
@@ -38,7 +38,7 @@ class Ngrams {
   std::vector<Suffix> suffixes_;
 };
 
-// Sum over the different n-grams of `hypothesis` of their count there, but at most the largest count in one of the
+// The sum, over the different n-grams of `hypothesis`, of their count there, limited to the largest count in one of the
 // references.
 int64_t clipped_matches(const Ngrams& hypothesis, std::span<const Ngrams> references, size_t n);
 

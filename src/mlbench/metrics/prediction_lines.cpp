@@ -19,7 +19,7 @@ namespace mlbench::metrics {
 
 namespace {
 
-constexpr size_t kMostNamed = 5;  // indices that an error names
+constexpr size_t kMostNamed = 5;  // how many indices an error names
 
 }  // namespace
 

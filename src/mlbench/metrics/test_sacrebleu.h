@@ -1,6 +1,6 @@
 #pragma once
 
-// What sacreBLEU made of the sentences in tests/sacrebleu, for tests.
+// For tests: sacreBLEU's results for the sentences in tests/sacrebleu.
 
 #include <filesystem>
 #include <string>
@@ -27,7 +27,7 @@ inline std::vector<std::string> sentences_of(const std::string& name) {
   return read_sentences(sacrebleu_folder() / name);
 }
 
-// The tokens of a line with one blank between them.
+// The tokens of a line, with one blank between them.
 inline std::string tokens_of(Tokenizer tokenizer, const std::string& line) {
   std::u32string joined;
   const std::u32string points = unicode::code_points(line);

@@ -148,7 +148,8 @@ TEST(Bleu, CountedByHand) {
   metric->add("the cat the on the mat", Sentences{"the cat sat on the mat"}, sums);
   EXPECT_THAT(sums, ElementsAre(5, 3, 1, 0, 6, 5, 4, 3, 6, 6));
   EXPECT_EQ(metric->score(sums), 0);
-  // Of lengths 4 and 6 both are one from 5: the shorter counts. The bigram "c d" is in the second reference alone.
+  // The references have lengths 4 and 6, which differ from 5 by one each: the shorter one counts. Only the second
+  // reference has the bigram "c d".
   std::ranges::fill(sums, 0);
   metric->add("a b c d e", Sentences{"a b x y", "c d x y z z"}, sums);
   EXPECT_THAT(sums, ElementsAre(4, 2, 0, 0, 5, 4, 3, 2, 5, 4));

@@ -36,8 +36,8 @@ std::u32string set_apart(std::u32string_view text, Is is) {
 
 enum class Apart { kFirst, kSecond };
 
-// s/(X)(Y)/ $1 $2/g for kFirst, s/(X)(Y)/$1 $2 /g for kSecond: pairs are taken from left to right, and what one has
-// taken is in no other.
+// s/(X)(Y)/ $1 $2/g for kFirst, s/(X)(Y)/$1 $2 /g for kSecond: pairs are taken from left to right, and a character
+// belongs to one pair only.
 template <typename First, typename Second>
 std::u32string set_apart_in_pairs(std::u32string_view text, First first, Second second, Apart apart) {
   std::u32string result;

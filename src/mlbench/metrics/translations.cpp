@@ -15,7 +15,7 @@ namespace mlbench::metrics {
 
 namespace {
 
-// Sentences of a set: the references of each stand beside each other.
+// The references of a set, sentence by sentence.
 using References = std::vector<std::vector<std::string>>;  // [sentences][references]
 
 void check_lines(const std::filesystem::path& file, size_t lines, const std::filesystem::path& first, size_t expected) {

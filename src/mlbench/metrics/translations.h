@@ -1,6 +1,6 @@
 #pragma once
 
-// Translations of any solver against references: text files with one sentence per line.
+// Compares translations of any solver with references: text files with one sentence per line.
 
 #include <filesystem>
 #include <memory>
@@ -13,8 +13,9 @@
 
 namespace mlbench::metrics {
 
-// Lines end in \n; white space at their end, \r with it, does not belong to them. UserError as TextBlocks; with file
-// and line for bytes that are no UTF-8, a line above 1 MiB, a file without lines. IoError.
+// Lines end in \n; white space at a line's end, which includes \r, does not belong to the sentence. Throws what
+// TextBlocks throws; UserError with file and line for bytes that are not UTF-8, a line above 1 MiB, and a file without
+// lines; and IoError.
 std::vector<std::string> read_sentences(const std::filesystem::path& file);
 
 struct TranslationOptions {
@@ -23,8 +24,8 @@ struct TranslationOptions {
   BootstrapOptions bootstrap = {};
 };
 
-// Scores of all `systems` and, against the first of them, differences of the others. UserError for files that don't
-// have the same number of lines; those of read_sentences() and make_text_metric().
+// The scores of all `systems`, and the differences of all but the first from the first. Throws UserError for files that
+// do not have the same number of lines, and what read_sentences() and make_text_metric() throw.
 struct TranslationScores {
   struct Score {
     std::string metric, name, signature;
