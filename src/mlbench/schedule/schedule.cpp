@@ -53,7 +53,7 @@ int64_t count_warmup_steps(const spec::ScheduleSpec& spec, const ScheduleContext
   return std::llround(epochs * static_cast<double>(context.steps_per_epoch));
 }
 
-// Scaling and warm-up, and the decay "constant".
+// Has scaling and warm-up, and by itself the decay "constant".
 class WarmUp : public Schedule {
  public:
   WarmUp(const spec::ScheduleSpec& spec, const ScheduleContext& context)
@@ -89,7 +89,7 @@ class WarmUp : public Schedule {
   double warmup_factor_;
 };
 
-// Milestones in epochs, or in fractions of all steps.
+// The milestones in steps; the task gives them in epochs, or in fractions of all steps.
 std::vector<int64_t> milestone_steps(const spec::ScheduleSpec& spec, const ScheduleContext& context) {
   const bool fractions = spec.decay == "fractions";
   MLBENCH_CHECK(!fractions || context.total_steps > 0, "a decay at fractions of no steps");
@@ -114,7 +114,7 @@ class MultiStep final : public WarmUp {
 
  private:
   double factor_;
-  std::vector<int64_t> milestones_;  // rising
+  std::vector<int64_t> milestones_;  // ascending
 };
 
 class InverseSqrt final : public WarmUp {
@@ -131,7 +131,7 @@ class InverseSqrtAfterWarmUp final : public WarmUp {
 
  protected:
   double rate(int64_t step) const override {
-    // A warm-up that turned out to have no step leaves one to count from.
+    // A warm-up that is rounded to no step counts as one.
     const int64_t from = std::max<int64_t>(warmup_steps(), 1);
     if (step <= from) return WarmUp::rate(step);
     return WarmUp::rate(step) * std::sqrt(static_cast<double>(from) / static_cast<double>(step));
@@ -190,7 +190,7 @@ class Plateau final : public WarmUp {
   double threshold_, floor_;
   double best_ = std::numeric_limits<double>::infinity();
   int64_t bad_ = 0;                  // evaluations in a row without an improvement
-  std::vector<int64_t> reductions_;  // steps from which on one more factor counts, rising
+  std::vector<int64_t> reductions_;  // the steps from which on one more factor counts, ascending
 };
 
 }  // namespace
