@@ -8,7 +8,8 @@
 
 namespace mlbench::track {
 
-// A file-size limit behaves like a full disk. In a child, because limits are the process's. Returns its exit code.
+// Runs `body` under a file-size limit, which behaves like a full disk, and returns its exit code. `body` runs in a
+// child process, because limits are the process's.
 template <typename Body>
 int in_child_with_file_limit(rlim_t bytes, Body&& body) {
   const pid_t child = fork();

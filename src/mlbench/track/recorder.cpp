@@ -26,15 +26,16 @@ namespace {
 constexpr uint64_t kCapacity = 1 << 14;  // samples: 0.8 s at 20,000 steps/s
 constexpr uint64_t kWakeEvery = kCapacity / 2;
 constexpr auto kPollInterval = 50ms;
-// Steps that are shorter than this share a record, so many at most.
+// Shorter steps share a record, at most so many of them.
 constexpr std::chrono::nanoseconds kMergeBelow = 5ms;
 constexpr uint32_t kMostMerged = 25;
 static_assert(kMostMerged <= record::kMostMergedSteps);
 
-// One producer, one consumer. Both sides count samples since the start; the ring holds those between the two counts.
+// A queue with one producer and one consumer. Both sides count samples since the start; the ring holds the samples
+// between the two counts.
 class SampleQueue {
  public:
-  // Producer. False when full.
+  // Called by the producer. Returns false when the queue is full.
   bool push(const StepSample& sample) {
     const uint64_t head = head_.load(std::memory_order_relaxed);
     if (head - seen_tail_ == kCapacity) {
@@ -47,14 +48,14 @@ class SampleQueue {
   }
   uint64_t pushed() const { return head_.load(std::memory_order_acquire); }
 
-  // Consumer: the sample number `taken()`, which must be below pushed().
+  // Called by the consumer: the sample number `taken()`. Precondition: that number is below pushed().
   const StepSample& front() const { return ring_[taken() % kCapacity]; }
   void pop() { tail_.store(taken() + 1, std::memory_order_release); }
   uint64_t taken() const { return tail_.load(std::memory_order_relaxed); }
 
  private:
   std::vector<StepSample> ring_ = std::vector<StepSample>(kCapacity);
-  // Apart, so that neither side's writes take the other's cache line away.
+  // These are apart, so that neither side's writes take away the other's cache line.
   alignas(64) std::atomic<uint64_t> head_{0};
   uint64_t seen_tail_ = 0;
   alignas(64) std::atomic<uint64_t> tail_{0};
@@ -70,7 +71,7 @@ int64_t total_of(const StepSample& sample) {
 
 struct Recorder::State : Writer {
   struct Event {
-    uint64_t after;  // samples that were pushed before it
+    uint64_t after;  // how many samples were pushed before the event
     std::string line;
   };
 
@@ -86,15 +87,15 @@ struct Recorder::State : Writer {
   const TimePoint start;
   SampleQueue queue;
 
-  // Writer thread only.
+  // Only the writer thread uses these.
   SpoolFile steps, events;
   record::StepRecord open;  // count 0: none
   int64_t open_total = 0;
   uint64_t next_sequence = 0;
   std::string step_bytes, event_bytes;
-  std::vector<size_t> step_ends, event_ends;  // of the records and lines in them
+  std::vector<size_t> step_ends, event_ends;  // the ends of the records and lines in them
 
-  // Under the mutex.
+  // The mutex guards these.
   std::deque<Event> pending;
   uint64_t events_taken = 0;
 
@@ -163,7 +164,7 @@ struct Recorder::State : Writer {
       const bool flush = last || flush_to > flushes_done;
       std::deque<Event> due;
       due.swap(pending);
-      // Read under the lock: everything pushed before an event or a flush was asked for is below.
+      // Read under the lock, so that everything pushed before an event or a flush was asked for is below it.
       const uint64_t pushed = queue.pushed();
       lock.unlock();
 
@@ -212,7 +213,8 @@ Recorder::~Recorder() { close(); }
 
 void Recorder::push(const StepSample& sample) {
   while (!state_->queue.push(sample)) {
-    // A whole queue behind: the disk hangs or the machine is far too busy. Measurements are worth the wait.
+    // The writer is a whole queue behind: the disk hangs, or the machine is far too busy. Measurements are worth the
+    // wait.
     state_->wake_writer.notify_one();
     std::this_thread::sleep_for(100us);
   }

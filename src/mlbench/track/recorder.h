@@ -1,8 +1,8 @@
 #pragma once
 
-// The event recorder of one rank: the training thread pushes one struct per step into a lock-free queue; a writer
-// thread merges short steps and appends to the spool (record/spool.h). A full disk or another write error keeps what is
-// written, is reported once by failed(), and never blocks training.
+// The event recorder of one rank. The training thread pushes one struct per step into a lock-free queue; a writer
+// thread merges short steps and appends them to the spool (record/spool.h). After a full disk or another write error,
+// what is written stays, failed() reports the error once, and training is never blocked.
 
 #include <array>
 #include <cstdint>
@@ -25,41 +25,43 @@ struct StepSample {
   double lr = 0;
   int64_t end_ns = 0;  // since the segment's start
   uint64_t bytes = 0;
-  std::array<int64_t, record::kStepKinds> kinds_ns{};  // sum = the step's total
+  std::array<int64_t, record::kStepKinds> kinds_ns{};  // their sum is the step's total
   int64_t exchange_ns = 0;                             // within operations of communication
-  int64_t hidden_ns = 0;                               // of it, while the gradient was computed; the rest is exposed
+  int64_t hidden_ns = 0;  // the part of it while the gradient was computed; the rest is exposed
 };
 
 struct RecorderOptions {
   std::filesystem::path run_dir;
   uint64_t run_id = 0;
-  std::string identity = {};  // of the run
+  std::string identity = {};  // the run's
   int64_t segment = 1;
   int64_t rank = 0;
 };
 
-// Of the files of this rank in this segment.
+// The header of the files of this rank in this segment.
 record::SpoolHeader header_of(const RecorderOptions& options, const Clock& clock);
 
 class Recorder {
  public:
-  // Creates both files (IoError; also when they exist: a segment has them to itself) and starts the writer. Makes the
-  // process ignore SIGXFSZ, so that a file-size limit is an error like a full disk.
+  // Creates both files and starts the writer. Throws IoError, also when a file exists: a segment has its files to
+  // itself. Makes the process ignore SIGXFSZ, so that a file-size limit is an error like a full disk.
   Recorder(const RecorderOptions& options, const Clock& clock);
   ~Recorder();  // close()
 
-  // Training thread only. One queue push; waits only if the writer is a whole queue behind.
+  // Only the training thread may call this. push() is one queue push, and waits only if the writer is a whole queue
+  // behind.
   void push(const StepSample& sample);
-  // Ends the current merged record, then appends the event ("sequence" and "end_ns" are added). Any thread; nothing
-  // after close(). InternalError for one whose line is too long to be read back (inputs::kEventLine): it is not
-  // written.
+  // Ends the current merged record, then appends the event, to which "sequence" and "end_ns" are added. Any thread may
+  // call this; after close() it does nothing. Throws InternalError for an event whose line is too long to be read back
+  // (inputs::kEventLine), which is not written.
   void event(Json event);
-  // Returns when everything pushed so far is on disk (write, fsync), or could not be written. Ends the current record.
+  // Returns when everything pushed so far is on disk (write, fsync), or could not be written. Ends the current merged
+  // record.
   void flush();
-  // flush(), then ends the writer.
+  // Flushes, then ends the writer.
   void close();
-  // First write error (an IoError), if any; cheap enough to ask after every step. After an error a file keeps what was
-  // written whole and takes nothing more.
+  // The first write error (an IoError), if any; cheap enough to ask for after every step. After an error a file keeps
+  // what was written whole and takes nothing more.
   std::exception_ptr failed() const;
   int64_t nanoseconds_since_start() const;
 

@@ -17,9 +17,9 @@ namespace mlbench::track {
 namespace fs = std::filesystem;
 
 SpoolFile::SpoolFile(const fs::path& path) : path_(path) {
-  // Beyond RLIMIT_FSIZE a write is to return EFBIG instead of killing the process.
+  // Beyond RLIMIT_FSIZE a write must return EFBIG instead of killing the process.
   signal(SIGXFSZ, SIG_IGN);
-  // A file that exists would be somebody's measurements.
+  // A file that exists would be the measurements of somebody else.
   fd_ = FileDescriptor(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!fd_) throw_system_error("cannot create " + path.string(), errno);
 }
@@ -59,7 +59,7 @@ void SpoolFile::keep_whole(std::span<const size_t> ends) {
   if (end < 0) return;
   const auto torn = std::upper_bound(ends.begin(), ends.end(), static_cast<size_t>(end) - size_);
   const size_t whole = torn == ends.begin() ? 0 : *std::prev(torn);
-  // A reader ignores a torn end, too: nothing to do if this fails.
+  // A reader also ignores a torn end, so nothing need be done if this fails.
   [[maybe_unused]] const int result = ftruncate(fd_.get(), static_cast<off_t>(size_ + whole));
 }
 

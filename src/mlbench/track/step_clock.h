@@ -1,6 +1,6 @@
 #pragma once
 
-// Where the time of training goes.
+// Measures where the time of training goes.
 
 #include <array>
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace mlbench::track {
 
-// Attributes every moment of the train clock to one step kind. Training thread only.
-//   skip(kPrepare); for each step: work; lap(kBatchLoad); work; lap(kForward); ... ; take() gives the step's sums
-// What passes between the last lap() and a skip(), such as an evaluation, belongs to no kind. All of it, laps and what
-// is skipped, goes to the timeline, where there is one.
+// Attributes every moment of the train clock to one step kind. Only the training thread may use it.
+//   skip(kPrepare); for each step: work; lap(kBatchLoad); work; lap(kForward); ... ; take() returns the step's sums
+// The time between the last lap() and a skip(), such as an evaluation, belongs to no kind. Laps and skipped times go to
+// the timeline, where there is one.
 class StepClock {
  public:
   explicit StepClock(const Clock& clock, TimelineRecorder* timeline = nullptr)
       : clock_(clock), timeline_(timeline), last_(clock.now()) {}
-  // `as`, `name`: what it was spent on.
+  // `as` and `name` say what the skipped time was spent on.
   void skip(record::SpanKind as, std::string_view name) {
     const TimePoint now = clock_.now();
     if (timeline_ != nullptr) timeline_->span(as, name, last_, now);
@@ -35,14 +35,14 @@ class StepClock {
     }
     last_ = now;
   }
-  // The sums since the last call; zeroes them.
+  // Returns the sums since the last call, and sets them to zero.
   std::array<int64_t, record::kStepKinds> take() {
     auto kinds = kinds_;
     for (const int64_t ns : kinds) total_ns_ += ns;
     kinds_ = {};
     return kinds;
   }
-  int64_t train_ns() const { return total_ns_; }  // taken so far
+  int64_t train_ns() const { return total_ns_; }  // what take() has returned so far
 
  private:
   const Clock& clock_;

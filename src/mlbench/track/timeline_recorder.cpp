@@ -39,18 +39,18 @@ struct TimelineRecorder::Entry {
 
 struct TimelineRecorder::State : Writer {
   explicit State(const fs::path& path) : file(path) {
-    // No push allocates: observers must not throw.
+    // A push must not allocate, since observers must not throw.
     waiting.reserve(kMostWaiting);
     taken.reserve(kMostWaiting);
   }
 
-  // Under the mutex.
+  // The mutex guards these.
   std::vector<Entry> waiting;
   std::vector<record::ClockSample> samples;
   std::unordered_set<std::string> names;
   int64_t left_out = 0;
 
-  // Writer thread only.
+  // Only the writer thread uses these.
   SpoolFile file;
   record::TimelineEncoder encoder;
   std::vector<Entry> taken;

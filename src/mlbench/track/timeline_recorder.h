@@ -1,9 +1,9 @@
 #pragma once
 
-// Spans of one rank's threads, and samples of its clock, for its timeline (record/timeline.h). Any thread hands them
-// over at the cost of a copy; a writer thread appends to the file. A full disk or another write error keeps what is
-// written whole, is logged once, and neither blocks nor fails training. Nor does a disk that is too slow: of what comes
-// while 65,536 spans wait, nothing is kept, and it is logged how much that is.
+// Records spans of one rank's threads, and samples of its clock, for its timeline (record/timeline.h). Handing a span
+// over costs any thread a copy; a writer thread appends to the file. After a full disk or another write error, what is
+// written whole stays, the error is logged once, and training is neither blocked nor failed. A disk that is too slow
+// does no harm either: while 65,536 spans wait, further spans are dropped, and the log says how many.
 
 #include <atomic>
 #include <cstdint>
@@ -20,31 +20,32 @@ namespace mlbench::track {
 
 class TimelineRecorder {
  public:
-  // On the training thread. Creates the file (IoError; also when it exists) and starts the writer. All times are of
-  // `clock`, which outlives the recorder.
+  // Must be called on the training thread. Creates the file and starts the writer. Throws IoError, also when the file
+  // exists. All times are those of `clock`, which must outlive the recorder.
   TimelineRecorder(const RecorderOptions& options, const Clock& clock);
   ~TimelineRecorder();  // close()
 
   const Clock& clock() const { return clock_; }
 
-  // The step that phases, layers and operations belong to from now on; -1: none.
+  // Sets the step to which phases, layers and operations belong from now on; -1: none.
   void set_step(int64_t step) { step_.store(step, std::memory_order_relaxed); }
 
-  // Names live as long as the recorder: literals, or kept().
-  // Of the training thread: anything but an operation.
+  // Names must live as long as the recorder: literals, or kept(). Records a span of the training thread: anything
+  // except an operation.
   void span(record::SpanKind kind, std::string_view name, TimePoint begin, TimePoint end);
-  // Of communication, by the thread that makes this call: the training thread, or that of communication.
+  // Records an operation of communication. The thread that executes the operation must call this: the training thread
+  // or the communication thread.
   void operation(std::string_view name, int64_t sequence, uint64_t bytes, int64_t root_peer, TimePoint begin,
                  TimePoint end);
   void clock_sample(const record::ClockSample& sample);
-  // A copy of the text, the same for the same text.
+  // Keeps a copy of the text and returns it; equal texts have one copy.
   std::string_view kept(std::string_view name);
 
-  // Returns when everything from before is on disk (write, fsync), or could not be written.
+  // Returns when everything recorded before is on disk (write, fsync), or could not be written.
   void flush();
-  // flush(), then ends the writer; nothing is taken afterwards.
+  // Flushes, then ends the writer; nothing is taken afterwards.
   void close();
-  // The first of what went wrong, an IoError, if anything did.
+  // The first error, an IoError, if anything failed.
   std::exception_ptr failed() const;
 
  private:

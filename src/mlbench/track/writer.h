@@ -1,6 +1,6 @@
 #pragma once
 
-// The half of a recorder that both recorders have: the thread that writes, and how it is flushed and ended.
+// What both recorders share: the thread that writes, and how it is flushed and ended.
 
 #include <condition_variable>
 #include <cstdint>
@@ -10,19 +10,20 @@
 
 namespace mlbench::track {
 
-// The thread takes `flushes_asked`, writes, and then says so in `flushes_done`; it ends behind its look at `closing`.
+// The thread reads `flushes_asked`, writes, and then stores it into `flushes_done`; it ends after it has seen
+// `closing`.
 struct Writer {
   mutable std::mutex mutex;
   std::condition_variable wake_writer, flushed;
 
-  // Under the mutex.
+  // The mutex guards these.
   uint64_t flushes_asked = 0, flushes_done = 0;
   bool closing = false;
   std::exception_ptr error;
 
   std::thread writer;
 
-  // Returns when everything that came before is written. Nothing after close().
+  // Returns when everything that came before is written. After close() it does nothing.
   void flush() {
     std::unique_lock lock(mutex);
     if (closing) return;
