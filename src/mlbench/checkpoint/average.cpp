@@ -14,7 +14,7 @@ namespace mlbench::checkpoint {
 
 namespace {
 
-// Up to `newest`, by step.
+// The checkpoints up to `newest`, by step.
 std::vector<CheckpointInfo> last_checkpoints(const std::filesystem::path& newest, int64_t count) {
   std::vector<CheckpointInfo> found;
   for (const CheckpointInfo& info : list_checkpoints(newest.parent_path())) {

@@ -23,7 +23,7 @@ constexpr std::string_view kTemporaryPrefix = ".tmp-";
 
 // ---- scalars as JSON ------------------------------------------------------------------------------------------------
 
-// JSON has no infinity and no NaN.
+// JSON has no infinity and no NaN: these become {"real": TEXT}.
 Json to_json(double value) {
   if (std::isfinite(value)) return value;
   return {{"real", std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"}};
@@ -47,7 +47,7 @@ std::optional<Scalar> scalar_from_json(const Json& json) {
 
 // ---- state.json -----------------------------------------------------------------------------------------------------
 
-// The digest covers everything else in the file, so a flipped bit is found here as well as in the tensors.
+// The digest covers everything else in the file, so that a flipped bit is found here as it is in the tensors.
 std::string digest_of(Json state) {
   state.erase("sha256");
   return sha256_hex(canonical_json(state));
@@ -88,7 +88,7 @@ fs::path write_checkpoint(const fs::path& folder, int64_t step, const NamedState
   MLBENCH_CHECK(step >= 0, "a checkpoint before the first step");
   make_folder(folder);
   for (const auto& entry : fs::directory_iterator(folder)) {
-    // Left by a writer that was killed; there is one writer at a time.
+    // A writer that was killed left it: there is one writer at a time.
     if (entry.path().filename().string().starts_with(kTemporaryPrefix)) remove_quietly(entry.path());
   }
 

@@ -1,10 +1,11 @@
 #pragma once
 
 // A checkpoint is a folder step-NNNNNNNNN/ with model.safetensors (every tensor; other tools open it) and state.json
-// (scalars and where it belongs). Written under a temporary name, fsynced, renamed: a reader sees all of it or nothing.
-// safetensors: 8-byte little-endian header length, JSON header {name: {dtype, shape, data_offsets}}, data.
-// state.json holds the SHA-256 of the tensor file and of itself, so that a damaged checkpoint is never resumed from.
-// The process must ignore SIGXFSZ (track/recorder.h does) for a file-size limit to be an IoError.
+// (the scalars, and to what the checkpoint belongs). A checkpoint is written under a temporary name, synced and
+// renamed: a reader sees all of it or nothing. A safetensors file is an 8-byte little-endian header length, a JSON
+// header {name: {dtype, shape, data_offsets}}, and the data. state.json has the SHA-256 of the tensor file and of
+// itself, so that no run resumes from a damaged checkpoint. Precondition: the process ignores SIGXFSZ (track/recorder.h
+// arranges that), so that a file-size limit is an IoError.
 
 #include <cstdint>
 #include <filesystem>
@@ -21,15 +22,16 @@ struct CheckpointInfo {
   int64_t step = 0;
 };
 
-// IoError when the disk refuses (nothing is left behind). Returns the folder. Replaces a checkpoint of the same step.
-// One writer per folder at a time; temporary folders that a killed one left are removed.
+// Writes a checkpoint and returns its folder. Replaces a checkpoint of the same step, and removes temporary folders
+// that a killed writer left. Throws IoError when the disk refuses; nothing is left behind then. One writer at a time
+// may use a folder.
 std::filesystem::path write_checkpoint(const std::filesystem::path& folder, int64_t step, const NamedState& state);
-// UserError when it is damaged: what was given, what was expected.
+// Throws UserError, saying what was given and what was expected, when the checkpoint is damaged.
 NamedState read_checkpoint(const std::filesystem::path& checkpoint);
-// Complete checkpoints, by step; temporary ones are ignored.
+// The complete checkpoints, by step; temporary folders are ignored.
 std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& folder);
 
-// The two halves, for tools: a safetensors file alone.
+// For tools: write and read a safetensors file alone.
 void write_safetensors(const std::filesystem::path& file, const std::map<std::string, HostTensor>& tensors);
 std::map<std::string, HostTensor> read_safetensors(const std::filesystem::path& file);
 

@@ -43,7 +43,7 @@ std::string_view type_name(DType dtype) {
   return std::find_if(kTypes.begin(), kTypes.end(), [&](const Row& row) { return row.dtype == dtype; })->name;
 }
 
-// Bytes of a shape; nothing when it does not fit into 64 bits.
+// The number of bytes of a shape; empty when it does not fit into 64 bits.
 std::optional<uint64_t> bytes_of(const std::vector<int64_t>& shape, DType dtype) {
   uint64_t bytes = size_of(dtype);
   for (const int64_t extent : shape) {
@@ -54,7 +54,7 @@ std::optional<uint64_t> bytes_of(const std::vector<int64_t>& shape, DType dtype)
 
 using Entry = std::pair<const std::string, HostTensor>;
 
-// Wide types first, so that every tensor lies at a multiple of its element's size.
+// Wide types come first, so that every tensor lies at a multiple of its element's size.
 std::vector<const Entry*> in_file_order(const std::map<std::string, HostTensor>& tensors) {
   std::vector<const Entry*> order;
   for (const Entry& entry : tensors) order.push_back(&entry);
