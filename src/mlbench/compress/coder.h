@@ -1,8 +1,8 @@
 #pragma once
 
-// Gradient coders, in rounds: encode(round) gives a payload and how the ranks combine it, absorb(round, results) takes
-// the combination. After the last round the flat gradient is the aggregated one, with the same bits on every rank.
-// Coders know nothing of transports.
+// Gradient coders, which work in rounds: encode(round) returns a payload and says how the ranks combine payloads;
+// absorb(round, results) takes the combination. After the last round the flat gradient is the aggregated gradient, with
+// the same bits on every rank. A coder knows nothing of transports.
 
 #include <ATen/ATen.h>
 
@@ -24,12 +24,12 @@ enum class PayloadKind { kSum, kGather };
 
 struct Payload {
   PayloadKind kind = PayloadKind::kSum;
-  // Contiguous, where the gradient is, of a type that base/buffer.h has. kSum: as long on every rank, and the sum is
-  // written back in place by the transport.
+  // A contiguous tensor in the gradient's memory, of a type that base/buffer.h has. With kSum it has the same length on
+  // every rank, and the transport writes the sum back in place.
   at::Tensor data;
-  uint64_t bytes = 0;  // what counts as sent: data without padding
-  // kGather: the ranks' lengths differ. They are exchanged first, in a small collective that counts no bytes. The same
-  // on every rank.
+  uint64_t bytes = 0;  // the bytes that count as sent: data without padding
+  // With kGather: the lengths differ by rank, and are exchanged first in a small collective that counts no bytes.
+  // `uneven` is the same on every rank.
   bool uneven = false;
 };
 
@@ -38,31 +38,31 @@ class GradientCoder {
   virtual ~GradientCoder() = default;
   virtual std::string name() const = 0;
   virtual int rounds() const = 0;
-  // Whether what comes out is the sum of all ranks' gradients, but for the order of additions.
+  // Whether the result is the sum of all ranks' gradients, except for the order of additions.
   virtual bool exact() const = 0;
-  // What this rank sends in all rounds of a step; empty: it depends on the gradient.
+  // The bytes that this rank sends in all rounds of a step; empty: they depend on the gradient.
   virtual std::optional<uint64_t> bytes_per_step() const = 0;
-  // `gradient`: flat, this rank's share (already weighted so that the sum over ranks is the wanted mean); on the host,
-  // but for "none", which sends it from where it lies.
+  // `gradient` is this rank's flat share, weighted so that the sum over ranks is the wanted mean. The gradient lies on
+  // the host, except for the coder "none", which sends it from where it lies.
   virtual Payload encode(int round, const at::Tensor& gradient) = 0;
-  // `results`: kSum: one, the sum, of the payload's shape; kGather: the payload of each rank.
-  // The last round leaves the aggregated gradient in `gradient`.
+  // With kSum, `results` is one tensor, the sum, with the payload's shape; with kGather it has the payload of each
+  // rank. The last round must leave the aggregated gradient in `gradient`.
   virtual void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) = 0;
-  // This rank's own, such as what it has not sent yet: another rank's is another one. Keys "coder/...".
+  // The state of this rank, such as what it has not sent yet; another rank's state differs. The keys are "coder/...".
   virtual void export_state(NamedState& state) const = 0;
   virtual void import_state(const NamedState& state) = 0;
 };
 
-// Whose gradients a coder gets.
+// What a coder is made with.
 struct CoderContext {
   const FlatLayout& layout;
-  uint64_t seed = 42;  // of the run: ranks that are to draw the same numbers take it alone
+  uint64_t seed = 42;  // the run's: ranks that must draw the same numbers use nothing else
   int rank = 0;
 };
 
 using MakeCoder = std::function<std::unique_ptr<GradientCoder>(const CoderContext&)>;
 
-// Takes the options of the coder of that name ("none" has none). UserError listing the valid names.
+// The coder called `name`, with its part of `options` ("none" has none). Throws UserError listing the valid names.
 MakeCoder read_coder(const std::string& name, OptionReader& options);
 std::vector<std::string> coder_names();
 

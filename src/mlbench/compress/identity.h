@@ -1,6 +1,6 @@
 #pragma once
 
-// "none": the gradient itself, summed. 4 bytes per parameter and rank.
+// The coder "none": the gradient itself is summed. The coder sends 4 bytes per parameter and rank.
 
 #include "mlbench/compress/coder.h"
 
@@ -13,7 +13,7 @@ class IdentityCoder final : public GradientCoder {
   int rounds() const override { return 1; }
   bool exact() const override { return true; }
   std::optional<uint64_t> bytes_per_step() const override { return bytes_; }
-  // The payload shares the gradient's memory: the sum arrives in place.
+  // The payload shares the gradient's memory, so that the sum arrives in place.
   Payload encode(int round, const at::Tensor& gradient) override;
   void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) override;
   void export_state(NamedState&) const override {}

@@ -1,7 +1,7 @@
 #pragma once
 
-// Coders of the smallest kind that use all that the contract allows: payloads of whole numbers whose length differs by
-// rank and step, and a memory of its own on each rank.
+// For tests: coders of the smallest kind that use everything that the contract allows: payloads of integers whose
+// length differs by rank and step, and a memory on each rank.
 
 #include <cmath>
 #include <cstring>
@@ -12,7 +12,7 @@
 
 namespace mlbench::compress {
 
-// Sends what has come to half or more, in quarters, and remembers the rest until it has.
+// Sends elements whose remembered sum has reached one half, in quarters, and remembers the rest.
 class ErrorMemoryCoder final : public GradientCoder {
  public:
   explicit ErrorMemoryCoder(const CoderContext& context) : error_(at::zeros({context.layout.parameter_elements})) {}
