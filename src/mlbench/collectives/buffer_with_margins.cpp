@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMargin = 64;
 constexpr std::byte kUntouched{0xA5};
-constexpr int64_t kStagedBytes = int64_t{256} << 10;  // stay in the cache
+constexpr int64_t kStagedBytes = int64_t{256} << 10;  // stays in the cache
 
 // Calls `use(from, n)` for consecutive pieces of [0, count) that fit into the stage.
 template <typename Use>

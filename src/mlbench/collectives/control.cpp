@@ -10,7 +10,7 @@ constexpr int kToldTag = 1;
 constexpr size_t kLeastStage = 4096;
 }  // namespace
 
-// What two ranks alone tell each other fits from the start: later stages are allocated by all ranks at once.
+// What only two ranks tell each other must fit from the start: all ranks together allocate later stages.
 Control::Control(comm::Communicator& comm, Memory& memory) : comm_(comm), memory_(memory) { staged(kLeastStage); }
 
 std::byte* Control::staged(size_t bytes) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the ranks tell each other between measurements, through the communicator that is measured.
+// What the ranks tell each other between measurements, through the communicator that is being measured.
 
 #include <cstdint>
 #include <memory>
@@ -18,15 +18,15 @@ class Control {
   // Collective.
   Control(comm::Communicator& comm, Memory& memory);
 
-  // What rank 0 says, on all ranks.
+  // Returns what rank 0 says, on all ranks.
   bool decided_by_rank_0(bool mine);
-  // On rank 0 every rank's values, as many from each; elsewhere nothing. [rank][i]
+  // Returns, on rank 0, all ranks' values as [rank][i]; each rank gives the same number of values. Elsewhere empty.
   std::vector<std::vector<double>> gathered(std::span<const double> values);
-  // On rank 0 the name of every rank's host, at most kMostHostName bytes of it; elsewhere nothing.
+  // Returns, on rank 0, the name of every rank's host, at most kMostHostName bytes of each. Elsewhere empty.
   std::vector<std::string> gathered_hosts();
   static constexpr size_t kMostHostName = 255;
 
-  // Between two ranks alone: the sender's value, on both.
+  // Only the two ranks call this. Returns the sender's value on both.
   int64_t told(int64_t mine, int sender, int receiver);
 
  private:

@@ -14,7 +14,7 @@ using spec::Collective;
 
 constexpr int kRingTag = 2;
 
-// Elements of a pattern that stand behind each other.
+// Consecutive elements of a pattern.
 struct Segment {
   Pattern pattern;
   int64_t first = 0;
@@ -42,9 +42,9 @@ ReduceOp reduce_op(spec::Reduction reduction) {
   }
 }
 
-// Elements that rank `from` has for rank `to` of all_to_all_v, where an even cut would give `even`. A rank keeps `even`
-// for itself; the next one gets half more, the one after half less, and so on, so that each sends and receives as much
-// as of an even cut.
+// The elements that rank `from` has for rank `to` in all_to_all_v, where an even cut would give `even`. A rank keeps
+// `even` for itself. The next rank gets half more, the one after it half less, and so on, so that each rank sends and
+// receives as much as with an even cut.
 int64_t uneven(int64_t even, int from, int to, int ranks) {
   const int distance = (to - from + ranks) % ranks;
   const bool has_partner = distance % 2 == 0 || distance + 1 < ranks;
@@ -92,7 +92,7 @@ class CollectiveExercise final : public Exercise {
         if (!in_place_) copy(received(0), sent(0), whole_);
         return at_.comm.all_reduce(view(received(0), whole_), op_);
       case Collective::kReduce:
-        // Its buffer is undefined behind it on other ranks than the root: they keep their input, too.
+        // Afterwards the buffer is undefined on ranks other than the root: these keep their input, too.
         if (!in_place_) copy(received(0), sent(0), whole_);
         return at_.comm.reduce(view(received(0), whole_), op_, root());
       case Collective::kBroadcast:
@@ -146,7 +146,7 @@ class CollectiveExercise final : public Exercise {
   void copy(std::byte* to, const std::byte* from, int64_t count) const { at_.memory.copy(to, from, bytes_of(count)); }
   BufferWithMargins& input() const { return in_place_ ? at_.receive : at_.send; }
 
-  // In place, input and output lie in `receive`; `send` is what copies go through.
+  // In place, input and output lie in `receive`; copies go through `send`.
   void place_buffers() {
     if (!in_place_) return;
     const size_t own = bytes_of(rank_ * slice_);
@@ -257,7 +257,7 @@ class CollectiveExercise final : public Exercise {
     if (!is_root_) {
       at_.comm.scatter(nothing(), view(received(0), slice_), root());
     } else if (in_place_) {
-      // The root's slice stays where it is; what the operation makes of it goes nowhere.
+      // The root's slice stays where it is; what the operation makes of it is not used.
       at_.comm.scatter(view(received(0), whole_), view(sent(0), slice_), root());
     } else {
       at_.comm.scatter(view(sent(0), whole_), view(received(0), slice_), root());

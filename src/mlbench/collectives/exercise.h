@@ -1,6 +1,6 @@
 #pragma once
 
-// One operation on the buffers of one rank, with data whose outcome is known.
+// One operation on the buffers of one rank, with data whose result is known.
 
 #include <cstdint>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace mlbench::collectives {
 
-// What the operations of a rank share. The buffers hold the largest of them.
+// What the operations of a rank share. The buffers have room for the largest operation.
 struct Workplace {
   comm::Communicator& comm;
   Memory& memory;
@@ -22,32 +22,33 @@ struct Workplace {
 
 enum class Form : uint8_t { kOutOfPlace, kInPlace };
 
-// Every rank of the group makes the same ones and calls the same functions.
+// Every rank of the group makes the same exercises and calls the same functions.
 class Exercise {
  public:
   virtual ~Exercise() = default;
-  // Fills the input and clears the output. The same `seed` on all ranks; another one gives other data.
+  // Fills the input and clears the output. `seed` must be the same on all ranks; another seed gives other data.
   virtual void prepare(uint64_t seed) = 0;
-  // The operation: what is timed. It may be repeated without preparing again.
+  // Performs the operation, which is what is timed. run() may be repeated without preparing again.
   virtual void run() = 0;
-  // Behind prepare() and one run(): elements of this rank's output that are not what they must be, elements of its
-  // input that were changed though they must not be, and bytes written beside the buffers.
+  // Called after prepare() and one run(). Counts elements of this rank's output that are wrong, elements of its input
+  // that were changed though they must not be, and bytes written beside the buffers.
   virtual int64_t wrong() = 0;
 };
 
-// The operation of a row in one form. `count` elements, before they are cut into slices.
+// The operation of a row in one form. `count` is the number of elements before they are cut into slices.
 //
-// Of most operations the interface has one form alone, as it is made for training: all_reduce, reduce and broadcast in
-// place, the others out of place. The other form is made with a copy, which counts: its caller had to make it, too.
+// The interface has most operations in one form only, the one that training needs: all_reduce, reduce and broadcast in
+// place, the others out of place. The other form is made with a copy, whose time counts: a caller would have to make
+// it, too.
 std::unique_ptr<Exercise> make_exercise(const Workplace& workplace, const spec::CollectiveCase& one, int64_t count,
                                         Form form);
 // Whether that form is made with a copy.
 bool makes_copies(spec::Collective operation, Form form);
-// Whether there is such a form: barrier and point-to-point operations have no in-place one.
+// Whether the operation has that form: barrier and point-to-point operations have no in-place form.
 bool has_form(spec::Collective operation, Form form);
 
-// A point-to-point operation between two ranks, `first` being the sender of kBandwidth and the one whose time counts;
-// on other ranks it does nothing. `window` messages are under way at once.
+// A point-to-point operation between two ranks; on other ranks it does nothing. `first` is the sender of kBandwidth,
+// and the rank whose time counts. `window` messages are under way at once.
 std::unique_ptr<Exercise> make_point_to_point(const Workplace& workplace, spec::Collective operation, DType dtype,
                                               int64_t count, int64_t window, int first, int second);
 

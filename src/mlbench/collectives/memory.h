@@ -12,7 +12,7 @@ namespace mlbench::collectives {
 
 using comm::Memory;
 
-// The heap, or what the communicator allocates (Communicator::allocate).
+// Takes buffers from the heap, or from the communicator (Communicator::allocate()).
 class HostMemory final : public Memory {
  public:
   HostMemory(comm::Communicator& comm, bool of_communicator) : comm_(comm), of_communicator_(of_communicator) {}

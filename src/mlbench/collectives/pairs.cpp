@@ -17,7 +17,7 @@ using spec::Collective;
 
 constexpr int64_t kLeastWindows = 3;
 constexpr int64_t kWarmUpRounds = 3;
-// Over all pairs. Of a pair the best counts: what disturbs a machine for a moment would look like a slow link.
+// There are so many passes over all pairs. A pair's best one counts: a short disturbance would look like a slow link.
 constexpr int kPasses = 3;
 
 double median_of(std::vector<double> values) {
@@ -65,7 +65,7 @@ class PairBenchmark {
  private:
   size_t most_bytes() const { return static_cast<size_t>(std::max(spec_.latency_bytes, spec_.bandwidth_bytes)); }
 
-  // On `from` the times of the runs, in microseconds.
+  // The times of the runs in microseconds, on rank `from`.
   std::vector<double> times_of(Exercise& exercise, int64_t runs) {
     std::vector<double> times;
     for (int64_t i = 0; i < runs; ++i) {
@@ -96,7 +96,7 @@ class PairBenchmark {
     const double window_us = median_of(times_of(*one_way, control_.told(windows, from, to)));
 
     if (comm_.rank() != from) return;
-    double& latency_us = latency_us_[static_cast<size_t>(to)];  // 0: of no pass yet
+    double& latency_us = latency_us_[static_cast<size_t>(to)];  // 0: no pass has one yet
     latency_us = latency_us > 0 ? std::min(latency_us, round_trip_us / 2) : round_trip_us / 2;
     double& bandwidth = bandwidth_[static_cast<size_t>(to)];
     bandwidth =
@@ -125,7 +125,7 @@ std::vector<Round> rounds_of_pairs(int ranks, bool disjoint) {
     }
     return rounds;
   }
-  // The circle method: one stays, the others go round; of an odd number the one that stays is nobody.
+  // The circle method: one rank stays, the others go round. For an odd number, the place that stays is empty.
   const int seats = ranks + ranks % 2;
   for (int turn = 0; turn < seats - 1; ++turn) {
     Round there, back;

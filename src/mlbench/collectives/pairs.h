@@ -1,7 +1,7 @@
 #pragma once
 
 // The matrix of all ordered pairs of ranks: latency (ping-pong, half the round trip) and bandwidth (a window of
-// messages, then an acknowledgement), each by the clock of the rank that begins: the best median of three passes.
+// messages, then an acknowledgement). The clock of the rank that begins counts, and the best median of three passes.
 
 #include <utility>
 #include <vector>
@@ -14,14 +14,15 @@
 
 namespace mlbench::collectives {
 
-using Round = std::vector<std::pair<int, int>>;  // pairs (from, to) that are measured at once, no rank in two of them
+using Round = std::vector<std::pair<int, int>>;  // pairs (from, to) measured at once; no rank is in two
 
-// Every ordered pair once: one in each round, or as many as there are disjoint ones (the rounds of a tournament, each
-// then the other way round).
+// Has every ordered pair once. A round has one pair or, if `disjoint`, as many as there are disjoint pairs (the rounds
+// of a tournament, each followed by its reverse).
 std::vector<Round> rounds_of_pairs(int ranks, bool disjoint);
 
-// As spec.pairs asks; at least two ranks. Collective; complete on rank 0, empty elsewhere. While a pair is measured the
-// other ranks wait in a barrier. Each rank needs two buffers of the larger of the two sizes.
+// Measures as spec.pairs says. Precondition: there are at least two ranks, and each has two buffers of the larger of
+// the two sizes. Collective; the result is complete on rank 0 and empty elsewhere. While a pair is measured, the other
+// ranks wait in a barrier.
 record::PairMatrix measure_pairs(const spec::CollectivesSpec& spec, comm::Communicator& comm, Memory& memory,
                                  const Clock& clock);
 

@@ -16,8 +16,8 @@ namespace {
 using spec::Reduction;
 
 constexpr int64_t kPeriodsPerChunk = 16;
-constexpr int64_t kValues = 127;  // fit into every type
-constexpr int64_t kMostTwos = 6;  // of a product
+constexpr int64_t kValues = 127;  // so many values fit into every type
+constexpr int64_t kMostTwos = 6;  // in one product
 
 template <typename T>
 void store_as(T value, std::byte* to) {
@@ -52,7 +52,7 @@ T load_as(const std::byte* from) {
   return value;
 }
 
-// Of floats.
+// Loads an element of a float type.
 double load(DType dtype, const std::byte* from) {
   switch (dtype) {
     case DType::kFloat16:
@@ -90,7 +90,7 @@ int64_t exact_up_to(DType dtype) {
   }
 }
 
-// From 0 to kPeriod - 1.
+// A value from 0 to kPeriod - 1.
 int64_t mixed(int64_t place, int64_t source, int64_t destination, uint64_t seed) {
   const auto turn = static_cast<int64_t>(seed % kPeriod);
   return (3 * place * place + 7 * place + 29 * source + 53 * destination + 83 * turn) % kPeriod;

@@ -159,7 +159,7 @@ int mantissa_bits(DType dtype) {
   return dtype == DType::kFloat16 ? 11 : dtype == DType::kBFloat16 ? 8 : dtype == DType::kFloat32 ? 24 : 53;
 }
 
-// As NCCL's ncclAvg has it: the reciprocal in the type, a product, then the sum.
+// NCCL's ncclAvg computes the reciprocal in the type, a product, then the sum.
 TEST(Pattern, AnAverageOfScaledValuesIsRight) {
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
     size_t rounded_ones = 0;

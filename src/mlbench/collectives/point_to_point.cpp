@@ -17,7 +17,7 @@ void finish(Works& works) {
   works.clear();
 }
 
-// The messages of a window lie over each other, as OSU has them: what is measured is the transport, not the memory.
+// The messages of a window use the same memory, as in OSU: the transport is measured, not the memory.
 class PointToPointExercise final : public Exercise {
  public:
   PointToPointExercise(const Workplace& workplace, Collective operation, DType dtype, int64_t count, int64_t window,
@@ -73,7 +73,7 @@ class PointToPointExercise final : public Exercise {
     }
   }
 
-  // The acknowledgement is one element of the buffer that carried nothing the other way.
+  // The acknowledgement is one element of the buffer that carried nothing in the other direction.
   void one_way() {
     for (int64_t i = 0; i < window_; ++i) {
       works_.push_back(is_first_ ? at_.comm.send_async(sent(), peer_, kMessageTag)

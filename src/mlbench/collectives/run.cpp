@@ -67,7 +67,7 @@ class Benchmark {
     if (comm_.rank() == 0 && sink_.row) sink_.row(row);
   }
 
-  // Complete on rank 0 alone.
+  // The result is complete on rank 0 alone.
   record::CollectiveForm run_form(const spec::CollectiveCase& one, int64_t count, Form form, int forms,
                                   int64_t size_bytes) {
     const bool point_to_point = spec::traits_of(one.operation).point_to_point;
@@ -77,7 +77,7 @@ class Benchmark {
     repetition.iterations = spec_.iterations;
     repetition.warm_up = spec_.warm_up;
     repetition.aggregated = spec_.aggregated;
-    // Of two ranks alone there is no end of all.
+    // An operation of two ranks has no end that all ranks share.
     repetition.blocking = spec_.blocking && !point_to_point;
     repetition.cap =
         std::chrono::duration_cast<Nanoseconds>(std::chrono::duration<double>(spec_.most_seconds_per_size / forms));
@@ -115,7 +115,7 @@ class Benchmark {
     return found;
   }
 
-  // What the time of a run is divided by: half the round trip of a ping-pong, one message of a window.
+  // By what the time of a run is divided: half the round trip of a ping-pong, one message of a window.
   double operations_per_run(Collective operation) const {
     switch (operation) {
       case Collective::kLatency:

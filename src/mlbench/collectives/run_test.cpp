@@ -88,7 +88,7 @@ TEST(Collectives, EverythingIsRightOnEveryNumberOfRanks) {
   }
 }
 
-// The same data in both forms; and what was not done is no right result.
+// Both forms have the same data; the results of an operation that was not performed must count as wrong.
 TEST(Collectives, InPlaceEqualsOutOfPlace) {
   for (const spec::CollectiveTraits& traits : spec::collectives()) {
     if (!has_form(traits.operation, Form::kInPlace)) continue;
@@ -250,7 +250,8 @@ TEST(Collectives, TheCapIsSharedByTheFormsAndEndsTheWarmUp) {
   spec.most_seconds_per_size = 0.2;
   spec.least_iterations = 1;
   const CollectiveRow row = rows_of(2, spec)[0];
-  // Of 100 ms each: 25 looks of the warm-up, one of the first iteration that is not asked about, 3 for each other.
+  // Each form has 100 ms, in readings of the clock: 25 in the warm-up, one in the first iteration, about which nobody
+  // is asked, and 3 in each other iteration.
   EXPECT_NEAR(static_cast<double>(row.in_place->iterations->count), 25, 2);
   EXPECT_EQ(row.in_place->iterations->count, row.out_of_place->iterations->count);
 }

@@ -21,10 +21,10 @@ namespace {
 using Matrix = std::vector<std::vector<double>>;
 using record::SlowPart;
 
-constexpr double kDeviationPerMedian = 1.4826;  // of the normal distribution
+constexpr double kDeviationPerMedian = 1.4826;  // for the normal distribution
 constexpr size_t kLeastNodes = 3;
-constexpr double kFewLinks = 12;    // of SlowRule::deviations
-constexpr size_t kFewestLinks = 6;  // of three nodes
+constexpr double kFewLinks = 12;    // to which SlowRule::deviations applies
+constexpr size_t kFewestLinks = 6;  // the links of three nodes
 
 double middle_of(std::vector<double> values) {
   const auto upper = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -33,7 +33,7 @@ double middle_of(std::vector<double> values) {
   return record::percentile(middle, 0.5);
 }
 
-// What is compared: hosts, or the ranks of one host.
+// The nodes that are compared: hosts, or the ranks of one host.
 struct Nodes {
   std::vector<std::string> hosts;           // of each node
   std::vector<std::vector<int64_t>> ranks;  // of each node
@@ -56,7 +56,7 @@ Nodes nodes_of(const std::vector<std::string>& hosts) {
 
 struct Link {
   size_t from = 0, to = 0;
-  double x = 0;  // log of its speed
+  double x = 0;  // the logarithm of its speed
 };
 
 enum class PartKind : uint8_t { kHost, kSending, kReceiving, kLink, kDirection };
@@ -66,7 +66,7 @@ const char* word_of(PartKind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-// What may have one cause. `b` of a link and a direction.
+// A set of links that may be slow for one cause. A link and a direction have `b`.
 struct Part {
   PartKind kind{};
   size_t a = 0, b = 0;
@@ -87,23 +87,23 @@ std::vector<Part> parts_of(size_t nodes) {
 
 struct Fit {
   Part part;
-  double gap = 0;  // between the medians of the others and of the part
+  double gap = 0;  // between the median of the others and that of the part
   double cost = 0;
 };
 
-// Links in ascending order, so that the others' median, their distances and the least noise of a part follow from the
-// few links that it has. There are 1.5 times as many parts as links, and most end there.
+// The links in ascending order. The others' median, their distances and the least noise of a part then follow from the
+// few links of the part. There are 1.5 times as many parts as links, and most are ruled out there.
 class Links {
  public:
   Links(std::vector<Link> links, size_t nodes) : links_(std::move(links)), nodes_(nodes) { index(); }
 
-  // Of the parts that are slow the one that explains best, of equal ones the first.
+  // Among the slow parts, the one that explains the matrix best; of equal ones the first.
   std::optional<Fit> best(const std::vector<Part>& parts, const SlowRule& rule) const {
     std::vector<Candidate> candidates;
     for (const Part& part : parts) {
       if (auto candidate = promising(part, rule)) candidates.push_back(std::move(*candidate));
     }
-    // Sums in another order differ in their last digits: those as good but for that are all summed up as one.
+    // Sums in another order differ in their last digits: candidates that differ only so are all summed as one.
     std::ranges::stable_sort(candidates, {}, &Candidate::about);
     std::optional<Fit> best;
     const Part* first = nullptr;
@@ -130,13 +130,13 @@ class Links {
   }
 
  private:
-  static constexpr double kSumError = 1e-9;  // of each link
+  static constexpr double kSumError = 1e-9;  // for each link
 
   struct Candidate {
     const Part* part = nullptr;
-    std::vector<size_t> inside;  // its links, ascending numbers
-    double slow = 0, usual = 0;  // medians of its links and of the others
-    double about = 0;            // its cost, nearly
+    std::vector<size_t> inside;  // the numbers of its links, ascending
+    double slow = 0, usual = 0;  // the medians of its links and of the others
+    double about = 0;            // its cost, approximately
   };
 
   void index() {
@@ -178,7 +178,7 @@ class Links {
     return held;
   }
 
-  // The median of all but those at `places`, which ascend.
+  // The median of all links except those at `places`, which are ascending.
   double median_without(const std::vector<size_t>& places) const {
     const size_t count = ascending_.size() - places.size();
     const auto value = [&](size_t place) {
@@ -199,7 +199,7 @@ class Links {
            x * static_cast<double>(above);
   }
 
-  // The distance from x which `nearer` links are within, beside the one that has it.
+  // The distance from x within which `nearer` links lie, beside the link that has it.
   double distance_of_rank(double x, size_t nearer) const {
     size_t first = 0, last = ascending_.size() - nearer - 1;  // where the nearest ones may begin
     while (first < last) {
@@ -213,7 +213,7 @@ class Links {
     return std::max(x - ascending_[first], ascending_[first + nearer] - x);
   }
 
-  // Then the largest distance tells the noise, else the middle one.
+  // With few links, the largest distance gives the noise; else the middle one.
   bool few() const { return links_.size() <= kFewestLinks; }
 
   double noise_of(double distance) const {
@@ -221,7 +221,7 @@ class Links {
     return few() ? distance * (0.25 + more) : kDeviationPerMedian * distance * (1 + more);
   }
 
-  // All that the rule says but for the noise, of which the least that it can be is looked at.
+  // Applies the rule except for the noise, for which the least possible value is taken.
   std::optional<Candidate> promising(const Part& part, const SlowRule& rule) const {
     Candidate one{.part = &part, .inside = held_by(part)};
     const size_t inside = one.inside.size();
@@ -235,7 +235,7 @@ class Links {
     one.usual = median_without(places);
     const double gap = one.usual - one.slow;
     if (!(gap > std::log(1 / rule.below)) || values.back() > one.usual - gap / 2) return std::nullopt;
-    // Whatever the distances of the part's own links are, only so many places can they move the one that tells.
+    // Whatever the distances of the part's own links are, they can move the one that counts by only so many places.
     const size_t telling = few() ? links_.size() - 1 : (links_.size() - 1) / 2;
     const double least = telling >= inside ? distance_of_rank(one.usual, telling - inside) : 0;
     if (!(gap > rule.deviations_among(links_.size()) * noise_of(least))) return std::nullopt;
@@ -264,10 +264,10 @@ class Links {
 
   std::vector<Link> links_;
   size_t nodes_;
-  std::vector<double> ascending_, sums_;  // of x, and of so many first ones
-  std::vector<size_t> place_;             // of each link in ascending_
+  std::vector<double> ascending_, sums_;  // x of each link, and the sums of the first ones
+  std::vector<size_t> place_;             // the place of each link in ascending_
   std::vector<std::vector<size_t>> from_, to_;
-  std::vector<std::optional<size_t>> number_;  // of the link [from * nodes + to]
+  std::vector<std::optional<size_t>> number_;  // the number of the link [from * nodes + to]
 };
 
 std::vector<Link> links_of(const Matrix& speed, const Nodes& nodes) {
@@ -305,7 +305,7 @@ std::string ranks_in_words(const std::vector<int64_t>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-// "host node-3 (rank 2)", "the link between node-1 and node-3 (ranks 0, 2)", "rank 2, sending"
+// The part as "host node-3 (rank 2)", "the link between node-1 and node-3 (ranks 0, 2)" or "rank 2, sending".
 std::string in_words(const SlowPart& part, bool one_host) {
   const std::string ranks = ranks_in_words(part.ranks);
   if (part.kind == "link" || part.kind == "direction") {

@@ -39,8 +39,8 @@ Matrix made(size_t ranks, double noise, uint64_t key, const Factor& factor) {
   return speed;
 }
 
-// The same as pairs.cpp comes to it: the best of three passes, each the median of five windows, one in twenty of which
-// something disturbs.
+// A matrix as pairs.cpp measures it: the best of three passes, each the median of five windows, one in twenty of which
+// is disturbed.
 Matrix measured(size_t ranks, double noise, uint64_t key, const Factor& factor) {
   RandomSequence random(key);
   const auto pass = [&] {
@@ -129,7 +129,7 @@ TEST(SlowParts, ThreeHostsAreSeldomNamedByNoiseAlone) {
   }
 }
 
-// As many links of normal noise are beyond the limit as of four hosts, however many there are.
+// With normal noise, as many links are beyond the limit as among four hosts, for any number of links.
 TEST(SlowParts, TheLimitGrowsWithTheNumberOfLinks) {
   const auto beyond = [](double deviations) { return std::erfc(deviations / std::sqrt(2)) / 2; };
   for (const SlowRule& rule : {kSlowBandwidth, kSlowLatency}) {
@@ -399,8 +399,8 @@ TEST(SlowParts, ASearchThatEndsEarlySaysSo) {
   EXPECT_THAT(pairs.verdict, testing::EndsWith("of the others; there may be more"));
 }
 
-// Of as many ranks as there may be, with names as long as they may be, all figures of 9 digits, and as many slow parts
-// of both as are named.
+// The event has as many ranks as there may be, with names as long as they may be, all figures of 9 digits, and as many
+// slow parts of both kinds as are named.
 TEST(SlowParts, TheLargestMatrixIsAnEventThatIsRead) {
   std::vector<std::string> hosts;
   for (size_t rank = 0; rank < kMost; ++rank) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// A clock whose time is known, and a transport that makes mistakes, for the tests of this folder.
+// For the tests of this folder: a clock whose time is known, and a transport that makes mistakes.
 
 #include <chrono>
 #include <functional>
@@ -17,7 +17,7 @@
 
 namespace mlbench::collectives {
 
-// Each look is a step later. For one thread.
+// Each reading of the clock is a step later than the one before. For one thread.
 class TickingClock final : public Clock {
  public:
   explicit TickingClock(Nanoseconds step = std::chrono::milliseconds(1)) : step_(step) {}
@@ -32,7 +32,7 @@ class TickingClock final : public Clock {
 using comm::kGroupPatience;
 using comm::run_group;
 
-// Told of the output of each operation of a rank, when it is done; may change it.
+// Is called with the output of each operation of a rank when the operation is done, and may change the output.
 using Hook = std::function<void(const std::string& operation, BufferView output)>;
 
 class HookedWork final : public comm::Work {
