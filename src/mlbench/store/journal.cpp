@@ -16,7 +16,7 @@ namespace mlbench::store {
 
 namespace {
 
-// A batch as one row: per point rank, time, step, value, length and bytes of the name.
+// Encodes a batch as one row: per point rank, time, step, value, and the name's length and bytes.
 template <typename T>
 void put(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -184,7 +184,7 @@ void Journal::remove_run(int64_t run) {
 }
 
 void Journal::flush() {
-  // The log of commits; a checkpoint syncs by itself.
+  // The log of commits; a checkpoint of SQLite syncs by itself.
   const std::string log = series_.database_->path().string() + "-wal";
   const FileDescriptor fd(::open(log.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd && fdatasync(fd.get()) != 0) throw_system_error("cannot flush " + log, errno);

@@ -31,7 +31,7 @@ std::vector<MergedRow> merged(const std::vector<std::vector<Bucket>>& ranks, Mer
       sum += value;
       ++count;
     }
-    // A sum that lacks a rank would look like a slow moment.
+    // A sum without all ranks would look like a slow moment.
     const bool none = count == 0 || (merge == Merge::kSum && count < ranks.size());
     const double value = merge == Merge::kSum ? sum : sum / static_cast<double>(count);
     rows.push_back(

@@ -34,7 +34,7 @@ std::unique_ptr<Database> open_or_replace(const fs::path& path) {
       return database;
     }
   } catch (const IoError& error) {
-    if (is_transient(error) || !fs::exists(path)) throw;  // not a damaged one
+    if (is_transient(error) || !fs::exists(path)) throw;  // the file is not damaged
   }
   for (const char* suffix : {"", "-wal", "-shm"}) {
     std::error_code ignored;
@@ -44,7 +44,7 @@ std::unique_ptr<Database> open_or_replace(const fs::path& path) {
   return version_of(*database) == 0 ? open_or_replace(path) : std::move(database);
 }
 
-// LIKE with its wildcards taken literally.
+// A LIKE pattern in which the text's wildcards are literal.
 std::string like_pattern(const std::string& text) {
   std::string out = "%";
   for (const char c : text) {
@@ -54,7 +54,7 @@ std::string like_pattern(const std::string& text) {
   return out + "%";
 }
 
-// Without a search no wide row is read: what is asked of is in the index on ids.
+// The condition of a query. Without a search, it needs only the index on ids, and no wide row is read.
 std::string where(const RunQuery& query) {
   const std::string all = " FROM runs WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR task = ?2) AND ";
   return all + (query.search.empty() ? "?3 = '%%'" : "(name LIKE ?3 ESCAPE '\\' OR words LIKE ?3 ESCAPE '\\')");
@@ -109,7 +109,7 @@ RunPage RunIndex::find(const RunQuery& query) const {
   bind(count);
   count.step();
   page.total = count.integer(0);
-  // Names come out of the index on ids alone; the wide rows are only read for the page.
+  // Names come from the index on ids alone; wide rows are read only for the page.
   const std::string order = query.newest_first ? "DESC" : "ASC";
   Statement rows(*database_, "SELECT summary FROM runs JOIN (SELECT name AS n, id AS i" + where(query) +
                                  " ORDER BY id " + order + ", name LIMIT ?4 OFFSET ?5) ON name = n ORDER BY i " +

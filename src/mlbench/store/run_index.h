@@ -1,7 +1,7 @@
 #pragma once
 
-// What the run folders of a home say, for lists: HOME/store/index.sqlite. It can be deleted at any time while no master
-// runs and is then built again from the folders.
+// What the run folders of a home say, for lists: HOME/store/index.sqlite. While no master runs, it may be deleted at
+// any time; it is then built again from the folders.
 
 #include <cstdint>
 #include <filesystem>
@@ -19,27 +19,27 @@ class Database;
 struct IndexedRun {
   int64_t id = 0;
   std::string name, state, task;
-  int64_t stamp = 0;       // of the record's file, to see whether it changed
+  int64_t stamp = 0;       // of the record's file; shows whether the record changed
   std::string summary;     // JSON, as lists show it
-  std::string words = {};  // what was said about it, for searches
+  std::string words = {};  // what was said about the run, for searches
 };
 
 struct RunQuery {
-  std::string state = {}, task = {};  // "" for any
-  std::string search = {};            // part of a name or of the words, in any case
+  std::string state = {}, task = {};  // "" means any
+  std::string search = {};            // a part of a name or of the words, in upper or lower case
   bool newest_first = true;
   int64_t limit = 100, offset = 0;
 };
 
 struct RunPage {
-  int64_t total = 0;  // without limit and offset
+  int64_t total = 0;  // all that match, without limit and offset
   std::vector<std::string> summaries;
 };
 
 // Thread-safe.
 class RunIndex {
  public:
-  // One made by another version is thrown away.
+  // An index made by another version is thrown away.
   explicit RunIndex(const std::filesystem::path& store_dir);
   ~RunIndex();
   void put(const std::vector<IndexedRun>& runs);

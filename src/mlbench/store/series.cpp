@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kSeriesVersion = 2;
 constexpr size_t kChunkPoints = 1000;
 constexpr size_t kParts = 32;
-constexpr size_t kReaders = 8;  // of a chart of several series: most of their time is the disk's
+constexpr size_t kReaders = 8;  // threads for a chart of several series, which mostly wait for the disk
 
 static_assert(sizeof(Point) == 24 && sizeof(Bucket) == 64, "both are stored as they lie in memory");
 
@@ -99,7 +99,7 @@ void set_up(Database& database) {
       "CREATE TABLE IF NOT EXISTS chunk (series INTEGER NOT NULL, number INTEGER NOT NULL, count INTEGER NOT NULL,"
       "  time_0 INTEGER NOT NULL, time_1 INTEGER NOT NULL, step_0 INTEGER NOT NULL, step_1 INTEGER NOT NULL,"
       "  min REAL, max REAL, sum REAL, PRIMARY KEY (series, number)) WITHOUT ROWID;"
-      // Parts first: reading them alone leaves the pages of the points untouched.
+      // The parts come first: reading them alone does not touch the pages of the points.
       "CREATE TABLE IF NOT EXISTS chunk_data (id INTEGER PRIMARY KEY, series INTEGER NOT NULL, number INTEGER NOT NULL,"
       "  parts BLOB NOT NULL, points BLOB NOT NULL, UNIQUE (series, number));"
       "CREATE TABLE IF NOT EXISTS source (run INTEGER NOT NULL, name TEXT NOT NULL, offset INTEGER NOT NULL,"

@@ -9,7 +9,7 @@ namespace mlbench::store {
 
 namespace {
 
-// What the system said where it was the system; 0 where it is the file.
+// The errno where the system failed; 0 where the file is at fault.
 int errno_of(int code, sqlite3* handle) {
   const int said = handle == nullptr ? 0 : sqlite3_system_errno(handle);
   switch (code & 0xff) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Inside store/ only: SQLite with errors as exceptions.
+// SQLite with errors as exceptions. Only store/ includes this header.
 
 #include <sqlite3.h>
 
@@ -14,7 +14,7 @@ namespace mlbench::store {
 
 class Database;
 
-// A prepared statement. Bind from 1; step() until it says false; reset() to use it again.
+// A prepared statement. Bind from index 1, call step() until it returns false, and reset() to use the statement again.
 class Statement {
  public:
   Statement(Database& database, std::string_view sql);
@@ -24,12 +24,12 @@ class Statement {
   Statement& bind_blob(int index, std::string_view bytes);
   Statement& bind_null(int index);
   bool step();  // whether there is a row
-  void run();   // to its end, then reset
+  void run();   // to its end, then resets
   void reset();
   bool is_null(int column) const;
   int64_t integer(int column) const;
-  double real(int column) const;            // NaN for NULL, as which bind() stores it
-  std::string_view text(int column) const;  // until the next step
+  double real(int column) const;            // NaN for NULL, which is how bind() stores NaN
+  std::string_view text(int column) const;  // valid until the next step
   std::string_view blob(int column) const;
 
  private:
@@ -38,8 +38,8 @@ class Statement {
   std::unique_ptr<sqlite3_stmt, decltype(&sqlite3_finalize)> statement_;
 };
 
-// One connection in WAL mode; a commit is with the kernel when it returns, so it survives this process. To be used by
-// one thread at a time.
+// One connection in WAL mode. When a commit returns, the kernel has its data, which then survives this process. One
+// thread at a time may use a connection.
 class Database {
  public:
   explicit Database(const std::filesystem::path& path, bool read_only = false);
@@ -48,14 +48,14 @@ class Database {
   int64_t changes() const { return sqlite3_changes64(handle_.get()); }
   sqlite3* handle() const { return handle_.get(); }
   const std::filesystem::path& path() const { return path_; }
-  [[noreturn]] void fail(int code) const;  // IoError with path and reason; SystemError where it is the system's
+  [[noreturn]] void fail(int code) const;  // throws IoError with path and reason; SystemError where the system failed
 
  private:
   std::filesystem::path path_;
   std::unique_ptr<sqlite3, decltype(&sqlite3_close)> handle_;
 };
 
-// Rolls back unless committed.
+// Rolls back in the destructor unless committed.
 class Transaction {
  public:
   explicit Transaction(Database& database) : database_(database) { database_.execute("BEGIN IMMEDIATE"); }

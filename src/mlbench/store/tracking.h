@@ -1,7 +1,7 @@
 #pragma once
 
-// Experiments and runs of clients that speak MLflow's tracking protocol, in HOME/store/journal.sqlite: nobody could
-// tell them again. They are beside the runs of this home, which have folders.
+// Experiments and runs of clients that speak MLflow's tracking protocol, in HOME/store/journal.sqlite, since nobody
+// could send them again. Such runs are apart from the runs of this home, which have folders.
 
 #include <cstdint>
 #include <filesystem>
@@ -37,7 +37,7 @@ struct TrackedRun {
   std::string name, user, status = "RUNNING";
   int64_t start_ms = 0;
   std::optional<int64_t> end_ms;
-  std::map<std::string, TrackedMetric> metrics;  // of each key the last one: by step, then time, then value
+  std::map<std::string, TrackedMetric> metrics;  // the last one of each key: by step, then time, then value
   std::map<std::string, std::string> params, tags;
 };
 
@@ -46,10 +46,10 @@ struct TrackedBatch {
   std::map<std::string, std::string> params, tags;
 };
 
-// Thread-safe. What a call returns from is with the kernel (journal.h).
+// Thread-safe. When a call returns, the kernel has its data (journal.h).
 class Tracking {
  public:
-  // There is always an experiment 0, "Default".
+  // Experiment 0, "Default", always exists.
   explicit Tracking(const std::filesystem::path& store_dir);
   ~Tracking();
 
@@ -63,10 +63,10 @@ class Tracking {
   std::optional<TrackedRun> run(const std::string& id) const;
   std::vector<TrackedRun> runs(const std::vector<int64_t>& experiments) const;  // newest first
   void update_run(const std::string& id, const std::string& status, std::optional<int64_t> end_ms,
-                  const std::string& name);  // "" and empty: as before
-  // All or nothing. UserError for a parameter that has another value already.
+                  const std::string& name);  // empty `end_ms` and "" change nothing
+  // Logs all of the batch or nothing. Throws UserError for a parameter that already has another value.
   void log(const std::string& id, const TrackedBatch& batch);
-  // In the order in which they came, `count` from `offset` on.
+  // The values in the order in which they came, `count` of them from `offset` on.
   std::vector<TrackedMetric> history(const std::string& id, const std::string& key, int64_t offset,
                                      int64_t count) const;
 
