@@ -26,7 +26,7 @@ class CurrentRecord : public testing::Test {
     run.data_name = "fashion-mnist";
     return create_run(folder_.path(), run).run_dir;
   }
-  // As if the clock had been set after it was made.
+  // Writes what it would be if the clock had been set after the run was made.
   static void say_made(const fs::path& run_dir, std::chrono::seconds ago) {
     for (const char* file : {"run.json", "spec.json"}) {
       Json json = read_json_file(run_dir / file);

@@ -41,7 +41,7 @@ std::optional<MasterAddress> read_address(const fs::path& home) {
     return MasterAddress{json.at("url").get<std::string>(), json.at("token_file").get<std::string>(),
                          json.at("certificate").get<std::string>(), static_cast<pid_t>(integer_member(json, "pid"))};
   } catch (const std::exception&) {
-    return std::nullopt;  // nobody, or somebody who has not published yet
+    return std::nullopt;  // there is no master, or one that has not published yet
   }
 }
 
@@ -57,7 +57,7 @@ HomeOwner::HomeOwner(const fs::path& home) : lock_(FileLock::acquire(lock_path(h
 }
 
 HomeOwner::~HomeOwner() {
-  if (ftruncate(lock_->fd(), 0) != 0) return;  // the lock says it all
+  if (ftruncate(lock_->fd(), 0) != 0) return;  // the lock alone says enough
 }
 
 void HomeOwner::publish(const MasterAddress& address) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// One master serves a home. HOME/serve.lock is held under flock by it and says where it listens; HOME/token (0600) is
-// what a client shows.
+// One master serves a home. The master holds HOME/serve.lock under flock; the file says where the master listens.
+// HOME/token (0600) is what a client must show.
 
 #include <filesystem>
 #include <optional>
@@ -22,28 +22,29 @@ struct MasterAddress {
 
 class HomeOwner {
  public:
-  // UserError, naming the owner, when another master serves the home.
+  // Throws UserError, naming the owner, when another master serves the home.
   explicit HomeOwner(const std::filesystem::path& home);
-  ~HomeOwner();  // takes the address away
+  ~HomeOwner();  // removes the address
   HomeOwner(const HomeOwner&) = delete;
   HomeOwner& operator=(const HomeOwner&) = delete;
-  // From now on clients find us.
+  // From now on, clients find this master.
   void publish(const MasterAddress& address);
 
  private:
   std::optional<FileLock> lock_;
 };
 
-// Of the master that serves the home now; waits a moment for one that is just starting.
+// The address of the master that serves the home now. Waits a moment for a master that is just starting.
 std::optional<MasterAddress> find_master(const std::filesystem::path& home);
 
 std::filesystem::path default_token_file(const std::filesystem::path& home);
-// Made (0600, 32 random bytes as hex) when absent. UserError when others may read it or it holds no token.
+// Reads the token; makes the file when absent (0600, 32 random bytes as hex). Throws UserError when others may read the
+// file, or when it has no token.
 std::string ensure_token(const std::filesystem::path& file);
-// UserError when it cannot be read or holds no token.
+// Throws UserError when the file cannot be read or has no token.
 std::string read_token(const std::filesystem::path& file);
 
-// The time depends on the length of `given` alone.
+// Whether both are equal. The time that this takes depends on the length of `given` alone.
 bool same_secret(std::string_view given, std::string_view expected);
 
 }  // namespace mlbench::home

@@ -29,9 +29,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Between the making of a folder and its supervisor taking the lease, which then writes progress, nobody owns the run.
+// Nobody owns a run from the making of its folder until its supervisor has the lease and writes progress.
 constexpr std::chrono::seconds kStartGrace{15};
-// More than a master waits, with the lock, for a supervisor that it started.
+// Longer than a master waits, while it holds the lock, for a supervisor that it started.
 constexpr std::chrono::seconds kLockPatience{30};
 
 std::string this_boot() { return boot_id().substr(0, boot_id().find(':')); }
@@ -119,7 +119,7 @@ std::vector<spec::RunSpec> create_runs(const fs::path& home, std::vector<spec::R
     return Staging(runs);
   }();
   step("staged");
-  // Waiting for the disk, so without the lock.
+  // This waits for the disk, so it happens without the lock.
   for (spec::RunSpec& spec : specs) {
     spec.id = id++;
     spec.identity = random_hex(16);
@@ -164,7 +164,7 @@ record::Record current_record(const fs::path& run_dir) {
   try {
     supervise::settle_if_lost(run_dir);
   } catch (const IoError&) {
-    return supervise::lost_record(run_dir);  // a medium that cannot be written, or is full: the answer is the same
+    return supervise::lost_record(run_dir);  // the medium cannot be written, or is full: the answer does not change
   }
   return report::read_record(run_dir);
 }
@@ -183,7 +183,7 @@ std::vector<record::Record> records_of_repeats(const fs::path& home, const std::
 bool is_active_run(const fs::path& run_dir) {
   try {
     if (!record::is_active(report::read_record(run_dir))) return false;
-    // Asked often, of runs with millions of steps: no record is built for it.
+    // This is asked often, also of runs with millions of steps: no record is built for it.
     return supervise::lease_held(run_dir) || record::is_active(current_record(run_dir));
   } catch (const std::exception&) {
     return supervise::lease_held(run_dir);
@@ -203,7 +203,7 @@ void stop_run(const fs::path& home, const fs::path& run_dir) {
       return;
     }
   }
-  // A supervisor that was just started has not taken its run yet.
+  // A supervisor that was just started has not yet taken its run.
   const auto deadline = std::chrono::steady_clock::now() + kStartGrace;
   while (!supervise::lease_held(run_dir) && is_active_run(run_dir) && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -225,7 +225,7 @@ void fail_waiting(const fs::path& run_dir, const std::string& message) {
 
 void delete_run(const fs::path& home, const fs::path& run_dir) {
   const std::string name = run_dir.filename();
-  std::optional<Staging> staging;  // its end removes what may be large: without the lock
+  std::optional<Staging> staging;  // its destructor removes what may be large, without the lock
   const FileLock lock = lock_runs(home);
   if (is_active_run(run_dir)) {
     throw UserError(fmt::format("run '{}' is active: stop it first with 'mlbench stop {}'", name, name));

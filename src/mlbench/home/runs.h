@@ -1,6 +1,6 @@
 #pragma once
 
-// Run folders as command line and master make, look after and remove them.
+// Makes, looks at, stops and removes run folders, for the command line and the master.
 
 #include <filesystem>
 #include <functional>
@@ -16,25 +16,25 @@
 
 namespace mlbench::home {
 
-// UserError of a name that exists already.
+// The name exists already.
 class NameTaken : public UserError {
  public:
   using UserError::UserError;
 };
 
-// Held while runs come and go, are stopped before they start, and are started by the master. Finishes or removes what
-// a command left behind that died while runs came or went (staging.h).
+// Takes the lock that is held while runs are made or removed, stopped before they start, and started by the master.
+// Under the lock, the function finishes or removes what a command left that died while it made or removed runs
+// (staging.h).
 FileLock lock_runs(const std::filesystem::path& home);
 
-// UserError naming the first of `names` that is taken, and what to type.
+// Throws UserError naming the first of `names` that is taken, and what to type instead.
 void check_names_free(const std::filesystem::path& home, const std::vector<std::string>& names);
 
-// "r-2" of "r-2.3": the name of a run less the number of its repeat. NAME-K ends in a number behind a hyphen, so dots
-// that NAME itself may hold are never meant.
+// The name of a run without the number of its repeat: "r-2" of "r-2.3". NAME-K ends in a hyphen and a number, so dots
+// that NAME itself has are never meant.
 std::string without_repeat(const std::string& run_name);
 
-// A run that waits for the master of its home to start it: RUN/control/queue.json. It is queued, but not lost, though
-// nobody owns it.
+// A run that waits for the home's master (RUN/control/queue.json). It is queued and not lost, though nobody owns it.
 struct Waiting {
   bool no_wait = false;
 };
@@ -42,9 +42,9 @@ std::optional<Waiting> read_waiting(const std::filesystem::path& run_dir);
 void remove_waiting(const std::filesystem::path& run_dir);
 
 // Gives the runs their ids (unique in the home, never given twice), folders and times of creation, and makes the
-// folders HOME/runs/NAME with spec.json and run.json (queued): of all runs or of none, whatever fails or dies in the
-// middle. NameTaken when a name is taken. With `waiting` the runs are for the master of the home to start. `at_step`:
-// tests.
+// folders HOME/runs/NAME with spec.json and run.json (queued): for all runs or for none, whatever fails or dies in
+// between. Throws NameTaken when a name is taken. With `waiting`, the home's master is to start the runs. `at_step` is
+// for tests.
 std::vector<spec::RunSpec> create_runs(const std::filesystem::path& home, std::vector<spec::RunSpec> specs,
                                        const std::optional<Waiting>& waiting = std::nullopt,
                                        const std::function<void(const char* step)>& at_step = {});
@@ -56,22 +56,23 @@ record::Record first_record(const spec::RunSpec& spec);
 
 spec::RunSpec read_spec(const std::filesystem::path& run_dir);
 
-// The record as it stands now: a run whose supervisor is gone is settled first (where nothing can be written, only in
-// the answer), that of a live one is rebuilt from its spools.
+// The record as it is now. A run whose supervisor is gone is settled first (where nothing can be written, only in the
+// returned record). The record of a live run is built again from its spools.
 record::Record current_record(const std::filesystem::path& run_dir);
-// Of the run of that name, which exists, and unless it is a repeat itself of its repeats, in the order of their ids.
+// The records of the run of that name, which must exist, and, unless it is itself a repeat, of its repeats, in the
+// order of their ids.
 std::vector<record::Record> records_of_repeats(const std::filesystem::path& home, const std::string& name);
 
-// Whether a supervisor owns the run or is about to; also for a run whose record is damaged.
+// Whether a supervisor owns the run or is about to. The run's record may be damaged.
 bool is_active_run(const std::filesystem::path& run_dir);
 
-// A waiting run is stopped at once; another one's supervisor is asked to. UserError when the run is not active.
+// Stops a waiting run at once; asks any other run's supervisor to stop. Throws UserError when the run is not active.
 void stop_run(const std::filesystem::path& home, const std::filesystem::path& run_dir);
 
-// A waiting run is over before it began. Under lock_runs().
+// Ends a waiting run before it began. Precondition: the caller holds lock_runs().
 void fail_waiting(const std::filesystem::path& run_dir, const std::string& message);
 
-// Removes the folder, out of sight at once; UserError when the run is active.
+// Removes the folder, which is out of sight at once. Throws UserError when the run is active.
 void delete_run(const std::filesystem::path& home, const std::filesystem::path& run_dir);
 
 }  // namespace mlbench::home

@@ -23,16 +23,16 @@ namespace {
 
 // ---- ids ------------------------------------------------------------------------------------------------------------
 
-constexpr int64_t kMostId = int64_t{1} << 53;  // more is not ours, and no number of JavaScript
+constexpr int64_t kMostId = int64_t{1} << 53;  // a larger one is not ours, and no number of JavaScript
 
 struct Counter {
   int64_t next = 1;
-  int64_t changed_ns = 0;  // of HOME/runs, as we left it
+  int64_t changed_ns = 0;  // when we last changed HOME/runs
 };
 
 fs::path counter_path(const fs::path& runs_dir) { return runs_dir / ".next-id"; }
 
-// When a name was last made, removed or changed in the folder: nobody can set this time.
+// When a name in the folder was last made, removed or changed. Nobody can set this time.
 int64_t last_change_ns(const fs::path& folder) {
   struct stat info {};
   if (stat(folder.c_str(), &info) != 0) {
@@ -48,12 +48,12 @@ std::optional<Counter> read_counter(const fs::path& runs_dir) {
     Counter counter{integer_member(json, "next"), changed.is_number_integer() ? changed.get<int64_t>() : 0};
     if (counter.next > 0 && counter.next < kMostId) return counter;
   } catch (const std::exception&) {
-    // None, or a damaged one.
+    // There is no counter, or a damaged one.
   }
   return std::nullopt;
 }
 
-// In place, so that HOME/runs does not change by it, and always of one length, so that a full disk has room for it.
+// Writes in place, so that HOME/runs does not change by it, and always the same length, so that a full disk has room.
 void write_counter(const fs::path& runs_dir, const Counter& counter) {
   const fs::path path = counter_path(runs_dir);
   const FileDescriptor fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
@@ -71,7 +71,7 @@ int64_t id_in(const fs::path& file) {
   }
 }
 
-// Behind all ids that a run has; a damaged run may have its id in one of its two files.
+// An id above those of all runs. A damaged run may have its id in only one of its two files.
 int64_t next_by_looking(const fs::path& runs_dir) {
   int64_t next = 1;
   for (const auto& entry : fs::directory_iterator(runs_dir)) {
@@ -83,7 +83,7 @@ int64_t next_by_looking(const fs::path& runs_dir) {
   return next;
 }
 
-// A change of HOME/runs by us, which leaves the counter as good as it was.
+// Makes a change of HOME/runs and keeps the counter valid.
 template <typename Change>
 void change_runs(const fs::path& runs_dir, const Change& change) {
   std::optional<Counter> counter = read_counter(runs_dir);
@@ -120,11 +120,11 @@ std::vector<std::string> folders_in(const fs::path& staged) {
 
 void collect(const fs::path& runs_dir, const fs::path& staged) {
   const auto lock = FileLock::acquire(lock_of(staged), std::chrono::milliseconds(0));
-  if (!lock) return;  // its owner lives
+  if (!lock) return;  // the owner lives
   if (fs::exists(mark_of(staged))) {
     change_runs(runs_dir, [&] {
       for (const std::string& name : folders_in(staged)) {
-        // A power loss may leave a folder in both places: what was published may have started since.
+        // A power loss may leave a folder in both places; the published run may have started since.
         if (!fs::exists(runs_dir / name)) move_folder(staged / name, runs_dir / name);
       }
       sync_directory(runs_dir);
@@ -140,7 +140,7 @@ int64_t take_ids(const fs::path& runs_dir, int64_t count) {
   if (!counter || counter->changed_ns != last_change_ns(runs_dir)) {
     const int64_t next = next_by_looking(runs_dir);
     counter = Counter{std::max(next, counter ? counter->next : 1), 0};
-    if (!fs::exists(counter_path(runs_dir))) write_counter(runs_dir, *counter);  // makes it, which is a change
+    if (!fs::exists(counter_path(runs_dir))) write_counter(runs_dir, *counter);  // makes the file, which is a change
     counter->changed_ns = last_change_ns(runs_dir);
   }
   const int64_t first = counter->next;
@@ -192,7 +192,7 @@ void Staging::publish(const std::vector<std::string>& names, const std::function
     for (const std::string& name : moved) {
       if (!error) fs::rename(runs_dir_ / name, path_ / name, error);
     }
-    // Last: until then a crash finishes the set.
+    // This comes last: until then, the set is finished after a crash.
     if (!error && fs::remove(mark_of(path_), error)) sync_directory(path_);
     if (error) {
       owned_.reset();

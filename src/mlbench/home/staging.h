@@ -1,8 +1,9 @@
 #pragma once
 
-// Run folders on their way into HOME/runs, and out of it: HOME/runs/.staging/ID/. It holds the folders, `lock`, which
-// its owner has under flock while it lives, and, from the moment on that a set of new runs is there to stay,
-// `committed`. What an owner left behind is finished or removed by whoever locks the runs next. And the ids of runs.
+// Run folders on their way into HOME/runs and out of it: HOME/runs/.staging/ID/. Such a folder has the run folders, and
+// a file `lock`, which its owner holds under flock while it lives. Once a set of new runs is certain to stay, it also
+// has `committed`. Whoever locks the runs next finishes or removes what an owner left. This header also has the ids of
+// runs.
 
 #include <cstdint>
 #include <filesystem>
@@ -15,7 +16,7 @@
 
 namespace mlbench::home {
 
-// All functions are called with the lock of the runs held (lock_runs), unless they say otherwise. All errors: IoError.
+// Precondition of all functions, unless they say otherwise: lock_runs() is held. All errors are IoError.
 
 class Staging {
  public:
@@ -26,8 +27,8 @@ class Staging {
   Staging& operator=(const Staging&) = delete;
   const std::filesystem::path& path() const { return path_; }
 
-  // Moves the folders, which are on the disk whole, to HOME/runs: all of them, also after a crash in the middle, or on
-  // an error none. Nobody may have taken the names. `at_step`: tests.
+  // Moves the folders, which must be complete on the disk, to HOME/runs: all of them, even after a crash in between, or
+  // none after an error. Precondition: the names are free. `at_step` is for tests.
   void publish(const std::vector<std::string>& names, const std::function<void(const char* step)>& at_step);
   // Takes a folder out of HOME/runs.
   void take(const std::string& name);
@@ -37,12 +38,12 @@ class Staging {
   std::optional<FileLock> owned_;
 };
 
-// Finishes or removes what owners that are dead left behind. Cost: one look into a folder that is mostly empty.
+// Finishes or removes what dead owners left. The cost is one look into a folder that is mostly empty.
 void collect_staged(const std::filesystem::path& runs_dir);
 
-// `count` ids that no run of the home has or had, ascending by one: the first of them. The next one is kept in
-// HOME/runs/.next-id, together with the time of the last change of HOME/runs by us. Only where that says something else
-// (runs were copied here by hand, the home was), or the file cannot be read, all runs are looked at.
+// Takes `count` ascending ids that no run of the home has or had, and returns the first. HOME/runs/.next-id has the
+// next id and the time of our last change of HOME/runs. All runs are looked at only where that time differs (runs were
+// copied here by hand, or the home was) or the file cannot be read.
 int64_t take_ids(const std::filesystem::path& runs_dir, int64_t count);
 
 }  // namespace mlbench::home
