@@ -29,7 +29,7 @@ std::optional<T> positive(T value) {
   return value > T{} ? std::optional(value) : std::nullopt;
 }
 
-// What a rank or a host said, as a part of the record. Words of another form are left out, and a note names them.
+// Makes a part of the record from what a rank or a host said. Words of another form become a note.
 template <typename T>
 T part_of(const Json& words, const std::string& what, std::vector<std::string>& notes) {
   if (!words.is_object()) return {};
@@ -72,7 +72,7 @@ Spools read_spools(const spec::RunSpec& spec, const RunProgress& progress) {
     std::error_code error;
     return std::filesystem::exists(steps_path(run_dir, segment, 0), error);
   };
-  // A supervisor may have died before it wrote that it began a segment.
+  // A supervisor may have died before it wrote that a segment began.
   auto segments = static_cast<int64_t>(progress.segments.size());
   while (started(segments + 1)) ++segments;
   for (int64_t rank = 0; rank < spec.workers; ++rank) {
@@ -142,7 +142,7 @@ DataSet data_of(const spec::RunSpec& spec, const Json& prepared, std::vector<std
   return part_of<DataSet>(said, "what rank 0 says of its data", notes);
 }
 
-// What the ranks' data and files lie on: "nfs"; "data nfs, run local"; "not known" where a rank did not say.
+// Where the ranks' data and files lie: "nfs"; "data nfs, run local"; "not known" where a rank did not say.
 Storage storage_of(const Spools& spools) {
   const auto of_all = [&](const char* part) {
     std::set<std::string> kinds;
@@ -178,7 +178,7 @@ ClockSums clocks_of(const RunProgress& progress, const std::vector<RankSpool>& s
 }
 
 std::optional<double> median_rate(const std::vector<RankSpool>& segments, int64_t workers) {
-  std::vector<std::pair<double, uint64_t>> rates;  // samples per second, steps
+  std::vector<std::pair<double, uint64_t>> rates;  // samples per second, and number of steps
   uint64_t steps = 0;
   for (const RankSpool& spool : segments) {
     for (const StepRecord& record : spool.steps) {
@@ -218,7 +218,7 @@ Throughput throughput_of(const Spools& spools, const Clocks& clocks, int64_t wor
   return throughput;
 }
 
-// The weights that all ranks ended with.
+// The hash of the weights with which all ranks ended.
 std::string weights_of(const Spools& spools, std::vector<std::string>& notes) {
   std::set<std::string> hashes;
   for (const auto& segments : spools.ranks) {
@@ -230,7 +230,7 @@ std::string weights_of(const Spools& spools, std::vector<std::string>& notes) {
   return hashes.size() == 1 ? *hashes.begin() : "";
 }
 
-// What the updates of this run were beside the task's rule.
+// Notes how the updates of this run differed from the task's rule.
 void note_updates(const std::vector<RankSpool>& segments, std::vector<std::string>& notes) {
   for (const Json& note : get(last_event(segments, EventKind::kBegin), member::kNotes, Json::array())) {
     if (note.is_string()) notes.push_back(note);
@@ -258,7 +258,7 @@ std::string stop_reason_of(const std::vector<RankSpool>& segments) {
   return "";
 }
 
-// A custom run's measurements are what its script recorded.
+// The measurements of a custom run are what its script recorded.
 void add_tracker_figures(Record& record, const spec::RunSpec& spec, const RunProgress& progress) {
   const auto started = parse_stamp(progress.started_at);
   TrackerLines read;
@@ -282,7 +282,7 @@ void add_tracker_figures(Record& record, const spec::RunSpec& spec, const RunPro
   record.custom = Custom{spec.command, figures.result};
 }
 
-// What a benchmark of collectives measured so far.
+// What a benchmark of collectives has measured so far.
 Json collectives_json(const spec::CollectivesSpec& spec, const std::vector<RankSpool>& segments) {
   Json results = Json::array(), pairs = nullptr;
   for (const RankSpool& spool : segments) {
@@ -292,7 +292,7 @@ Json collectives_json(const spec::CollectivesSpec& spec, const std::vector<RankS
   return {{"config", {{"spec", spec::to_json(spec)}}}, {"results", results}, {"pairs", pairs}};
 }
 
-// As the supervisor saw it, with the versions that rank 0 told.
+// The environment as the supervisor saw it, with the versions that rank 0 reported.
 Json environment_json(const RunProgress& progress, const Json& begin) {
   Json environment = progress.environment;
   if (const Json versions = field_of(begin, member::kVersions); versions.is_object()) {

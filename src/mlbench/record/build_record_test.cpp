@@ -266,7 +266,7 @@ TEST_F(BuildRecord, UnreachedGoalShowsTheBestValue) {
   EXPECT_EQ(goal["step"], 20);
 }
 
-// As a run to the end has it: the goal's time is that of its moment, the best value is later, at a limit.
+// A run to the end: the goal's time is that of its moment; the best value comes later, at a limit.
 TEST_F(BuildRecord, TheBestValueIsThatOfTheWholeRun) {
   Json last = evaluation(25, 92.5, 5 * kSecond, 8 * kSecond);
   last["cadence"] = false;
@@ -287,7 +287,7 @@ TEST_F(BuildRecord, TheBestValueIsThatOfTheWholeRun) {
   EXPECT_EQ(record["evaluations"][1]["cadence"], false);
 }
 
-// Of a run that is resumed and goes on past its goal: 10 steps in 4 s, then 5 of 15 steps in 2 s of 8 s.
+// A run that is resumed and goes on past its goal: 10 steps in 4 s, then 5 of 15 steps in 2 s of 8 s.
 TEST_F(BuildRecord, AGoalHasTheSumsUpToIt) {
   progress_.segments.push_back({1, 0, "", "", 0, {}});
   progress_.segments.push_back({2, 10, "", "", 0, {}});

@@ -1,6 +1,6 @@
 #pragma once
 
-// How long training took, re-derived from step records.
+// How long training took, computed again from step records.
 
 #include <array>
 #include <cstdint>
@@ -12,28 +12,28 @@
 
 namespace mlbench::record {
 
-// When the first `step` steps were done in a segment; the end of the run where nothing is said.
+// The moment when the first `step` steps of a segment were done. The default is the end of the run.
 struct Moment {
-  int64_t segment = std::numeric_limits<int64_t>::max();  // from 1
+  int64_t segment = std::numeric_limits<int64_t>::max();  // counts from 1
   uint64_t step = std::numeric_limits<uint64_t>::max();
 };
 
-// Clocks of one rank over all segments, in integer nanoseconds (exact).
+// The clocks of one rank over all segments, in integer nanoseconds (exact).
 struct Clocks {
-  int64_t train_ns = 0;         // sum over all step kinds: first batch requested .. end, evaluation excluded
-  int64_t train_legacy_ns = 0;  // without batch_load and checkpoint: MLBench's batch_start..batch_end
+  int64_t train_ns = 0;         // sum over all step kinds: from the first batch request to the end, without evaluation
+  int64_t train_legacy_ns = 0;  // without batch_load and checkpoint: from MLBench's batch_start to batch_end
   std::array<int64_t, kStepKinds> kinds_ns{};
-  int64_t steps = 0;  // redone steps count again
+  int64_t steps = 0;  // repeated steps count again
   int64_t samples = 0;
 };
-// `until`: one at which an event was recorded, for merged steps end there.
+// The clocks up to `until`, which must be a moment at which an event was recorded: merged steps end there.
 Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank, const Moment& until = {});
 
-// Seconds by the names of the kinds.
+// Seconds by the names of the step kinds.
 spec::NamedNumbers seconds_by_kind(const Clocks& clocks);
 
-// Seconds since the first batch as --max-time and "accuracy after time" count them, in nanoseconds: the train clock and
-// rank 0's evaluations.
+// The time since the first batch as --max-time and "accuracy after time" count it: train clock and rank 0's
+// evaluations.
 int64_t evaluation_ns(const RankSpool& spool);
 int64_t elapsed_ns(const std::vector<RankSpool>& segments_of_one_rank);
 

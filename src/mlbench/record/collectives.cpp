@@ -19,11 +19,11 @@ namespace {
 using spec::FieldReader;
 using spec::kRequired;
 
-// What lies beyond each end of the median's interval.
+// The probability beyond each end of the median's interval.
 constexpr double kTail = 0.0125;
-constexpr double kTailDeviations = 2.2415;  // of the normal distribution
+constexpr double kTailDeviations = 2.2415;  // for the normal distribution
 
-// Without members that are null; elements that are (the diagonals of matrices) become 0.
+// Leaves out members that are null; elements of lists that are null (the diagonals of matrices) become 0.
 Json without_nulls(const Json& json) {
   Json kept = json;
   if (json.is_object()) {
@@ -110,7 +110,7 @@ double percentile(std::span<const double> ascending, double share) {
 }
 
 std::optional<std::pair<size_t, size_t>> median_interval(size_t count) {
-  // How many of `count` values lie below the median is binomial.
+  // The number of values below the median, of `count`, is binomial.
   std::optional<size_t> lowest;
   const auto n = static_cast<double>(count);
   if (count > 1000) {

@@ -16,7 +16,7 @@ namespace mlbench::record {
 
 namespace {
 
-// Events of one kind over the segments, the later segment's where `key` exists twice, in the order of keys.
+// Makes the events of one kind in the order of keys; where `key` exists in two segments, the later segment counts.
 template <typename Key, typename Make>
 auto latest(const std::vector<RankSpool>& segments, EventKind kind, Key key, Make make) {
   std::map<decltype(key(Json())), decltype(make(0, Json()))> found;
@@ -28,7 +28,7 @@ auto latest(const std::vector<RankSpool>& segments, EventKind kind, Key key, Mak
   return list;
 }
 
-// Numbers; what is none of them is left out.
+// The metrics of an event; a value that is no number is left out.
 NamedNumbers metrics_of(const Json& event) {
   NamedNumbers metrics;
   const Json given = get(event, member::kMetrics, Json::object());
@@ -44,7 +44,7 @@ std::optional<double> finite(const Json& value) {
   return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
-// Of all values of the goal's split, those that a limit brought about included; empty where there is none.
+// The best of all values of the goal's split, including evaluations at a limit; empty where there is none.
 std::optional<BestValue> best_of(const spec::GoalSpec& goal, const std::vector<Evaluation>& evaluations,
                                  const std::vector<Epoch>& epochs) {
   std::optional<BestValue> best;
@@ -101,7 +101,7 @@ std::vector<SegmentTimes> segment_times(const std::vector<RankSpool>& spools, co
 }
 
 std::vector<Evaluation> evaluations_of(const std::vector<RankSpool>& segments, const std::vector<SegmentTimes>& times) {
-  std::vector<int64_t> spent_ns;  // on evaluations so far, in each segment
+  std::vector<int64_t> spent_ns;  // time on evaluations so far, in each segment
   for (const SegmentTimes& segment : times) spent_ns.push_back(segment.evaluation_before_ns);
   return latest(
       segments, EventKind::kEvaluation,

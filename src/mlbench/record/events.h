@@ -1,8 +1,8 @@
 #pragma once
 
 // The one list of what a rank says beside its steps: types of events, and their members with type and unit. Writers
-// make events with it, readers ask by it, api/event.schema.json is its schema. On disk (spool.h) an event is a JSON
-// object per line: {"event": NAME, "sequence": n, "end_ns": n, ...}.
+// make events with it, readers look members up with it, and api/event.schema.json is its schema. On disk (spool.h) an
+// event is a JSON object on a line: {"event": NAME, "sequence": n, "end_ns": n, ...}.
 
 #include <concepts>
 #include <cstdint>
@@ -37,11 +37,11 @@ enum class EventKind {
 
 enum class MemberType { kText, kInteger, kNumber, kBoolean, kObject, kList };  // a number may be null: NaN or infinite
 
-// A member with the type that C++ gives it: std::string, int64_t, double (any number), bool, Json (an object or list).
+// A member with its type in C++: std::string, int64_t, double (any number), bool, Json (an object or list).
 template <typename T>
 struct Member {
   std::string_view name;
-  // A whole number stays one where the member is any number.
+  // Makes the member's name and value. A whole number stays whole where the member may be any number.
   template <typename V>
   requires std::convertible_to<V, T> &&(!std::same_as<T, int64_t> || std::integral<V>)std::pair<std::string_view, Json>
   operator()(V value) const {
@@ -49,7 +49,7 @@ struct Member {
   }
 };
 
-// What all events may hold.
+// Members that every event may have.
 namespace member {
 inline constexpr Member<int64_t> kSequence{"sequence"};
 inline constexpr Member<int64_t> kEndNs{"end_ns"};
@@ -111,7 +111,7 @@ struct EventRow {
   EventKind kind;
   std::string_view name;
   std::string_view meaning;
-  std::span<const std::string_view> always, sometimes;  // names of its own members; of `sometimes`, most are rank 0's
+  std::span<const std::string_view> always, sometimes;  // names of its own members; most of `sometimes` are rank 0's
 };
 std::span<const EventRow> event_types();
 
@@ -120,18 +120,18 @@ std::string_view name_of(EventKind kind);
 std::optional<EventKind> kind_of(const Json& event);
 inline bool is(const Json& event, EventKind kind) { return kind_of(event) == kind; }
 
-// An event for the recorder, which adds `sequence` and `end_ns`. InternalError for a member that the type has not, or
-// one that it always has and is not there.
+// Makes an event for the recorder, which adds `sequence` and `end_ns`. Throws InternalError for a member that the type
+// does not have, and when a member that the type always has is missing.
 using Members = std::initializer_list<std::pair<std::string_view, Json>>;
 Json make_event(EventKind kind, Members members);
-// More of its members.
+// Adds more members to an event.
 void add_members(Json& event, Members members);
 
-// A line of a file of events: an object within its limits (base/input.h) whose members have the types of the list.
-// Empty for anything else.
+// Reads a line of a file of events: an object within the limits (base/input.h) whose members have the types of the
+// list. Empty for anything else.
 std::optional<Json> parse_event(std::string_view line);
 
-// The member's value; empty where the event has none (or null), or one of another type.
+// The member's value; empty where the event has none, null, or a value of another type.
 template <typename T>
 std::optional<T> find(const Json& event, const Member<T>& member) {
   if (!event.is_object()) return std::nullopt;
@@ -147,7 +147,7 @@ std::optional<T> find(const Json& event, const Member<T>& member) {
     return found->is_boolean() ? std::optional(found->template get<bool>()) : std::nullopt;
   if constexpr (std::is_same_v<T, Json>) return *found;
 }
-// The member's value, else `otherwise`.
+// The member's value, or `otherwise` where find() returns none.
 template <typename T>
 T get(const Json& event, const Member<T>& member, std::type_identity_t<T> otherwise = T{}) {
   return find(event, member).value_or(std::move(otherwise));

@@ -13,21 +13,21 @@ namespace mlbench::record {
 
 namespace {
 
-// The exchanges of one rank's segment, step by step.
+// The exchanges in one rank's segment, step by step.
 class Exchanges {
  public:
   Exchanges(const std::filesystem::path& run_dir, int64_t segment, int64_t rank)
       : path_(steps_path(run_dir, segment, rank)), steps_(run_dir, segment, rank) {
     read();
   }
-  bool any() const { return record_.has_value(); }  // behind the last: false
+  bool any() const { return record_.has_value(); }  // false after the last
   uint64_t step() const { return record_->first_step + in_record_; }
   int64_t ns() const { return record_->exchange_ns[in_record_]; }
   int64_t hidden_ns() const { return record_->hidden_ns[in_record_]; }
   void advance() {
     if (++in_record_ == record_->count) read();
   }
-  // Of a rank whose peers have recorded steps.
+  // Checks a rank whose peers have recorded steps.
   void check() const {
     if (!steps_.has_header()) throw UserError(path_.string() + " is lost");
   }
@@ -44,7 +44,7 @@ class Exchanges {
   uint64_t in_record_ = 0;
 };
 
-// The ranks go on to the next step that all of them have; returns whether there is one.
+// Moves all ranks to the next step that all of them have. Returns whether there is one.
 bool align(std::vector<Exchanges>& ranks, bool& all_steps) {
   for (;;) {
     uint64_t latest = 0;
@@ -64,7 +64,7 @@ bool align(std::vector<Exchanges>& ranks, bool& all_steps) {
   }
 }
 
-// The first `most` steps of a segment.
+// Adds the first `most` steps of a segment.
 void add_segment(std::vector<Exchanges> ranks, uint64_t most, ExchangeTimes& times) {
   if (std::ranges::none_of(ranks, &Exchanges::any)) return;
   for (const Exchanges& rank : ranks) rank.check();

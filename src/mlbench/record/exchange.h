@@ -1,14 +1,14 @@
 #pragma once
 
-// Waiting for the slowest rank and moving bytes, told apart; and what of both the step waited for.
+// Tells waiting for the slowest rank from moving bytes, and says for how much of both the step waited.
 //
-// Every rank's spool has how long each step's exchange took (StepRecord::exchange_ns). The rank that came last waited
-// for nobody, so the shortest of all ranks is what the transfer took; what another's took longer, that rank waited.
-// Right for one blocking collective per step. Of several, a rank may wait in one and be waited for in the next: then
-// the true wait is at least, the true transfer at most what is computed here.
+// Every rank's spool says how long each step's exchange took (StepRecord::exchange_ns). The rank that came last waited
+// for nobody, so the shortest time of all ranks is the transfer; what another rank spent beyond that, it waited. This
+// is right for one blocking collective per step. With several collectives, a rank may wait in one and be waited for in
+// the next; then the true wait is at least, and the true transfer at most, what is computed here.
 //
-// Hidden is what ran while the rank computed the gradient (StepRecord::hidden_ns), exposed is the rest: waiting and
-// moving alike.
+// The hidden part ran while the rank computed the gradient (StepRecord::hidden_ns). The exposed part is the rest. Both
+// contain waiting and moving alike.
 
 #include <cstdint>
 #include <filesystem>
@@ -24,19 +24,19 @@ namespace mlbench::record {
 
 struct ExchangeTimes {
   std::vector<int64_t> wait_ns;                // of each rank
-  int64_t transfer_ns = 0;                     // the same for all ranks
+  int64_t transfer_ns = 0;                     // the same on all ranks
   std::vector<int64_t> exposed_ns, hidden_ns;  // of each rank; their sum is that of wait and transfer
-  int64_t steps = 0;      // that all ranks recorded: the others are left out; redone steps count again
-  bool all_steps = true;  // none was left out
+  int64_t steps = 0;                           // steps that all ranks recorded; repeated steps count again
+  bool all_steps = true;                       // no step was left out
 };
 
-// Sums over the segments from 1 to `segments`, up to a moment. Reads the spools of all ranks side by side, in little
-// memory. UserError, naming the file, when one is lost or damaged.
+// Sums over the segments 1 to `segments`, up to a moment. Reads the spools of all ranks side by side, in little memory.
+// Throws UserError, naming the file, when a spool is lost or damaged.
 ExchangeTimes derive_exchange(const std::filesystem::path& run_dir, int64_t workers, int64_t segments,
                               const Moment& until = {});
 
-// `exchange` of the record; empty where nothing is exchanged or it is not known. `effective`: the record's. `notes`, of
-// a run that has ended: why it is not known, or not of all steps; null: nowhere.
+// The record's `exchange`; empty where nothing is exchanged, or where the times are not known. `effective` is the
+// record's. For a run that has ended, `notes` (may be null) receives why times are not known, or not of all steps.
 std::optional<Exchange> exchange_of(const spec::RunSpec& spec, int64_t segments, const Choices& effective,
                                     std::vector<std::string>* notes, const Moment& until = {});
 

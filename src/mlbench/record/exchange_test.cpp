@@ -65,7 +65,7 @@ TEST_F(Exchange, TheShortestIsTheTransferAndTheRestWaits) {
   EXPECT_TRUE(times.all_steps);
 }
 
-// Of the steps that both have: the last of rank 0 is left out.
+// Only steps that both ranks have count: the last step of rank 0 is left out.
 TEST_F(Exchange, WhatRanBesideTheComputationIsHiddenAndTheRestIsExposed) {
   spool(0, {exchanges(0, {10, 30, 5}, {4, 30, 5})});
   spool(1, {exchanges(0, {12, 20}, {0, 19})});

@@ -15,7 +15,7 @@ SeriesKey key_of_legacy_name(std::string_view name, int64_t rank) {
     return name.starts_with(prefix) ? std::string(name.substr(prefix.size())) : std::string();
   };
   if (name.starts_with(kTogetherPrefix)) {
-    // Each rank may write what all agreed on: one of them is enough.
+    // Each rank may write what all agreed on: one rank's value is enough.
     std::string metric = behind(kTogetherPrefix);
     if (rank == 0 && !metric.empty()) return {kTestSplit, std::move(metric), kAllRanks};
     return {"", std::string(name), rank};

@@ -1,10 +1,11 @@
 #pragma once
 
-// MLBench's flat names of metrics, in its API and archive, in what its Tracker writes, and as TensorBoard's tags:
+// MLBench's flat names of metrics, which its API, its archive and its Tracker use, and which are the tags of
+// TensorBoard:
 //   train_METRIC                 (train, METRIC, RANK)
 //   val_METRIC                   (test, METRIC, RANK)
 //   val_global_METRIC of rank 0  (test, METRIC, all ranks)
-//   any other NAME               ("", NAME, RANK); so is val_global_METRIC of another rank
+//   any other NAME               ("", NAME, RANK); this includes val_global_METRIC of another rank
 
 #include <cstdint>
 #include <string>
@@ -21,7 +22,7 @@ struct LegacyName {
 };
 
 SeriesKey key_of_legacy_name(std::string_view name, int64_t rank);
-// The name that the key was made of. A value over all ranks is rank 0's.
+// The name from which the key was made. A value over all ranks is rank 0's.
 LegacyName legacy_name_of(const SeriesKey& key);
 // "NAME @ RANK", as the API and the archive have it.
 std::string with_rank(const LegacyName& name);

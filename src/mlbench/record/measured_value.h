@@ -7,7 +7,7 @@
 
 namespace mlbench::record {
 
-// A measured value: a number, or NaN for null, as which JSON keeps what is not finite. Empty for anything else.
+// A measured value: a number, or NaN for null, which is how JSON stores what is not finite. Empty for anything else.
 inline std::optional<double> measured_value(const Json& value) {
   if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
   return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;

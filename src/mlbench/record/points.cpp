@@ -33,7 +33,7 @@ void add_points(Points& points, const StepRecord& record, const SpoolHeader& hea
 }
 
 void add_points(Points& points, const Json& event, const SpoolHeader& header) {
-  // Of all ranks: rank 0 tells what is the same on each.
+  // A value over all ranks: rank 0 records what is the same on each.
   const auto add = [&](const char* split, const std::string& metric, double value) {
     points[{split, metric, kAllRanks}].push_back(
         {header.start_wall_us + get(event, member::kEndNs) / 1000, get(event, member::kStep), value});
@@ -46,7 +46,7 @@ void add_points(Points& points, const Json& event, const SpoolHeader& header) {
   const Json metrics = get(event, member::kMetrics, Json::object());
   for (const auto& [metric, value] : metrics.items()) {
     const auto measured = measured_value(value);
-    if (!measured || (!evaluation && metric == "loss")) continue;  // the steps tell that of training
+    if (!measured || (!evaluation && metric == "loss")) continue;  // the steps have the loss of training
     add(evaluation ? kTestSplit : kTrainSplit, metric, *measured);
   }
   if (const auto norm = find(event, member::kGradientNorm)) add("", "gradient_norm", *norm);
@@ -76,7 +76,7 @@ Points read_points(const std::filesystem::path& run_dir, int64_t segments, int64
   for (const TrackerLine& line : read_tracker_lines(run_dir, rank).lines) add_points(points, line, rank);
   std::vector<RankSpool> spools;
   for (int64_t segment = 1; segment <= segments; ++segment) spools.push_back(read_spool(run_dir, segment, rank));
-  // Backwards, to know where the later segments began.
+  // Goes backwards, to know where the later segments began.
   std::vector<Points> parts;
   int64_t done_again = std::numeric_limits<int64_t>::max();
   for (auto spool = spools.rbegin(); spool != spools.rend(); ++spool) {

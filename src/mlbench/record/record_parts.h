@@ -1,6 +1,6 @@
 #pragma once
 
-// What the makers of a record's parts share (record.cpp, curve.cpp); for nobody else.
+// What the makers of a record's parts share. Only build_record.cpp and curve.cpp include this header.
 
 #include <algorithm>
 #include <iterator>
@@ -13,7 +13,7 @@
 
 namespace mlbench::record {
 
-// Null as well when `object` is no object: a rank may not have said that yet.
+// Also null when `object` is no object: a rank may not have said it yet.
 inline Json field_of(const Json& object, std::string_view name) {
   return object.is_object() ? object.value(name, Json(nullptr)) : Json(nullptr);
 }

@@ -13,9 +13,9 @@ inline constexpr const char* kTrainSplit = "train";
 inline constexpr const char* kTestSplit = "test";
 
 struct SeriesKey {
-  std::string split;   // kTrainSplit, kTestSplit, or "": of the run as a whole (lr, times), or of a script's own
+  std::string split;   // kTrainSplit, kTestSplit, or "": about the run as a whole (lr, times), or a script's own
   std::string metric;  // "loss", "Prec@1", "samples_per_s"
-  int64_t rank = 0;    // that measured it; kAllRanks: one value over all
+  int64_t rank = 0;    // the rank that measured it; kAllRanks: one value over all ranks
   auto operator<=>(const SeriesKey&) const = default;  // NOLINT(modernize-use-nullptr): taken for a comparison with 0
 };
 

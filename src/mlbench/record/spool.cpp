@@ -34,7 +34,7 @@ void check_identity(const fs::path& run_dir, const fs::path& path, const SpoolHe
   try {
     own = text_member(read_json_file(spec_path(run_dir), inputs::kSpec), "identity");
   } catch (const std::runtime_error&) {
-    return;  // whoever needs the specification says what is wrong with it
+    return;  // whoever needs the specification reports what is wrong with it
   }
   if (own == header.identity) return;
   throw UserError(fmt::format("{}: of another run ({}), so it was not read", path.string(),
@@ -42,7 +42,7 @@ void check_identity(const fs::path& run_dir, const fs::path& path, const SpoolHe
 }
 
 int64_t last_segment(const fs::path& run_dir) {
-  constexpr int64_t kMostSegments = 1000;  // who reads looks at each
+  constexpr int64_t kMostSegments = 1000;  // a reader looks at each
   int64_t last = 0;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(spool_dir(run_dir), error)) {
@@ -82,7 +82,7 @@ Events read_events(const fs::path& run_dir, int64_t segment, int64_t rank) {
 
 RankSpool read_spool(const fs::path& run_dir, int64_t segment, int64_t rank) {
   RankSpool spool;
-  // A writer puts the steps before an event on disk first; read the other way round, no event lacks its steps.
+  // A writer puts the steps before an event on disk first. So events are read first: no event then lacks its steps.
   Events events = read_events(run_dir, segment, rank);
   spool.events = std::move(events.lines);
   spool.left_out = events.left_out;

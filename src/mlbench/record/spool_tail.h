@@ -1,7 +1,7 @@
 #pragma once
 
-// What one rank's segment has gained since the last look: the one reader of spools that grow, for the supervisor, the
-// master and the command line.
+// What one rank's segment has gained since the last look. Supervisor, master and command line read growing spools with
+// it.
 
 #include <cstdint>
 #include <filesystem>
@@ -13,10 +13,10 @@
 
 namespace mlbench::record {
 
-// Where a reader is. Kept between calls, or longer: four numbers.
+// How far a reader has come. A cursor may be kept between calls, or longer: it is four numbers.
 struct SpoolCursor {
-  int64_t steps = 0;  // bytes of the file of steps
-  LineCursor events;  // its `left_out` counts lines that are no events, too
+  int64_t steps = 0;  // offset in the file of steps
+  LineCursor events;  // its `left_out` also counts lines that are no events
 };
 
 class SpoolTail {
@@ -25,13 +25,14 @@ class SpoolTail {
 
   using TakeStep = std::function<void(const StepRecord& record)>;
   using TakeEvent = std::function<void(const Json& event)>;
-  // Gives what is new, one piece of each file at most: first steps, then events. Returns whether anything was; call
-  // again until nothing is. Absent files have nothing. UserError when the file of steps is no spool, of another version
-  // or damaged: what stood before the damage was given, and is not given again.
+  // Passes on what is new, at most one piece of each file: first steps, then events. Returns whether there was
+  // anything; to read all, the caller repeats the call until it returns false. An absent file has nothing. Throws
+  // UserError when the file of steps is no spool, has another version, or is damaged; what comes before the damage is
+  // passed on, once.
   bool read(const TakeStep& take_step, const TakeEvent& take_event);
 
   bool has_header() const { return steps_.has_header(); }
-  // Zeros while there is none.
+  // All zero while there is no header.
   const SpoolHeader& header() const { return steps_.header(); }
   const SpoolCursor& cursor() const { return cursor_; }
 

@@ -83,7 +83,7 @@ TEST_F(Spool, IgnoresATornEnd) {
   }
 }
 
-// As a home made anew at the same path would find those of the old one on other hosts.
+// A home that was made again at the same path finds spools of the old home on other hosts.
 TEST_F(Spool, OfAnotherRunIsNotRead) {
   const std::string own(32, 'a'), other(32, 'b');
   const auto spec_of = [&](const Json& spec) { std::ofstream(dir() / "spec.json") << spec.dump(); };

@@ -47,12 +47,12 @@ static_assert(sizeof(StoredColumn) == 32);
 struct Column {
   std::string name;
   std::string_view type;
-  size_t offset;  // in StepRecord
+  size_t offset;  // offset in StepRecord
 };
 
 constexpr std::string_view kEach = "i64[]";
 
-// Those without a cell per step first.
+// Columns without a cell per step come first.
 const std::vector<Column>& columns() {
   static const std::vector<Column> list = [] {
     std::vector<Column> all = {
@@ -139,7 +139,7 @@ std::optional<StepFormat> StepFormat::parse(const std::filesystem::path& path, s
   const auto refuse = [&](const std::string& why) { throw UserError(path.string() + ": " + why); };
   FixedHeader fixed;
   if (bytes.size() < sizeof fixed) {
-    // Killed while the header was being written.
+    // The rank was killed while it wrote the header.
     if (kMagic.starts_with(bytes.substr(0, kMagic.size())) || bytes.starts_with(kMagic)) return std::nullopt;
     refuse(fmt::format("not a spool: {} bytes without its header", bytes.size()));
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-// The step records of one file of a spool (spool.h), one after the other, in little memory, while it grows.
+// Reads the step records of one file of a spool (spool.h), one after the other, in little memory, while the file grows.
 
 #include <array>
 #include <cstdint>
@@ -15,19 +15,20 @@ namespace mlbench::record {
 
 class StepReader {
  public:
-  // An absent or empty file has no records yet. `from`: 0, or the offset() of an earlier reader, to read on behind it.
-  // UserError, here or in next(), when the file is no spool, of another version or run, too large, or no plain file.
+  // An absent or empty file has no records yet. `from` is 0, or the offset() of an earlier reader at which to go on.
+  // Throws UserError, here or in next(), when the file is no spool, has another version or run, is too large, or is no
+  // plain file.
   StepReader(const std::filesystem::path& run_dir, int64_t segment, int64_t rank, std::uintmax_t from = 0);
   bool has_header() const { return format_.has_value(); }
-  // Zeros while the file has none.
+  // All zero while the file has no header.
   const SpoolHeader& header() const;
-  // Empty behind the last whole record: ask again when the file has grown. UserError for a damaged one; none is given
-  // from there on.
+  // The next complete record; empty after the last one, until the file has grown. Throws UserError for a damaged
+  // record; nothing after it is returned.
   std::optional<StepRecord> next();
-  std::uintmax_t offset() const { return offset_; }  // of the file, behind the last record that was given
+  std::uintmax_t offset() const { return offset_; }  // in the file, after the last record that was returned
 
  private:
-  // Of the records given: no sum that is derived from them overflows.
+  // The sums of all records returned so far. No sum that is derived from them overflows.
   struct Sums {
     int64_t samples = 0, total_ns = 0, exchange_ns = 0, largest_ns = 0;
     std::array<int64_t, kStepKinds> kinds_ns{};
@@ -39,9 +40,9 @@ class StepReader {
   std::filesystem::path path_;
   std::optional<StepFormat> format_;
   std::uintmax_t offset_ = 0;
-  std::string piece_;  // of the file, from `offset_ - used_` on
+  std::string piece_;  // bytes of the file, from `offset_ - used_` on
   size_t used_ = 0;
-  std::optional<uint64_t> sequence_;  // of the next record; empty before the first of a reader that reads on
+  std::optional<uint64_t> sequence_;  // of the next record; empty before the first when reading goes on at an offset
   Sums sums_;
 };
 

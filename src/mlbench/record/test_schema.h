@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests: whether JSON documents meet a schema of api/, as python3-jsonschema sees it.
+// For tests: whether JSON documents meet a schema of api/, as python3-jsonschema judges.
 
 #include <chrono>
 #include <filesystem>
@@ -17,20 +17,20 @@ namespace mlbench::record {
 
 class SchemaValidator {
  public:
-  // `schema`: the name of its file, "run.schema.json".
+  // `schema` is the name of the schema's file, "run.schema.json".
   explicit SchemaValidator(const std::string& schema)
       : schema_(std::filesystem::path(environment_variable("MLBENCH_TEST_SOURCE_DIR").value()) / "api" / schema) {}
 
   const std::filesystem::path& schema() const { return schema_; }
 
-  // Why nothing can be validated here, for GTEST_SKIP; "": it can.
+  // Why nothing can be validated here, for GTEST_SKIP; "" where it can.
   static std::string missing() {
     if (std::filesystem::exists(kPython) && run({"-c", "import jsonschema"}).end.code == 0) return "";
     return std::string("missing capability: a Python with jsonschema; ") + kPython +
            " has none (Debian: python3-jsonschema)";
   }
 
-  // What is wrong with it; "": nothing.
+  // What is wrong with the document; "": nothing.
   std::string complaint(const Json& document) const {
     const std::filesystem::path file = folder_.path() / "document.json";
     write_json_file(file, document);

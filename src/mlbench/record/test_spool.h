@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests: spools without a recorder.
+// For tests: makes spools without a recorder.
 
 #include <filesystem>
 #include <fstream>
@@ -13,8 +13,8 @@
 
 namespace mlbench::record {
 
-// A record of `count` steps from `first`, 10 samples each, that took `ns` in all: a fifth in batch_load, a tenth in
-// checkpoint, the rest in backprop.
+// A record of `count` steps from `first` on, with 10 samples each, that took `ns` in all: a fifth in batch_load, a
+// tenth in checkpoint, the rest in backprop.
 inline StepRecord step_record(uint64_t first, uint64_t count, int64_t ns, int64_t end_ns = 0) {
   StepRecord record;
   record.first_step = first;

@@ -45,13 +45,13 @@ struct SpansHeader {
 static_assert(sizeof(SpansHeader) == 64);
 
 enum class EntryType : uint8_t {
-  kNever,  // of a block that was never written
-  kName,   // number of its bytes, which follow; names are counted from 0
+  kNever,  // in a block that was never written
+  kName,   // `number` bytes follow; names are counted from 0
   kSpan,
   kClockSample
 };
 
-// All entries begin with these; `number` is the count of a name's bytes, and a span's name.
+// All entries begin with this. `number` is the length of a name, or the number of a span's name.
 struct EntryHead {
   EntryType type = EntryType::kNever;
   uint8_t kind = 0;
@@ -141,7 +141,7 @@ void TimelineReader::refuse_entry(const std::string& why) const {
   refuse(fmt::format("damaged at byte {}: {}", offset_, why));
 }
 
-// What lies at the offset: at least `count` bytes, fewer at the end of the file.
+// The bytes at the offset: at least `count`, fewer at the end of the file.
 std::string_view TimelineReader::bytes(size_t count) {
   if (piece_.size() - used_ < count) {
     piece_ = read_from(path_, offset_, std::max(count, kSpansPieceBytes));
@@ -161,7 +161,7 @@ void TimelineReader::read_header() {
     refuse(fmt::format("not a timeline: it does not start with {}", kSpansMagic));
   }
   const auto header = stored_in<SpansHeader>(start);
-  if (!header) return;  // killed while the header was being written
+  if (!header) return;  // the rank was killed while it wrote the header
   if (header->version != kSpansVersion) {
     refuse(fmt::format("a timeline of version {}; this program reads version {}", header->version, kSpansVersion));
   }
@@ -180,7 +180,7 @@ void TimelineReader::read_header() {
 std::optional<std::variant<Span, ClockSample>> TimelineReader::next() {
   while (open_) {
     const auto head = stored_in<EntryHead>(bytes(sizeof(EntryHead)));
-    open_ = false;  // unless what follows is whole
+    open_ = false;  // until what follows is known to be complete
     if (!head || head->type == EntryType::kNever) break;
     if (head->type == EntryType::kName) {
       auto name = read_name(head->number);

@@ -20,7 +20,7 @@ namespace {
 constexpr double kMostSeconds = 1e11;
 constexpr size_t kMostNameBytes = 250, kMostTextBytes = 64 * inputs::kKiB;
 constexpr size_t kMostLines = 1'000'000;
-// Of a record: a script may write for weeks.
+// The limits of a record: a script may write for weeks.
 constexpr size_t kMostRows = 20'000, kMostRecordedValues = 200'000;
 
 int64_t whole(const Json& record, const char* key) {
@@ -103,7 +103,7 @@ std::optional<double> finite(std::optional<double> value) {
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
-// Takes line after line.
+// Makes the figures from one line after the other.
 class FigureMaker {
  public:
   explicit FigureMaker(int64_t started_us) : started_us_(started_us) {}
@@ -111,7 +111,7 @@ class FigureMaker {
   TrackerFigures figures();
 
  private:
-  // Whether a record takes another row of `metrics`; one that it does not take is counted.
+  // Whether a record takes another row of `metrics`; a row that it does not take is counted.
   bool has_room(size_t rows, const NamedNumbers& metrics);
   void add_epoch(const TrackerLine& line, double epoch_s);
   void add_evaluation(const TrackerLine& line, const NamedNumbers& evaluated);
@@ -123,7 +123,7 @@ class FigureMaker {
   std::map<std::string, double, std::less<>> kinds_;
   NamedNumbers trained_;  // of the current epoch
   double train_s_ = 0;
-  size_t recorded_ = 0;  // values in rows
+  size_t recorded_ = 0;  // number of values in rows
 };
 
 bool FigureMaker::has_room(size_t rows, const NamedNumbers& metrics) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a training script of a custom run recorded itself through the Tracker (python/README.md): JSON lines in
+// What the training script of a custom run recorded itself through the Tracker (python/README.md): JSON lines in
 // RUN/metrics/rank-R.jsonl.
 
 #include <cstdint>
@@ -25,29 +25,29 @@ struct TrackerLine {
   Json goal = nullptr;                                 // {"metric", "split", "target", "value"} of a reached goal
 };
 
-// Empty for what is no record of this form within its limits (base/input.h). Values whose names no metric can have (250
-// bytes, no control characters) and texts of more than 64 KiB are left out of it.
+// Reads one line; empty for a text that is no record of this form within the limits (base/input.h). Values with names
+// that no metric can have (250 bytes, no control characters) and texts of more than 64 KiB are left out.
 std::optional<TrackerLine> parse_tracker_line(std::string_view text);
 
 struct TrackerLines {
-  std::vector<TrackerLine> lines;  // complete ones, in the order of the file
-  int64_t left_out = 0;            // complete ones that are no record of this form, or behind the first million
+  std::vector<TrackerLine> lines;  // the complete ones, in the order of the file
+  int64_t left_out = 0;            // complete lines that are no record of this form, or come after the first million
 };
-// Empty without a file. UserError when it is too large or no plain file.
+// Empty without a file. Throws UserError when the file is too large or no plain file.
 TrackerLines read_tracker_lines(const std::filesystem::path& run_dir, int64_t rank);
 
-// The parts of a run record that rank 0's lines tell.
+// The parts of a run's record that rank 0's lines tell.
 struct TrackerFigures {
   std::optional<Goal> goal;
   double train_s = 0;  // the sum of CumulativeTrainTimeEpoch
   NamedNumbers steps_s;
   std::vector<Evaluation> evaluations;  // values on test data over all ranks (legacy_names.h)
-  std::vector<Epoch> epochs;            // they end where an epoch's times were recorded
+  std::vector<Epoch> epochs;            // an epoch ends where its times were recorded
   int64_t steps = 0;
   std::string result;
-  int64_t left_out = 0;  // evaluations and epochs beyond 20,000 rows of each, or 200,000 values
+  int64_t left_out = 0;  // evaluations and epochs beyond 20,000 rows of each, or beyond 200,000 values
 };
-// `started_us`: when the run started.
+// `started_us` is when the run started.
 TrackerFigures tracker_figures(const std::vector<TrackerLine>& lines, int64_t started_us);
 
 }  // namespace mlbench::record

@@ -16,7 +16,7 @@ constexpr const char* kMemory = "memory_bytes";
 constexpr const char* kIn = "network_in_bytes_per_s";
 constexpr const char* kOut = "network_out_bytes_per_s";
 
-// An amount of which sums do not overflow.
+// An amount; sums of such amounts do not overflow.
 std::optional<double> amount_of(const Json& value) {
   if (!value.is_number()) return std::nullopt;
   const auto amount = value.get<double>();

@@ -12,20 +12,20 @@ namespace mlbench::record {
 
 struct UsageLine {
   struct Rank {
-    std::optional<double> cpu_cores;      // in use, in the mean since the look before
+    std::optional<double> cpu_cores;      // in use: the mean since the sample before
     std::optional<int64_t> memory_bytes;  // resident
-    // Bytes per second, likewise, over the network of its pod or host, of all that use it; of several ranks there the
-    // first has them.
+    // Bytes per second, the mean since the sample before, over the network of the rank's pod or host, by all that use
+    // it. Of several ranks there, only the first has them.
     std::optional<double> network_in = {}, network_out = {};
   };
   int64_t time_us = 0;      // Unix epoch
-  double wall_s = 0;        // of the run: `clocks.wall_s`
-  std::vector<Rank> ranks;  // by their numbers; empty members: not known
+  double wall_s = 0;        // the run's `clocks.wall_s`
+  std::vector<Rank> ranks;  // by rank; an empty member is not known
 };
 
-// Without the line's end.
+// The text of a line, without its end.
 std::string to_text(const UsageLine& line);
-// Empty for what is no such line within its limits (base/input.h).
+// Empty for a text that is no such line within the limits (base/input.h).
 std::optional<UsageLine> parse_usage_line(std::string_view text);
 
 }  // namespace mlbench::record
