@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <tuple>
+#include <vector>
 
 #include "mlbench/framework/torch/differentiable.h"
 
@@ -31,20 +32,23 @@ at::Tensor BatchNorm::operator()(const at::Tensor& input, const at::Tensor& adde
   // Without its place in the graph: the node must not own its own output.
   const at::Tensor output = relu ? y.detach() : at::Tensor();
   const BatchNorm self = *this;
-  return differentiable(input, addend, forward, [=](const at::Tensor& gradient, const Wanted& wanted) {
+  std::vector<at::Tensor> inputs = {input};
+  if (addend.defined()) inputs.push_back(addend);
+  return differentiable_of_many(inputs, forward, [=](const at::Tensor& gradient, const std::vector<bool>& wanted) {
     const at::Tensor dy = gradient.contiguous(kChannelsLast);
-    Gradients result;
-    if (wanted.input) result.input = at::empty_like(dy);
+    const bool input_wanted = wanted[0], addend_wanted = wanted.size() > 1 && wanted[1];
+    at::Tensor dx, d_addend;
+    if (input_wanted) dx = at::empty_like(dy);
     // Without ReLU the sum passes its gradient on as it is.
-    if (wanted.addend) result.addend = relu ? at::empty_like(dy) : dy;
+    if (addend_wanted) d_addend = relu ? at::empty_like(dy) : dy;
     const at::Tensor dw = at::empty({shape.channels}, at::kFloat), db = at::empty_like(dw);
     batch_norm_backward(
         x.const_data_ptr<float>(), relu ? output.const_data_ptr<float>() : nullptr, dy.const_data_ptr<float>(), shape,
-        self.parameters(used_mean, inv_std), relu, of_batch, wanted.input ? result.input.data_ptr<float>() : nullptr,
-        wanted.addend && relu ? result.addend.data_ptr<float>() : nullptr, dw.data_ptr<float>(), db.data_ptr<float>());
+        self.parameters(used_mean, inv_std), relu, of_batch, input_wanted ? dx.data_ptr<float>() : nullptr,
+        addend_wanted && relu ? d_addend.data_ptr<float>() : nullptr, dw.data_ptr<float>(), db.data_ptr<float>());
     self.gradients->contribute(self.bias.slot, [&](at::Tensor& target, bool add) { store(target, db, add); });
     self.gradients->contribute(self.weight.slot, [&](at::Tensor& target, bool add) { store(target, dw, add); });
-    return result;
+    return std::vector<at::Tensor>{dx, d_addend};
   });
 }
 
