@@ -16,7 +16,7 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/base/random.h"
-#include "mlbench/framework/onednn/linear_rows.h"
+#include "mlbench/framework/native/tape/linear_rows.h"
 
 namespace mlbench {
 namespace {

@@ -95,7 +95,7 @@ if(MLBENCH_TORCH)
     find_package(OneDnn 2.6)
     if(TARGET DNNL::dnnl)
       # Both hold a oneDNN and export the same std::call_once symbols of its matrix products; the one that comes second
-      # calls the other's and fails. Ours does without them (framework/onednn/linear.cpp), so LibTorch comes first: a
+      # calls the other's and fails. Ours does without them (framework/native/tape/linear.cpp), so LibTorch comes first: a
       # library stands before what it depends on.
       set_property(TARGET LibTorch::LibTorch APPEND PROPERTY INTERFACE_LINK_LIBRARIES $<LINK_ONLY:DNNL::dnnl>)
     else()

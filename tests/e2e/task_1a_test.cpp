@@ -18,7 +18,7 @@
 #include "mlbench/comm/in_process.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/prepare.h"
-#include "mlbench/framework/onednn/onednn_framework.h"
+#include "mlbench/framework/native/native_framework.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/models/model.h"
 #include "mlbench/optim/factory.h"

@@ -16,7 +16,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/shape.h"
-#include "mlbench/framework/onednn/onednn_framework.h"
+#include "mlbench/framework/native/native_framework.h"
 #include "mlbench/framework/token_batch_test.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/models/model.h"

@@ -1,0 +1,105 @@
+#pragma once
+
+// The layers of graphs (models/layer_kinds.h), each with a backward pass of its own. Between products there are few
+// passes over memory (token_kernels.h, attention_kernels.h), and none over padding (row_plan.h).
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mlbench/framework/gradients.h"
+#include "mlbench/framework/native/graph/row_plan.h"
+#include "mlbench/framework/native/graph/token_kernels.h"
+#include "mlbench/framework/products.h"
+#include "mlbench/framework/sequence_decoder.h"
+#include "mlbench/models/model.h"
+
+namespace mlbench::framework::onednn_framework {
+
+struct GraphPass {
+  bool training = false;
+  uint64_t seed = 0;
+  int rank = 0;
+  int64_t step = 0;
+  int64_t micro_batch = 0;  // training passes since the step began, before this one
+  // By layer: states in which the batch before ended, if there are any, and where this one's are left. Null: there is
+  // no such batch, and nobody wants them.
+  std::vector<LayerState>* carried = nullptr;
+  DecodePass* decode = nullptr;  // null: whole sequences
+
+  uint64_t dropout_key(size_t layer) const { return models::dropout_key(seed, rank, step, layer, micro_batch); }
+};
+
+class GraphLayer {
+ public:
+  virtual ~GraphLayer() = default;
+  using Inputs = std::vector<const GraphValue*>;
+  // With training keeps what the backward pass needs.
+  virtual GraphValue forward(const Inputs& inputs, const GraphPass& pass) = 0;
+  // Of the last training pass: the gradient of each input that is wanted, from that of the output, which it does not
+  // change. Parameters' go into the gradient buffer.
+  virtual std::vector<at::Tensor> backward(const at::Tensor& dy, const std::vector<bool>& wanted) = 0;
+};
+
+struct GraphContext {
+  const models::ModelDescription& model;
+  std::function<framework::Parameter(const std::string& name)>
+      parameter;              // "embedding.weight"; once per layer that uses it
+  GradientBuffer& gradients;  // outlives the layers
+  bool dropout = true;
+  at::ScalarType product_type = at::kFloat;  // in which factors are multiplied
+  framework::Parameter of(const models::LayerSpec& layer, const char* role) const {
+    return parameter(models::parameter_name(layer, role));
+  }
+};
+
+// One layer, or several that are computed as one.
+struct GraphStep {
+  std::unique_ptr<GraphLayer> layer;
+  std::string name;  // "fc1+relu+dropout"
+  std::vector<std::string> inputs;
+  std::string output;
+};
+
+// All layers but the last. UserError for a kind that this framework lacks, naming those that it has.
+std::vector<GraphStep> make_graph_steps(const GraphContext& context);
+
+// x W' of rows and W [out, in], and its gradients.
+class RowProduct {
+ public:
+  RowProduct(framework::Parameter weight, at::ScalarType type) : weight_(std::move(weight)), type_(type) {}
+  // Before the products of a pass: takes the weight as it stands.
+  void begin(const GraphPass& pass);
+  // A factor of several products.
+  at::Tensor prepared(const at::Tensor& x) const { return framework::prepared(x, type_); }
+
+  at::Tensor output(const at::Tensor& x) const { return output(x, 0, factor_.size(0)); }
+  at::Tensor input_gradient(const at::Tensor& dy) const { return input_gradient(dy, 0, factor_.size(0)); }
+  // By rows [first, first + count) of W alone.
+  at::Tensor output(const at::Tensor& x, int64_t first, int64_t count) const;
+  at::Tensor input_gradient(const at::Tensor& dy, int64_t first, int64_t count) const;
+  // dy' x into, or on top of, these rows of the gradient.
+  void weight_gradient(at::Tensor to, const at::Tensor& dy, const at::Tensor& x, bool add) const;
+
+  size_t slot() const { return weight_.slot; }
+
+ private:
+  framework::Parameter weight_;
+  at::ScalarType type_;
+  KeptMatrix memory_;
+  at::Tensor factor_;  // prepared()
+};
+
+// ---- one file each
+std::unique_ptr<GraphLayer> make_lstm_sequence(const models::LayerSpec& layer, size_t index,
+                                               const GraphContext& context);
+std::unique_ptr<GraphLayer> make_multi_head_attention(const models::LayerSpec& layer, size_t index,
+                                                      const GraphContext& context);
+std::unique_ptr<GraphLayer> make_additive_attention(const models::LayerSpec& layer, size_t index,
+                                                    const GraphContext& context);
+
+}  // namespace mlbench::framework::onednn_framework

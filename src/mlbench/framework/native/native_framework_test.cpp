@@ -1,0 +1,660 @@
+// The rule of comparison (per tensor): the norm of the error against LibTorch in float64 is at most twice that of
+// framework/torch in the same precision, or below a stated multiple of eps x norm.
+
+#include "mlbench/framework/native/native_framework.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/random.h"
+#include "mlbench/framework/contract_test.h"
+#include "mlbench/framework/torch/torch_framework.h"
+#include "mlbench/models/chain.h"
+#include "mlbench/models/graph.h"
+#include "mlbench/models/smooth_test.h"
+
+namespace mlbench::framework::onednn_framework {
+namespace {
+
+using contract::logistic_options;
+using contract::rows_view;
+using contract::step;
+using models::Chain;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr double kEps = std::numeric_limits<float>::epsilon();
+
+FrameworkOptions options_of(models::ModelDescription model, int threads = 2) {
+  FrameworkOptions options;
+  options.model = std::move(model);
+  options.threads = threads;
+  return options;
+}
+
+models::ModelDescription text_model() {
+  models::Graph graph;
+  const std::string x = graph.add("embedding", "embedding", {graph.input("tokens", {models::kAny, models::kAny})},
+                                  {.options = {{"vocabulary", 9}, {"features", 4}, {"scale", 1}, {"row_dropout", 0}},
+                                   .initialisers = {{"weight", {}}}});
+  graph.add("linear", "softmax", {x},
+            {.options = {{"in", 4}, {"out", 9}, {"bias", false}}, .shared = {{"weight", "embedding.weight"}}});
+  models::ModelDescription model = graph.finish();
+  model.name = "text";
+  model.loss.kind = "token_cross_entropy";
+  return model;
+}
+
+struct Batch {
+  Batch(const models::ModelDescription& model, int64_t samples, uint64_t key = 5)
+      : shape(model.input_shape), volume(volume_of(shape)) {
+    RandomSequence random(key);
+    for (int64_t i = 0; i < samples * volume; ++i) features.push_back(static_cast<float>(random.normal()));
+    for (int64_t i = 0; i < samples; ++i) {
+      labels.push_back(static_cast<int64_t>(random.below(static_cast<uint64_t>(model.outputs))));
+    }
+  }
+  BatchView view() const { return view(0, static_cast<int64_t>(labels.size())); }
+  BatchView view(int64_t first, int64_t count) const {
+    return samples_view(features.data() + first * volume, labels.data() + first, shape, count);
+  }
+  std::vector<int64_t> shape;
+  int64_t volume;
+  std::vector<float> features;
+  std::vector<int64_t> labels;
+};
+
+// The description read once more, in the simplest way, in float64.
+class Oracle {
+ public:
+  Oracle(const FrameworkOptions& options, Framework& framework, const Batch& batch, int64_t step = 0)
+      : options_(options), step_(step) {
+    for (const FlatRange& range : framework.layout().ranges) {
+      const at::Tensor flat = range.trainable ? framework.parameters() : framework.buffers();
+      const at::Tensor values = flat.narrow(0, range.offset, range.count).view(range.shape).to(at::kDouble);
+      p_[range.name] = range.trainable ? values.clone().requires_grad_(true) : values.clone();
+    }
+    std::vector<int64_t> shape = batch.shape;
+    const auto n = static_cast<int64_t>(batch.labels.size());
+    shape.insert(shape.begin(), n);
+    const at::Tensor x = at::from_blob(const_cast<float*>(batch.features.data()), shape).to(at::kDouble);
+    const at::Tensor y = chain(options.model.layers, x);
+    outputs = y.detach();
+    const at::Tensor labels = at::from_blob(const_cast<int64_t*>(batch.labels.data()), {n}, at::kLong);
+    const at::Tensor value = at::cross_entropy_loss(y, labels);
+    value.backward();
+    loss = value.item<double>();
+  }
+  at::Tensor gradient(const std::string& name) const { return p_.at(name).grad(); }
+  at::Tensor buffer(const std::string& name) const { return p_.at(name); }
+  double loss = 0;
+  at::Tensor outputs;
+
+ private:
+  at::Tensor chain(const std::vector<models::LayerSpec>& layers, at::Tensor x) {
+    for (size_t i = 0; i < layers.size(); ++i) x = layer(layers[i], i, x);
+    return x;
+  }
+  at::Tensor layer(const models::LayerSpec& layer, size_t index, const at::Tensor& x) {
+    const auto p = [&](const char* suffix) { return p_.at(layer.name + suffix); };
+    const Json& o = layer.options;
+    if (layer.kind == "conv2d") {
+      const at::Tensor bias = o.at("bias").get<bool>() ? p(".bias") : at::Tensor();
+      return at::conv2d(x, p(".weight"), bias, o.at("stride").get<int64_t>(), o.at("padding").get<int64_t>());
+    }
+    if (layer.kind == "linear") return at::linear(x, p(".weight"), o.value("bias", true) ? p(".bias") : at::Tensor());
+    if (layer.kind == "relu") return at::relu(x);
+    if (layer.kind == "softplus") return at::softplus(x);
+    if (layer.kind == "max_pool2d") return at::max_pool2d(x, o.at("kernel").get<int64_t>());
+    if (layer.kind == "avg_pool2d") return at::avg_pool2d(x, o.at("kernel").get<int64_t>());
+    if (layer.kind == "global_avg_pool2d") return x.mean({2, 3});
+    if (layer.kind == "flatten") return x.flatten(1);
+    if (layer.kind == "residual") return chain(layer.body, x) + chain(layer.shortcut, x);
+    if (layer.kind == "batch_norm2d") {
+      return std::get<0>(at::native_batch_norm(x, p(".weight"), p(".bias"), p(".running_mean"), p(".running_var"),
+                                               !options_.frozen_batch_norm, o.at("momentum"), o.at("eps")));
+    }
+    if (layer.kind == "dropout") {
+      if (!options_.dropout) return x;
+      const double p_zero = o.at("p");
+      const uint64_t key = models::dropout_key(options_.seed, options_.rank, step_, index);
+      std::vector<double> mask;
+      for (int64_t i = 0; i < x.numel(); ++i) {
+        const auto number = static_cast<uint64_t>(i);
+        mask.push_back(philox(key, number / 4, 0)[number % 4] >= p_zero * 0x1.0p32 ? 1 / (1 - p_zero) : 0.0);
+      }
+      return x * at::tensor(mask, at::kDouble).view(x.sizes());
+    }
+    throw InternalError("the oracle has no layer " + layer.kind);
+  }
+
+  const FrameworkOptions& options_;
+  int64_t step_;
+  std::map<std::string, at::Tensor> p_;
+};
+
+double norm_of(const at::Tensor& values) { return values.to(at::kDouble).norm().item<double>(); }
+
+// Loss, outputs, gradients and running statistics after one step.
+void expect_as_exact_as_torch(const FrameworkOptions& options, const Batch& batch, double multiple) {
+  const auto ours = make(options);
+  const auto peer = torch_framework::make(options);
+  ours->initialise();
+  peer->initialise();
+  // Something for biases and scales to do.
+  RandomSequence random(3);
+  for (int64_t i = 0; i < ours->parameters().numel(); ++i) {
+    ours->parameters().data_ptr<float>()[i] += 0.05F * static_cast<float>(random.normal());
+  }
+  peer->parameters().copy_(ours->parameters());
+  const Oracle oracle(options, *ours, batch, 4);
+  const double loss = step(*ours, batch.view(), 4), peer_loss = step(*peer, batch.view(), 4);
+  // The error of one number may be small by chance.
+  const double band = options.precision == "bf16" ? 0.01 : std::max(multiple, 8.0) * kEps;
+  EXPECT_LE(std::abs(loss - oracle.loss), std::max(2 * std::abs(peer_loss - oracle.loss), band * oracle.loss));
+  const auto outputs_of = [&](Framework& framework) {
+    const std::vector<float> values(framework.outputs().begin(), framework.outputs().end());
+    return at::tensor(values).view(oracle.outputs.sizes()).to(at::kDouble);
+  };
+  double largest = 0;
+  for (const FlatRange& range : ours->layout().ranges) {
+    if (range.trainable) largest = std::max(largest, norm_of(oracle.gradient(range.name)));
+  }
+  const auto compare = [&](const std::string& what, const at::Tensor& mine, const at::Tensor& theirs,
+                           const at::Tensor& exact) {
+    const double error = norm_of(mine.to(at::kDouble) - exact), peer_error = norm_of(theirs.to(at::kDouble) - exact);
+    // Of a bias before a batch norm the gradient is zero but for rounding.
+    const double unit = options.precision == "bf16" ? 0x1p-8 : kEps;
+    const double scale = norm_of(exact) < 1e-10 * largest ? unit * largest : multiple * kEps * norm_of(exact);
+    EXPECT_LE(error, std::max(2 * peer_error, scale))
+        << what << ": LibTorch's error is " << peer_error << ", norm " << norm_of(exact);
+  };
+  compare("outputs", outputs_of(*ours), outputs_of(*peer), oracle.outputs);
+  // Tensors under 64 elements are pooled by layer type.
+  std::map<std::string, std::vector<at::Tensor>> mine, theirs, exact;
+  for (const FlatRange& range : ours->layout().ranges) {
+    const bool norm = range.name.find("bn") != std::string::npos;
+    const std::string type = !range.trainable ? "statistics" : norm ? "bn" : range.shape.size() == 4 ? "conv" : "other";
+    const std::string group = range.count < 64 ? "small tensors of " + type : range.name;
+    const auto part = [&](Framework& framework) {
+      const at::Tensor flat = range.trainable ? framework.gradients() : framework.buffers();
+      return flat.narrow(0, range.offset, range.count).to(at::kDouble);
+    };
+    mine[group].push_back(part(*ours));
+    theirs[group].push_back(part(*peer));
+    exact[group].push_back((range.trainable ? oracle.gradient(range.name) : oracle.buffer(range.name)).flatten());
+  }
+  for (const auto& [group, tensors] : exact)
+    compare(group, at::cat(mine[group]), at::cat(theirs[group]), at::cat(tensors));
+}
+
+struct LayerCase {
+  const char* name;
+  models::ModelDescription model;
+};
+
+// Each layer type, alone where that is a model, and the neighbours that become one operation. Channels that fill blocks
+// of 8 and 16, and channels that do not.
+std::vector<LayerCase> layer_cases() {
+  const auto head = [](Chain chain) { return chain.global_avg_pool2d().linear("fc", 5).finish(); };
+  const auto block = [](Chain& body, const char* name, int64_t channels, int64_t stride) {
+    const std::string n = name;
+    body.conv2d_normal(n + ".conv1", channels, 3, stride).batch_norm2d(n + ".bn1").activation("relu");
+    body.conv2d_normal(n + ".conv2", channels, 3, 1).batch_norm2d(n + ".bn2");
+  };
+  const auto projection = [](Chain& part) { part.conv2d_normal("short", 32, 1, 2).batch_norm2d("short.bn"); };
+  return {
+      {"linear", Chain({20}).linear("fc", 5).finish()},
+      {"linear without bias", Chain({20}).linear_without_bias("fc1", 33).linear_without_bias("fc2", 5).finish()},
+      {"activations on rows",
+       Chain({20}).linear("a", 40).activation("relu").linear("b", 24).activation("softplus").linear("c", 5).finish()},
+      {"dropout", Chain({20}).linear("a", 37).dropout(0.4).linear("b", 5).finish()},
+      {"convolution of an image", head(Chain({3, 8, 8}).conv2d_same("conv", 16, 3))},
+      {"convolution of one channel", head(Chain({1, 8, 8}).conv2d_same("conv", 32, 5))},
+      {"odd channels", head(Chain({2, 8, 8}).conv2d_same("a", 5, 3).conv2d_same("b", 19, 3))},
+      {"strides and 1x1", head(Chain({3, 8, 8}).conv2d_normal("a", 16, 3, 2).conv2d_normal("b", 32, 1, 2))},
+      {"activations on images",
+       head(
+           Chain({3, 8, 8}).conv2d_same("a", 16, 3).activation("relu").conv2d_same("b", 11, 3).activation("softplus"))},
+      {"max_pool2d", head(Chain({3, 12, 12}).conv2d_same("a", 16, 3).pool2d("max_pool2d", 3))},
+      {"relu+max_pool2d", head(Chain({3, 8, 8}).conv2d_same("a", 16, 3).activation("relu").pool2d("max_pool2d", 2))},
+      {"avg_pool2d", head(Chain({3, 8, 8}).conv2d_same("a", 11, 3).pool2d("avg_pool2d", 2))},
+      {"flatten", Chain({3, 4, 4}).conv2d_same("a", 11, 3).flatten().linear("fc", 5).finish()},
+      {"batch_norm2d", head(Chain({3, 8, 8}).conv2d_normal("a", 16, 3, 1).batch_norm2d("bn").conv2d_same("b", 16, 3))},
+      {"batch_norm2d of odd channels", head(Chain({3, 8, 8}).conv2d_normal("a", 11, 3, 1).batch_norm2d("bn"))},
+      {"batch_norm2d+relu", head(Chain({3, 8, 8})
+                                     .conv2d_normal("a", 32, 3, 1)
+                                     .batch_norm2d("bn")
+                                     .activation("relu")
+                                     .conv2d_same("b", 16, 3))},
+      {"residual", head(Chain({3, 8, 8})
+                            .conv2d_same("a", 16, 3)
+                            .residual([&](Chain& b) { block(b, "b", 16, 1); })
+                            .residual([&](Chain& b) { block(b, "c", 16, 1); }))},
+      {"residual+relu", head(Chain({3, 8, 8})
+                                 .conv2d_same("a", 16, 3)
+                                 .residual([&](Chain& b) { block(b, "b", 16, 1); })
+                                 .activation("relu")
+                                 .residual([&](Chain& b) { block(b, "c", 16, 1); })
+                                 .activation("relu"))},
+      {"residual with projection", head(Chain({3, 8, 8})
+                                            .conv2d_same("a", 16, 3)
+                                            .residual([&](Chain& b) { block(b, "b", 32, 2); }, projection)
+                                            .activation("relu"))},
+      {"residual without norm at the end",
+       head(
+           Chain({3, 8, 8})
+               .conv2d_same("a", 16, 3)
+               .residual([&](Chain& b) { b.batch_norm2d("b.bn").activation("relu").conv2d_normal("b.conv", 16, 3, 1); })
+               .residual([&](Chain& b) {
+                 b.batch_norm2d("c.bn").activation("softplus").conv2d_normal("c.conv", 16, 3, 1);
+               }))},
+      {"residual of residuals", head(Chain({3, 8, 8}).conv2d_same("a", 16, 3).residual([&](Chain& outer) {
+         outer.residual([&](Chain& b) { b.conv2d_same("inner", 16, 3).activation("softplus"); })
+             .conv2d_same("next", 16, 3);
+       }))},
+  };
+}
+
+TEST(OneDnnFramework, EachLayerIsAsExactAsLibTorch) {
+  for (const LayerCase& test : layer_cases()) {
+    for (const int threads : {1, 2}) {
+      SCOPED_TRACE(std::string(test.name) + ", " + std::to_string(threads) + " threads");
+      FrameworkOptions options = options_of(test.model, threads);
+      options.model.name = test.name;
+      options.rank = 2;
+      expect_as_exact_as_torch(options, Batch(options.model, 13), 8);
+    }
+  }
+}
+
+TEST(OneDnnFramework, FrozenStatisticsNormaliseAndStay) {
+  for (const LayerCase& test : layer_cases()) {
+    SCOPED_TRACE(test.name);
+    FrameworkOptions options = options_of(test.model);
+    options.frozen_batch_norm = true;
+    options.dropout = false;
+    expect_as_exact_as_torch(options, Batch(options.model, 13), 8);
+  }
+}
+
+models::ModelDescription task_model(const std::string& task, const std::string& model, const Json& model_options) {
+  spec::TaskSpec spec = spec::find_task(task, task == "1a" ? "2021" : "", "", {}).task;
+  spec.model = {model, model_options};
+  return models::describe_model(spec);
+}
+
+// Kinks are not smooth: a value next to one may fall on the other side, which is no error but moves the gradient.
+TEST(OneDnnFramework, WholeModelsAreAsExactAsLibTorch) {
+  for (const char* version : {"v1", "v2", "v2-mlbench"}) {
+    SCOPED_TRACE(version);
+    // Rounding grows from one batch norm to the next, for LibTorch alike.
+    const Json deep = {{"version", version}, {"depth", 14}};
+    const FrameworkOptions smooth = options_of(models::smooth(task_model("1a", "resnet-cifar", deep)));
+    expect_as_exact_as_torch(smooth, Batch(smooth.model, 10), 128);
+    const Json shallow = {{"version", version}, {"depth", 8}};
+    const FrameworkOptions real = options_of(task_model("1a", "resnet-cifar", shallow));
+    expect_as_exact_as_torch(real, Batch(real.model, 10), 40000);
+  }
+  const FrameworkOptions smooth = options_of(models::smooth(task_model("fashion-mnist", "mnist-cnn", Json::object())));
+  expect_as_exact_as_torch(smooth, Batch(smooth.model, 21), 8);
+  const FrameworkOptions real = options_of(task_model("fashion-mnist", "mnist-cnn", Json::object()));
+  expect_as_exact_as_torch(real, Batch(real.model, 21), 1000);
+}
+
+// Losses of 20 steps of plain gradient descent stay within one in a thousand of LibTorch's.
+TEST(OneDnnFramework, TwentyStepsStayBesideLibTorch) {
+  const FrameworkOptions options = options_of(models::smooth(task_model("1a", "resnet-cifar", {{"depth", 8}})));
+  const auto ours = make(options);
+  const auto peer = torch_framework::make(options);
+  ours->initialise();
+  peer->initialise();
+  const Batch batch(options.model, 16);
+  for (int i = 0; i < 20; ++i) {
+    const double loss = step(*ours, batch.view(), i), expected = step(*peer, batch.view(), i);
+    EXPECT_NEAR(loss, expected, 1e-3 * expected) << "step " << i;
+    for (Framework* framework : {ours.get(), peer.get()}) framework->parameters().sub_(framework->gradients(), 0.02);
+  }
+}
+
+models::ModelDescription small_model() {
+  models::ModelDescription model = Chain({3, 8, 8})
+                                       .conv2d_same("conv1", 16, 3)
+                                       .batch_norm2d("bn1")
+                                       .activation("relu")
+                                       .conv2d_same("conv2", 24, 3)
+                                       .activation("relu")
+                                       .pool2d("max_pool2d", 2)
+                                       .flatten()
+                                       .linear("fc1", 33)
+                                       .activation("relu")
+                                       .dropout(0.25)
+                                       .linear("fc2", 3)
+                                       .finish();
+  model.name = "small";
+  return model;
+}
+
+at::Tensor logical_gradients(Framework& framework) {
+  std::vector<at::Tensor> parts;
+  for (const FlatRange& range : framework.layout().ranges) {
+    if (range.trainable) parts.push_back(framework.gradients().narrow(0, range.offset, range.count));
+  }
+  return at::cat(parts);
+}
+
+double relative_error(const at::Tensor& value, const at::Tensor& exact) {
+  return norm_of(value.to(at::kDouble) - exact.to(at::kDouble)) / norm_of(exact);
+}
+
+TEST(OneDnnFramework, BackwardOverwritesOrAddsAndScales) {
+  FrameworkOptions options = options_of(small_model());
+  options.frozen_batch_norm = true;  // equal steps
+  const auto framework = make(options);
+  framework->initialise();
+  const Batch batch(options.model, 9);
+  framework->gradients().fill_(1e9F);  // must not shine through
+  step(*framework, batch.view());
+  const at::Tensor once = logical_gradients(*framework);
+  EXPECT_LT(once.abs().max().item<float>(), 100);
+  EXPECT_EQ(framework->gradients().max().item<float>(), 1e9F) << "padding is not touched";
+  framework->zero_gradients();
+  EXPECT_EQ(framework->gradients().abs().sum().item<float>(), 0);
+  step(*framework, batch.view(), 0, 0.5);
+  EXPECT_LT(relative_error(logical_gradients(*framework), once * 0.5), 1e-6);
+  step(*framework, batch.view(), 0, 2, true);
+  EXPECT_LT(relative_error(logical_gradients(*framework), once * 2.5), 1e-6);
+}
+
+TEST(OneDnnFramework, SameStepSameBitsOtherStepOrRankOtherDropout) {
+  const Batch batch(small_model(), 9);
+  const auto gradients_of = [&](int rank, int64_t number) {
+    FrameworkOptions options = options_of(small_model());
+    options.rank = rank;
+    const auto framework = make(options);
+    framework->initialise();
+    step(*framework, batch.view(), number);
+    return logical_gradients(*framework);
+  };
+  const at::Tensor gradients = gradients_of(0, 4);
+  EXPECT_TRUE(at::equal(gradients, gradients_of(0, 4)));
+  EXPECT_FALSE(at::equal(gradients, gradients_of(0, 5)));
+  EXPECT_FALSE(at::equal(gradients, gradients_of(1, 4)));
+}
+
+TEST(OneDnnFramework, ShardsWeightedBySamplesGiveTheGradientOfTheWhole) {
+  FrameworkOptions options = options_of(small_model());
+  options.dropout = false;
+  options.frozen_batch_norm = true;
+  const auto framework = make(options);
+  framework->initialise();
+  const Batch batch(options.model, 11);
+  step(*framework, batch.view());
+  const at::Tensor whole = logical_gradients(*framework);
+  step(*framework, batch.view(0, 6), 0, 6.0 / 11);
+  step(*framework, batch.view(6, 5), 0, 5.0 / 11, true);
+  EXPECT_LT(relative_error(logical_gradients(*framework), whole), 2e-6);
+}
+
+TEST(OneDnnFramework, AnySizeOfBatchAfterAnyOther) {
+  FrameworkOptions options = options_of(small_model(), 3);
+  options.dropout = false;
+  const auto framework = make(options);
+  framework->initialise();
+  for (const int64_t samples : {7, 1, 64, 2, 131, 7}) {  // fewer than threads, and more than ever before
+    SCOPED_TRACE(samples);
+    const Batch batch(options.model, samples);
+    const at::Tensor buffers = framework->buffers().clone();
+    const Oracle oracle(options, *framework, batch);
+    EXPECT_NEAR(step(*framework, batch.view()), oracle.loss, 1e-5);
+    for (const FlatRange& range : framework->layout().ranges) {
+      if (!range.trainable || samples == 1) continue;
+      const at::Tensor gradient = framework->gradients().narrow(0, range.offset, range.count);
+      // A bias before a batch norm has none but rounding.
+      if (range.name == "conv1.bias") continue;
+      EXPECT_LT(relative_error(gradient, oracle.gradient(range.name).flatten()), 1e-4) << range.name;
+    }
+    framework->buffers().copy_(buffers);
+  }
+}
+
+TEST(OneDnnFramework, EvaluationUsesRunningStatisticsAndLeavesThemAlone) {
+  FrameworkOptions options = options_of(small_model());
+  const auto framework = make(options);
+  const auto peer = torch_framework::make(options);
+  framework->initialise();
+  const Batch batch(options.model, 20);
+  step(*framework, batch.view());
+  const at::Tensor buffers = framework->buffers().clone();
+  peer->parameters().copy_(framework->parameters());
+  peer->buffers().copy_(buffers);
+  framework->forward(batch.view(), Mode::kEvaluate);
+  peer->forward(batch.view(), Mode::kEvaluate);
+  EXPECT_NEAR(framework->loss(), peer->loss(), 1e-5);
+  EXPECT_TRUE(at::equal(framework->buffers(), buffers));
+  for (size_t i = 0; i < framework->outputs().size(); ++i) {
+    EXPECT_NEAR(framework->outputs()[i], peer->outputs()[i], 1e-4);
+  }
+}
+
+TEST(OneDnnFramework, GatheredRowsEqualTheDenseBatch) {
+  for (const models::ModelDescription& model :
+       {small_model(), Chain({2, 8, 8}).conv2d_same("a", 16, 3).global_avg_pool2d().linear("fc", 3).finish(),
+        Chain({20}).linear("fc", 3).finish()}) {
+    const Batch cache(model, 20);
+    const std::vector<int64_t> rows = {7, 0, 19, 7};
+    Batch dense(model, 4);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      std::copy_n(cache.features.begin() + rows[i] * cache.volume, cache.volume,
+                  dense.features.begin() + static_cast<int64_t>(i) * cache.volume);
+    }
+    const BatchView gathered = gathered_view(dense.view(), cache.features, rows);
+    const auto framework = make(options_of(model));
+    framework->initialise();
+    const double loss = step(*framework, dense.view());
+    const at::Tensor gradients = logical_gradients(*framework);
+    EXPECT_EQ(step(*framework, gathered), loss);
+    EXPECT_TRUE(at::equal(logical_gradients(*framework), gradients));
+    EXPECT_EQ(step(*framework, dense.view()), loss);
+  }
+}
+
+TEST(OneDnnFramework, TellsWhichGradientsAreFinalLastLayerFirst) {
+  const auto framework = make(options_of(small_model()));
+  framework->initialise();
+  std::vector<std::string> order;
+  framework->gradients().fill_(1e9F);
+  framework->on_gradient_ready([&](int64_t first, int64_t count) {
+    for (const FlatRange& range : framework->layout().ranges) {
+      if (!range.trainable || range.offset != first) continue;
+      EXPECT_EQ(range.count, count);
+      EXPECT_LT(framework->gradients().narrow(0, first, count).abs().max().item<float>(), 1e9F) << range.name;
+      order.push_back(range.name);
+    }
+  });
+  step(*framework, Batch(small_model(), 4).view());
+  EXPECT_THAT(order, ::testing::ElementsAre("fc2.bias", "fc2.weight", "fc1.bias", "fc1.weight", "conv2.bias",
+                                            "conv2.weight", "bn1.bias", "bn1.weight", "conv1.bias", "conv1.weight"));
+}
+
+TEST(OneDnnFramework, StartsFromTheNeutralBits) {
+  const FrameworkOptions options = options_of(small_model());
+  const auto framework = make(options);
+  const auto peer = torch_framework::make(options);
+  framework->initialise();
+  peer->initialise();
+  EXPECT_TRUE(at::equal(framework->parameters(), peer->parameters()));
+  EXPECT_TRUE(at::equal(framework->buffers(), peer->buffers()));
+}
+
+TEST(OneDnnFramework, AnErrorOfTheCallbackIsThrownAndLeavesNothing) {
+  const auto framework = make(options_of(small_model()));
+  framework->initialise();
+  const Batch batch(small_model(), 6);
+  step(*framework, batch.view());
+  const at::Tensor gradients = framework->gradients().clone();
+  for (int failing = 1; failing <= 10; ++failing) {  // as many parameters
+    int calls = 0;
+    framework->on_gradient_ready([&](int64_t, int64_t) {
+      if (++calls == failing) throw IoError("from the callback");
+    });
+    EXPECT_THAT([&] { step(*framework, batch.view()); }, ThrowsMessage<IoError>(HasSubstr("from the callback")));
+    EXPECT_EQ(calls, failing) << "none after the error";
+  }
+  framework->on_gradient_ready({});
+  step(*framework, batch.view());
+  EXPECT_TRUE(at::equal(framework->gradients(), gradients));
+}
+
+TEST(OneDnnFramework, ATeamSmallerThanAskedForIsRefused) {
+  const auto framework = make(options_of(small_model()));
+  framework->initialise();
+  const Batch batch(small_model(), 6);
+  step(*framework, batch.view());
+  const at::Tensor gradients = framework->gradients().clone();
+  const auto refused = ThrowsMessage<UserError>(AllOf(HasSubstr("for 2 threads and got 1"), HasSubstr("OMP_")));
+  {
+    const contract::OneThreadOnly limit;
+    EXPECT_THAT([&] { framework->forward(batch.view(), Mode::kTrain); }, refused);
+  }
+  framework->forward(batch.view(), Mode::kTrain);
+  {
+    const contract::OneThreadOnly limit;
+    EXPECT_THAT([&] { framework->backward({}); }, refused);
+  }
+  step(*framework, batch.view());
+  EXPECT_TRUE(at::equal(framework->gradients(), gradients)) << "and nothing is left of it";
+}
+
+TEST(OneDnnFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
+  const Json effective = make(options_of(small_model()))->effective();
+  EXPECT_EQ(effective["name"], "onednn");
+  EXPECT_EQ(effective["precision"], "float32");
+  EXPECT_THAT(effective["layout"].get<std::string>(), ::testing::MatchesRegex("nChw(8|16)c"));
+  EXPECT_EQ(effective["fused"], true);
+  EXPECT_EQ(effective["kernels"], Json::array({"batch_norm2d+relu", "relu+max_pool2d"}));
+  EXPECT_EQ(make(options_of(small_model()))->versions()["onednn"], "2.6.3");
+
+  FrameworkOptions options = options_of(small_model());
+  options.model.loss.kind = "hinge";
+  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("valid: cross_entropy")));
+  options = options_of(small_model());
+  options.precision = "tf32";
+  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(AllOf(HasSubstr("'tf32'"), HasSubstr("NVIDIA GPUs"),
+                                                                     HasSubstr("valid: float32, bf16"))));
+  options = options_of(text_model());
+  EXPECT_EQ(make(options)->effective()["layout"], "rows without padding");
+  options = options_of(Chain({20}).linear("a", 5).activation("gelu").finish());
+  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("no layer 'gelu'")));
+  options = options_of(Chain({3, 8, 8}).pool2d("max_pool2d", 2).flatten().linear("a", 5).finish());
+  EXPECT_NO_THROW(make(options)) << "pools take blocked inputs";
+}
+
+// --- bfloat16
+
+bool has_bfloat16() {
+  FrameworkOptions options = options_of(small_model());
+  options.precision = "bf16";
+  try {
+    make(options);
+    return true;
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("AVX512-BF16"), HasSubstr("valid: float32")));
+    return false;
+  }
+}
+
+TEST(OneDnnFramework, Bf16IsAsExactAsLibTorchsAutocastOrRefused) {
+  if (!has_bfloat16()) GTEST_SKIP() << "missing capability: AVX512-BF16, of the CPU or within ONEDNN_MAX_CPU_ISA";
+  std::vector<FrameworkOptions> cases = {
+      options_of(models::smooth(task_model("1a", "resnet-cifar", {{"depth", 8}}))),
+      options_of(models::smooth(task_model("1a", "resnet-cifar", {{"depth", 8}, {"version", "v2"}}))),
+      options_of(models::smooth(task_model("fashion-mnist", "mnist-cnn", Json::object())))};
+  for (FrameworkOptions& options : cases) {
+    SCOPED_TRACE(options.model.name);
+    options.precision = "bf16";
+    expect_as_exact_as_torch(options, Batch(options.model, 16), 0);
+    EXPECT_EQ(make(options)->effective()["precision"], "bf16");
+  }
+}
+
+TEST(OneDnnFramework, Bf16KeepsMasterWeightsInFloat32AndLearns) {
+  if (!has_bfloat16()) GTEST_SKIP() << "missing capability: AVX512-BF16, of the CPU or within ONEDNN_MAX_CPU_ISA";
+  FrameworkOptions options = options_of(small_model());
+  options.precision = "bf16";
+  const auto framework = make(options);
+  framework->initialise();
+  const at::Tensor start = framework->parameters().clone();
+  const Batch batch(options.model, 30);
+  const double first = step(*framework, batch.view());
+  EXPECT_TRUE(at::equal(framework->parameters(), start)) << "the master weights are not rounded";
+  double last = 0;
+  for (int i = 0; i < 200; ++i) {
+    framework->parameters().sub_(framework->gradients(), 0.05);
+    last = step(*framework, batch.view(), i);
+  }
+  EXPECT_LT(last, 0.3 * first);
+}
+
+// --- logistic regression
+
+TEST(OneDnnLogisticRegression, LossGradientAndProbabilitiesByHand) {
+  contract::expect_logistic_regression_by_hand(make);
+}
+
+TEST(OneDnnLogisticRegression, LargeLogitsGiveFiniteLosses) { contract::expect_finite_losses_of_large_logits(make); }
+
+// Nor does a pass count what a thread that is missing now has left from the pass before.
+TEST(OneDnnLogisticRegression, ATeamSmallerThanAskedForDoesAllTheWork) {
+  const FrameworkOptions options = logistic_options(40, 0.01, 3), alone = logistic_options(40, 0.01, 1);
+  const Batch before(options.model, 9), batch(options.model, 11, 6);
+  const auto framework = make(options), expected = make(alone);
+  framework->initialise();
+  expected->initialise();
+  step(*framework, before.view());
+  const contract::OneThreadOnly limit;
+  EXPECT_EQ(step(*framework, batch.view()), step(*expected, batch.view()));
+  EXPECT_TRUE(at::equal(framework->gradients(), expected->gradients()));
+  EXPECT_TRUE(std::ranges::equal(framework->outputs(), expected->outputs()));
+}
+
+TEST(OneDnnLogisticRegression, IsAsExactAsLibTorchAndReadsRowsWhereTheyLie) {
+  RandomSequence random(4);
+  std::vector<float> features;
+  for (int i = 0; i < 200 * 300; ++i) features.push_back(static_cast<float>(random.normal() * 0.05));
+  std::vector<int64_t> rows, labels;
+  for (int i = 0; i < 131; ++i) {
+    rows.push_back(static_cast<int64_t>(random.below(200)));
+    labels.push_back(static_cast<int64_t>(random.below(2)));
+  }
+  const BatchView batch = gathered_view(rows_view(features, labels, 300), features, rows);
+  for (const int threads : {1, 2, 3}) {
+    const FrameworkOptions options = logistic_options(300, 0.01, threads);
+    const auto ours = make(options);
+    const auto peer = torch_framework::make(options);
+    ours->initialise();
+    peer->initialise();
+    EXPECT_EQ(ours->effective()["kernels"], Json::array({"gather+linear+loss+gradient"}));
+    EXPECT_NEAR(step(*ours, batch), step(*peer, batch), 1e-6);
+    const at::Tensor x = at::from_blob(features.data(), {200, 300}).index_select(0, at::tensor(rows)).to(at::kDouble);
+    const at::Tensor w = peer->parameters().narrow(0, 0, 300).to(at::kDouble).requires_grad_(true);
+    const at::Tensor value =
+        at::binary_cross_entropy_with_logits(x.mv(w), at::tensor(labels).to(at::kDouble)) + 0.005 * w.dot(w);
+    value.backward();
+    const auto error = [&](Framework& framework) {
+      return norm_of(framework.gradients().narrow(0, 0, 300).to(at::kDouble) - w.grad());
+    };
+    EXPECT_LE(error(*ours), std::max(2 * error(*peer), 2 * kEps * norm_of(w.grad())));
+  }
+}
+
+}  // namespace
+}  // namespace mlbench::framework::onednn_framework

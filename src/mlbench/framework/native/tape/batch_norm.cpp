@@ -1,0 +1,241 @@
+#include "mlbench/framework/native/tape/operations.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+namespace mlbench::framework::onednn_framework {
+
+class NormState {
+ public:
+  NormState(const NormOptions& options, int64_t channels, int64_t padded, int threads)
+      : options_(options), channels_(channels), padded_(padded), threads_(static_cast<size_t>(threads)) {}
+
+  struct PerThread {
+    std::vector<double> sum, second;                         // of this thread's samples
+    std::vector<float> mean, inv_std, scale, bias, a, b, c;  // of the batch: the same on all threads
+  };
+  const NormOptions& options() const { return options_; }
+  int64_t padded() const { return padded_; }
+  PerThread& of(int thread) { return threads_[static_cast<size_t>(thread)]; }
+  bool of_batch(const Pass& pass) const { return pass.training && !options_.frozen; }
+
+  void clear_sums(int thread) {
+    of(thread).sum.assign(static_cast<size_t>(padded_), 0);
+    of(thread).second.assign(static_cast<size_t>(padded_), 0);
+  }
+
+  // Every thread for itself, from the sums of all: one meeting instead of two.
+  void finish_forward(int thread, double rows, const Pass& pass) {
+    PerThread& mine = of(thread);
+    for (std::vector<float>* values : {&mine.mean, &mine.inv_std, &mine.scale, &mine.bias}) {
+      values->assign(static_cast<size_t>(padded_), 0);
+    }
+    for (int64_t i = 0; i < channels_; ++i) {
+      const auto c = static_cast<size_t>(i);
+      double mean = 0, variance = 0;
+      if (!of_batch(pass)) {
+        mean = options_.running_mean[i];
+        variance = options_.running_variance[i];
+      } else {
+        double sum = 0, squares = 0;
+        for (const PerThread& part : threads_) {
+          sum += part.sum[c];
+          squares += part.second[c];
+        }
+        mean = sum / rows;
+        variance = std::max(0.0, squares / rows - mean * mean);
+      }
+      mine.mean[c] = static_cast<float>(mean);
+      mine.inv_std[c] =
+          static_cast<float>(1 / std::sqrt(static_cast<double>(static_cast<float>(variance)) + options_.eps));
+      mine.scale[c] = mine.inv_std[c] * options_.weight.value[i];
+      mine.bias[c] = options_.bias.value[i];
+      if (thread != 0 || !of_batch(pass)) continue;
+      const auto average = [&](float& running, double value) {
+        running = static_cast<float>((1 - options_.momentum) * running + options_.momentum * value);
+      };
+      average(options_.running_mean[i], mean);
+      average(options_.running_variance[i], variance * rows / std::max(1.0, rows - 1));
+    }
+  }
+
+  // dx = a * g + b * (x - mean) + c
+  void finish_backward(int thread, double rows, const Pass& pass) {
+    PerThread& mine = of(thread);
+    for (std::vector<float>* values : {&mine.a, &mine.b, &mine.c}) values->assign(static_cast<size_t>(padded_), 0);
+    for (int64_t i = 0; i < channels_; ++i) {
+      const auto c = static_cast<size_t>(i);
+      double sum = 0, product = 0;
+      for (const PerThread& part : threads_) {
+        sum += part.sum[c];
+        product += part.second[c];
+      }
+      const double inv_std = mine.inv_std[c], scale = inv_std * options_.weight.value[i];
+      mine.a[c] = static_cast<float>(scale);
+      mine.b[c] = of_batch(pass) ? static_cast<float>(-scale * inv_std * inv_std * product / rows) : 0.0F;
+      mine.c[c] = of_batch(pass) ? static_cast<float>(-scale * sum / rows) : 0.0F;
+      if (thread != 0) continue;
+      const auto put = [&](float* gradient, double value) {
+        gradient[i] = static_cast<float>(value) + (pass.accumulate ? gradient[i] : 0.0F);
+      };
+      put(options_.bias.gradient, sum);
+      put(options_.weight.gradient, product * inv_std);
+    }
+  }
+
+ private:
+  NormOptions options_;
+  int64_t channels_, padded_;
+  std::vector<PerThread> threads_;
+};
+
+namespace {
+
+// The planes of a chunk, one after the other: body(offset of the plane in elements, first channel of the block).
+template <typename Body>
+void for_planes(const Value& value, const Chunk& chunk, int lanes, const Body& body) {
+  const int64_t plane = value.shape.pixels() * lanes;
+  for (int64_t i = 0; i < chunk.count * value.blocks; ++i) body(i * plane, i % value.blocks * lanes);
+}
+
+template <typename T>
+class BatchStatistics final : public Operation {
+ public:
+  BatchStatistics(Value* x, const Value* normalised, std::shared_ptr<NormState> state, const VectorKernels<T>& kernels)
+      : normalised_(normalised), state_(std::move(state)), kernels_(kernels) {
+    inputs = {x};
+    keeps = {x};
+    writes_gradient_of = {x};
+    reads_gradient_of = {normalised};
+  }
+
+  void pack(int thread, const Pass&) override { state_->clear_sums(thread); }
+
+  void forward(const Chunk& chunk, const Pass& pass) override {
+    if (!state_->of_batch(pass)) return;
+    const Value& x = *inputs[0];
+    const T* values = x.data.template at<T>(chunk);
+    NormState::PerThread& mine = state_->of(chunk.thread);
+    for_planes(x, chunk, kernels_.lanes, [&](int64_t at, int64_t channel) {
+      kernels_.moments(values + at, x.shape.pixels(), mine.sum.data() + channel, mine.second.data() + channel);
+    });
+  }
+
+  void finish_forward(int thread, const Pass& pass) override {
+    state_->finish_forward(thread, static_cast<double>(pass.samples * inputs[0]->shape.pixels()), pass);
+  }
+
+  void backward(const Chunk& chunk, const Pass&) override {
+    const Value& x = *inputs[0];
+    const T* values = x.data.template at<T>(chunk);
+    const T* g = normalised_->final_gradient().template at<T>(chunk);
+    T* dx = x.gradient.template at<T>(chunk);
+    const NormState::PerThread& mine = state_->of(chunk.thread);
+    for_planes(x, chunk, kernels_.lanes, [&](int64_t at, int64_t c) {
+      kernels_.norm_input(values + at, g + at, adds[0] ? dx + at : nullptr, x.shape.pixels(), mine.mean.data() + c,
+                          mine.a.data() + c, mine.b.data() + c, mine.c.data() + c, dx + at);
+    });
+  }
+
+ private:
+  const Value* normalised_;
+  std::shared_ptr<NormState> state_;
+  const VectorKernels<T>& kernels_;
+};
+
+template <typename T>
+class Normalise final : public Operation {
+ public:
+  Normalise(Value* x, Value* addend, Value* y, std::shared_ptr<NormState> state, const VectorKernels<T>& kernels)
+      : state_(std::move(state)), kernels_(kernels) {
+    inputs = {x};
+    if (addend != nullptr) inputs.push_back(addend);
+    output = y;
+    cheap = true;
+    merges_alias = true;
+    keeps = {x};
+    if (state_->options().relu) keeps.push_back(y);
+    parameters = {state_->options().bias, state_->options().weight};
+  }
+
+  void forward(const Chunk& chunk, const Pass&) override {
+    const Value& x = *inputs[0];
+    const T* values = x.data.template at<T>(chunk);
+    const T* addend = inputs.size() > 1 ? inputs[1]->data.template at<T>(chunk) : nullptr;
+    T* y = output->data.template at<T>(chunk);
+    const NormState::PerThread& mine = state_->of(chunk.thread);
+    for_planes(x, chunk, kernels_.lanes, [&](int64_t at, int64_t c) {
+      kernels_.normalise(values + at, addend != nullptr ? addend + at : nullptr, x.shape.pixels(), mine.mean.data() + c,
+                         mine.scale.data() + c, mine.bias.data() + c, state_->options().relu, y + at);
+    });
+  }
+
+  void finish_forward(int thread, const Pass&) override { state_->clear_sums(thread); }
+
+  void backward(const Chunk& chunk, const Pass&) override {
+    const Value& x = *inputs[0];
+    const bool relu = state_->options().relu;
+    const T* values = x.data.template at<T>(chunk);
+    const T* y = relu ? output->data.template at<T>(chunk) : nullptr;
+    const T* own = output->writers > 0 ? output->gradient.template at<T>(chunk) : nullptr;
+    const T* alias = output->alias != nullptr ? output->alias->final_gradient().template at<T>(chunk) : nullptr;
+    const T* dy = own != nullptr ? own : alias;
+    const T* extra = own != nullptr ? alias : nullptr;
+    T* g = relu || extra != nullptr ? output->gradient.template at<T>(chunk) : nullptr;
+    NormState::PerThread& mine = state_->of(chunk.thread);
+    for_planes(x, chunk, kernels_.lanes, [&](int64_t at, int64_t c) {
+      const auto from = [at](auto* values_of) { return values_of != nullptr ? values_of + at : nullptr; };
+      kernels_.norm_sums(values + at, from(y), dy + at, from(extra), x.shape.pixels(), mine.mean.data() + c, from(g),
+                         mine.sum.data() + c, mine.second.data() + c);
+    });
+    if (writes_gradient_of.empty()) return;
+    const Value& addend = *writes_gradient_of[0];
+    const T* total = output->final_gradient().template at<T>(chunk);
+    T* target = addend.gradient.template at<T>(chunk);
+    const int64_t rows = addend.planes(chunk) * addend.shape.pixels();
+    if (adds[0]) {
+      kernels_.add(target, total, rows, target);
+    } else {
+      std::memcpy(target, total, static_cast<size_t>(chunk.count * addend.gradient.bytes_per_sample));
+    }
+  }
+
+  void finish_backward(int thread, const Pass& pass) override {
+    state_->finish_backward(thread, static_cast<double>(pass.samples * inputs[0]->shape.pixels()), pass);
+  }
+
+ private:
+  std::shared_ptr<NormState> state_;
+  const VectorKernels<T>& kernels_;
+};
+
+}  // namespace
+
+std::shared_ptr<NormState> make_norm_state(const NormOptions& options, int64_t channels, int64_t padded, int threads) {
+  return std::make_shared<NormState>(options, channels, padded, threads);
+}
+
+template <typename T>
+std::unique_ptr<Operation> make_batch_statistics(Value* x, const Value* normalised, std::shared_ptr<NormState> state,
+                                                 const VectorKernels<T>& kernels) {
+  return std::make_unique<BatchStatistics<T>>(x, normalised, std::move(state), kernels);
+}
+
+template <typename T>
+std::unique_ptr<Operation> make_normalise(Value* x, Value* addend, Value* output, std::shared_ptr<NormState> state,
+                                          const VectorKernels<T>& kernels) {
+  return std::make_unique<Normalise<T>>(x, addend, output, std::move(state), kernels);
+}
+
+#define MLBENCH_FOR_TYPE(T)                                                                                      \
+  template std::unique_ptr<Operation> make_batch_statistics<T>(Value*, const Value*, std::shared_ptr<NormState>, \
+                                                               const VectorKernels<T>&);                         \
+  template std::unique_ptr<Operation> make_normalise<T>(Value*, Value*, Value*, std::shared_ptr<NormState>,      \
+                                                        const VectorKernels<T>&);
+MLBENCH_FOR_TYPE(float)
+MLBENCH_FOR_TYPE(BFloat16)
+#undef MLBENCH_FOR_TYPE
+
+}  // namespace mlbench::framework::onednn_framework

@@ -1,0 +1,77 @@
+#pragma once
+
+// A model's tape (build.h), the plan of its memory (memory_plan.h) and its passes by a team of threads (team.h).
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mlbench/base/batch.h"
+#include "mlbench/base/json.h"
+#include "mlbench/framework/framework.h"
+#include "mlbench/framework/native/tape/build.h"
+#include "mlbench/framework/native/tape/memory_plan.h"
+#include "mlbench/framework/native/tape/profile.h"
+#include "mlbench/framework/native/tape/tape.h"
+#include "mlbench/framework/native/tape/team.h"
+
+namespace mlbench::framework::onednn_framework {
+
+// UserError, with the reason, where the CPU cannot multiply bfloat16.
+void require_bfloat16();
+// {"onednn": "2.6.3"}
+Json onednn_versions();
+
+// Every call comes from the thread that made the network. Passes throw UserError where OpenMP gives fewer threads than
+// the options ask for.
+class Network {
+ public:
+  // UserError for a layer kind that this framework lacks, and for bfloat16 where the CPU cannot multiply it.
+  explicit Network(const NetworkOptions& options);
+
+  // `micro_batch`: training passes of the step before this one.
+  void forward(const BatchView& batch, bool training, int64_t step, int64_t micro_batch);
+  // Logits of the last forward, [samples, outputs].
+  std::span<const float> outputs() const;
+  // Of the last forward(training): gradients of parameters from that of the outputs. `ready` is told each range when
+  // it is final, by the caller's thread, between segments: for that the team parts at the end of each and meets again,
+  // which it does not without `ready`.
+  using Ready = std::function<void(int64_t first, int64_t count)>;
+  void backward(std::span<const float> output_gradient, bool accumulate, const Ready& ready);
+
+  const std::vector<std::string>& fused() const { return tape_->fused; }  // "batch_norm2d+relu" ...
+  const std::string& layout() const { return tape_->layout; }             // "nChw16c"
+  const char* instruction_set() const { return name_of(set_); }           // of our own kernels
+  void profile(bool on) { profile_.count(on); }                           // on: costs are counted from zero
+  std::vector<OperationCost> costs();
+  // As Framework::on_layer; what a segment computes is one layer.
+  void on_layer(const Clock& clock, Framework::LayerDone done);
+
+ private:
+  void run_forward(size_t segment, int thread);
+  void run_backward(size_t segment, int thread);
+  void backward_segment(size_t segment, TeamMember& member);
+  void note_begin(size_t segment, const TeamMember& member);
+  void note_end(size_t segment, const TeamMember& member);
+  void tell_times(LayerPass pass);
+
+  // Of a segment in the pass that goes on, on its first thread.
+  struct SegmentTime {
+    std::string name;
+    TimePoint begin{}, end{};
+  };
+
+  InstructionSet set_;
+  int64_t outputs_;
+  std::unique_ptr<Tape> tape_;
+  MemoryPlan plan_;
+  Profile profile_;
+  Pass pass_;
+  const Clock* clock_ = nullptr;  // null: nobody asks when
+  Framework::LayerDone layer_done_;
+  std::vector<SegmentTime> times_;
+};
+
+}  // namespace mlbench::framework::onednn_framework

@@ -1,0 +1,22 @@
+#pragma once
+
+// What each of vector_kernels_*.cpp exports. Internal to vector_kernels.
+
+#include "mlbench/framework/native/tape/vector_kernels.h"
+
+namespace mlbench::framework::onednn_framework {
+
+struct VectorTables {
+  const VectorKernels<float>* float8;
+  const VectorKernels<float>* float16;  // 16 lanes
+  const VectorKernels<BFloat16>* bfloat8;
+  const VectorKernels<BFloat16>* bfloat16;
+  const RowKernels* rows;
+};
+
+VectorTables portable_tables();
+VectorTables avx2_tables();
+VectorTables avx512_tables();
+VectorTables avx512_bf16_tables();
+
+}  // namespace mlbench::framework::onednn_framework

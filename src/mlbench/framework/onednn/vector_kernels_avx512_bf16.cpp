@@ -1,7 +1,0 @@
-#include "mlbench/framework/onednn/vector_kernels_body.inc"
-
-namespace mlbench::framework::onednn_framework {
-
-VectorTables avx512_bf16_tables() { return kTables; }
-
-}  // namespace mlbench::framework::onednn_framework
