@@ -130,27 +130,28 @@ def text(model, precision, framework, limit):
 
 RATIOS = [
     *(beside_pytorch("1a", "float32", at, "torch", 1.0) for at in ("1x1", "1x2", "2x1")),
-    *(beside_pytorch("1a", "float32", at, "onednn", 1.3) for at in ("1x1", "1x2", "2x1")),
+    *(beside_pytorch("1a", "float32", at, "native", 1.3) for at in ("1x1", "1x2", "2x1")),
     *(beside_pytorch("fashion-mnist", "float32", at, framework, 1.0)
-      for framework in ("torch", "onednn") for at in ("1x1", "1x2", "2x1")),
+      for framework in ("torch", "native") for at in ("1x1", "1x2", "2x1")),
     *(beside_pytorch("2a", "float32", at, "torch", 1.0) for at in ("1x1", "1x2", "2x1")),
-    *(beside_pytorch("2a", "float32", at, "onednn", limit) for at, limit in (("1x1", 1.0), ("1x2", 6.0), ("2x1", 5.0))),
-    beside_pytorch("2a", "float32", "2x1", "onednn", 8.0, "mpi", options="--backend mpi"),
-    beside_pytorch("1a", "float32", "1x2", "onednn", 1.3, "2018", options="--rules 2018", peer_options="--batch 32"),
-    *(beside_pytorch("1a", "bf16", at, "onednn", 1.3) for at in ("1x2", "2x1")),
+    *(beside_pytorch("2a", "float32", at, "native", limit) for at, limit in (("1x1", 1.0), ("1x2", 6.0), ("2x1", 5.0))),
+    beside_pytorch("2a", "float32", "2x1", "native", 8.0, "mpi", options="--backend mpi"),
+    beside_pytorch("1a", "float32", "1x2", "native", 1.3, "2018", options="--rules 2018", peer_options="--batch 32"),
+    *(beside_pytorch("1a", "bf16", at, "native", 1.3) for at in ("1x2", "2x1")),
     *(with_input(task, "float32", at, "torch") for task in ("1a", "fashion-mnist") for at in ("1x2", "2x1")),
-    *(with_input("1a", precision, "1x2", "onednn") for precision in ("float32", "bf16")),
-    *(text(model, "float32", framework, limit) for framework in ("torch", "onednn")
+    *(with_input("1a", precision, "1x2", "native") for precision in ("float32", "bf16")),
+    *(text(model, "float32", framework, limit) for framework in ("torch", "native")
       for model, limit in (("awd-lstm", 1.4), ("gnmt", 1.5), ("transformer", 1.2))),
-    *(text(model, "bf16", framework, 1.6) for framework in ("torch", "onednn")
+    *(text(model, "bf16", framework, 1.6) for framework in ("torch", "native")
       for model in ("awd-lstm", "gnmt", "transformer")),
 ]
 
 
 def kept(chosen):
-    """{name: what ratio.py wrote}, in the order of the list."""
-    files = {one.name: ROOT / RESULTS / f"{one.name}.json" for one in chosen}
-    return {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
+    """{name: what ratio.py wrote}, in the order of the list. Files from before 2026-11-28 say onednn for native."""
+    files = ((one.name, ROOT / RESULTS / f"{name}.json") for one in chosen
+             for name in (one.name.replace("native", "onednn"), one.name))
+    return {name: json.loads(file.read_text()) for name, file in files if file.exists()}
 
 
 def variant_of(result):

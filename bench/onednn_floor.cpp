@@ -1,7 +1,7 @@
 // The convolution-only floor of a task's model: what oneDNN's own primitives take for every convolution of a training
 // step, forward, gradient of the input (but of the first layer, where nobody needs it) and gradient of the weights, on
 // the whole batch, in the layouts that oneDNN prefers, with nothing in between. One line per different convolution,
-// then a line of JSON; `samples_per_s` is the floor that docs/frameworks/onednn.md compares with.
+// then a line of JSON; `samples_per_s` is the floor that docs/frameworks/native.md compares with.
 //   onednn_floor [--threads N] [--batch N] [--precision float32|bf16] [--rounds N]
 
 #include <fmt/format.h>

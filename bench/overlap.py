@@ -2,7 +2,7 @@
 """How much communication does overlap hide? Task 1a-ddp on two hosts (network namespaces, one link of RATE), one thread
 each, buckets of 0.25 MiB, with and without --overlap in turn. Root. Writes one JSON object per rate and framework.
 
-    overlap.py --data-dir DIR [--bin build/release/bin] [--rates 100,50] [--frameworks torch,onednn] [--pairs 5] [--steps 40]
+    overlap.py --data-dir DIR [--bin build/release/bin] [--rates 100,50] [--frameworks torch,native] [--pairs 5] [--steps 40]
     overlap.py --one-host ...      is a step slower with overlap where there is no network? Needs no root; the limit of set `same`
 
 What arithmetic says can hide: with two ranks each sends its whole gradient once, so a bucket of S bytes takes
@@ -67,7 +67,7 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, default=pathlib.Path("build/release/bin"))
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--rates", default="100,50", help="Mbit/s")
-    parser.add_argument("--frameworks", default="torch,onednn")
+    parser.add_argument("--frameworks", default="torch,native")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--one-host", action="store_true")

@@ -202,14 +202,14 @@ class Ratios(unittest.TestCase):
 
     def test_what_a_record_says_of_a_run(self):
         environment = {"version": "0.1.0", "git_describe": "abc", "build_type": "Release", "compiler": "GNU"}
-        record = {"environment": environment, "task": "1a", "task_hash": "12", "framework": "onednn", "backend": "gloo",
+        record = {"environment": environment, "task": "1a", "task_hash": "12", "framework": "native", "backend": "gloo",
                   "workers": 2, "threads_per_worker": 1, "effective": {"pinned": True}, "clocks": {"train_s": 3.0},
                   "throughput": {"rate": 7}}
         text = "progress\n" + json.dumps([record], indent=2)
         self.assertEqual(ratio.value_of(ratio.last_json(text), "rate"), 7)
         self.assertEqual(ratio.settings_of(record), {
             "program": "mlbench 0.1.0", "commit": "abc", "build_type": "Release", "task": "1a", "task_hash": "12",
-            "framework": "onednn", "backend": "gloo", "workers": 2, "threads_per_worker": 1, "effective": {"pinned": True}})
+            "framework": "native", "backend": "gloo", "workers": 2, "threads_per_worker": 1, "effective": {"pinned": True}})
 
     def test_failures_are_repeated_and_counted(self):
         self.command("ours", 20)
@@ -262,7 +262,7 @@ class AllRatios(unittest.TestCase):
 
     def test_variants_are_chosen_by_the_first_that_needs_them(self):
         chosen = [one for one in all_ratios.RATIOS if one.configuration == "1a float32 1x2"]
-        self.assertEqual([one.name for one in chosen], ["1a-float32-1x2-torch", "1a-float32-1x2-onednn"])
+        self.assertEqual([one.name for one in chosen], ["1a-float32-1x2-torch", "1a-float32-1x2-native"])
         plan = all_ratios.plan(chosen, "PYTHON", choose_again=True)
         self.assertEqual(["--choose-again" in command for _, command, _ in plan], [True, False])
 

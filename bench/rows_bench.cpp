@@ -21,8 +21,8 @@
 namespace mlbench {
 namespace {
 
-using framework::onednn_framework::instruction_sets;
-using framework::onednn_framework::LinearRows;
+using framework::native_framework::instruction_sets;
+using framework::native_framework::LinearRows;
 
 constexpr int64_t kFeatures = 2000;
 

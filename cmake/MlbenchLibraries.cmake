@@ -99,7 +99,7 @@ if(MLBENCH_TORCH)
       # library stands before what it depends on.
       set_property(TARGET LibTorch::LibTorch APPEND PROPERTY INTERFACE_LINK_LIBRARIES $<LINK_ONLY:DNNL::dnnl>)
     else()
-      message(STATUS "No oneDNN: the framework onednn will not be available (Debian: libdnnl-dev)")
+      message(STATUS "No oneDNN: the framework native will not be available (Debian: libdnnl-dev)")
     endif()
   endif()
 endif()

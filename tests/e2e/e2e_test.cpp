@@ -300,10 +300,10 @@ TEST_P(EachBackEnd, TrainsWithinEveryWrapper) {
 }
 
 TEST_F(EndToEnd, ProfileSaysWhatEachOperationCost) {
-  if (mlbench({"list", "frameworks"}).out.find("onednn  not available") != std::string::npos) {
+  if (mlbench({"list", "frameworks"}).out.find("native  not available") != std::string::npos) {
     GTEST_SKIP() << "missing capability: oneDNN";
   }
-  const Result result = mlbench(run_arguments("cost", {"1", "--max-steps", "8", "--framework", "onednn", "--profile"}));
+  const Result result = mlbench(run_arguments("cost", {"1", "--max-steps", "8", "--framework", "native", "--profile"}));
   ASSERT_EQ(result.code, 0) << result.err;
   const Json record = EndToEnd::record("cost-1");
   const Json& operations = record.at("operations");
@@ -323,7 +323,7 @@ TEST_F(EndToEnd, ProfileSaysWhatEachOperationCost) {
   const Result refused =
       mlbench(run_arguments("torch", {"1", "--max-steps", "8", "--framework", "torch", "--explain"}));
   EXPECT_NE(refused.code, 0);
-  EXPECT_THAT(refused.err + refused.out, testing::HasSubstr("--framework onednn"));
+  EXPECT_THAT(refused.err + refused.out, testing::HasSubstr("--framework native"));
 }
 
 TEST_F(EndToEnd, ResumeInMidEpochGivesTheSameWeights) {

@@ -56,7 +56,7 @@ using MakeFramework = std::unique_ptr<framework::Framework> (*)(const framework:
 class Task1a : public testing::Test {
  protected:
   static void require(const std::string& name) {
-    if (name == "onednn" && !framework::onednn_framework::available().available) {
+    if (name == "native" && !framework::native_framework::available().available) {
       GTEST_SKIP() << "missing capability: oneDNN";
     }
   }
@@ -92,7 +92,7 @@ class Task1a : public testing::Test {
     options.seed = run.seed;
     options.rank = rank;
     const MakeFramework make =
-        run.framework == "onednn" ? framework::onednn_framework::make : framework::torch_framework::make;
+        run.framework == "native" ? framework::native_framework::make : framework::torch_framework::make;
     return make(options);
   }
 
@@ -153,7 +153,7 @@ class Task1aOnEach : public Task1a, public testing::WithParamInterface<const cha
   void SetUp() override { require(GetParam()); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Frameworks, Task1aOnEach, testing::Values("torch", "onednn"),
+INSTANTIATE_TEST_SUITE_P(Frameworks, Task1aOnEach, testing::Values("torch", "native"),
                          [](const auto& info) { return std::string(info.param); });
 
 // Everything that a run carries at once. Ten steps an epoch, evaluated after every second; the warm-up of one epoch for
@@ -208,7 +208,7 @@ TEST_P(Task1aOnEach, BucketsExchangedBesideTheBackwardPassGiveTheSameWeightsToTh
 // ReLU that falls on its other side makes more of it with every step. Seen were 8e-9 of the loss after the first step
 // and 9e-6 after the fourth; at the task's own rate, ten times this one, 5e-3.
 TEST_F(Task1a, FrameworksAgreeOnTheLossAfterSomeSteps) {
-  require("onednn");
+  require("native");
   if (IsSkipped()) return;
   const auto loss_after = [&](const char* framework, int64_t steps) {
     spec::RunSpec run = make_run(fmt::format("{}-{}", framework, steps), framework, 1, {{"optimizer.lr", "0.002"}});
@@ -217,8 +217,8 @@ TEST_F(Task1a, FrameworksAgreeOnTheLossAfterSomeSteps) {
   };
   const double first = loss_after("torch", 1), fourth = loss_after("torch", 4);
   EXPECT_LT(fourth, 0.75 * first);
-  EXPECT_NEAR(loss_after("onednn", 1), first, 1e-6 * first);
-  EXPECT_NEAR(loss_after("onednn", 4), fourth, 1e-3 * fourth);
+  EXPECT_NEAR(loss_after("native", 1), first, 1e-6 * first);
+  EXPECT_NEAR(loss_after("native", 4), fourth, 1e-3 * fourth);
 }
 
 }  // namespace

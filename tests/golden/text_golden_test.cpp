@@ -106,7 +106,7 @@ struct FrameworkUnderTest {
 };
 constexpr FrameworkUnderTest kFrameworks[] = {
     {"torch", framework::torch_framework::available, framework::torch_framework::make},
-    {"onednn", framework::onednn_framework::available, framework::onednn_framework::make},
+    {"native", framework::native_framework::available, framework::native_framework::make},
 };
 
 TextOutcome our_pass(const FrameworkUnderTest& tested, const TextCase& test) {

@@ -223,7 +223,7 @@ class Ledger:
 def request_of(kind, name, workers):
     if kind == "command":
         return {"name": name, "workers": workers, "command": COMMAND, "work_dir": "/"}
-    return {"name": name, "workers": workers, "task": "fashion-mnist", "framework": "onednn", "synthetic": True,
+    return {"name": name, "workers": workers, "task": "fashion-mnist", "framework": "native", "synthetic": True,
             "set": SETTINGS, "max_steps": str(STEPS), "checkpoint_every": str(CHECKPOINT_STEPS), "threads_per_worker": "1", "backend": kind,
             "comm_timeout": f"{COMM_TIMEOUT_S}s"}
 
@@ -233,7 +233,7 @@ def arguments_of(kind, name, workers):
     if kind == "command":
         return words + ["--", *COMMAND]
     settings = [word for setting in SETTINGS for word in ("--set", setting)]
-    return words + ["--task", "fashion-mnist", "--framework", "onednn", "--synthetic", *settings, "--max-steps",
+    return words + ["--task", "fashion-mnist", "--framework", "native", "--synthetic", *settings, "--max-steps",
                     str(STEPS), "--checkpoint-every", str(CHECKPOINT_STEPS), "--threads-per-worker", "1", "--backend",
                     kind, "--comm-timeout", f"{COMM_TIMEOUT_S}s"]
 

@@ -26,7 +26,7 @@ import pairs  # noqa: E402
 
 OTHER = "MLBENCH_OTHER_BUILD"
 TASKS = {"1a": "cifar-10", "1a-ddp": "cifar-10", "2a": "epsilon-sample", "mnist": "mnist", "fashion-mnist": "fashion-mnist"}
-STEPS = {("1a", "torch"): 16, ("1a", "onednn"): 24, ("2a", "torch"): 6000, ("2a", "onednn"): 6000}  # of a timed run
+STEPS = {("1a", "torch"): 16, ("1a", "native"): 24, ("2a", "torch"): 6000, ("2a", "native"): 6000}  # of a timed run
 
 
 class Build:
@@ -35,17 +35,24 @@ class Build:
     def __init__(self, program, scratch):
         self.program = str(program)
         self.scratch = scratch
+        self.former_name = "onednn" in self.output("list", "frameworks")  # of native, in builds from before 2026-11-28
+
+    def output(self, *arguments):
+        return subprocess.run([self.program, *arguments], stdout=subprocess.PIPE, text=True, check=True).stdout
 
     def run(self, workers, arguments):
         """The record of one run; a text where the program or a rank refuses its input (exit code 2)."""
         with tempfile.TemporaryDirectory(dir=self.scratch) as home:
             os.symlink(self.scratch / "cache", pathlib.Path(home) / "cache")
             command = [self.program, "run", "r", str(workers), *arguments, "--home", home, "--local", "--json"]
+            if self.former_name:
+                command = ["onednn" if word == "native" else word for word in command]
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=900)
+            errors = done.stderr.replace("'onednn'", "'native'") if self.former_name else done.stderr
             if done.returncode == 2:
-                return "refused: " + done.stderr.strip().splitlines()[-1]
-            if done.returncode == 5 and "(wrong input)" in done.stderr:
-                return "refused: " + done.stderr.split("(wrong input): ")[-1].strip()
+                return "refused: " + errors.strip().splitlines()[-1]
+            if done.returncode == 5 and "(wrong input)" in errors:
+                return "refused: " + errors.split("(wrong input): ")[-1].strip()
             if done.returncode != 0:
                 raise RuntimeError(f"exit code {done.returncode}: {' '.join(command)}\n{done.stderr[-2000:]}")
             return json.loads(done.stdout[done.stdout.index("["):])[0]
@@ -64,7 +71,7 @@ def name_of(choice):
 
 def compare_bits(ours, other, options):
     differing = done = 0
-    for choice in itertools.product(TASKS, (1, 2), ("torch", "onednn"), ("float32", "bf16"), ("gloo", "mpi")):
+    for choice in itertools.product(TASKS, (1, 2), ("torch", "native"), ("float32", "bf16"), ("gloo", "mpi")):
         task, workers, framework, precision, backend = choice
         if not re.search(options.only, name_of(choice)):
             continue
@@ -85,7 +92,7 @@ def compare_bits(ours, other, options):
 
 def compare_speed(ours, other, options):
     report, groups = [], []
-    for choice in itertools.product(("1a", "2a"), (1, 2), ("torch", "onednn")):
+    for choice in itertools.product(("1a", "2a"), (1, 2), ("torch", "native")):
         task, workers, framework = choice
         if not re.search(options.only, name_of(choice)):
             continue

@@ -32,7 +32,7 @@ void refuse_outputs(const models::ModelDescription& model) {
 std::unique_ptr<Decoder> Framework::make_decoder() {
   throw UserError("framework '" + effective().at("name").get<std::string>() +
                   "' writes no sequences of this model; decoding takes the models gnmt and transformer, --framework "
-                  "torch or onednn");
+                  "torch or native");
 }
 
 }  // namespace mlbench::framework

@@ -6,6 +6,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/record/record_fields.h"
+#include "mlbench/spec/former_names.h"
 
 namespace mlbench::record {
 
@@ -18,6 +19,15 @@ void check_counts(const Record& record, const std::string& where) {
   if (ranks < 0 || ranks > kMostWorkers || segments > kMostSegments || ranks * segments > kMostSpools) {
     throw UserError(
         fmt::format("{}: the record has {} workers and {} segments: more than any run", where, ranks, segments));
+  }
+}
+
+void name_as_at_present(Record& record) {
+  record.framework = spec::present_framework(record.framework);
+  if (!record.effective || !record.effective->others.is_object()) return;
+  const auto name = record.effective->others.find("name");
+  if (name != record.effective->others.end() && name->is_string()) {
+    *name = spec::present_framework(name->get_ref<const std::string&>());
   }
 }
 
@@ -43,6 +53,7 @@ Record record_from_json(const Json& json, const std::string& where) {
   Record record;
   describe(reader, record);
   reader.finish();
+  name_as_at_present(record);
   check_counts(record, where);
   return record;
 }

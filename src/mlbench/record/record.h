@@ -290,7 +290,8 @@ Json to_json(const Record& record);
 Json to_json(const std::vector<Record>& records);
 // Its inverse. UserError, naming the member with what was given and what is expected, for a record whose members have
 // other types than the schema says, or which counts more ranks and segments than any run has. Members may be missing:
-// archives of others hold less. `where` begins the error: the path of a file.
+// archives of others hold less. A former name of a framework is read as the present one (spec/former_names.h). `where`
+// begins the error: the path of a file.
 Record record_from_json(const Json& json, const std::string& where);
 
 // How many segments a run's folder may hold: those of its record, at least 1.

@@ -113,7 +113,7 @@ TEST(Comparison, CompareGivesTheRatiosThatAreAllowed) {
 TEST(Comparison, CompareVariesSeveralKeysOnlyWhenTheyAreNamed) {
   const RecordJson record = told_record("a-1", 1);
   RecordJson other = told_record("b-1", 1);
-  other["framework"] = "onednn";
+  other["framework"] = "native";
   other["threads_per_worker"] = 2;
   const auto compared = [&](const std::vector<std::string>& vary) {
     return significance_of({{"a-1", {record}}, {"b-1", {other}}}, {{}, vary});
@@ -238,10 +238,18 @@ TEST(Comparison, HostsFollowFromWorkersButNotWithinOne) {
   EXPECT_THAT(studies[0].lines_differ_in, ElementsAre("hosts"));
 }
 
+TEST(Comparison, AFormerNameOfTheFrameworkIsTheSameFramework) {
+  RecordJson now = told_record("a-1", 1), before = told_record("b-1", 1);
+  now["framework"] = "native";
+  before["framework"] = "onednn";
+  EXPECT_TRUE(significance_of({{"a-1", {now}}, {"b-1", {before}}}, {}).runs[1].rate_ratio);
+  EXPECT_EQ(studies_of({now, before}).at(0).lines.size(), 1U);
+}
+
 TEST(Comparison, LinesByWhatIsChosen) {
   RecordJson fast = told_record("b-1", 1), other = told_record("c-1", 1);
   fast["hosts"][0]["cpu"] = "Intel Xeon";
-  other["framework"] = "onednn";
+  other["framework"] = "native";
   const auto all = studies_of({told_record("a-1", 1), fast, other});
   ASSERT_EQ(all.size(), 1U);
   EXPECT_EQ(all[0].lines.size(), 3U);
@@ -249,7 +257,7 @@ TEST(Comparison, LinesByWhatIsChosen) {
   const auto by_hardware = studies_of({told_record("a-1", 1), fast, other}, {"hardware"});
   ASSERT_EQ(by_hardware.size(), 2U) << "one of each framework";
   EXPECT_EQ(by_hardware[0].lines.size() + by_hardware[1].lines.size(), 3U);
-  EXPECT_THAT(by_hardware[0].title + by_hardware[1].title, AllOf(HasSubstr("(torch)"), HasSubstr("(onednn)")));
+  EXPECT_THAT(by_hardware[0].title + by_hardware[1].title, AllOf(HasSubstr("(torch)"), HasSubstr("(native)")));
   for (const Study& study : by_hardware) EXPECT_THAT(study.lines_differ_in, Each("hardware"));
 }
 

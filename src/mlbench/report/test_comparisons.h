@@ -80,7 +80,7 @@ inline std::vector<Change> changes_of_one_key() {
       {"data", "the fingerprint", set("/data/fingerprint", std::string(64, 'd'))},
       {"data", "official", set("/data/official", false)},
       {"data", "made data", set("/data/synthetic", true)},
-      {"framework", "the framework", set("/framework", "onednn")},
+      {"framework", "the framework", set("/framework", "native")},
       {"framework", "its layout", set("/requested/layout", "nchw")},
       {"backend", "the back end", set("/backend", "nccl")},
       {"backend", "what wraps it", set("/comm_stack", "netem(gloo)")},

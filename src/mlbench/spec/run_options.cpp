@@ -14,6 +14,7 @@
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/communication.h"
 #include "mlbench/spec/fields.h"
+#include "mlbench/spec/former_names.h"
 #include "mlbench/spec/run_option_members.h"
 
 namespace mlbench::spec {
@@ -197,9 +198,9 @@ constexpr RunOption kRows[] = {
      .group = kHow, .help = "exchange gradients while they are computed: --set optimizer.overlap=true",
      .compared = "backend"},
     {.name = "explain", .flags = "--explain", .member = &Options::explain, .kind = Kind::kFlag, .applies = kTraining,
-     .group = kHow, .help = "at the end, say which kernels the framework took (onednn)", .not_compared = "it costs no step anything"},
+     .group = kHow, .help = "at the end, say which kernels the framework took (native)", .not_compared = "it costs no step anything"},
     {.name = "profile", .flags = "--profile", .member = &Options::profile, .kind = Kind::kFlag, .applies = kTraining,
-     .group = kHow, .help = "at the end, say what each operation of a step cost (onednn; takes about 1 %)",
+     .group = kHow, .help = "at the end, say what each operation of a step cost (native; takes about 1 %)",
      .compared = "recording"},
     {.name = "timeline", .flags = "", .member = &Options::timeline, .kind = Kind::kFlag, .applies = kTasks,
      .compared = "recording"},
@@ -373,6 +374,7 @@ void check_run_options(const RunOptions& options) {
         option, options, [&](const std::string& text) { check_text(option, text); },
         [&](const std::vector<std::string>& values) { check_list(option, values); }, [](bool) {}, [](const Json&) {});
   }
+  refuse_former_framework(options.framework);
   const int64_t counts = std::ssize(workers_of(options));
   const int64_t repeats = count_of(options, &Options::repeat, 1);
   if (counts * repeats > kMostRunsPerRequest) {

@@ -73,6 +73,14 @@ TEST(RunOptions, EveryRowIsComplete) {
   }
 }
 
+TEST(RunOptions, AFormerNameOfTheFrameworkIsRefusedWithThePresentOne) {
+  RunOptions options;
+  options.task = "1a";
+  options.framework = "onednn";
+  EXPECT_THAT([&] { check_run_options(options); },
+              testing::ThrowsMessage<UserError>(HasSubstr("unknown framework 'onednn': it is called 'native'")));
+}
+
 TEST(RunOptions, TheEndsOfEachRangeAreTakenAndNothingBeyond) {
   for (const RunOption& option : run_options()) {
     if (!is_number(option)) continue;

@@ -13,6 +13,7 @@
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/text.h"
 #include "mlbench/spec/fields.h"
+#include "mlbench/spec/former_names.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/task_hash.h"
 
@@ -230,6 +231,7 @@ RunSpec run_spec_from_json(const Json& json, const std::string& file) {
   FieldReader reader(json, locate, FieldReader::Unknown::kIgnore);
   describe_run(reader, spec);
   reader.finish();
+  spec.framework = present_framework(spec.framework);
   check_identity(spec, file);
   if (kind_of(spec) == RunKind::kCommand) {
     spec.task.task.name = spec.division = kCustom;

@@ -19,7 +19,7 @@ RunSpec full_spec() {
   spec.repeat = 3;
   spec.created_at = "2026-01-31T12:00:00.000001Z";
   spec.identity = "0123456789abcdef0123456789abcdef";
-  spec.framework = "onednn";
+  spec.framework = "native";
   spec.backend = "mpi";
   spec.executor = "mpirun";
   spec.engine = {"h1:2",
@@ -179,6 +179,12 @@ TEST(RunSpec, OlderSpecificationsCommunicateAsEver) {
   Json json = to_json(full_spec());
   json.erase("communication");
   EXPECT_EQ(run_spec_from_json(json).communication, Communication());
+}
+
+TEST(RunSpec, AFormerNameOfTheFrameworkIsReadAsThePresentOne) {
+  Json json = to_json(full_spec());
+  json["framework"] = "onednn";
+  EXPECT_EQ(run_spec_from_json(json), full_spec());
 }
 
 TEST(RunSpec, ATaskThatIsNotOfficialIsOnesOwn) {

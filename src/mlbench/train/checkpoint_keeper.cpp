@@ -8,6 +8,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/checkpoint/checkpoint.h"
+#include "mlbench/spec/former_names.h"
 #include "mlbench/train/own_state.h"
 #include "mlbench/train/snapshot.h"
 
@@ -80,7 +81,7 @@ void CheckpointKeeper::check_origin(const std::filesystem::path& checkpoint, con
     }
   };
   must_equal("task", state.text("train/task_hash"), c_.run.task.hash);
-  must_equal("framework", state.text("train/framework"), c_.run.framework);
+  must_equal("framework", spec::present_framework(state.text("train/framework")), c_.run.framework);
   must_equal("workers", std::to_string(state.integer("train/workers")), std::to_string(c_.run.workers));
 }
 

@@ -96,7 +96,7 @@ void train_run(const spec::RunSpec& run, const RankOptions& options, const net::
       make_framework(run, launch.rank, launch.local_rank, [&comm](size_t bytes) { return comm->allocate(bytes); });
   if (run.profile != "off" && framework->costs().empty()) {
     throw UserError("framework '" + run.framework + "' cannot tell its operations" +
-                    " apart here: --profile and --explain are for --framework onednn, but not its logistic regression");
+                    " apart here: --profile and --explain are for --framework native, but not its logistic regression");
   }
   const auto optimizer = optim::make_optimizer(run.task.task.optimizer, framework->layout(), *comm,
                                                {run.seed, place, framework->separate_memory()});

@@ -125,7 +125,7 @@ TEST_F(WorkerTest, records_how_long_each_exchange_took) {
 }
 
 TEST_F(WorkerTest, stops_within_a_few_steps_of_its_time) {
-  for (const std::string framework : {"null", "torch", "onednn"}) {
+  for (const std::string framework : {"null", "torch", "native"}) {
     for (const int64_t workers : {1, 2}) {
       spec::RunSpec run = make_run(framework + std::to_string(workers), workers);
       run.framework = framework;

@@ -26,6 +26,7 @@
 #include "mlbench/models/model.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/spec/collectives.h"
+#include "mlbench/spec/former_names.h"
 
 namespace mlbench::catalog {
 
@@ -58,7 +59,7 @@ const std::vector<BackendRow>& backends() {
 const std::vector<FrameworkRow>& frameworks() {
   static const std::vector<FrameworkRow> kRows = {
       {"torch", framework::torch_framework::available, framework::torch_framework::make, true},
-      {"onednn", framework::onednn_framework::available, framework::onednn_framework::make},
+      {"native", framework::native_framework::available, framework::native_framework::make},
       {"null", framework::null_framework::available, framework::null_framework::make},
   };
   return kRows;
@@ -165,6 +166,7 @@ std::unique_ptr<comm::Memory> make_gpu_memory(const std::string& backend, const 
 
 std::unique_ptr<framework::Framework> make_framework(const std::string& name,
                                                      const framework::FrameworkOptions& options) {
+  spec::refuse_former_framework(name);
   return find_row(frameworks(), name, "framework").make(options);
 }
 

@@ -78,7 +78,8 @@ TEST(Catalog, EachTaskDoesAStepOnEachFramework) {
 
 TEST(Catalog, AnUnknownFrameworkIsRefusedWithTheNamesOfAll) {
   EXPECT_THAT([] { make_framework("keras", {}); },
-              ThrowsMessage<UserError>(HasSubstr("unknown framework 'keras'; valid: torch, onednn, null")));
+              ThrowsMessage<UserError>(HasSubstr("unknown framework 'keras'; valid: torch, native, null")));
+  EXPECT_THAT([] { make_framework("onednn", {}); }, ThrowsMessage<UserError>(HasSubstr("it is called 'native'")));
 }
 
 // Where that takes a core from the threads that compute, overlap is off (worker/ingredients.h).

@@ -1,7 +1,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/native/native_framework.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 constexpr const char* kReason = "built without oneDNN (Debian: libdnnl-dev)";
@@ -10,7 +10,7 @@ constexpr const char* kReason = "built without oneDNN (Debian: libdnnl-dev)";
 Availability available() { return {false, kReason}; }
 
 std::unique_ptr<Framework> make(const FrameworkOptions&) {
-  throw UserError(std::string("framework 'onednn': ") + kReason);
+  throw UserError(std::string("framework 'native': ") + kReason);
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -16,7 +16,7 @@
 #include "mlbench/framework/native/tape/network.h"
 #include "mlbench/framework/threads.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 
@@ -61,7 +61,7 @@ const Loss& find_loss(const models::ModelDescription& model) {
     if (row.name == name) return row;
     names.push_back(row.name);
   }
-  throw UserError(fmt::format("framework 'onednn' has no loss '{}'; valid: {}", name, fmt::join(names, ", ")));
+  throw UserError(fmt::format("framework 'native' has no loss '{}'; valid: {}", name, fmt::join(names, ", ")));
 }
 
 // A single product with one vector, whose batch is read once.
@@ -78,17 +78,17 @@ void check_precision_and_device(const FrameworkOptions& options) {
         options.precision == "tf32"   ? "tf32 is a format of NVIDIA GPUs, and this framework runs on the CPU"
         : options.precision == "fp16" ? "it has no kernels for float16 in chains of layers; framework torch has"
                                       : "it is unknown";
-    throw UserError(fmt::format("framework 'onednn' has no precision '{}' here ({}); valid: float32, bf16{}",
+    throw UserError(fmt::format("framework 'native' has no precision '{}' here ({}); valid: float32, bf16{}",
                                 options.precision, reason, graph ? ", fp16" : ""));
   }
   if (options.device != "cpu") {
-    throw UserError(fmt::format("framework 'onednn' has no device '{}'; valid: cpu", options.device));
+    throw UserError(fmt::format("framework 'native' has no device '{}'; valid: cpu", options.device));
   }
 }
 
-class OneDnnFramework final : public Framework {
+class NativeFramework final : public Framework {
  public:
-  explicit OneDnnFramework(const FrameworkOptions& options)
+  explicit NativeFramework(const FrameworkOptions& options)
       : options_(options), layout_(models::lay_out(options.model)), criterion_(find_loss(options.model)) {
     at::set_num_threads(options.threads);  // of the optimizer, whose OpenMP team is the same
     pinned_ = bind_threads(options.cores);
@@ -97,7 +97,7 @@ class OneDnnFramework final : public Framework {
     buffers_ = at::zeros({layout_.buffer_elements}, at::kFloat);
     if (is_logistic_regression(options)) {
       if (options.precision != "float32") {
-        throw UserError("framework 'onednn' reads the rows of a logistic regression in float32; valid: float32");
+        throw UserError("framework 'native' reads the rows of a logistic regression in float32; valid: float32");
       }
       set_ = instruction_sets().back();
       rows_.emplace(options.model.layers[0].options.at("in").get<int64_t>(), options.threads, row_kernels(set_));
@@ -201,7 +201,7 @@ class OneDnnFramework final : public Framework {
 
   Json effective() const override {
     Json effective = {
-        {"name", "onednn"}, {"device", "cpu"}, {"precision", options_.precision}, {"pinned", pinned_}, {"fused", true}};
+        {"name", "native"}, {"device", "cpu"}, {"precision", options_.precision}, {"pinned", pinned_}, {"fused", true}};
     if (rows_) {
       effective["layout"] = "rows";
       effective["kernels"] = {"gather+linear+loss+gradient"};
@@ -240,7 +240,7 @@ Availability available() { return {true, ""}; }
 std::unique_ptr<Framework> make(const FrameworkOptions& options) {
   check_precision_and_device(options);
   if (options.model.is_graph()) return make_graph_framework(options);
-  return std::make_unique<OneDnnFramework>(options);
+  return std::make_unique<NativeFramework>(options);
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

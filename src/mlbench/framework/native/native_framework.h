@@ -9,9 +9,9 @@
 #include "mlbench/base/availability.h"
 #include "mlbench/framework/framework.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 Availability available();
 std::unique_ptr<Framework> make(const FrameworkOptions& options);
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -20,7 +20,7 @@
 #include "mlbench/models/graph.h"
 #include "mlbench/models/smooth_test.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 namespace {
 
 using contract::logistic_options;
@@ -264,7 +264,7 @@ std::vector<LayerCase> layer_cases() {
   };
 }
 
-TEST(OneDnnFramework, EachLayerIsAsExactAsLibTorch) {
+TEST(NativeFramework, EachLayerIsAsExactAsLibTorch) {
   for (const LayerCase& test : layer_cases()) {
     for (const int threads : {1, 2}) {
       SCOPED_TRACE(std::string(test.name) + ", " + std::to_string(threads) + " threads");
@@ -276,7 +276,7 @@ TEST(OneDnnFramework, EachLayerIsAsExactAsLibTorch) {
   }
 }
 
-TEST(OneDnnFramework, FrozenStatisticsNormaliseAndStay) {
+TEST(NativeFramework, FrozenStatisticsNormaliseAndStay) {
   for (const LayerCase& test : layer_cases()) {
     SCOPED_TRACE(test.name);
     FrameworkOptions options = options_of(test.model);
@@ -293,7 +293,7 @@ models::ModelDescription task_model(const std::string& task, const std::string& 
 }
 
 // Kinks are not smooth: a value next to one may fall on the other side, which is no error but moves the gradient.
-TEST(OneDnnFramework, WholeModelsAreAsExactAsLibTorch) {
+TEST(NativeFramework, WholeModelsAreAsExactAsLibTorch) {
   for (const char* version : {"v1", "v2", "v2-mlbench"}) {
     SCOPED_TRACE(version);
     // Rounding grows from one batch norm to the next, for LibTorch alike.
@@ -311,7 +311,7 @@ TEST(OneDnnFramework, WholeModelsAreAsExactAsLibTorch) {
 }
 
 // Losses of 20 steps of plain gradient descent stay within one in a thousand of LibTorch's.
-TEST(OneDnnFramework, TwentyStepsStayBesideLibTorch) {
+TEST(NativeFramework, TwentyStepsStayBesideLibTorch) {
   const FrameworkOptions options = options_of(models::smooth(task_model("1a", "resnet-cifar", {{"depth", 8}})));
   const auto ours = make(options);
   const auto peer = torch_framework::make(options);
@@ -355,7 +355,7 @@ double relative_error(const at::Tensor& value, const at::Tensor& exact) {
   return norm_of(value.to(at::kDouble) - exact.to(at::kDouble)) / norm_of(exact);
 }
 
-TEST(OneDnnFramework, BackwardOverwritesOrAddsAndScales) {
+TEST(NativeFramework, BackwardOverwritesOrAddsAndScales) {
   FrameworkOptions options = options_of(small_model());
   options.frozen_batch_norm = true;  // equal steps
   const auto framework = make(options);
@@ -374,7 +374,7 @@ TEST(OneDnnFramework, BackwardOverwritesOrAddsAndScales) {
   EXPECT_LT(relative_error(logical_gradients(*framework), once * 2.5), 1e-6);
 }
 
-TEST(OneDnnFramework, SameStepSameBitsOtherStepOrRankOtherDropout) {
+TEST(NativeFramework, SameStepSameBitsOtherStepOrRankOtherDropout) {
   const Batch batch(small_model(), 9);
   const auto gradients_of = [&](int rank, int64_t number) {
     FrameworkOptions options = options_of(small_model());
@@ -390,7 +390,7 @@ TEST(OneDnnFramework, SameStepSameBitsOtherStepOrRankOtherDropout) {
   EXPECT_FALSE(at::equal(gradients, gradients_of(1, 4)));
 }
 
-TEST(OneDnnFramework, ShardsWeightedBySamplesGiveTheGradientOfTheWhole) {
+TEST(NativeFramework, ShardsWeightedBySamplesGiveTheGradientOfTheWhole) {
   FrameworkOptions options = options_of(small_model());
   options.dropout = false;
   options.frozen_batch_norm = true;
@@ -404,7 +404,7 @@ TEST(OneDnnFramework, ShardsWeightedBySamplesGiveTheGradientOfTheWhole) {
   EXPECT_LT(relative_error(logical_gradients(*framework), whole), 2e-6);
 }
 
-TEST(OneDnnFramework, AnySizeOfBatchAfterAnyOther) {
+TEST(NativeFramework, AnySizeOfBatchAfterAnyOther) {
   FrameworkOptions options = options_of(small_model(), 3);
   options.dropout = false;
   const auto framework = make(options);
@@ -426,7 +426,7 @@ TEST(OneDnnFramework, AnySizeOfBatchAfterAnyOther) {
   }
 }
 
-TEST(OneDnnFramework, EvaluationUsesRunningStatisticsAndLeavesThemAlone) {
+TEST(NativeFramework, EvaluationUsesRunningStatisticsAndLeavesThemAlone) {
   FrameworkOptions options = options_of(small_model());
   const auto framework = make(options);
   const auto peer = torch_framework::make(options);
@@ -445,7 +445,7 @@ TEST(OneDnnFramework, EvaluationUsesRunningStatisticsAndLeavesThemAlone) {
   }
 }
 
-TEST(OneDnnFramework, GatheredRowsEqualTheDenseBatch) {
+TEST(NativeFramework, GatheredRowsEqualTheDenseBatch) {
   for (const models::ModelDescription& model :
        {small_model(), Chain({2, 8, 8}).conv2d_same("a", 16, 3).global_avg_pool2d().linear("fc", 3).finish(),
         Chain({20}).linear("fc", 3).finish()}) {
@@ -467,7 +467,7 @@ TEST(OneDnnFramework, GatheredRowsEqualTheDenseBatch) {
   }
 }
 
-TEST(OneDnnFramework, TellsWhichGradientsAreFinalLastLayerFirst) {
+TEST(NativeFramework, TellsWhichGradientsAreFinalLastLayerFirst) {
   const auto framework = make(options_of(small_model()));
   framework->initialise();
   std::vector<std::string> order;
@@ -485,7 +485,7 @@ TEST(OneDnnFramework, TellsWhichGradientsAreFinalLastLayerFirst) {
                                             "conv2.weight", "bn1.bias", "bn1.weight", "conv1.bias", "conv1.weight"));
 }
 
-TEST(OneDnnFramework, StartsFromTheNeutralBits) {
+TEST(NativeFramework, StartsFromTheNeutralBits) {
   const FrameworkOptions options = options_of(small_model());
   const auto framework = make(options);
   const auto peer = torch_framework::make(options);
@@ -495,7 +495,7 @@ TEST(OneDnnFramework, StartsFromTheNeutralBits) {
   EXPECT_TRUE(at::equal(framework->buffers(), peer->buffers()));
 }
 
-TEST(OneDnnFramework, AnErrorOfTheCallbackIsThrownAndLeavesNothing) {
+TEST(NativeFramework, AnErrorOfTheCallbackIsThrownAndLeavesNothing) {
   const auto framework = make(options_of(small_model()));
   framework->initialise();
   const Batch batch(small_model(), 6);
@@ -514,7 +514,7 @@ TEST(OneDnnFramework, AnErrorOfTheCallbackIsThrownAndLeavesNothing) {
   EXPECT_TRUE(at::equal(framework->gradients(), gradients));
 }
 
-TEST(OneDnnFramework, ATeamSmallerThanAskedForIsRefused) {
+TEST(NativeFramework, ATeamSmallerThanAskedForIsRefused) {
   const auto framework = make(options_of(small_model()));
   framework->initialise();
   const Batch batch(small_model(), 6);
@@ -534,9 +534,9 @@ TEST(OneDnnFramework, ATeamSmallerThanAskedForIsRefused) {
   EXPECT_TRUE(at::equal(framework->gradients(), gradients)) << "and nothing is left of it";
 }
 
-TEST(OneDnnFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
+TEST(NativeFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
   const Json effective = make(options_of(small_model()))->effective();
-  EXPECT_EQ(effective["name"], "onednn");
+  EXPECT_EQ(effective["name"], "native");
   EXPECT_EQ(effective["precision"], "float32");
   EXPECT_THAT(effective["layout"].get<std::string>(), ::testing::MatchesRegex("nChw(8|16)c"));
   EXPECT_EQ(effective["fused"], true);
@@ -572,7 +572,7 @@ bool has_bfloat16() {
   }
 }
 
-TEST(OneDnnFramework, Bf16IsAsExactAsLibTorchsAutocastOrRefused) {
+TEST(NativeFramework, Bf16IsAsExactAsLibTorchsAutocastOrRefused) {
   if (!has_bfloat16()) GTEST_SKIP() << "missing capability: AVX512-BF16, of the CPU or within ONEDNN_MAX_CPU_ISA";
   std::vector<FrameworkOptions> cases = {
       options_of(models::smooth(task_model("1a", "resnet-cifar", {{"depth", 8}}))),
@@ -586,7 +586,7 @@ TEST(OneDnnFramework, Bf16IsAsExactAsLibTorchsAutocastOrRefused) {
   }
 }
 
-TEST(OneDnnFramework, Bf16KeepsMasterWeightsInFloat32AndLearns) {
+TEST(NativeFramework, Bf16KeepsMasterWeightsInFloat32AndLearns) {
   if (!has_bfloat16()) GTEST_SKIP() << "missing capability: AVX512-BF16, of the CPU or within ONEDNN_MAX_CPU_ISA";
   FrameworkOptions options = options_of(small_model());
   options.precision = "bf16";
@@ -606,14 +606,14 @@ TEST(OneDnnFramework, Bf16KeepsMasterWeightsInFloat32AndLearns) {
 
 // --- logistic regression
 
-TEST(OneDnnLogisticRegression, LossGradientAndProbabilitiesByHand) {
+TEST(NativeLogisticRegression, LossGradientAndProbabilitiesByHand) {
   contract::expect_logistic_regression_by_hand(make);
 }
 
-TEST(OneDnnLogisticRegression, LargeLogitsGiveFiniteLosses) { contract::expect_finite_losses_of_large_logits(make); }
+TEST(NativeLogisticRegression, LargeLogitsGiveFiniteLosses) { contract::expect_finite_losses_of_large_logits(make); }
 
 // Nor does a pass count what a thread that is missing now has left from the pass before.
-TEST(OneDnnLogisticRegression, ATeamSmallerThanAskedForDoesAllTheWork) {
+TEST(NativeLogisticRegression, ATeamSmallerThanAskedForDoesAllTheWork) {
   const FrameworkOptions options = logistic_options(40, 0.01, 3), alone = logistic_options(40, 0.01, 1);
   const Batch before(options.model, 9), batch(options.model, 11, 6);
   const auto framework = make(options), expected = make(alone);
@@ -626,7 +626,7 @@ TEST(OneDnnLogisticRegression, ATeamSmallerThanAskedForDoesAllTheWork) {
   EXPECT_TRUE(std::ranges::equal(framework->outputs(), expected->outputs()));
 }
 
-TEST(OneDnnLogisticRegression, IsAsExactAsLibTorchAndReadsRowsWhereTheyLie) {
+TEST(NativeLogisticRegression, IsAsExactAsLibTorchAndReadsRowsWhereTheyLie) {
   RandomSequence random(4);
   std::vector<float> features;
   for (int i = 0; i < 200 * 300; ++i) features.push_back(static_cast<float>(random.normal() * 0.05));
@@ -657,4 +657,4 @@ TEST(OneDnnLogisticRegression, IsAsExactAsLibTorchAndReadsRowsWhereTheyLie) {
 }
 
 }  // namespace
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

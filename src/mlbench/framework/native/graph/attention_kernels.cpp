@@ -11,7 +11,7 @@
 
 #define MLBENCH_ATTENTION_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 
@@ -246,4 +246,4 @@ void attend_backward(const HeadShape& shape, HeadRows queries, HeadRows keys, He
                  .c_stride = gradients.keys_stride});
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

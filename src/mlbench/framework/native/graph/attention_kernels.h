@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 // Rows of `width` values, `stride` apart.
 struct HeadRows {
@@ -37,4 +37,4 @@ struct HeadGradients {
 void attend_backward(const HeadShape& shape, HeadRows queries, HeadRows keys, HeadRows values, const float* weights,
                      HeadRows output_gradient, const HeadGradients& gradients);
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

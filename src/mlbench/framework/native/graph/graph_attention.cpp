@@ -9,7 +9,7 @@
 #include "mlbench/framework/native/graph/attention_kernels.h"
 #include "mlbench/framework/native/graph/graph_layers.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 
@@ -303,4 +303,4 @@ std::unique_ptr<GraphLayer> make_additive_attention(const models::LayerSpec& lay
   return std::make_unique<AdditiveAttention>(layer, index, context);
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -14,7 +14,7 @@
 #include "mlbench/framework/products.h"
 #include "mlbench/framework/threads.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 
@@ -101,7 +101,7 @@ class GraphFramework final : public Framework {
   Json effective() const override {
     std::vector<std::string> kernels = network_->fused();
     kernels.push_back("products: " + product_kernels_name(product_type_));
-    return {{"name", "onednn"},  {"device", "cpu"}, {"precision", options_.precision},
+    return {{"name", "native"},  {"device", "cpu"}, {"precision", options_.precision},
             {"pinned", pinned_}, {"fused", true},   {"layout", "rows without padding"},
             {"kernels", kernels}};
   }
@@ -128,4 +128,4 @@ std::unique_ptr<Framework> make_graph_framework(const FrameworkOptions& options)
   return std::make_unique<GraphFramework>(options);
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -6,9 +6,9 @@
 
 #include "mlbench/framework/framework.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 // `options`: precision and device are known to be valid.
 std::unique_ptr<Framework> make_graph_framework(const FrameworkOptions& options);
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

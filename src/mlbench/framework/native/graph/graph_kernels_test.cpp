@@ -12,7 +12,7 @@
 #include "mlbench/framework/native/graph/row_plan.h"
 #include "mlbench/framework/native/graph/token_kernels.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 namespace {
 
 using ::testing::ElementsAre;
@@ -215,4 +215,4 @@ TEST(RowPlan, LeavesPaddingOut) {
 }
 
 }  // namespace
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

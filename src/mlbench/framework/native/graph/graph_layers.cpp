@@ -14,7 +14,7 @@
 #include "mlbench/framework/dropout.h"
 #include "mlbench/framework/framework.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 
@@ -398,7 +398,7 @@ std::unique_ptr<GraphLayer> make_graph_layer(const models::LayerSpec& layer, siz
     if (row.kind == layer.kind) return row.make(layer, index, context);
     kinds.push_back(row.kind);
   }
-  throw UserError(fmt::format("framework 'onednn' has no layer '{}' in graphs (model '{}'); it has: {}", layer.kind,
+  throw UserError(fmt::format("framework 'native' has no layer '{}' in graphs (model '{}'); it has: {}", layer.kind,
                               context.model.name, fmt::join(kinds, ", ")));
 }
 
@@ -464,4 +464,4 @@ std::vector<GraphStep> make_graph_steps(const GraphContext& context) {
   return steps;
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -18,7 +18,7 @@
 #include "mlbench/framework/sequence_decoder.h"
 #include "mlbench/models/model.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 struct GraphPass {
   bool training = false;
@@ -102,4 +102,4 @@ std::unique_ptr<GraphLayer> make_multi_head_attention(const models::LayerSpec& l
 std::unique_ptr<GraphLayer> make_additive_attention(const models::LayerSpec& layer, size_t index,
                                                     const GraphContext& context);
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -9,7 +9,7 @@
 #include "mlbench/framework/lstm.h"
 #include "mlbench/framework/native/graph/graph_layers.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 
@@ -110,4 +110,4 @@ std::unique_ptr<GraphLayer> make_lstm_sequence(const models::LayerSpec& layer, s
   return std::make_unique<LstmSequence>(layer, index, context);
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -8,7 +8,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/products.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 
@@ -34,7 +34,7 @@ std::vector<int64_t> counted_lengths(const BatchTensor& targets, int64_t ignored
 
 const models::ModelDescription& with_known_loss(const models::ModelDescription& model) {
   if (model.loss.kind == "token_cross_entropy") return model;
-  throw UserError(fmt::format("framework 'onednn' has no loss '{}' for a model over tokens; valid: token_cross_entropy",
+  throw UserError(fmt::format("framework 'native' has no loss '{}' for a model over tokens; valid: token_cross_entropy",
                               model.loss.kind));
 }
 
@@ -229,4 +229,4 @@ std::vector<std::string> GraphNetwork::fused() const {
   return {"linear+relu+dropout", "dropout+add", "attention", "linear+token_cross_entropy"};
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -18,7 +18,7 @@
 #include "mlbench/framework/native/graph/graph_layers.h"
 #include "mlbench/framework/token_loss.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 class GraphNetwork {
  public:
@@ -66,4 +66,4 @@ class GraphNetwork {
   double penalty_ = 0;
 };
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -7,7 +7,7 @@
 
 #include "mlbench/base/errors.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 
@@ -93,4 +93,4 @@ at::Tensor rows_of_padded(const at::Tensor& sequences, const RowPlan& plan) {
   return sequences.flatten(0, 1).index_select(0, places_by_sequence(plan));
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

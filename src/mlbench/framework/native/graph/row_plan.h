@@ -11,7 +11,7 @@
 
 #include "mlbench/framework/lstm.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 // Which position of which sequence each row holds.
 struct RowPlan {
@@ -58,4 +58,4 @@ at::Tensor rearranged(const at::Tensor& value, const RowPlan& from, const RowPla
 at::Tensor padded(const at::Tensor& rows, const RowPlan& plan);
 at::Tensor rows_of_padded(const at::Tensor& sequences, const RowPlan& plan);
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

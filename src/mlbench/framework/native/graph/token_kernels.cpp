@@ -9,7 +9,7 @@
 
 #define MLBENCH_TOKEN_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 
@@ -120,4 +120,4 @@ void scatter_rows(const Rows& rows, const float* dy, const int64_t* ids, float s
   });
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 struct Rows {
   int64_t count = 0, features = 0;
@@ -36,4 +36,4 @@ void gather_rows(const Rows& rows, const float* table, const int64_t* ids, float
 void scatter_rows(const Rows& rows, const float* dy, const int64_t* ids, float scale, const float* factors,
                   float* gradient);
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 class NormState {
  public:
@@ -238,4 +238,4 @@ MLBENCH_FOR_TYPE(float)
 MLBENCH_FOR_TYPE(BFloat16)
 #undef MLBENCH_FOR_TYPE
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

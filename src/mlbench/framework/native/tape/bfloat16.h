@@ -7,7 +7,7 @@
 
 #include "mlbench/framework/native/tape/vector_kernels.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 inline float value_of(float value) { return value; }
 inline float value_of(BFloat16 value) { return std::bit_cast<float>(static_cast<uint32_t>(value.bits) << 16); }
@@ -23,4 +23,4 @@ T rounded_to(float value) {
   }
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

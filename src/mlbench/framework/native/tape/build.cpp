@@ -18,7 +18,7 @@
 #include "mlbench/framework/native/tape/fusion.h"
 #include "mlbench/framework/native/tape/operations.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 
@@ -150,7 +150,7 @@ template <typename T>
 void TapeBuilder<T>::must_be_blocked(const models::LayerSpec& layer, const Value& x) const {
   if (x.layout == Layout::kBlocked) return;
   throw UserError(
-      fmt::format("framework 'onednn': layer '{}' of model '{}' takes images that a convolution or a pool "
+      fmt::format("framework 'native': layer '{}' of model '{}' takes images that a convolution or a pool "
                   "has computed; here it gets the {}",
                   layer.kind, options_.model.name, x.layout == Layout::kRows ? "rows of a matrix" : "input"));
 }
@@ -188,7 +188,7 @@ Value* TapeBuilder<T>::build_layer(const FusedLayer& fused, Value* x) {
     if (row.kind == fused.layer->kind) return (this->*row.build)(fused, x);
     kinds.push_back(row.kind);
   }
-  throw UserError(fmt::format("framework 'onednn' has no layer '{}' (model '{}'); it has: {}", fused.layer->kind,
+  throw UserError(fmt::format("framework 'native' has no layer '{}' (model '{}'); it has: {}", fused.layer->kind,
                               options_.model.name, fmt::join(kinds, ", ")));
 }
 
@@ -358,4 +358,4 @@ std::unique_ptr<Tape> build_tape(const NetworkOptions& options, InstructionSet s
 template std::unique_ptr<Tape> build_tape<float>(const NetworkOptions& options, InstructionSet set);
 template std::unique_ptr<Tape> build_tape<BFloat16>(const NetworkOptions& options, InstructionSet set);
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

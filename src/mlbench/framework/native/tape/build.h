@@ -9,7 +9,7 @@
 #include "mlbench/framework/native/tape/vector_kernels.h"
 #include "mlbench/models/model.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 struct NetworkOptions {
   models::ModelDescription model;
@@ -31,4 +31,4 @@ struct NetworkOptions {
 template <typename T>
 std::unique_ptr<Tape> build_tape(const NetworkOptions& options, InstructionSet set);
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -9,7 +9,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/native/tape/bfloat16.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 
@@ -380,4 +380,4 @@ Operation::Floor Convolution<T>::measure_floor() {
 template class Convolution<float>;
 template class Convolution<BFloat16>;
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -16,7 +16,7 @@
 #include "mlbench/framework/native/tape/tape.h"
 #include "mlbench/framework/native/tape/vector_kernels.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 struct ConvolutionOptions {
   int64_t kernel = 1, stride = 1, padding = 0;
@@ -87,4 +87,4 @@ class Convolution final : public Operation {
   Buffer partial_;  // the input's gradient where it joins another
 };
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

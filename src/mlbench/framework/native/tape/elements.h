@@ -7,7 +7,7 @@
 #include "mlbench/framework/native/tape/bfloat16.h"
 #include "mlbench/framework/native/tape/tape.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 // Where element (channel, pixel) of a sample lies.
 struct Blocked {
@@ -28,4 +28,4 @@ void put(T* target, float value, bool add) {
   *target = rounded_to<T>(add ? value_of(*target) + value : value);
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 
@@ -40,4 +40,4 @@ NormalisedChain split_norm(std::span<const models::LayerSpec> chain) {
   return {chain.first(chain.size() - 1), &chain.back()};
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

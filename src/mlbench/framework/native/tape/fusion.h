@@ -9,7 +9,7 @@
 
 #include "mlbench/models/model.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 // Views of the description.
 struct FusedLayer {
@@ -29,4 +29,4 @@ struct NormalisedChain {
 };
 NormalisedChain split_norm(std::span<const models::LayerSpec> chain);
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -5,7 +5,7 @@
 
 #include "mlbench/framework/native/tape/elements.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 
@@ -100,4 +100,4 @@ MLBENCH_FOR_TYPE(float)
 MLBENCH_FOR_TYPE(BFloat16)
 #undef MLBENCH_FOR_TYPE
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -5,7 +5,7 @@
 
 #include "mlbench/framework/native/tape/operations.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 
@@ -89,4 +89,4 @@ std::unique_ptr<Operation> make_linear(Value* input, Value* output, const Parame
   return std::make_unique<Linear>(input, output, weight, bias);
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -10,7 +10,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/native/tape/tape.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 // Rows between the one at hand and the one that is asked for: memory takes longer than a row's arithmetic.
@@ -73,4 +73,4 @@ void LinearRows::gradient(float scale, bool add, float* gradient) const {
   }
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -12,7 +12,7 @@
 #include "mlbench/base/batch.h"
 #include "mlbench/framework/native/tape/vector_kernels.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 class LinearRows {
  public:
@@ -38,4 +38,4 @@ class LinearRows {
   double mean_loss_ = 0;
 };
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

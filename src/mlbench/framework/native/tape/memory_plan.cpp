@@ -9,7 +9,7 @@
 
 #include "mlbench/base/errors.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 
@@ -232,4 +232,4 @@ int64_t MemoryPlan::place_temporaries(const Segment& segment, int64_t most_sampl
   return offset;
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -10,7 +10,7 @@
 
 #include "mlbench/framework/native/tape/tape.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 // Operations that take a chunk of samples through, one after the other.
 struct Segment {
@@ -89,4 +89,4 @@ class MemoryPlan {
   std::vector<std::vector<std::vector<Chunk>>> chunks_;  // [segment][thread]
 };
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

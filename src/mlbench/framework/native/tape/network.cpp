@@ -8,7 +8,7 @@
 
 #include "mlbench/base/errors.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 
@@ -31,7 +31,7 @@ void require_bfloat16() {
   constexpr auto kNeeded = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
   if ((isa & kNeeded) != kNeeded) {
     throw UserError(
-        "framework 'onednn' has no precision 'bf16' here: this CPU has neither AVX512-BF16 nor AMX (or "
+        "framework 'native' has no precision 'bf16' here: this CPU has neither AVX512-BF16 nor AMX (or "
         "ONEDNN_MAX_CPU_ISA hides it); valid: float32");
   }
 }
@@ -197,4 +197,4 @@ std::vector<OperationCost> Network::costs() {
   return profile_.costs();
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -17,7 +17,7 @@
 #include "mlbench/framework/native/tape/tape.h"
 #include "mlbench/framework/native/tape/team.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 // UserError, with the reason, where the CPU cannot multiply bfloat16.
 void require_bfloat16();
@@ -74,4 +74,4 @@ class Network {
   std::vector<SegmentTime> times_;
 };
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

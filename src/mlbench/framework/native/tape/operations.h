@@ -7,7 +7,7 @@
 #include "mlbench/framework/native/tape/tape.h"
 #include "mlbench/framework/native/tape/vector_kernels.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 // --- from one layout to another (layouts.cpp)
 
@@ -76,4 +76,4 @@ std::unique_ptr<Operation> make_global_avg_pool(Value* input, Value* output, int
 // time.
 std::unique_ptr<Operation> make_linear(Value* input, Value* output, const Parameter& weight, const Parameter& bias);
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

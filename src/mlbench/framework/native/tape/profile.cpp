@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 void Profile::count(bool on) {
   on_ = on;
@@ -30,4 +30,4 @@ std::vector<OperationCost> Profile::costs() const {
   return costs;
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

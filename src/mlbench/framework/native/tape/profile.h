@@ -9,7 +9,7 @@
 #include "mlbench/framework/framework.h"
 #include "mlbench/framework/native/tape/tape.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 class Profile {
  public:
@@ -36,4 +36,4 @@ class Profile {
   bool on_ = false;
 };
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -20,7 +20,7 @@
 #include "mlbench/framework/native/tape/team.h"
 #include "mlbench/spec/task.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 namespace {
 
 constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
@@ -306,4 +306,4 @@ TEST_F(ResNet20, EachLayerIsAsExactAsLibTorchFromTheSameInputs) {
 }
 
 }  // namespace
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -18,7 +18,7 @@
 
 #include "mlbench/base/buffer.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 // Samples [first, first + count) of the batch, by this thread.
 struct Chunk {
@@ -173,4 +173,4 @@ struct Tape {
   std::string layout;              // of blocked values: "nChw16c"
 };
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

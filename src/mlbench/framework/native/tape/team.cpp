@@ -9,7 +9,7 @@
 
 #include "mlbench/base/errors.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 SingleThreaded::SingleThreaded() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
 SingleThreaded::~SingleThreaded() { omp_set_num_threads(before_); }
@@ -61,10 +61,10 @@ void run_team(int threads, const std::function<void(TeamMember& member)>& body) 
   error.rethrow();
   if (given != threads) {
     throw UserError(
-        fmt::format("framework 'onednn' asked OpenMP for {} threads and got {}: ask for as many, or lift OMP_DYNAMIC, "
+        fmt::format("framework 'native' asked OpenMP for {} threads and got {}: ask for as many, or lift OMP_DYNAMIC, "
                     "OMP_THREAD_LIMIT or what else limits them",
                     threads, given.load()));
   }
 }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 // oneDNN and OpenMP regions inside it take one thread while this lives; each of ours calls oneDNN for itself.
 class SingleThreaded {
@@ -38,4 +38,4 @@ class TeamMember {
 // UserError where OpenMP gives fewer threads; then nothing is called.
 void run_team(int threads, const std::function<void(TeamMember& member)>& body);
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

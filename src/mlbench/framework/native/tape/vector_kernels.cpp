@@ -5,7 +5,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/native/tape/vector_tables.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 namespace {
 
@@ -71,4 +71,4 @@ const VectorKernels<BFloat16>& vector_kernels<BFloat16>(InstructionSet set, int 
 
 const RowKernels& row_kernels(InstructionSet set) { return *tables_of(set).rows; }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 // Upper half of a float32. Arithmetic is in float32, results are rounded to nearest even.
 struct BFloat16 {
@@ -75,4 +75,4 @@ template <typename T>
 const VectorKernels<T>& vector_kernels(InstructionSet set, int lanes);
 const RowKernels& row_kernels(InstructionSet set);
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

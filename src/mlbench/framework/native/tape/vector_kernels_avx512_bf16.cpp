@@ -1,7 +1,7 @@
 #include "mlbench/framework/native/tape/vector_kernels_body.inc"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 VectorTables avx512_bf16_tables() { return kTables; }
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

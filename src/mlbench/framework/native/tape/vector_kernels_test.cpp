@@ -11,7 +11,7 @@
 #include "mlbench/base/random.h"
 #include "mlbench/framework/native/tape/bfloat16.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 namespace {
 
 using Doubles = std::vector<double>;
@@ -221,4 +221,4 @@ TEST(RowKernelsTest, EqualFloat64) {
 }
 
 }  // namespace
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework

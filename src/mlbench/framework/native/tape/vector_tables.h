@@ -4,7 +4,7 @@
 
 #include "mlbench/framework/native/tape/vector_kernels.h"
 
-namespace mlbench::framework::onednn_framework {
+namespace mlbench::framework::native_framework {
 
 struct VectorTables {
   const VectorKernels<float>* float8;
@@ -19,4 +19,4 @@ VectorTables avx2_tables();
 VectorTables avx512_tables();
 VectorTables avx512_bf16_tables();
 
-}  // namespace mlbench::framework::onednn_framework
+}  // namespace mlbench::framework::native_framework
