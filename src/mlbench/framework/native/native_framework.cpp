@@ -1,75 +1,14 @@
 #include "mlbench/framework/native/native_framework.h"
 
-#include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <cmath>
-#include <optional>
-#include <utility>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/native/graph/graph_framework.h"
-#include "mlbench/framework/native/tape/linear_rows.h"
-#include "mlbench/framework/native/tape/network.h"
-#include "mlbench/framework/threads.h"
+#include "mlbench/framework/native/tape/tape_framework.h"
 
 namespace mlbench::framework::native_framework {
 
 namespace {
-
-struct Loss {
-  const char* name;
-  // Of one sample; `gradient` [outputs] is that of the loss.
-  double (*value)(std::span<const float> logits, int64_t label, float* gradient);
-  // What metrics see, in place.
-  void (*scores)(std::span<float> logits);
-};
-
-double cross_entropy(std::span<const float> logits, int64_t label, float* gradient) {
-  const double largest = *std::ranges::max_element(logits);
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - largest);
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const double probability = std::exp(logits[i] - largest) / sum;
-    gradient[i] = static_cast<float>(probability - (static_cast<int64_t>(i) == label ? 1 : 0));
-  }
-  return std::log(sum) + largest - logits[static_cast<size_t>(label)];
-}
-
-// On logits: neither overflows nor meets log(0).
-double binary_cross_entropy(std::span<const float> logits, int64_t label, float* gradient) {
-  const double z = logits[0], y = label != 0 ? 1 : 0, decay = std::exp(-std::abs(z));
-  gradient[0] = static_cast<float>((z >= 0 ? 1 / (1 + decay) : decay / (1 + decay)) - y);
-  return std::max(z, 0.0) - z * y + std::log1p(decay);
-}
-
-constexpr Loss kLosses[] = {
-    {"cross_entropy", cross_entropy, [](std::span<float>) {}},
-    {"binary_cross_entropy", binary_cross_entropy,
-     [](std::span<float> logits) {
-       for (float& z : logits) z = 1 / (1 + std::exp(-z));
-     }},
-};
-
-const Loss& find_loss(const models::ModelDescription& model) {
-  const std::string& name = model.loss.kind;
-  std::vector<const char*> names;
-  for (const Loss& row : kLosses) {
-    if (row.name == name) return row;
-    names.push_back(row.name);
-  }
-  throw UserError(fmt::format("framework 'native' has no loss '{}'; valid: {}", name, fmt::join(names, ", ")));
-}
-
-// A single product with one vector, whose batch is read once.
-bool is_logistic_regression(const FrameworkOptions& options) {
-  const std::vector<models::LayerSpec>& layers = options.model.layers;
-  return options.model.loss.kind == "binary_cross_entropy" && layers.size() == 1 && layers[0].kind == "linear" &&
-         layers[0].options.at("out") == 1 && !layers[0].options.value("bias", true);
-}
 
 void check_precision_and_device(const FrameworkOptions& options) {
   const bool graph = options.model.is_graph();
@@ -86,161 +25,13 @@ void check_precision_and_device(const FrameworkOptions& options) {
   }
 }
 
-class NativeFramework final : public Framework {
- public:
-  explicit NativeFramework(const FrameworkOptions& options)
-      : options_(options), layout_(models::lay_out(options.model)), criterion_(find_loss(options.model)) {
-    at::set_num_threads(options.threads);  // of the optimizer, whose OpenMP team is the same
-    pinned_ = bind_threads(options.cores);
-    parameters_ = at::zeros({layout_.parameter_elements}, at::kFloat);
-    gradients_ = make_gradients(options, layout_.parameter_elements);
-    buffers_ = at::zeros({layout_.buffer_elements}, at::kFloat);
-    if (is_logistic_regression(options)) {
-      if (options.precision != "float32") {
-        throw UserError("framework 'native' reads the rows of a logistic regression in float32; valid: float32");
-      }
-      set_ = instruction_sets().back();
-      rows_.emplace(options.model.layers[0].options.at("in").get<int64_t>(), options.threads, row_kernels(set_));
-      return;
-    }
-    NetworkOptions network;
-    network.model = options.model;
-    network.layout = layout_;
-    network.parameters = parameters_.data_ptr<float>();
-    network.gradients = gradients_.data_ptr<float>();
-    network.buffers = buffers_.data_ptr<float>();
-    network.threads = options.threads;
-    network.seed = options.seed;
-    network.rank = options.rank;
-    network.dropout = options.dropout;
-    network.frozen_batch_norm = options.frozen_batch_norm;
-    network.bfloat16 = options.precision == "bf16";
-    network_ = std::make_unique<Network>(network);
-  }
-
-  const FlatLayout& layout() const override { return layout_; }
-  at::Tensor parameters() override { return parameters_; }
-  at::Tensor gradients() override { return gradients_; }
-  at::Tensor buffers() override { return buffers_; }
-
-  void initialise() override {
-    models::initialise(options_.model, layout_, options_.seed, values_of(parameters_), values_of(buffers_));
-  }
-
-  void begin_step(int64_t step) override {
-    step_ = step;
-    micro_batch_ = 0;
-  }
-
-  void forward(const BatchView& batch, Mode mode) override {
-    const bool training = mode == Mode::kTrain;
-    weight_ = batch.weight;
-    const auto* labels = static_cast<const int64_t*>(batch.at(options_.model.loss.targets).values.data);
-    labels_.assign(labels, labels + batch.samples);
-    if (rows_) {
-      rows_->forward(batch, parameters_.const_data_ptr<float>(), training);
-      mean_loss_ = rows_->mean_loss();
-      logits_ = rows_->logits();
-      return;
-    }
-    network_->forward(batch, training, step_, micro_batch_);
-    if (training) ++micro_batch_;
-    logits_ = network_->outputs();
-    const auto outputs = static_cast<size_t>(options_.model.outputs);
-    output_gradient_.resize(logits_.size());
-    double sum = 0;
-    for (size_t i = 0; i < labels_.size(); ++i) {
-      sum += criterion_.value(logits_.subspan(i * outputs, outputs), labels_[i], output_gradient_.data() + i * outputs);
-    }
-    mean_loss_ = sum / static_cast<double>(batch.samples);
-  }
-
-  double loss() override { return mean_loss_ + l2_penalty(options_.model, parameters_); }
-
-  MetricSums metric_sums() override {
-    const double sum = mean_loss_ * static_cast<double>(weight_);
-    return {sum, sum, weight_};
-  }
-
-  void backward(const BackwardOptions& options) override {
-    const double loss_scale = options.scale;
-    const GradientReady ready = options.last ? ready_ : GradientReady();
-    const bool accumulate = begin_gradients(options_.model, parameters_, gradients_, options);
-    if (rows_) {
-      rows_->gradient(static_cast<float>(loss_scale), accumulate, gradients_.data_ptr<float>());
-      if (ready) ready(layout_.ranges[0].offset, layout_.ranges[0].count);
-      return;
-    }
-    const auto scale = static_cast<float>(loss_scale / static_cast<double>(labels_.size()));
-    scaled_.resize(output_gradient_.size());
-    std::ranges::transform(output_gradient_, scaled_.begin(), [scale](float value) { return value * scale; });
-    network_->backward(scaled_, accumulate, ready);
-  }
-
-  void zero_gradients() override {
-    gradients_.zero_();
-    if (ready_) ready_(0, layout_.parameter_elements);
-  }
-
-  std::span<const float> outputs() override {
-    scores_.assign(logits_.begin(), logits_.end());
-    criterion_.scores(scores_);
-    return scores_;
-  }
-
-  void on_gradient_ready(GradientReady callback) override { ready_ = std::move(callback); }
-
-  void on_layer(const Clock& clock, LayerDone done) override {
-    if (network_) network_->on_layer(clock, std::move(done));
-  }
-
-  void profile(bool on) override {
-    if (network_) network_->profile(on);
-  }
-  std::vector<OperationCost> costs() override { return network_ ? network_->costs() : std::vector<OperationCost>(); }
-
-  Json effective() const override {
-    Json effective = {
-        {"name", "native"}, {"device", "cpu"}, {"precision", options_.precision}, {"pinned", pinned_}, {"fused", true}};
-    if (rows_) {
-      effective["layout"] = "rows";
-      effective["kernels"] = {"gather+linear+loss+gradient"};
-      effective["instruction_set"] = name_of(set_);
-    } else {
-      effective["layout"] = network_->layout();
-      effective["kernels"] = network_->fused();
-      effective["instruction_set"] = network_->instruction_set();
-    }
-    return effective;
-  }
-
-  Json versions() const override { return onednn_versions(); }
-
- private:
-  FrameworkOptions options_;
-  FlatLayout layout_;
-  const Loss& criterion_;
-  bool pinned_ = false;
-  at::Tensor parameters_, gradients_, buffers_;
-  std::unique_ptr<Network> network_;
-  std::optional<LinearRows> rows_;  // instead of the network
-  InstructionSet set_ = InstructionSet::kPortable;
-  GradientReady ready_;
-  int64_t step_ = 0, micro_batch_ = 0, weight_ = 0;
-  std::vector<int64_t> labels_;
-  std::span<const float> logits_;
-  std::vector<float> output_gradient_, scaled_, scores_;
-  double mean_loss_ = 0;
-};
-
 }  // namespace
 
 Availability available() { return {true, ""}; }
 
 std::unique_ptr<Framework> make(const FrameworkOptions& options) {
   check_precision_and_device(options);
-  if (options.model.is_graph()) return make_graph_framework(options);
-  return std::make_unique<NativeFramework>(options);
+  return options.model.is_graph() ? make_graph_framework(options) : make_tape_framework(options);
 }
 
 }  // namespace mlbench::framework::native_framework

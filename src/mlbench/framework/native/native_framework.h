@@ -1,8 +1,8 @@
 #pragma once
 
-// oneDNN on the CPU: activations in blocked layouts from the input to the loss, chunks of samples that stay in a core's
-// cache from one operation to the next, kernels of our own around oneDNN's convolutions (tape.h).
-// Precisions: float32; bf16 where the CPU multiplies bfloat16.
+// Kernels of our own on the CPU, around oneDNN's convolutions. Chains of layers (tape/): activations in blocked layouts
+// from the input to the loss, chunks of samples that stay in a core's cache from one operation to the next. Graphs over
+// tokens (graph/). Precisions: float32; bf16 where the CPU multiplies bfloat16; fp16 in graphs.
 
 #include <memory>
 

@@ -9,8 +9,8 @@
 #include <optional>
 #include <utility>
 
-#include "mlbench/framework/additive_attention.h"
-#include "mlbench/framework/products.h"
+#include "mlbench/framework/tensors/additive_attention.h"
+#include "mlbench/framework/tensors/products.h"
 #include "mlbench/framework/torch/differentiable.h"
 #include "mlbench/framework/torch/graph_operations.h"
 #include "mlbench/framework/torch/products.h"

@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include "mlbench/framework/gradients.h"
+#include "mlbench/framework/tensors/gradients.h"
 #include "mlbench/framework/torch/batch_norm.h"
 #include "mlbench/framework/torch/operations.h"
 #include "mlbench/models/model.h"

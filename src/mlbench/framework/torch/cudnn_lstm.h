@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "mlbench/framework/lstm.h"
+#include "mlbench/framework/tensors/lstm.h"
 
 namespace mlbench::framework::torch_framework {
 

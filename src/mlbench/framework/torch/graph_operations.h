@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/framework/sequence_decoder.h"
+#include "mlbench/framework/tensors/sequence_decoder.h"
 #include "mlbench/framework/torch/operations.h"
 
 namespace mlbench::framework::torch_framework {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/framework/lstm.h"
-#include "mlbench/framework/products.h"
+#include "mlbench/framework/tensors/lstm.h"
+#include "mlbench/framework/tensors/products.h"
 #include "mlbench/framework/torch/cudnn_lstm.h"
 #include "mlbench/framework/torch/differentiable.h"
 #include "mlbench/framework/torch/graph_operations.h"

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/framework/dropout.h"
 #include "mlbench/framework/framework.h"
-#include "mlbench/framework/products.h"
+#include "mlbench/framework/tensors/dropout.h"
+#include "mlbench/framework/tensors/products.h"
 #include "mlbench/framework/torch/batch_norm_layer.h"
 #include "mlbench/framework/torch/differentiable.h"
 #include "mlbench/framework/torch/dropout_on_gpu.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/framework/gradients.h"
+#include "mlbench/framework/tensors/gradients.h"
 #include "mlbench/framework/torch/kernels.h"
 #include "mlbench/framework/torch/layer_times.h"
 #include "mlbench/models/model.h"

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/autograd.h>
 
-#include "mlbench/framework/products.h"
+#include "mlbench/framework/tensors/products.h"
 
 namespace mlbench::framework::torch_framework {
 

@@ -1,10 +1,10 @@
 #pragma once
 
-// Products of float32 matrices in the type in which a model multiplies (framework/products.h).
+// Products of float32 matrices in the type in which a model multiplies (framework/tensors/products.h).
 
 #include <ATen/ATen.h>
 
-#include "mlbench/framework/products.h"
+#include "mlbench/framework/tensors/products.h"
 
 namespace mlbench::framework::torch_framework {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/framework/products.h"
+#include "mlbench/framework/tensors/products.h"
 
 namespace mlbench::framework::torch_framework {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "mlbench/framework/framework.h"
-#include "mlbench/framework/graph_order.h"
-#include "mlbench/framework/token_loss.h"
+#include "mlbench/framework/tensors/graph_order.h"
+#include "mlbench/framework/tensors/token_loss.h"
 #include "mlbench/framework/torch/graph_operations.h"
 
 namespace mlbench::framework::torch_framework {

@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/framework/gradients.h"
-#include "mlbench/framework/host_memory.h"
 #include "mlbench/framework/host_values.h"
-#include "mlbench/framework/sequence_decoder.h"
+#include "mlbench/framework/tensors/gradients.h"
+#include "mlbench/framework/tensors/host_memory.h"
+#include "mlbench/framework/tensors/sequence_decoder.h"
 #include "mlbench/framework/threads.h"
 #include "mlbench/framework/torch/losses.h"
 #include "mlbench/framework/torch/operations.h"

@@ -11,7 +11,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/framework/contract_test.h"
-#include "mlbench/framework/dropout.h"
+#include "mlbench/framework/tensors/dropout.h"
 #include "mlbench/framework/torch/dropout_on_gpu.h"
 #include "mlbench/models/chain.h"
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "mlbench/framework/dropout.h"
-#include "mlbench/framework/vector_math.h"
+#include "mlbench/framework/tensors/dropout.h"
+#include "mlbench/framework/tensors/vector_math.h"
 
 #define MLBENCH_ATTENTION_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 

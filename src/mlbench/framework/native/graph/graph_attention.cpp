@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/framework/additive_attention.h"
 #include "mlbench/framework/native/graph/attention_kernels.h"
 #include "mlbench/framework/native/graph/graph_layers.h"
+#include "mlbench/framework/tensors/additive_attention.h"
 
 namespace mlbench::framework::native_framework {
 

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/framework/gradients.h"
-#include "mlbench/framework/host_memory.h"
 #include "mlbench/framework/native/graph/graph_network.h"
-#include "mlbench/framework/native/tape/network.h"
-#include "mlbench/framework/products.h"
+#include "mlbench/framework/native/library.h"
+#include "mlbench/framework/tensors/gradients.h"
+#include "mlbench/framework/tensors/host_memory.h"
+#include "mlbench/framework/tensors/products.h"
 #include "mlbench/framework/threads.h"
 
 namespace mlbench::framework::native_framework {

@@ -6,11 +6,11 @@
 #include <limits>
 #include <vector>
 
-#include "mlbench/framework/dropout.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/framework/native/graph/attention_kernels.h"
 #include "mlbench/framework/native/graph/row_plan.h"
 #include "mlbench/framework/native/graph/token_kernels.h"
+#include "mlbench/framework/tensors/dropout.h"
 
 namespace mlbench::framework::native_framework {
 namespace {

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/framework/dropout.h"
 #include "mlbench/framework/framework.h"
+#include "mlbench/framework/tensors/dropout.h"
 
 namespace mlbench::framework::native_framework {
 

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/framework/dropout.h"
 #include "mlbench/framework/framework.h"
-#include "mlbench/framework/lstm.h"
 #include "mlbench/framework/native/graph/graph_layers.h"
+#include "mlbench/framework/tensors/dropout.h"
+#include "mlbench/framework/tensors/lstm.h"
 
 namespace mlbench::framework::native_framework {
 

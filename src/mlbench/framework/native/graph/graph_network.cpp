@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/framework/products.h"
+#include "mlbench/framework/tensors/products.h"
 
 namespace mlbench::framework::native_framework {
 

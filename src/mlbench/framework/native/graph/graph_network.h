@@ -14,9 +14,9 @@
 
 #include "mlbench/base/batch.h"
 #include "mlbench/framework/framework.h"
-#include "mlbench/framework/graph_order.h"
 #include "mlbench/framework/native/graph/graph_layers.h"
-#include "mlbench/framework/token_loss.h"
+#include "mlbench/framework/tensors/graph_order.h"
+#include "mlbench/framework/tensors/token_loss.h"
 
 namespace mlbench::framework::native_framework {
 

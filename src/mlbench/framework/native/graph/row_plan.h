@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "mlbench/framework/lstm.h"
+#include "mlbench/framework/tensors/lstm.h"
 
 namespace mlbench::framework::native_framework {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "mlbench/framework/dropout.h"
+#include "mlbench/framework/tensors/dropout.h"
 
 #define MLBENCH_TOKEN_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 

@@ -19,11 +19,6 @@
 
 namespace mlbench::framework::native_framework {
 
-// UserError, with the reason, where the CPU cannot multiply bfloat16.
-void require_bfloat16();
-// {"onednn": "2.6.3"}
-Json onednn_versions();
-
 // Every call comes from the thread that made the network. Passes throw UserError where OpenMP gives fewer threads than
 // the options ask for.
 class Network {

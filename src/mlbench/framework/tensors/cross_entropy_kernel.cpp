@@ -1,4 +1,4 @@
-#include "mlbench/framework/cross_entropy_kernel.h"
+#include "mlbench/framework/tensors/cross_entropy_kernel.h"
 
 #include <ATen/Parallel.h>
 
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "mlbench/framework/vector_math.h"
+#include "mlbench/framework/tensors/vector_math.h"
 
 #define MLBENCH_ENTROPY_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 

@@ -1,4 +1,4 @@
-#include "mlbench/framework/gradients.h"
+#include "mlbench/framework/tensors/gradients.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "mlbench/framework/products.h"
+#include "mlbench/framework/tensors/products.h"
 
 #include <ATen/Parallel.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/framework/product_kernels.h"
+#include "mlbench/framework/tensors/product_kernels.h"
 
 namespace mlbench::framework {
 namespace {

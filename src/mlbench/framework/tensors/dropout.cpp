@@ -1,4 +1,4 @@
-#include "mlbench/framework/dropout.h"
+#include "mlbench/framework/tensors/dropout.h"
 
 #include <ATen/Parallel.h>
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "mlbench/framework/framework.h"
-#include "mlbench/framework/layer_state.h"
+#include "mlbench/framework/tensors/layer_state.h"
 
 namespace mlbench::framework {
 

@@ -1,4 +1,4 @@
-#include "mlbench/framework/layer_state.h"
+#include "mlbench/framework/tensors/layer_state.h"
 
 #include "mlbench/base/errors.h"
 

@@ -1,4 +1,4 @@
-#include "mlbench/framework/product_kernels.h"
+#include "mlbench/framework/tensors/product_kernels.h"
 
 namespace mlbench::framework::product_kernels {
 

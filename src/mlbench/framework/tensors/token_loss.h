@@ -7,10 +7,10 @@
 
 #include <ATen/ATen.h>
 
-#include "mlbench/framework/cross_entropy_kernel.h"
 #include "mlbench/framework/framework.h"
-#include "mlbench/framework/gradients.h"
-#include "mlbench/framework/products.h"
+#include "mlbench/framework/tensors/cross_entropy_kernel.h"
+#include "mlbench/framework/tensors/gradients.h"
+#include "mlbench/framework/tensors/products.h"
 
 namespace mlbench::framework {
 

@@ -1,11 +1,11 @@
-#include "mlbench/framework/token_loss.h"
+#include "mlbench/framework/tensors/token_loss.h"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/framework/products.h"
+#include "mlbench/framework/tensors/products.h"
 
 namespace mlbench::framework {
 

@@ -1,4 +1,4 @@
-#include "mlbench/framework/sequence_decoder.h"
+#include "mlbench/framework/tensors/sequence_decoder.h"
 
 #include <fmt/format.h>
 

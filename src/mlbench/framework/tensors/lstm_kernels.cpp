@@ -1,11 +1,11 @@
-#include "mlbench/framework/lstm_kernels.h"
+#include "mlbench/framework/tensors/lstm_kernels.h"
 
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "mlbench/framework/vector_math.h"
+#include "mlbench/framework/tensors/vector_math.h"
 
 #define MLBENCH_LSTM_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 

@@ -1,6 +1,6 @@
 #include <array>
 
-#include "mlbench/framework/product_kernels.h"
+#include "mlbench/framework/tensors/product_kernels.h"
 
 namespace mlbench::framework::product_kernels {
 

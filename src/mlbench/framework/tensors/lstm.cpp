@@ -1,10 +1,10 @@
-#include "mlbench/framework/lstm.h"
+#include "mlbench/framework/tensors/lstm.h"
 
 #include <optional>
 #include <vector>
 
-#include "mlbench/framework/lstm_kernels.h"
-#include "mlbench/framework/products.h"
+#include "mlbench/framework/tensors/lstm_kernels.h"
+#include "mlbench/framework/tensors/products.h"
 
 namespace mlbench::framework {
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "mlbench/framework/product_kernels.h"
+#include "mlbench/framework/tensors/product_kernels.h"
 
 namespace mlbench::framework::product_kernels {
 namespace {

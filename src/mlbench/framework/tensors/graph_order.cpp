@@ -1,4 +1,4 @@
-#include "mlbench/framework/graph_order.h"
+#include "mlbench/framework/tensors/graph_order.h"
 
 #include <algorithm>
 #include <set>

@@ -1,11 +1,11 @@
-#include "mlbench/framework/additive_attention.h"
+#include "mlbench/framework/tensors/additive_attention.h"
 
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <limits>
 
-#include "mlbench/framework/vector_math.h"
+#include "mlbench/framework/tensors/vector_math.h"
 
 #define MLBENCH_ADDITIVE_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 

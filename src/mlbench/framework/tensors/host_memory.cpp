@@ -1,4 +1,4 @@
-#include "mlbench/framework/host_memory.h"
+#include "mlbench/framework/tensors/host_memory.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>

@@ -1,4 +1,4 @@
-#include "mlbench/framework/host_memory.h"
+#include "mlbench/framework/tensors/host_memory.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

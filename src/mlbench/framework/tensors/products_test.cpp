@@ -1,4 +1,4 @@
-#include "mlbench/framework/products.h"
+#include "mlbench/framework/tensors/products.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "mlbench/framework/product_kernels.h"
+#include "mlbench/framework/tensors/product_kernels.h"
 
 namespace mlbench::framework {
 namespace {

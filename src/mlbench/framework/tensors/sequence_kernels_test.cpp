@@ -4,11 +4,11 @@
 #include <limits>
 #include <vector>
 
-#include "mlbench/framework/additive_attention.h"
-#include "mlbench/framework/cross_entropy_kernel.h"
-#include "mlbench/framework/lstm.h"
-#include "mlbench/framework/lstm_kernels.h"
-#include "mlbench/framework/vector_math.h"
+#include "mlbench/framework/tensors/additive_attention.h"
+#include "mlbench/framework/tensors/cross_entropy_kernel.h"
+#include "mlbench/framework/tensors/lstm.h"
+#include "mlbench/framework/tensors/lstm_kernels.h"
+#include "mlbench/framework/tensors/vector_math.h"
 
 namespace mlbench::framework {
 namespace {
