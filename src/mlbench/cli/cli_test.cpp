@@ -207,7 +207,7 @@ TEST_F(Cli, ListModelsCountsParameters) {
 }
 
 TEST_F(Cli, ListsOfTheWorkerComeFromItsCatalog) {
-  EXPECT_EQ(mlbench({"list", "backends"}).out, "gloo\nnccl  not available: built without CUDA\n");
+  EXPECT_EQ(mlbench({"list", "backends"}).out, "gloo  of mlbench\nnccl  not available: built without CUDA\n");
   EXPECT_EQ(mlbench({"list", "frameworks"}).out, "torch\n");
   EXPECT_EQ(mlbench({"list", "optimizers"}).out, "centralized_sgd\n");
   environment_["KUBECONFIG"] = "/no/such/kubeconfig";

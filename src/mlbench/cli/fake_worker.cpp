@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "--catalog") == 0) {
     std::puts(R"({"build_id": "fake",
                   "frameworks": [{"name": "torch", "available": true, "reason": ""}],
-                  "backends": [{"name": "gloo", "available": true, "reason": "",
+                  "backends": [{"name": "gloo", "available": true, "reason": "", "about": "of mlbench",
                     "tunables": ["links", "socket_buffer", "interface"]},
                                {"name": "nccl", "available": false, "reason": "built without CUDA"}],
                   "optimizers": ["centralized_sgd"]})");

@@ -177,7 +177,7 @@ std::string data_table(const Json& rows) {
   return table.render();
 }
 
-// Rows {name, available, reason} or bare names.
+// Rows {name, available, reason}, perhaps with what they are about, or bare names.
 std::string availability_table(const Json& rows) {
   std::string out;
   size_t width = 0;
@@ -185,8 +185,9 @@ std::string availability_table(const Json& rows) {
   for (const Json& row : rows) width = std::max(width, name_of(row).size());
   for (const Json& row : rows) {
     const bool available = row.is_string() || row.value("available", true);
-    out += available ? name_of(row) + "\n"
-                     : fmt::format("{:<{}}  not available: {}\n", name_of(row), width, row.value("reason", ""));
+    const std::string about = row.is_string() ? "" : row.value("about", "");
+    const std::string text = available ? about : "not available: " + row.value("reason", "");
+    out += text.empty() ? name_of(row) + "\n" : fmt::format("{:<{}}  {}\n", name_of(row), width, text);
   }
   return out;
 }

@@ -43,6 +43,7 @@ class Communicator {
   // What the transport says of itself (transport.h).
   std::string description() const { return transport_->description(); }
   Json versions() const { return transport_->versions(); }
+  std::string collectives_by() const { return transport_->collectives_by(); }
   // Whether operations take buffers on that device.
   bool supports(const Device& device) const { return transport_->supports(device); }
 

@@ -42,6 +42,8 @@ class Transport {
   virtual std::string description() const = 0;
   // The versions, for the record, of libraries that tell theirs only once loaded: {"mpi": "Open MPI v4.1.4"}.
   virtual Json versions() const { return Json::object(); }
+  // For the record, whose collective algorithms these are: "mlbench", or the library's name.
+  virtual std::string collectives_by() const { return "mlbench"; }
   virtual bool supports(const Device& device) const { return device.kind == Device::Kind::kCpu; }
 
   // Reductions are in place. kAvg arrives only for buffers on a device (for the host's buffers the communicator divides

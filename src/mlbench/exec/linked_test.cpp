@@ -29,12 +29,14 @@ class LinkedTest : public testing::Test {
     serve();
   }
 
-  void serve() {
+  void serve(std::chrono::milliseconds patience = net::kLinkPatience) {
     group_.reset();
     guards_.clear();
     rendezvous_.reset();
-    links_.emplace(net::LinkServerOptions{
-        .size = 2, .folder = folder_ / "here", .files = [](int) { return std::vector<std::string>{}; }});
+    links_.emplace(net::LinkServerOptions{.size = 2,
+                                          .folder = folder_ / "here",
+                                          .files = [](int) { return std::vector<std::string>{}; },
+                                          .patience = patience});
     net::KvServerOptions options;
     options.size = 2;
     options.run_id = "1";
@@ -122,6 +124,21 @@ TEST_F(LinkedTest, OfARankThatEndedNothingIsUsed) {
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (group_->poll(100ms).empty()) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
   EXPECT_FALSE(group_->usage().ranks.at(0));
+}
+
+TEST_F(LinkedTest, AHostIsSilentBeforeItIsLost) {
+  serve(2s);
+  start({"{}", "{}"});
+  guards_[1].reset();
+  const auto silence = next_of<RankSilence>(*group_, kPatience);
+  ASSERT_EQ(silence.size(), 1u);
+  EXPECT_EQ(silence[0].rank, 1);
+  EXPECT_FALSE(silence[0].over);
+  const auto exits = next_of<RankExit>(*group_, kPatience);
+  ASSERT_EQ(exits.size(), 1u);
+  EXPECT_EQ(exits[0].rank, 1);
+  EXPECT_TRUE(exits[0].lost);
+  EXPECT_EQ(exits[0].why, "") << "it said nothing wrong";
 }
 
 // Both guards are of this host.

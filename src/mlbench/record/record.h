@@ -64,6 +64,7 @@ struct Effective : Choices {
   std::string overlap_off;             // why overlap that the task asks for is off here
   std::optional<bool> replicated;      // false: ranks hold different weights, and their average is evaluated and hashed
   std::optional<bool> staged;          // gradients of ranks on GPUs go by way of the host's memory
+  std::string collectives_by;          // whose collective algorithms ran: "mlbench", or the back end's library
   std::vector<std::string> variables;  // NAME=VALUE, by which rank 0's back end is told how to communicate
 };
 struct Requested : Choices {

@@ -46,6 +46,7 @@ void describe(V& v, T& effective) {
   text_or_nothing(v, "overlap_off", effective.overlap_off);
   v.field("replicated", effective.replicated, kOmitted);
   v.field("staged", effective.staged, kOmitted);
+  text_or_nothing(v, "collectives_by", effective.collectives_by);
   v.field("variables", effective.variables, kOmitted);
   v.others(effective.others);
 }

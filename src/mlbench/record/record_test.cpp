@@ -62,6 +62,7 @@ Record full_record() {
   record.requested.emplace();
   record.effective.emplace();
   record.effective->overlap_off = "few cores";
+  record.effective->collectives_by = "gloo";
   record.effective->replicated = record.effective->staged = true;
   record.effective->variables = {"A=b"};
   record.failure.emplace();

@@ -131,6 +131,12 @@ void check_tuning(const Communication& communication, const std::string& backend
                                 tunables.empty() ? "none" : fmt::format("{}", fmt::join(tunables, ", "))));
   };
   check(communication.links > 1, "links", "--links");
+  if (communication.links > 1 && communication.algorithm == "library") {
+    throw UserError(
+        fmt::format("--links {}: with --algorithm library the collectives of {} use 1 connection; leave out "
+                    "--links, or choose another algorithm",
+                    communication.links, backend));
+  }
   check(communication.socket_buffer_bytes > 0, "socket_buffer", "--socket-buffer");
   check(!communication.network_interface.empty(), "interface", "--interface");
 }

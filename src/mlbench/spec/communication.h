@@ -15,7 +15,7 @@
 namespace mlbench::spec {
 
 inline constexpr std::string_view kWireTypes[] = {"float16", "bfloat16"};
-inline constexpr std::string_view kAlgorithms[] = {"auto", "ring", "halving_doubling", "bcube"};
+inline constexpr std::string_view kAlgorithms[] = {"auto", "ring", "halving_doubling", "bcube", "library"};
 inline constexpr Range kLinkCounts{1, 64};
 inline constexpr Range kSocketBuffers{64 << 10, 1 << 30};
 
@@ -23,7 +23,8 @@ struct Communication {
   std::string wire_dtype = {};         // as what float32 travels; "": as it is
   bool check = false;                  // ranks compare each collective before it
   std::string netem = {};              // a made network, as parse_netem() reads it; "": the one that there is
-  std::string algorithm = "auto";      // of all_reduce; which ones there are depends on the back end
+  std::string algorithm = "auto";      // of all_reduce; "library": all collectives as the back end's library has
+                                       // them; which ones there are depends on the back end
   int64_t links = 1;                   // connections between two ranks, over which large messages are spread
   int64_t socket_buffer_bytes = 0;     // of each connection and direction; 0: the system's choice
   std::string network_interface = {};  // its name or address; "": loopback
@@ -61,7 +62,8 @@ struct Netem {
 };
 
 // UserError where the back end cannot be tuned as asked, with what can be. `row`: that of the worker's catalog,
-// "algorithms" and "tunables" (of "links", "socket_buffer", "interface"); a row without them has neither.
+// "algorithms" and "tunables" (of "links", "socket_buffer", "interface"); a row without them has neither. The library's
+// own collectives take one link.
 void check_tuning(const Communication& communication, const std::string& backend, const Json& row);
 
 // "latency=0.2ms,bandwidth=1Gbit;0>1:bandwidth=500Mbit": all links, and some that differ. Latencies in ns, us, ms or s,

@@ -66,6 +66,11 @@ TEST(Communication, ABackEndIsTunedAsItCanBe) {
             "--algorithm: the back end mpi has no all_reduce 'bcube'; valid: auto, ring");
   EXPECT_EQ(refused({.socket_buffer_bytes = 65536}, row),
             "--socket-buffer: the back end mpi has no such setting; valid: links");
+  const Json gloo = {{"name", "gloo"}, {"algorithms", {"auto", "library"}}, {"tunables", {"links"}}};
+  EXPECT_EQ(refused({.algorithm = "library"}, gloo), "no error");
+  EXPECT_EQ(refused({.algorithm = "library", .links = 2}, gloo),
+            "--links 2: with --algorithm library the collectives of mpi use 1 connection; leave out --links, or choose "
+            "another algorithm");
   EXPECT_EQ(refused({.network_interface = "lo"}, Json::object()),
             "--interface: the back end mpi has no such setting; valid: none");
 }

@@ -117,7 +117,8 @@ constexpr RunOption kRows[] = {
      .help = "how long an operation may wait for a peer", .not_compared = "a limit"},
     {.name = "algorithm", .flags = "--algorithm", .member = &Options::algorithm, .kind = Kind::kText,
      .applies = kTasks, .usual = "auto", .value = "NAME", .group = kCommunication,
-     .help = "of all_reduce: auto, ring, halving_doubling, bcube; which depends on the back end",
+     .help = "of all_reduce: auto, ring, halving_doubling, bcube; or library: all collectives as the library has them; "
+             "which depends on the back end",
      .choices = kAlgorithms, .compared = "backend"},
     {.name = "links", .flags = "--links", .member = &Options::links, .kind = Kind::kCount, .applies = kTasks,
      .range = kLinkCounts, .usual = "1", .value = "N", .group = kCommunication,

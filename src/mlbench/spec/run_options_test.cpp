@@ -119,7 +119,7 @@ TEST(RunOptions, AWordStandsForANumber) {
 TEST(RunOptions, ATextMayHaveChoices) {
   EXPECT_EQ(refusal(with(run_option(&RunOptions::algorithm), "halving_doubling")), "no error");
   EXPECT_EQ(refusal(with(run_option(&RunOptions::algorithm), "rings")),
-            "unknown --algorithm 'rings': did you mean 'ring'? valid: auto, ring, halving_doubling, bcube");
+            "unknown --algorithm 'rings': did you mean 'ring'? valid: auto, ring, halving_doubling, bcube, library");
   EXPECT_THAT(refusal(with(run_option(&RunOptions::wire_dtype), "float32")), HasSubstr("valid: float16, bfloat16"));
 }
 

@@ -35,6 +35,7 @@ RunLog::RunLog(const TrainContext& context, const data::BatchPlan& plan, const t
 void RunLog::begin(int64_t step, int64_t last_step) {
   Json effective = c_.framework.effective();
   effective.update(c_.optimizer.effective());
+  effective["collectives_by"] = c_.comm.collectives_by();
   Json versions = c_.framework.versions();
   versions.update(c_.comm.versions());
   const auto lies_on = [](const std::string& folder) { return text_or_null(storage_kind(folder)); };

@@ -362,16 +362,21 @@ class Expected {
 };
 
 Json begin_of(const std::string& stack) {
-  return {
-      {"start_step", 0},
-      {"parameters", 10},
-      {"effective", {{"name", "known"}, {"pinned", false}, {"overlap", false}, {"buckets", 1}, {"by_layer", false}}},
-      {"versions", {{"known", "1.0"}}},
-      {"comm_stack", stack},
-      {"storage", {{"data", nullptr}, {"run", "local"}}},
-      {"steps_per_epoch", 3},
-      {"last_step", 6},
-      {"samples_before", 0}};
+  return {{"start_step", 0},
+          {"parameters", 10},
+          {"effective",
+           {{"name", "known"},
+            {"pinned", false},
+            {"overlap", false},
+            {"buckets", 1},
+            {"by_layer", false},
+            {"collectives_by", "mlbench"}}},
+          {"versions", {{"known", "1.0"}}},
+          {"comm_stack", stack},
+          {"storage", {{"data", nullptr}, {"run", "local"}}},
+          {"steps_per_epoch", 3},
+          {"last_step", 6},
+          {"samples_before", 0}};
 }
 
 TEST(Events, of_a_run_of_one_rank) {

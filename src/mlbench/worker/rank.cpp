@@ -127,7 +127,8 @@ void measure_collectives(const spec::RunSpec& run, Session& session, Instruments
   const auto spans = watch_operations(*comm, with.timeline);
   with.recorder.event(
       record::make_event(record::EventKind::kBegin,
-                         {record::member::kEffective(Json{{"variables", catalog::backend_variables(run.backend)}}),
+                         {record::member::kEffective(Json{{"variables", catalog::backend_variables(run.backend)},
+                                                          {"collectives_by", comm->collectives_by()}}),
                           record::member::kVersions(comm->versions()), record::member::kCommStack(comm->description()),
                           record::member::kPeakRss(peak_rss_bytes())}));
   int64_t rows = 0;

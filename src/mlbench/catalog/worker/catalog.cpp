@@ -35,11 +35,13 @@ const std::vector<BackendRow>& backends() {
       {.name = "gloo",
        .available = comm::gloo_backend::available,
        .make = comm::gloo_backend::make,
+       .about = "Gloo's connections, collectives of mlbench; --algorithm library: Gloo's own collectives",
        .algorithms = {std::begin(comm::gloo_backend::kAlgorithms), std::end(comm::gloo_backend::kAlgorithms)},
        .tunables = {"links", "socket_buffer", "interface"}},
       {.name = "mpi",
        .available = comm::mpi_backend::available,
        .make = comm::mpi_backend::make,
+       .about = "MPI's connections and collectives",
        .waits_in = "MPI_Init",
        .spins = true,
        .algorithms = {std::begin(comm::mpi_backend::kAlgorithms), std::end(comm::mpi_backend::kAlgorithms)},
@@ -49,9 +51,14 @@ const std::vector<BackendRow>& backends() {
       {.name = "nccl",
        .available = comm::nccl_backend::available,
        .make = comm::nccl_backend::make,
+       .about = "NCCL's connections and collectives",
        .variables = {"NCCL_", "CUDA_VISIBLE_DEVICES"},
        .gpu_memory = comm::nccl_backend::make_memory},
-      {.name = "shm", .available = comm::shm_backend::available, .make = comm::shm_backend::make, .spins = true},
+      {.name = "shm",
+       .available = comm::shm_backend::available,
+       .make = comm::shm_backend::make,
+       .about = "memory that the ranks of one host share, collectives of mlbench",
+       .spins = true},
   };
   return kRows;
 }
@@ -98,6 +105,7 @@ Json tuning_of(const BackendRow& row) { return {{"algorithms", row.algorithms}, 
 Json list_backends() {
   Json array = list(backends());
   for (size_t i = 0; i < array.size(); ++i) {
+    array[i]["about"] = backends()[i].about;
     array[i].update(tuning_of(backends()[i]));
     array[i]["devices"] = Json::array({"cpu"});
     if (backends()[i].gpu_memory != nullptr) array[i]["devices"].push_back("cuda");

@@ -19,6 +19,7 @@ struct BackendRow {
   const char* name;
   Availability (*available)();
   std::unique_ptr<comm::Transport> (*make)(const comm::CommOptions& options);
+  const char* about;  // whose connections and whose collectives, for lists
   // The call in which make() waits for the other ranks without a timeout of its own: noted on the board, for the
   // watchdog. "": it has a timeout.
   const char* waits_in = "";
@@ -58,8 +59,8 @@ std::unique_ptr<framework::Framework> make_framework(const std::string& name,
                                                      const framework::FrameworkOptions& options);
 
 // What this worker can do, for `mlbench-worker --catalog`: {"build_id", "git_describe", "frameworks": [{"name",
-// "available", "reason", "inter_op"}], "backends": [{... and "algorithms", "tunables", "devices"}], "optimizers":
-// [...], "models": [...], "metrics": [...]}.
+// "available", "reason", "inter_op"}], "backends": [{... and "about", "algorithms", "tunables", "devices"}],
+// "optimizers": [...], "models": [...], "metrics": [...]}.
 Json describe();
 
 }  // namespace mlbench::catalog

@@ -7,12 +7,15 @@
 #include <cstdint>
 #include <cstring>
 #include <utility>
+#include <vector>
 
-namespace mlbench::comm::gloo_backend::collectives {
+#include "mlbench/comm/gloo/mesh.h"
+
+namespace mlbench::comm::gloo_backend {
 
 namespace {
 
-// Up to this size, the fewer rounds of recursive doubling outweigh its longer messages.
+// Up to here the doubling's fewer rounds outweigh its longer messages.
 constexpr size_t kDoublingBytes = 64 << 10;
 
 int wrap(int rank, int size) { return (rank % size + size) % size; }
@@ -23,7 +26,7 @@ Combine combine_of(BufferView buffer, ReduceOp op) {
   return {accumulate_function(buffer.dtype, op), size_of(buffer.dtype), false};
 }
 
-// The offsets of `size` blocks of whole elements, as equal as they can be.
+// `size` blocks of whole elements, as equal as they can be.
 std::vector<size_t> even_blocks(BufferView buffer, int size) {
   std::vector<size_t> offsets;
   for (int64_t block = 0; block <= size; ++block) {
@@ -41,7 +44,19 @@ void ring_step(Mesh& mesh, std::byte* data, std::span<const size_t> offsets, int
                 data + first(in), bytes(in), combine);
 }
 
-// Sends in parts that a socket buffer holds.
+void all_gather(Mesh& mesh, std::byte* data, std::span<const size_t> offsets) {
+  for (int step = 0; step < mesh.size() - 1; ++step) {
+    ring_step(mesh, data, offsets, mesh.rank() - step, mesh.rank() - step - 1, nullptr);
+  }
+}
+
+void reduce_scatter(Mesh& mesh, std::byte* data, std::span<const size_t> offsets, Combine combine) {
+  for (int step = 0; step < mesh.size() - 1; ++step) {
+    ring_step(mesh, data, offsets, mesh.rank() - step - 1, mesh.rank() - step - 2, &combine);
+  }
+}
+
+// In parts that a socket buffer holds.
 void send_in_chunks(Mesh& mesh, int to, const std::byte* data, size_t bytes) {
   for (size_t first = 0; first < bytes; first += mesh.chunk_bytes()) {
     mesh.send(to, data + first, std::min(mesh.chunk_bytes(), bytes - first), first / mesh.chunk_bytes());
@@ -70,15 +85,15 @@ void all_reduce_doubling(Mesh& mesh, BufferView buffer, ReduceOp op) {
   }
 }
 
-// Ranks that share a part of the buffer, in as many blocks as there are ranks.
+// Ranks that share a part of the buffer, in as many blocks as they are.
 struct Group {
-  int size, stride, place;  // the numbers of neighbours differ by the stride; the own place
+  int size, stride, place;  // numbers of neighbours differ by the stride; the own place
   std::byte* data;
   std::vector<size_t> offsets;  // of the blocks
 };
 
-// Each member sends the others their blocks, and combines what it receives with its own block. Without `combine`, each
-// sends its own block and receives theirs. Blocks that sockets can hold are all sent before one is awaited.
+// Each member sends the others their blocks, and combines what it gets with its own; or, without `combine`, sends its
+// own and gets theirs. Blocks that sockets hold are all sent before one is awaited.
 void exchange_blocks(Mesh& mesh, const Group& group, const Combine* combine) {
   const auto bytes = [&](size_t block) { return group.offsets[block + 1] - group.offsets[block]; };
   const auto transfer = [&](int step, bool out, bool in) {
@@ -96,9 +111,9 @@ void exchange_blocks(Mesh& mesh, const Group& group, const Combine* combine) {
   for (int step = 1; at_once && step < group.size; ++step) transfer(step, false, true);
 }
 
-// All-reduces among the ranks below the product of `sizes`. The digits of a rank's number in this mixed radix, the
-// lowest first, are its places in one group of each size; a group has the ranks that differ in that digit alone. Group
-// by group, the ranks reduce_scatter what is left of the buffer, and on the way back they all_gather it.
+// Among ranks below the product of `sizes`. A rank's number in this mixed radix, the first digit lowest, holds its
+// place in a group of each size: those that differ in that digit alone. Group by group they reduce_scatter what is left
+// of the buffer, and on the way back they all_gather it.
 void all_reduce_in_groups(Mesh& mesh, BufferView buffer, ReduceOp op, std::span<const int> sizes) {
   const Combine combine = combine_of(buffer, op);
   std::vector<Group> groups;
@@ -117,7 +132,7 @@ void all_reduce_in_groups(Mesh& mesh, BufferView buffer, ReduceOp op, std::span<
 void all_reduce_halving_doubling(Mesh& mesh, BufferView buffer, ReduceOp op) {
   const auto size = static_cast<unsigned>(mesh.size());
   const int power = static_cast<int>(std::bit_floor(size));
-  const int folded = mesh.size() - power;  // how many ranks there are beyond the power of two
+  const int folded = mesh.size() - power;  // so many ranks beside the power of two
   const int rank = mesh.rank();
   std::byte* data = bytes_of(buffer);
   const size_t bytes = buffer.size_bytes();
@@ -148,8 +163,6 @@ void all_reduce_auto(Mesh& mesh, BufferView buffer, ReduceOp op) {
   doubling ? all_reduce_doubling(mesh, buffer, op) : all_reduce_ring(mesh, buffer, op);
 }
 
-}  // namespace
-
 void barrier(Mesh& mesh) {
   for (int distance = 1; distance < mesh.size(); distance *= 2) {
     std::byte out{}, in{};
@@ -161,7 +174,7 @@ void barrier(Mesh& mesh) {
 void broadcast(Mesh& mesh, std::byte* data, size_t bytes, int root) {
   const int size = mesh.size();
   const int place = wrap(mesh.rank() - root, size);
-  // A place's parent lacks the place's lowest bit; its children have one more bit, below that one.
+  // A place's parent lacks its lowest bit; its children have one bit more below that.
   const int lowest = place == 0 ? static_cast<int>(std::bit_ceil(static_cast<unsigned>(size))) : place & -place;
   for (size_t first = 0; first < bytes; first += mesh.chunk_bytes()) {
     const size_t chunk = std::min(mesh.chunk_bytes(), bytes - first);
@@ -172,6 +185,8 @@ void broadcast(Mesh& mesh, std::byte* data, size_t bytes, int root) {
     }
   }
 }
+
+using AllReduce = void (*)(Mesh& mesh, BufferView buffer, ReduceOp op);
 
 AllReduce all_reduce_named(std::string_view algorithm) {
   static constexpr std::pair<std::string_view, AllReduce> kRows[] = {
@@ -185,18 +200,6 @@ AllReduce all_reduce_named(std::string_view algorithm) {
   }
   MLBENCH_CHECK(false, fmt::format("an all_reduce '{}'", algorithm));
   return nullptr;
-}
-
-void all_gather(Mesh& mesh, std::byte* data, std::span<const size_t> offsets) {
-  for (int step = 0; step < mesh.size() - 1; ++step) {
-    ring_step(mesh, data, offsets, mesh.rank() - step, mesh.rank() - step - 1, nullptr);
-  }
-}
-
-void reduce_scatter(Mesh& mesh, std::byte* data, std::span<const size_t> offsets, Combine combine) {
-  for (int step = 0; step < mesh.size() - 1; ++step) {
-    ring_step(mesh, data, offsets, mesh.rank() - step - 1, mesh.rank() - step - 2, &combine);
-  }
 }
 
 void reduce(Mesh& mesh, BufferView buffer, ReduceOp op, int root) {
@@ -256,4 +259,44 @@ void all_to_all(Mesh& mesh, const std::byte* input, std::span<const size_t> out,
   }
 }
 
-}  // namespace mlbench::comm::gloo_backend::collectives
+class TextbookCollectives final : public Collectives {
+ public:
+  TextbookCollectives(AllReduce all_reduce, std::unique_ptr<Mesh> mesh)
+      : all_reduce_(all_reduce), mesh_(std::move(mesh)) {}
+
+  void barrier() override { gloo_backend::barrier(*mesh_); }
+  void broadcast(std::byte* data, size_t bytes, int root) override {
+    gloo_backend::broadcast(*mesh_, data, bytes, root);
+  }
+  void all_reduce(BufferView buffer, ReduceOp op) override { all_reduce_(*mesh_, buffer, op); }
+  void all_gather(std::byte* data, std::span<const size_t> offsets) override {
+    gloo_backend::all_gather(*mesh_, data, offsets);
+  }
+  void reduce_scatter(BufferView blocks, ReduceOp op) override {
+    gloo_backend::reduce_scatter(*mesh_, bytes_of(blocks), even_blocks(blocks, mesh_->size()), combine_of(blocks, op));
+  }
+  void reduce(BufferView buffer, ReduceOp op, int root) override { gloo_backend::reduce(*mesh_, buffer, op, root); }
+  void gather(const std::byte* input, size_t bytes, std::byte* output, int root) override {
+    gloo_backend::gather(*mesh_, input, bytes, output, root);
+  }
+  void scatter(const std::byte* input, std::byte* output, size_t bytes, int root) override {
+    gloo_backend::scatter(*mesh_, input, output, bytes, root);
+  }
+  void all_to_all(const std::byte* input, std::span<const size_t> out, std::byte* output,
+                  std::span<const size_t> in) override {
+    gloo_backend::all_to_all(*mesh_, input, out, output, in);
+  }
+  void close() noexcept override { mesh_->close(); }
+
+ private:
+  AllReduce all_reduce_;
+  std::unique_ptr<Mesh> mesh_;
+};
+
+}  // namespace
+
+std::unique_ptr<Collectives> make_textbook_collectives(std::string_view all_reduce, std::unique_ptr<Mesh> mesh) {
+  return std::make_unique<TextbookCollectives>(all_reduce_named(all_reduce), std::move(mesh));
+}
+
+}  // namespace mlbench::comm::gloo_backend

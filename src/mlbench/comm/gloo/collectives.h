@@ -1,56 +1,70 @@
 #pragma once
 
-// Collective algorithms over a Mesh. Every rank calls them with the same sizes. Precondition: buffers are not empty,
-// and there are at least two ranks. There are k ranks and n bytes; "sent" counts what each rank sends.
+// The collectives of one group: by textbook algorithms over a Mesh, or (library.h) by Gloo itself.
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string_view>
-#include <vector>
 
-#include "mlbench/comm/gloo/mesh.h"
+#include "mlbench/base/buffer.h"
+#include "mlbench/comm/transport.h"
 
-namespace mlbench::comm::gloo_backend::collectives {
+namespace mlbench::comm::gloo_backend {
 
-// By dissemination: ceil(log2 k) rounds.
-void barrier(Mesh& mesh);
+class Mesh;
 
-// By a binomial tree, chunk by chunk.
-void broadcast(Mesh& mesh, std::byte* data, size_t bytes, int root);
+// Every rank calls them with the same sizes; buffers are not empty and there are at least two ranks. A failure is a
+// CommError naming the peer. One thread at a time. k ranks, n bytes; "sent" is by each rank, by textbook algorithms.
+class Collectives {
+ public:
+  virtual ~Collectives() = default;
 
-// Reduces in place. All ranks get the same bits: each block is combined at one rank, and in recursive doubling both
-// partners combine the same two operands, ordered by rank.
-using AllReduce = void (*)(Mesh& mesh, BufferView buffer, ReduceOp op);
-// The all-reduce called `algorithm`; any other name is a bug of the caller:
+  // Dissemination: ceil(log2 k) rounds.
+  virtual void barrier() = 0;
+
+  // Binomial tree, chunk by chunk.
+  virtual void broadcast(std::byte* data, size_t bytes, int root) = 0;
+
+  // In place. All ranks get the same bits.
+  virtual void all_reduce(BufferView buffer, ReduceOp op) = 0;
+
+  // Block r of `data` is [offsets[r], offsets[r + 1]); the caller's own is in place. Ring: all blocks but one sent.
+  virtual void all_gather(std::byte* data, std::span<const size_t> offsets) = 0;
+
+  // Combines block r of k equal ones at rank r, in place; the other blocks' content is lost. Ring: all blocks but one
+  // sent.
+  virtual void reduce_scatter(BufferView blocks, ReduceOp op) = 0;
+
+  // In place; result at root. Ring reduce-scatter, then each rank sends its block.
+  virtual void reduce(BufferView buffer, ReduceOp op, int root) = 0;
+
+  // n bytes of each rank, in rank order, into `output` of the root, which takes them one rank after the other: it is
+  // its link that counts.
+  virtual void gather(const std::byte* input, size_t bytes, std::byte* output, int root) = 0;
+  // The way back: n bytes of the root's `input` for each rank.
+  virtual void scatter(const std::byte* input, std::byte* output, size_t bytes, int root) = 0;
+
+  // Bytes [out[r], out[r + 1]) of `input` go to rank r, [in[r], in[r + 1]) of `output` come from it. Pairwise: in step
+  // s = 1 ... k - 1 a rank sends to the one s after it and receives from the one s before it.
+  virtual void all_to_all(const std::byte* input, std::span<const size_t> out, std::byte* output,
+                          std::span<const size_t> in) = 0;
+
+  // Peers notice that this rank takes no part any more.
+  virtual void close() noexcept = 0;
+};
+
+// With an all_reduce by name. Each block is combined at one rank, and in the doubling both partners combine the same
+// two operands, ordered by rank.
 // - "ring": 2 (k-1)/k n sent in 2 (k-1) rounds (Patarasuk and Yuan, 2009).
-// - "halving_doubling": 2 (k-1)/k n sent in 2 log2 k rounds (Thakur, Rabenseifner and Gropp, 2005). Where k is no power
-//   of two, each rank above the largest one within k gives its n to a lower rank and gets the result: n and two rounds
+// - "halving_doubling": 2 (k-1)/k n sent in 2 log2 k rounds (Thakur, Rabenseifner and Gropp, 2005); where k is no power
+//   of two, the ranks above the largest one within k give their n to a lower rank and get the result: n and two rounds
 //   more.
-// - "bcube": as "halving_doubling" in groups of four, each of which exchanges its blocks in one round while they are
-//   small: 2 (k-1)/k n sent in 2 log4 k rounds. What is left of k without its factors of four is one more group.
-// - "auto": recursive doubling for two ranks, and for small buffers on 2^m ranks (log2(k) n sent in log2 k rounds; with
-//   two ranks that is as little as any algorithm sends, in one round instead of two); else the ring.
-AllReduce all_reduce_named(std::string_view algorithm);
+// - "bcube": the same in groups of four, each of which exchanges its blocks in one round while they are small: 2
+//   (k-1)/k n sent in 2 log4 k rounds. What is left of k without its factors of four is one more group.
+// - "auto": two ranks, or small buffers on 2^m ranks: recursive doubling (log2(k) n sent in log2 k rounds; with two
+//   ranks that is as little as any algorithm sends, in one round instead of two); else the ring. A name that is none of
+//   these is a bug of the caller.
+std::unique_ptr<Collectives> make_textbook_collectives(std::string_view all_reduce, std::unique_ptr<Mesh> mesh);
 
-// Block r of `data` is the bytes [offsets[r], offsets[r + 1]). Precondition: the caller's own block is in place. By a
-// ring: all blocks but one are sent.
-void all_gather(Mesh& mesh, std::byte* data, std::span<const size_t> offsets);
-
-// Combines block r of all ranks at rank r, in place; the other blocks are lost. By a ring: all blocks but one are sent.
-void reduce_scatter(Mesh& mesh, std::byte* data, std::span<const size_t> offsets, Combine combine);
-
-// Reduces in place; the result is at root. By a ring reduce-scatter, after which each rank sends its block.
-void reduce(Mesh& mesh, BufferView buffer, ReduceOp op, int root);
-
-// Brings n bytes of each rank, in rank order, into the root's `output`. The root takes them from one rank after the
-// other: its link limits the speed.
-void gather(Mesh& mesh, const std::byte* input, size_t bytes, std::byte* output, int root);
-// Brings n bytes of the root's `input` to each rank.
-void scatter(Mesh& mesh, const std::byte* input, std::byte* output, size_t bytes, int root);
-
-// Bytes [out[r], out[r + 1]) of `input` go to rank r, and [in[r], in[r + 1]) of `output` come from it. By pairs: in
-// step s = 1 ... k - 1 a rank sends to the rank s after it and receives from the rank s before it.
-void all_to_all(Mesh& mesh, const std::byte* input, std::span<const size_t> out, std::byte* output,
-                std::span<const size_t> in);
-
-}  // namespace mlbench::comm::gloo_backend::collectives
+}  // namespace mlbench::comm::gloo_backend

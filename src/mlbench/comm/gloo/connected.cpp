@@ -11,10 +11,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "mlbench/base/errors.h"
@@ -27,6 +29,15 @@ namespace tcp = gloo::transport::tcp;
 
 constexpr const char* kListenerName = "pair";
 
+// When an operation times out, Gloo ends all connections of its context.
+bool ended_by_timeout(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& reason) {
+    return std::string_view(reason.what()).find("Application timeout") != std::string_view::npos;
+  }
+}
+
 class ConnectedPair final : public tcp::Pair {
  public:
   ConnectedPair(tcp::Context* context, tcp::Device* device, int rank, std::chrono::milliseconds timeout,
@@ -37,47 +48,51 @@ class ConnectedPair final : public tcp::Pair {
     device_->unregisterDescriptor(fd_, this);
     ::close(fd_);
     fd_ = -1;
-    // Until handleConnected() has returned, a failure leaves nothing for the base class to clean up.
+    // Until handleConnected() is through, whatever fails leaves nothing for the base class to clean up.
     state_ = INITIALIZING;
     fd_ = socket.get();
     handleConnected();
     static_cast<void>(socket.release());
-    // Gloo enlarges a buffer that is smaller than the message, and takes all that the system grants for room. A message
-    // that just fits then fills the buffer with the system's own bookkeeping, and both ends of an exchange wait in
-    // writing for 40 ms, until a delayed acknowledgement makes room.
+    // Gloo enlarges what is below the message at hand, and takes all that the system grants for room: a message that
+    // just fits then fills the buffer with what the system keeps beside it. Both ends of an exchange wait in writing
+    // until a delayed acknowledgement makes room, 40 ms.
     sendBufferSize_ =
         send_buffer_bytes == 0 ? std::numeric_limits<size_t>::max() : set_send_buffer(fd_, send_buffer_bytes);
   }
 
+  int peer_rank() const { return rank_; }
+  // Whether the other side, or the network, ended the connection.
+  bool broken() {
+    const std::lock_guard lock(m_);
+    return broken_;
+  }
+  // Whether a message was to come when the connection ended.
+  bool awaited() {
+    const std::lock_guard lock(m_);
+    return awaited_;
+  }
+
  protected:
-  // When a connection breaks, Gloo tells those who wait for messages that have yet to begin; then it calls this, with
-  // the pair locked. It forgets a message under way, of which a part is read or written: a rank that waits for that one
-  // would wait until the timeout. So such messages go back among those that have yet to begin, and Gloo tells all of
-  // them once more; nothing moves any more over a pair with an exception. (When the own side closes there is no
-  // exception: Waiting covers that.)
+  // When a connection breaks, Gloo tells those who wait for messages that have yet to begin, then comes here, with the
+  // pair locked. It forgets a message under way, of which a part is read or written: whoever waits for that would do so
+  // until the timeout. So such messages go back among those that have yet to begin, and Gloo tells all of them once
+  // more; nothing moves any more over a pair with an exception. When the own side closes Gloo tells nobody: all who
+  // wait are told here.
   void changeState(state next) noexcept override {
-    if (next != CLOSED || ex_ == nullptr || std::exchange(told_, true)) {
+    if (next != CLOSED || std::exchange(told_, true)) {
       tcp::Pair::changeState(next);
       return;
     }
+    broken_ = ex_ != nullptr && !ended_by_timeout(ex_);
+    awaited_ = std::ranges::any_of(localPendingRecv_, [](const auto& slot) { return !slot.second.empty(); });
     localPendingRecv_[rx_.preamble.slot].emplace_back(rx_.ubuf, 0, 0);
     for (const tcp::Op& op : tx_) localPendingSend_[op.preamble.slot].emplace_back(op.ubuf, 0, 0);
+    if (!broken_) ex_ = std::make_exception_ptr(gloo::IoException("this rank has let go of its connections"));
     signalException(std::exchange(ex_, nullptr));
   }
 
  private:
-  bool told_ = false;
-};
-
-class ConnectedContext final : public tcp::Context {
- public:
-  ConnectedContext(std::shared_ptr<tcp::Device> device, int rank, int size)
-      : tcp::Context(std::move(device), rank, size) {}
-
-  void connect(int peer, FileDescriptor socket, size_t send_buffer_bytes) {
-    pairs_[static_cast<size_t>(peer)] =
-        std::make_unique<ConnectedPair>(this, device_.get(), peer, getTimeout(), std::move(socket), send_buffer_bytes);
-  }
+  bool told_ = false, broken_ = false, awaited_ = false;
 };
 
 FileDescriptor open_folder(const std::filesystem::path& path) {
@@ -113,7 +128,8 @@ tcp::attr name_in(int folder) {
   return attributes_of(reinterpret_cast<const sockaddr*>(&address), sizeof address);
 }
 
-// A device looks for the network interface of its address. A name in a folder has none, so another address is given.
+// A device looks for the network interface of its address, which a name in a folder has none of: it is made with
+// another one.
 class NamedDevice final : public tcp::Device {
  public:
   explicit NamedDevice(const tcp::attr& attributes) : tcp::Device(loopback()) {
@@ -135,13 +151,37 @@ size_t set_send_buffer(int socket, size_t bytes) {
 ConnectedDevice::ConnectedDevice()
     : place_(open_folder("/")), device_(std::make_shared<NamedDevice>(name_in(place_.get()))) {}
 
-std::shared_ptr<gloo::transport::Context> ConnectedDevice::connected(int rank, int size,
-                                                                     std::chrono::milliseconds timeout,
-                                                                     std::vector<FileDescriptor> sockets,
-                                                                     size_t send_buffer_bytes) {
+void ConnectedContext::connect(int peer, FileDescriptor socket, size_t send_buffer_bytes) {
+  pairs_[static_cast<size_t>(peer)] =
+      std::make_unique<ConnectedPair>(this, device_.get(), peer, getTimeout(), std::move(socket), send_buffer_bytes);
+}
+
+void ConnectedContext::close() noexcept {
+  for (const auto& pair : pairs_) {
+    try {
+      if (pair != nullptr) pair->close();
+    } catch (const std::exception&) {  // it is closed already
+    }
+  }
+}
+
+int ConnectedContext::silent_peer() {
+  int awaited = -1, other = rank == 0 ? 1 : 0;
+  for (const auto& pair : pairs_) {
+    if (pair == nullptr) continue;
+    auto& one = static_cast<ConnectedPair&>(*pair);
+    if (one.broken()) return one.peer_rank();
+    if (one.awaited()) awaited = one.peer_rank();
+  }
+  return awaited >= 0 ? awaited : other;
+}
+
+std::shared_ptr<ConnectedContext> ConnectedDevice::connected(int rank, int size, std::chrono::milliseconds timeout,
+                                                             std::vector<FileDescriptor> sockets,
+                                                             size_t send_buffer_bytes) {
   auto context = std::make_shared<ConnectedContext>(device_, rank, size);
   context->setTimeout(timeout);
-  const TemporaryFolder folder;  // only this user can enter it
+  const TemporaryFolder folder;  // of this user alone
   if (dup3(open_folder(folder.path()).get(), place_.get(), O_CLOEXEC) < 0) throw IoError("dup3: " + errno_text(errno));
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;

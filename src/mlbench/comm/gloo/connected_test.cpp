@@ -62,7 +62,7 @@ void close_end(FileDescriptor& end, bool reset) {
   end.reset();
 }
 
-std::shared_ptr<gloo::transport::Context> context_of(ConnectedDevice& device, int rank, FileDescriptor socket) {
+std::shared_ptr<ConnectedContext> context_of(ConnectedDevice& device, int rank, FileDescriptor socket) {
   std::vector<FileDescriptor> sockets(2);
   sockets[static_cast<size_t>(1 - rank)] = std::move(socket);
   return device.connected(rank, 2, kPatience, std::move(sockets), 0);

@@ -104,15 +104,15 @@ class QueuedWork final : public Work {
   std::shared_ptr<Queue::Task> task_;
 };
 
-// What a group passes on to its splits.
+// What a group hands on to its splits.
 struct Origin {
-  CommOptions options;                      // those of the first group
-  std::string secret;                       // the run's secret
-  std::shared_ptr<ConnectedDevice> device;  // null: there has been no group of more than one rank yet
-  size_t socket_buffer_bytes = 0;           // what the system gives, where a size was asked for
+  CommOptions options;                      // of the first group
+  std::string secret;                       // of the run
+  std::shared_ptr<ConnectedDevice> device;  // null: no group of more than one rank yet
+  size_t socket_buffer_bytes = 0;           // that the system gives, where some were asked for
 };
 
-// Ranks that were given no secret share one that rank 0 makes; whoever may read the store knows it.
+// Ranks that were given no secret share one that rank 0 makes: whoever may read the store knows it.
 std::string secret_of(const CommOptions& options, const std::string& key) {
   if (!options.secret.empty() || options.size == 1) return options.secret;
   if (options.rank == 0) {
@@ -130,11 +130,7 @@ std::string secret_of(const CommOptions& options, const std::string& key) {
 class Gloo final : public Transport {
  public:
   Gloo(Origin origin, std::string prefix, int rank, int size)
-      : origin_(std::move(origin)),
-        prefix_(std::move(prefix)),
-        rank_(rank),
-        size_(size),
-        all_reduce_(collectives::all_reduce_named(origin_.options.algorithm)) {
+      : origin_(std::move(origin)), prefix_(std::move(prefix)), rank_(rank), size_(size) {
     if (size_ == 1) return;
     if (origin_.device == nullptr) origin_.device = std::make_shared<ConnectedDevice>();
     const CommOptions& options = origin_.options;
@@ -144,13 +140,12 @@ class Gloo final : public Transport {
                               .secret = origin_.secret,
                               .socket_buffer_bytes = options.socket_buffer_bytes};
     if (!options.bind_address.empty()) peers.bind_address = options.bind_address;
-    connections_ = connect(*origin_.device, *options.store, prefix_, peers, options.links, options.timeout);
+    connections_ = connect(*origin_.device, *options.store, prefix_, peers, options);
     origin_.socket_buffer_bytes = connections_.socket_buffer_bytes;
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  // "gloo", or "gloo[ring,links=2,socket_buffer=4194304]": the options asked for, with the buffer size that the system
-  // gave.
+  // "gloo", "gloo[ring,links=2,socket_buffer=4194304]": with what was asked for, of buffers what the system gave.
   std::string description() const override {
     const CommOptions& options = origin_.options;
     std::vector<std::string> words;
@@ -161,52 +156,53 @@ class Gloo final : public Transport {
     return words.empty() ? "gloo" : fmt::format("gloo[{}]", fmt::join(words, ","));
   }
 
-  void barrier() override { collectives::barrier(mesh()); }
-
-  void broadcast(BufferView buffer, int root) override {
-    collectives::broadcast(mesh(), static_cast<std::byte*>(buffer.data), buffer.size_bytes(), root);
+  std::string collectives_by() const override {
+    return origin_.options.algorithm == kLibraryAlgorithm ? "gloo" : "mlbench";
   }
 
-  void all_reduce(BufferView buffer, ReduceOp op) override { all_reduce_(mesh(), buffer, op); }
+  void barrier() override { own().barrier(); }
+
+  void broadcast(BufferView buffer, int root) override {
+    own().broadcast(static_cast<std::byte*>(buffer.data), buffer.size_bytes(), root);
+  }
+
+  void all_reduce(BufferView buffer, ReduceOp op) override { own().all_reduce(buffer, op); }
 
   std::unique_ptr<Work> all_reduce_async(BufferView buffer, ReduceOp op) override {
     return std::make_unique<QueuedWork>(
-        queue_, queue_.submit([this, buffer, op] { all_reduce_(*connections_.mesh, buffer, op); }));
+        queue_, queue_.submit([this, buffer, op] { connections_.collectives->all_reduce(buffer, op); }));
   }
 
   void all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) override {
     auto* data = static_cast<std::byte*>(output.data);
     const std::vector<size_t> offsets = offsets_of(counts, output.dtype);
     if (input.count > 0) std::memmove(data + offsets[static_cast<size_t>(rank_)], input.data, input.size_bytes());
-    collectives::all_gather(mesh(), data, offsets);
+    own().all_gather(data, offsets);
   }
 
   void reduce_scatter(ConstBufferView input, BufferView output, ReduceOp op) override {
     const auto* begin = static_cast<const std::byte*>(input.data);
     std::vector<std::byte> work(begin, begin + input.size_bytes());
-    std::vector<size_t> offsets;
-    for (size_t block = 0; block <= static_cast<size_t>(size_); ++block) offsets.push_back(block * output.size_bytes());
-    collectives::reduce_scatter(mesh(), work.data(), offsets,
-                                {accumulate_function(input.dtype, op), size_of(input.dtype), false});
-    std::memcpy(output.data, work.data() + offsets[static_cast<size_t>(rank_)], output.size_bytes());
+    own().reduce_scatter({work.data(), input.count, input.dtype, {}}, op);
+    std::memcpy(output.data, work.data() + static_cast<size_t>(rank_) * output.size_bytes(), output.size_bytes());
   }
 
-  void reduce(BufferView buffer, ReduceOp op, int root) override { collectives::reduce(mesh(), buffer, op, root); }
+  void reduce(BufferView buffer, ReduceOp op, int root) override { own().reduce(buffer, op, root); }
 
   void gather(ConstBufferView input, BufferView output, int root) override {
-    collectives::gather(mesh(), static_cast<const std::byte*>(input.data), input.size_bytes(),
-                        static_cast<std::byte*>(output.data), root);
+    own().gather(static_cast<const std::byte*>(input.data), input.size_bytes(), static_cast<std::byte*>(output.data),
+                 root);
   }
 
   void scatter(ConstBufferView input, BufferView output, int root) override {
-    collectives::scatter(mesh(), static_cast<const std::byte*>(input.data), static_cast<std::byte*>(output.data),
-                         output.size_bytes(), root);
+    own().scatter(static_cast<const std::byte*>(input.data), static_cast<std::byte*>(output.data), output.size_bytes(),
+                  root);
   }
 
   void all_to_all_v(ConstBufferView input, BufferView output, std::span<const int64_t> send_counts,
                     std::span<const int64_t> recv_counts) override {
-    collectives::all_to_all(mesh(), static_cast<const std::byte*>(input.data), offsets_of(send_counts, input.dtype),
-                            static_cast<std::byte*>(output.data), offsets_of(recv_counts, output.dtype));
+    own().all_to_all(static_cast<const std::byte*>(input.data), offsets_of(send_counts, input.dtype),
+                     static_cast<std::byte*>(output.data), offsets_of(recv_counts, output.dtype));
   }
 
   std::unique_ptr<Work> send(ConstBufferView buffer, int peer, int tag) override {
@@ -225,7 +221,7 @@ class Gloo final : public Transport {
     } else {
       std::copy(std::begin(own), std::end(own), all.begin());
     }
-    std::vector<std::pair<int, int>> members;  // (key, rank in this group), in ascending order
+    std::vector<std::pair<int, int>> members;  // (key, rank in this group), ordered
     for (int peer = 0; peer < size_; ++peer) {
       const auto at = 2 * static_cast<size_t>(peer);
       if (all[at] == colour) members.emplace_back(all[at + 1], peer);
@@ -238,24 +234,23 @@ class Gloo final : public Transport {
 
   void let_go() noexcept override {
     connections_.mailbox->close();
-    mesh().close();
+    own().close();
   }
 
  private:
-  // The connections, once all that was begun before is finished.
-  Mesh& mesh() {
+  // The collectives, when all that was begun before is finished.
+  Collectives& own() {
     queue_.wait_until_empty();
-    return *connections_.mesh;
+    return *connections_.collectives;
   }
 
   Origin origin_;
   std::string prefix_;
   int rank_;
   int size_;
-  collectives::AllReduce all_reduce_;
   int splits_ = 0;
   Connections connections_;
-  Queue queue_;  // destroyed first: its thread ends with the last operation
+  Queue queue_;  // destroyed first: it ends with the last operation
 };
 
 }  // namespace
@@ -266,7 +261,7 @@ std::unique_ptr<Transport> make(const CommOptions& options) {
   MLBENCH_CHECK(options.rank >= 0 && options.rank < options.size,
                 fmt::format("rank {} of {}", options.rank, options.size));
   MLBENCH_CHECK(options.size == 1 || options.store != nullptr, "a group of several ranks without a rendezvous store");
-  // Writing to a peer that is gone must be an error, not the end of the process.
+  // Writing to a peer that is gone is to be an error, not the end of the process.
   struct sigaction action {};
   if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
   try {

@@ -8,8 +8,10 @@
 
 namespace mlbench::comm::gloo_backend {
 
-// The values of CommOptions::algorithm that make() takes (collectives.h).
-inline constexpr std::string_view kAlgorithms[] = {"auto", "ring", "halving_doubling", "bcube"};
+// What make() takes in CommOptions::algorithm: all_reduces of ours (collectives.h), or all collectives as Gloo has them
+// (library.h), which take one link.
+inline constexpr std::string_view kLibraryAlgorithm = "library";
+inline constexpr std::string_view kAlgorithms[] = {"auto", "ring", "halving_doubling", "bcube", kLibraryAlgorithm};
 
 Availability available();
 std::unique_ptr<Transport> make(const CommOptions& options);

@@ -71,12 +71,17 @@ std::vector<ContractCase> tuned_cases(const std::string& algorithm) {
   return cases;
 }
 
+const BackEnd kLibrary = tuned_gloo("library", 1, 0);
+
 INSTANTIATE_TEST_SUITE_P(Gloo, ContractTest, testing::ValuesIn(contract_cases(kGloo)), contract_case_name);
 INSTANTIATE_TEST_SUITE_P(Gloo, LostPeerContractTest, testing::ValuesIn(contract_cases(kGloo)), contract_case_name);
 INSTANTIATE_TEST_SUITE_P(GlooRing, ContractTest, testing::ValuesIn(tuned_cases("ring")), contract_case_name);
 INSTANTIATE_TEST_SUITE_P(GlooHalvingDoubling, ContractTest, testing::ValuesIn(tuned_cases("halving_doubling")),
                          contract_case_name);
 INSTANTIATE_TEST_SUITE_P(GlooBcube, ContractTest, testing::ValuesIn(tuned_cases("bcube")), contract_case_name);
+INSTANTIATE_TEST_SUITE_P(GlooLibrary, ContractTest, testing::ValuesIn(contract_cases(kLibrary)), contract_case_name);
+INSTANTIATE_TEST_SUITE_P(GlooLibrary, LostPeerContractTest, testing::ValuesIn(contract_cases(kLibrary)),
+                         contract_case_name);
 INSTANTIATE_TEST_SUITE_P(TunedGloo, LostPeerContractTest, testing::Values(ContractCase{tuned_gloo("bcube", 3, 0), 4}),
                          contract_case_name);
 INSTANTIATE_TEST_SUITE_P(RingOverGloo, ContractTest, testing::Values(ContractCase{kRingOverGloo, 2}),
@@ -116,6 +121,13 @@ TEST(Gloo, EveryAlgorithmGivesAllRanksTheSameBits) {
       for (const auto& result : results)
         EXPECT_TRUE(result == results.front()) << algorithm << ", " << size << " ranks";
     }
+  }
+}
+
+TEST(Gloo, SaysWhoseCollectivesRan) {
+  for (const auto& [algorithm, whose] : {std::pair("ring", "mlbench"), std::pair("library", "gloo")}) {
+    const MakeRank make = tuned_gloo(algorithm, 1, 0).make_group(1, kPatience);
+    EXPECT_EQ(make(0)->collectives_by(), whose);
   }
 }
 

@@ -11,15 +11,17 @@
 
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/comm/gloo/gloo.h"
+#include "mlbench/comm/gloo/library.h"
 
 namespace mlbench::comm::gloo_backend {
 
 namespace {
 
-constexpr int kSlot = 0;  // the only slot in use on a pair
+constexpr int kSlot = 0;  // the only one in use on a pair
 constexpr size_t kMaxChunkBytes = 512 << 10;
 
-// Removes the "[file:line] " with which Gloo's texts begin.
+// Gloo's texts begin with "[file:line] ".
 std::string without_place(const std::string& text) {
   const size_t end = text.starts_with('[') ? text.find("] ") : std::string::npos;
   return end == std::string::npos ? text : text.substr(end + 2);
@@ -29,27 +31,22 @@ bool is_timeout(const std::string& text) {
   return text.find("timeout") != std::string::npos || text.find("Timed out") != std::string::npos;
 }
 
+}  // namespace
+
 CommError error_with(int peer, std::chrono::milliseconds timeout, const std::exception& error) {
   const std::string reason = without_place(error.what());
   if (is_timeout(reason)) return CommError(fmt::format("waited {} ms for rank {} ({})", timeout.count(), peer, reason));
   return CommError(fmt::format("lost rank {} ({})", peer, reason));
 }
 
+namespace {
+
 template <typename Call>
-auto with_peer(int peer, std::chrono::milliseconds timeout, Call call) {
+void with_peer(int peer, std::chrono::milliseconds timeout, Call call) {
   try {
-    return call();
+    call();
   } catch (const std::exception& error) {
     throw error_with(peer, timeout, error);
-  }
-}
-
-void close_pairs(gloo::transport::Context& context) noexcept {
-  for (int peer = 0; peer < context.size; ++peer) {
-    try {
-      if (peer != context.rank) context.getPair(peer)->close();
-    } catch (const std::exception&) {  // it is closed already
-    }
   }
 }
 
@@ -66,15 +63,15 @@ void Mesh::transfer(int peer, size_t number, Call call) {
   try {
     call(*links_[number % links_.size()]->getPair(peer));
   } catch (const std::exception& error) {
-    // Close at once: a peer that still waits in this operation would take what a later one sends for its answer.
+    // At once: what a later operation sent to a peer that still waits in this one would be taken for its answer.
     close();
     throw error_with(peer, options_.timeout, error);
   }
 }
 
-// In an exchange, up to three chunks are on their way over a link. When they fill the send buffer, both sides stall in
+// Up to three chunks are on their way over a link in an exchange; when they fill the send buffer both sides stall in
 // writing until timers of TCP fire. So a chunk is a quarter of the buffer.
-Mesh::Mesh(std::vector<std::shared_ptr<gloo::transport::Context>> links, const Options& options)
+Mesh::Mesh(std::vector<std::shared_ptr<ConnectedContext>> links, const Options& options)
     : links_(std::move(links)), options_(options) {
   for (int peer = 0; peer < size(); ++peer) {
     for (size_t link = 0; peer != rank() && link < links_.size(); ++link) {
@@ -111,7 +108,7 @@ void Mesh::exchange(int to, const std::byte* out, size_t out_bytes, int from, st
   const auto send_chunk = [&](size_t i) {
     if (i < out_chunks) send(to, out + i * chunk, std::min(chunk, out_bytes - i * chunk), i);
   };
-  // On each link one chunk is sent ahead, so that a rank that comes late finds something to read.
+  // On each link one chunk ahead, so that a rank that comes late finds something to read.
   for (size_t i = 0; i < links_.size(); ++i) send_chunk(i);
   for (size_t i = 0; i < std::max(out_chunks, in_chunks); ++i) {
     send_chunk(i + links_.size());
@@ -129,59 +126,29 @@ void Mesh::exchange(int to, const std::byte* out, size_t out_bytes, int from, st
 }
 
 void Mesh::close() noexcept {
-  for (const auto& link : links_) close_pairs(*link);
-}
-
-namespace {
-constexpr const char* kLetGo = "this rank has let go of its connections";
-}  // namespace
-
-void Waiting::add(gloo::transport::UnboundBuffer& message) {
-  const std::lock_guard lock(mutex_);
-  if (let_go_) throw CommError(kLetGo);
-  messages_.insert(&message);
-}
-
-void Waiting::remove(gloo::transport::UnboundBuffer& message) {
-  const std::lock_guard lock(mutex_);
-  messages_.erase(&message);
-}
-
-void Waiting::let_go() noexcept {
-  const std::lock_guard lock(mutex_);
-  let_go_ = true;
-  for (gloo::transport::UnboundBuffer* message : messages_) {
-    message->abortWaitSend();
-    message->abortWaitRecv();
-  }
+  for (const auto& link : links_) link->close();
 }
 
 namespace {
 
 class MessageWork final : public Work {
  public:
-  // The constructor begins the message.
-  MessageWork(gloo::transport::Context& context, std::shared_ptr<Waiting> others, std::chrono::milliseconds timeout,
-              int peer, int tag, void* data, size_t bytes, bool sending)
-      : message_(context.createUnboundBuffer(data, bytes)),
-        others_(std::move(others)),
-        timeout_(timeout),
-        peer_(peer),
-        sending_(sending) {
+  // Begins it.
+  MessageWork(gloo::transport::Context& context, std::chrono::milliseconds timeout, int peer, int tag, void* data,
+              size_t bytes, bool sending)
+      : message_(context.createUnboundBuffer(data, bytes)), timeout_(timeout), peer_(peer), sending_(sending) {
     with_peer(peer_, timeout_, [&] {
       const auto slot = static_cast<uint64_t>(tag);
       sending_ ? message_->send(peer_, slot) : message_->recv(peer_, slot);
     });
-    others_->add(*message_);
   }
   ~MessageWork() override {
     try {
       synchronize();
     } catch (const CommError&) {  // nobody is left to hear of it
     }
-    others_->remove(*message_);
   }
-  // Gloo cannot look without waiting: a thread waits instead, for callers who ask.
+  // Gloo knows no look without waiting: a thread waits instead, for those who ask.
   bool done() override {
     if (finished_) return true;
     if (!waiting_.valid()) waiting_ = std::async(std::launch::async, [this] { wait_for_message(); });
@@ -196,13 +163,10 @@ class MessageWork final : public Work {
 
  private:
   void wait_for_message() {
-    const bool done = with_peer(peer_, timeout_,
-                                [&] { return sending_ ? message_->waitSend(timeout_) : message_->waitRecv(timeout_); });
-    if (!done) throw CommError(fmt::format("lost rank {} ({})", peer_, kLetGo));
+    with_peer(peer_, timeout_, [&] { sending_ ? message_->waitSend(timeout_) : message_->waitRecv(timeout_); });
   }
 
   std::unique_ptr<gloo::transport::UnboundBuffer> message_;
-  std::shared_ptr<Waiting> others_;
   std::chrono::milliseconds timeout_;
   int peer_;
   bool sending_;
@@ -213,7 +177,7 @@ class MessageWork final : public Work {
 }  // namespace
 
 std::unique_ptr<Work> Mailbox::begin(int peer, int tag, void* data, size_t bytes, bool sending) {
-  return std::make_unique<MessageWork>(*context_, waiting_, timeout_, peer, tag, data, bytes, sending);
+  return std::make_unique<MessageWork>(*context_, timeout_, peer, tag, data, bytes, sending);
 }
 
 std::unique_ptr<Work> Mailbox::send(int peer, int tag, ConstBufferView buffer) {
@@ -222,11 +186,6 @@ std::unique_ptr<Work> Mailbox::send(int peer, int tag, ConstBufferView buffer) {
 
 std::unique_ptr<Work> Mailbox::recv(int peer, int tag, BufferView buffer) {
   return begin(peer, tag, buffer.data, buffer.size_bytes(), false);
-}
-
-void Mailbox::close() noexcept {
-  close_pairs(*context_);
-  waiting_->let_go();
 }
 
 namespace {
@@ -269,11 +228,13 @@ net::PeerSockets listen(net::PeerOptions options) {
 }  // namespace
 
 Connections connect(ConnectedDevice& device, RendezvousStore& store, const std::string& prefix,
-                    const net::PeerOptions& peers, int links_per_peer, std::chrono::milliseconds timeout) {
+                    const net::PeerOptions& peers, const CommOptions& options) {
   constexpr size_t kEnough = 64 << 20;
   const bool asked = peers.socket_buffer_bytes > 0;
-  const auto for_collectives = static_cast<size_t>(links_per_peer);
-  const size_t contexts = for_collectives + 1;  // the last one is for messages
+  const bool library = options.algorithm == kLibraryAlgorithm;
+  const auto for_collectives = static_cast<size_t>(library ? 0 : options.links);
+  const std::chrono::milliseconds timeout = options.timeout;
+  const size_t contexts = for_collectives + 1;  // the last one: for messages
   net::PeerSockets own = listen(peers);
   const size_t granted = granted_send_buffer(asked ? static_cast<size_t>(peers.socket_buffer_bytes) : kEnough);
   Announcement announcement{own.address(), granted};
@@ -299,10 +260,18 @@ Connections connect(ConnectedDevice& device, RendezvousStore& store, const std::
   const auto context = [&](size_t channel) {
     return device.connected(peers.rank, peers.size, timeout, std::move(sockets[channel]), asked ? 0 : 2 * chunk_bytes);
   };
-  std::vector<std::shared_ptr<gloo::transport::Context>> meshed;
-  for (size_t channel = 0; channel < for_collectives; ++channel) meshed.push_back(context(channel));
-  auto mesh = std::make_unique<Mesh>(std::move(meshed), Mesh::Options{timeout, chunk_bytes});
-  return {std::move(mesh), std::make_unique<Mailbox>(context(for_collectives), timeout), asked ? granted / 2 : 0};
+  Connections made;
+  made.socket_buffer_bytes = asked ? granted / 2 : 0;
+  if (!library) {
+    std::vector<std::shared_ptr<ConnectedContext>> meshed;
+    for (size_t channel = 0; channel < for_collectives; ++channel) meshed.push_back(context(channel));
+    auto mesh = std::make_unique<Mesh>(std::move(meshed), Mesh::Options{timeout, chunk_bytes});
+    made.collectives = make_textbook_collectives(options.algorithm, std::move(mesh));
+  }
+  const std::shared_ptr<ConnectedContext> last = context(for_collectives);
+  made.mailbox = std::make_unique<Mailbox>(last, timeout);
+  if (library) made.collectives = make_library_collectives(last, timeout);
+  return made;
 }
 
 }  // namespace mlbench::comm::gloo_backend

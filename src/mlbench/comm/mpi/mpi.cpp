@@ -96,6 +96,7 @@ class Mpi final : public Transport {
   std::string description() const override {
     return fmt::format("mpi[{}{}]", library_->level_name(), library_->tuning());
   }
+  std::string collectives_by() const override { return "mpi"; }
   Json versions() const override { return {{"mpi", library_->version()}}; }
 
   void barrier() override { check(MPI_Barrier(comm_), "MPI_Barrier"); }

@@ -85,6 +85,7 @@ class Nccl final : public Transport {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   std::string description() const override { return "nccl"; }
+  std::string collectives_by() const override { return "nccl"; }
   Json versions() const override {
     int code = 0;
     ncclGetVersion(&code);

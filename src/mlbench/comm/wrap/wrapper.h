@@ -18,6 +18,7 @@ class Wrapper : public Transport {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   Json versions() const override { return inner_->versions(); }
+  std::string collectives_by() const override { return inner_->collectives_by(); }
   bool supports(const Device& device) const override { return inner_->supports(device); }
 
   void barrier() override { inner_->barrier(); }
