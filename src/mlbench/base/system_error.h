@@ -29,7 +29,7 @@ class DiskFull : public SystemError {
 // Throws DiskFull when the number says so, else SystemError. Every failing system call ends here.
 [[noreturn]] void throw_system_error(const std::string& what, int error_number);
 
-// Whether the system is short of something (descriptors, memory, processes, disk) or refuses for now (a lock, a
+// Whether the system is short of something (descriptors, memory, processes, disk) or refuses at the moment (a lock, a
 // permission, a disk that fails to read). The same call may succeed later, so such an error says nothing about what was
 // asked for: nobody keeps such an answer, and no run ends for it. SystemError, std::system_error and std::bad_alloc
 // count.

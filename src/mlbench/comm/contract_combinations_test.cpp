@@ -32,7 +32,7 @@ struct Combination {
 
 using Choice = std::array<size_t, 5>;  // of dtype, count, op, root, start
 
-// The choices that are tried: those with a pair of values that was not tried before. The order, and so the choices, are
+// The choices that are tried: those with a pair of values that is new. The order, and so the choices, are
 // the same on all ranks.
 std::vector<Choice> covering(std::vector<Choice> all) {
   std::shuffle(all.begin(), all.end(), std::mt19937(1));

@@ -154,7 +154,7 @@ void measure_collectives(const spec::RunSpec& run, Session& session, Instruments
   session.finish();
 }
 
-// What is to be done, checked against what the environment says.
+// What this rank is to do, checked against what the environment says.
 spec::RunSpec read_run(const RankOptions& options, const net::LaunchInfo& launch) {
   const std::filesystem::path run_dir = std::filesystem::absolute(options.run_dir);
   spec::RunSpec run =
