@@ -1,6 +1,7 @@
 #include "mlbench/cli/collectives_view.h"
 
 #include <utility>
+#include <vector>
 
 #include "mlbench/cli/context.h"
 
@@ -16,30 +17,27 @@ void CollectivesView::show(const std::string& text) {
   flush_output();
 }
 
-void CollectivesView::begin(record::Record record) {
+void CollectivesView::begin(const record::Record& record) {
   if (lines_) return;
-  if (record.collectives.is_object()) record.collectives["results"] = Json::array();
   lines_.emplace(report::collectives_of(record).value_or(report::CollectivesResult()));
   if (format_ == RowFormat::kCsv) show(std::string(report::collectives_csv_header()));
 }
 
-void CollectivesView::row(const Json& json, const std::function<record::Record()>& record_of) {
+void CollectivesView::row(const record::CollectiveRow& one, const std::function<record::Record()>& record_of) {
   if (format_ == RowFormat::kNone) return;
   if (!lines_) begin(record_of());
-  const record::CollectiveRow one = record::collective_row_from_json(json, "the row of a benchmark");
   ++shown_;
   show(format_ == RowFormat::kTable ? lines_->row(one) : report::collectives_csv_lines(one));
 }
 
 void CollectivesView::update(const record::Record& record) {
-  if (format_ == RowFormat::kNone || !record.collectives.is_object()) return;
-  const auto rows = record.collectives.find("results");
-  if (rows == record.collectives.end() || !rows->is_array()) return;
-  while (shown_ < rows->size()) row((*rows)[shown_], [&] { return record; });
+  if (!record.collectives) return;
+  const std::vector<record::CollectiveRow>& rows = record.collectives->rows;
+  while (format_ != RowFormat::kNone && shown_ < rows.size()) row(rows[shown_], [&] { return record; });
 }
 
 void CollectivesView::finish(const record::Record& record) {
-  if (format_ == RowFormat::kNone || !record.collectives.is_object()) return;
+  if (format_ == RowFormat::kNone || !record.collectives) return;
   update(record);
   begin(record);
   if (format_ != RowFormat::kTable) return;

@@ -20,15 +20,15 @@ class CollectivesView {
   // `before`: called before something is printed, so that a line that is redrawn can go away.
   explicit CollectivesView(RowFormat format, std::function<void()> before = {});
   // The next row. `record_of` gives the record as it stands now: what the table says above its first row.
-  void row(const Json& json, const std::function<record::Record()>& record_of);
-  // Those rows of a record that were not printed yet. UserError for a record whose rows are none.
+  void row(const record::CollectiveRow& row, const std::function<record::Record()>& record_of);
+  // Those rows of a record that were not printed yet.
   void update(const record::Record& record);
   // The same, and the end of the table: the run is over.
   void finish(const record::Record& record);
 
  private:
   void show(const std::string& text);
-  void begin(record::Record record);
+  void begin(const record::Record& record);
 
   RowFormat format_;
   std::function<void()> before_;

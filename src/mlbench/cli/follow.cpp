@@ -78,7 +78,8 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
   CollectivesView table(rows, [&] { view.clear(); });
 
   report::ProgressReader reader(run.run_dir, 0, next_segment(run, options));
-  reader.each_row([&](const Json& row) { table.row(row, [&] { return current_record(run.run_dir); }); });
+  reader.each_row(
+      [&](const record::CollectiveRow& row) { table.row(row, [&] { return current_record(run.run_dir); }); });
   const TimePoint start = clock.now();
   supervise::SupervisorHandle supervisor = supervise::SupervisorHandle::start(program_path(), options);
   int handled = 0;
@@ -130,7 +131,8 @@ Served follow_served(const MasterClient& master, const std::vector<std::string>&
   std::optional<spec::RunSpec> run;
   if (here) {
     reader.emplace(run_dir);
-    reader->each_row([&](const Json& row) { table.row(row, [&] { return current_record(run_dir); }); });
+    reader->each_row(
+        [&](const record::CollectiveRow& row) { table.row(row, [&] { return current_record(run_dir); }); });
     run = read_spec(run_dir);
   }
   const report::Progress nothing;
@@ -208,7 +210,7 @@ ExitCode exit_code_of_runs(const std::vector<record::Record>& records) {
   ExitCode code = ExitCode::kOk;
   for (const record::Record& record : records) {
     if (record.state == "stopped") return ExitCode::kStopped;
-    if (record.state == "failed" || report::wrong_rows(record.collectives) > 0) code = ExitCode::kRunFailed;
+    if (record.state == "failed" || report::wrong_rows(record) > 0) code = ExitCode::kRunFailed;
   }
   return code;
 }

@@ -25,9 +25,7 @@ std::string stage(const spec::RunSpec& run, const report::Progress& progress, Ph
 std::string measuring(const spec::RunSpec& run, const report::Progress& progress, Phase phase) {
   if (phase != Phase::kStarted || progress.segment == 0 || progress.end) return stage(run, progress, phase);
   if (!progress.collective) return progress.training ? "measuring" : "connecting";
-  const Json& row = *progress.collective;
-  if (!row.is_object()) return "measuring";
-  return fmt::format("measuring {}, {} bytes", row.value("operation", ""), row.value("size", int64_t{0}));
+  return fmt::format("measuring {}, {} bytes", progress.collective->operation, progress.collective->size_bytes);
 }
 }  // namespace
 

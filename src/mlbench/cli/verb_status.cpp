@@ -53,7 +53,7 @@ ExitCode show_run(const Context& context, const record::Record& record, const re
     print_json(record::to_json(record));
   } else {
     const std::string said = report::notes_text(notes);
-    const std::string last = record.collectives.is_object() ? "" : current_values(record, metric);
+    const std::string last = record.collectives ? "" : current_values(record, metric);
     print(report::run_details(record) + (said.empty() ? "" : "\n" + said) + last);
   }
   return ExitCode::kOk;

@@ -174,7 +174,7 @@ ExitCode watch_run(const Context& context, Source& source, const std::string& na
   while (InterruptGuard::count() == 0) {
     const record::Record record = source.record(name);
     const Json summary = home::summary_of(record);
-    if (record.collectives.is_object() && !context.json) {
+    if (record.collectives && !context.json) {
       if (record::is_active(record)) {
         rows.update(record);
       } else {

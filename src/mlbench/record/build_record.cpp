@@ -31,18 +31,19 @@ std::optional<T> positive(T value) {
 
 // Makes a part of the record from what a rank or a host said. Words of another form become a note.
 template <typename T>
-T part_of(const Json& words, const std::string& what, std::vector<std::string>& notes) {
-  if (!words.is_object()) return {};
+std::optional<T> part_if_read(const Json& words, const std::string& what, std::vector<std::string>& notes) {
+  if (!words.is_object()) return std::nullopt;
   try {
-    T part;
-    spec::FieldReader reader(
-        words, [&](const std::string&, spec::Part) { return what; }, spec::FieldReader::Unknown::kIgnore);
-    describe(reader, part);
-    return part;
+    return read_part<T>(words, what);
   } catch (const UserError& error) {
     notes.push_back(fmt::format("left out: {}", error.what()));
-    return {};
+    return std::nullopt;
   }
+}
+
+template <typename T>
+T part_of(const Json& words, const std::string& what, std::vector<std::string>& notes) {
+  return part_if_read<T>(words, what, notes).value_or(T{});
 }
 
 template <typename T>
@@ -282,14 +283,20 @@ void add_tracker_figures(Record& record, const spec::RunSpec& spec, const RunPro
   record.custom = Custom{spec.command, figures.result};
 }
 
-// What a benchmark of collectives has measured so far.
-Json collectives_json(const spec::CollectivesSpec& spec, const std::vector<RankSpool>& segments) {
-  Json results = Json::array(), pairs = nullptr;
+// What a benchmark of collectives measured so far.
+Collectives collectives_of(const spec::CollectivesSpec& spec, const std::vector<RankSpool>& segments,
+                           std::vector<std::string>& notes) {
+  Collectives found{.spec = spec};
   for (const RankSpool& spool : segments) {
-    for (const Json& event : events_of(spool, EventKind::kCollective)) results.push_back(get(event, member::kRow));
-    for (const Json& event : events_of(spool, EventKind::kPairs)) pairs = get(event, member::kMatrix);
+    for (const Json& event : events_of(spool, EventKind::kCollective)) {
+      auto row = part_if_read<CollectiveRow>(get(event, member::kRow), "a row of the benchmark", notes);
+      if (row) found.rows.push_back(std::move(*row));
+    }
+    for (const Json& event : events_of(spool, EventKind::kPairs)) {
+      found.pairs = part_if_read<PairMatrix>(get(event, member::kMatrix), "the matrix of pairs", notes);
+    }
   }
-  return {{"config", {{"spec", spec::to_json(spec)}}}, {"results", results}, {"pairs", pairs}};
+  return found;
 }
 
 // The environment as the supervisor saw it, with the versions that rank 0 reported.
@@ -362,11 +369,11 @@ Record build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record.failure = progress.failure;
   record.segments = segments_of(progress, spools, times);
   if (!record.segments.empty()) record.exit_codes = record.segments.back().exit_codes;
-  record.environment = environment_json(progress, begin);
+  record.environment = part_of<Environment>(environment_json(progress, begin), "the supervisor's environment", notes);
   if (progress.placement.is_array()) {
     record.placement = parts_of<RankPlace>(progress.placement, "where a rank runs", notes);
   }
-  record.allocation = progress.allocation;
+  record.allocation = part_if_read<Allocation>(progress.allocation, "what the engine gave", notes);
   record.hosts = parts_of<Host>(progress.hosts, "what a host says of itself", notes);
   record.data = data_of(spec, last_event(rank0, EventKind::kPrepared), notes);
   record.storage = storage_of(spools);
@@ -388,7 +395,7 @@ Record build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   const Json costs = field_of(last_event(rank0, EventKind::kOperations), member::kOperationCosts);
   record.operations = parts_of<OperationCost>(costs, "what rank 0 says of its operations", notes);
   record.parameters = find(begin, member::kParameters);
-  if (spec.collectives) record.collectives = collectives_json(*spec.collectives, rank0);
+  if (spec.collectives) record.collectives = collectives_of(*spec.collectives, rank0, notes);
   if (spec::kind_of(spec) == spec::RunKind::kCommand) add_tracker_figures(record, spec, progress);
   return record;
 }

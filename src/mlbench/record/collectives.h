@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/spec/collectives.h"
 
 namespace mlbench::record {
 
@@ -87,10 +88,25 @@ struct PairMatrix {
   bool operator==(const PairMatrix&) const = default;
 };
 
+// The section of a benchmark of collectives in its record.
+struct Collectives {
+  std::optional<spec::CollectivesSpec> spec = {};  // what was asked for; archives of MLBench do not tell it
+  std::vector<CollectiveRow> rows = {};            // measured so far
+  std::optional<PairMatrix> pairs = {};
+  Json others = nullptr;
+};
+
 Json to_json(const CollectiveRow& row);
 Json to_json(const PairMatrix& pairs);
 // Exact inverses of to_json(). Throw UserError "WHERE: ..." naming the field; keys of later versions are ignored.
 CollectiveRow collective_row_from_json(const Json& json, const std::string& where);
 PairMatrix pair_matrix_from_json(const Json& json, const std::string& where);
+
+// The number of iterations of a row's forms, the smaller one; 0 where none is known.
+int64_t fewest_iterations(const CollectiveRow& row);
+std::string nccl_type_of(const CollectiveRow& row);  // "float"; "none" for a barrier
+// UserError for an operation, reduction or type that there is not, and for matrices of another size than their hosts.
+void check_names(const CollectiveRow& row);
+void check_square(const PairMatrix& pairs);
 
 }  // namespace mlbench::record

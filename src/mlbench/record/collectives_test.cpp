@@ -107,7 +107,7 @@ TEST(CollectiveRow, WrongJsonIsNamed) {
     return error_of([&] { collective_row_from_json(json, "a.json, results[3]"); });
   };
   EXPECT_THAT(error_with("/in_place/time", "fast"), HasSubstr("a.json, results[3]: 'in_place.time' is \"fast\""));
-  EXPECT_THAT(error_with("/size", nullptr), HasSubstr("missing key 'size'"));
+  EXPECT_THAT(error_with("/size", nullptr), HasSubstr("'size' is null; expected an integer"));
   EXPECT_THAT(error_with("/operation", "all"), HasSubstr("unknown operation"));
   EXPECT_THAT(error_with("/dtype", "float7"), HasSubstr("unknown type"));
   EXPECT_THAT(error_with("/redop", "=1+1"), HasSubstr("unknown reduction"));

@@ -33,12 +33,7 @@ void name_as_at_present(Record& record) {
 
 }  // namespace
 
-Json to_json(const Record& record) {
-  Json json;
-  spec::FieldWriter writer(json);
-  describe(writer, record);
-  return json;
-}
+Json to_json(const Record& record) { return written(record); }
 
 Json to_json(const std::vector<Record>& records) {
   Json list = Json::array();
@@ -48,11 +43,7 @@ Json to_json(const std::vector<Record>& records) {
 
 Record record_from_json(const Json& json, const std::string& where) {
   if (!json.is_object()) throw UserError(fmt::format("{}: it is no JSON object", where));
-  spec::FieldReader reader(
-      json, [&](const std::string&, spec::Part) { return where; }, spec::FieldReader::Unknown::kIgnore);
-  Record record;
-  describe(reader, record);
-  reader.finish();
+  auto record = read_part<Record>(json, where);
   name_as_at_present(record);
   check_counts(record, where);
   return record;

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mlbench/base/json.h"
@@ -22,6 +23,7 @@
 namespace mlbench::record {
 
 using spec::NamedNumbers;
+using NamedTexts = std::vector<std::pair<std::string, std::string>>;  // in the order in which they were written
 
 using ExitCodes = std::vector<std::optional<int64_t>>;  // per rank; empty where nobody saw the end
 
@@ -107,6 +109,21 @@ struct RankPlace {
   int64_t local_rank = 0;      // among the ranks of its host
   std::string cores;           // that it may use, "0-3,8"; "": not known
   std::optional<int64_t> gpu;  // its number on the host
+  Json others = nullptr;
+};
+
+// The supervisor's host and program (base/environment.h).
+struct Environment {
+  std::string version, git_describe, build_id, build_type, compiler;
+  NamedTexts libraries;  // their versions
+  std::string kernel, os, gpu_driver;
+  Json others = nullptr;
+};
+
+// What an engine gave for the last segment, in its words.
+struct Allocation {
+  std::string engine, job;
+  std::string partition;  // of Slurm
   Json others = nullptr;
 };
 
@@ -263,10 +280,10 @@ struct Record {
   std::optional<Effective> effective;
   std::optional<Failure> failure;
   std::vector<Segment> segments;
-  Json environment = Json::object();  // the supervisor's host and program (base/environment.h)
-  Json engine = nullptr;              // what the executor was told beside the run
+  std::optional<Environment> environment = Environment();  // empty in some archives
+  Json engine = nullptr;  // what the executor was told beside the run: its own options, by their names
   std::optional<std::vector<RankPlace>> placement;
-  Json allocation = nullptr;  // what an engine gave for the last segment, in its words
+  std::optional<Allocation> allocation;  // empty without an engine
   std::vector<Host> hosts;
   DataSet data;
   Storage storage;
@@ -281,7 +298,7 @@ struct Record {
   std::vector<OperationCost> operations;
   std::optional<int64_t> parameters;
   std::string weights_sha256;
-  Json collectives = nullptr;
+  std::optional<Collectives> collectives;
   std::optional<Custom> custom;
   Json others = nullptr;
 };

@@ -8,17 +8,11 @@
 #include <type_traits>
 
 #include "mlbench/record/build_record.h"
+#include "mlbench/record/collectives_fields.h"
+#include "mlbench/record/describe.h"
 #include "mlbench/record/record.h"
-#include "mlbench/spec/fields.h"
 
 namespace mlbench::record {
-
-inline constexpr spec::Rule kOmitted{.omitted = true};
-
-using spec::Either;
-
-void text(auto& v, const char* name, auto& value) { v.field_or_null(name, value, std::string()); }
-void text_or_nothing(auto& v, const char* name, auto& value) { v.field_or_null(name, value, std::string(), kOmitted); }
 
 template <typename V, Either<Limits> T>
 void describe(V& v, T& limits) {
@@ -97,6 +91,28 @@ void describe(V& v, T& place) {
   text(v, "cores", place.cores);
   v.field("gpu", place.gpu);
   v.others(place.others);
+}
+
+template <typename V, Either<Environment> T>
+void describe(V& v, T& environment) {
+  text_or_nothing(v, "version", environment.version);
+  text_or_nothing(v, "git_describe", environment.git_describe);
+  text_or_nothing(v, "build_id", environment.build_id);
+  text_or_nothing(v, "build_type", environment.build_type);
+  text_or_nothing(v, "compiler", environment.compiler);
+  texts_by_name(v, "libraries", environment.libraries);
+  text(v, "kernel", environment.kernel);
+  text(v, "os", environment.os);
+  text(v, "gpu_driver", environment.gpu_driver);
+  v.others(environment.others);
+}
+
+template <typename V, Either<Allocation> T>
+void describe(V& v, T& allocation) {
+  v.field("engine", allocation.engine);
+  v.field("job", allocation.job);
+  text(v, "partition", allocation.partition);
+  v.others(allocation.others);
 }
 
 template <typename V, Either<NetworkCard> T>
@@ -297,10 +313,10 @@ void describe(V& v, T& record) {
   v.structure("effective", record.effective);
   v.structure("failure", record.failure);
   v.structures("segments", record.segments);
-  v.free_table("environment", record.environment);
+  v.structure("environment", record.environment);
   v.free_table("engine", record.engine);
   v.structures("placement", record.placement);
-  v.free_table("allocation", record.allocation);
+  v.structure("allocation", record.allocation);
   v.structures("hosts", record.hosts);
   v.structure("data", record.data);
   v.structure("storage", record.storage);
@@ -315,7 +331,7 @@ void describe(V& v, T& record) {
   v.structures("operations", record.operations);
   v.field("parameters", record.parameters);
   text(v, "weights_sha256", record.weights_sha256);
-  v.free_table("collectives", record.collectives);
+  v.structure("collectives", record.collectives);
   v.structure("custom", record.custom);
   v.others(record.others);
 }

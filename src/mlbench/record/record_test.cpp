@@ -68,6 +68,13 @@ Record full_record() {
   record.failure.emplace();
   record.segments.emplace_back().failure.emplace();
   record.placement.emplace().emplace_back();
+  record.environment->version = record.environment->git_describe = record.environment->build_id = "1";
+  record.environment->build_type = record.environment->compiler = "x";
+  record.environment->libraries = {{"libtorch", "2"}};
+  Host& host = record.hosts.emplace_back();
+  host.nics.emplace_back();
+  host.gpus.emplace_back();
+  record.collectives.emplace();
   record.data.generator = "v1";
   record::Exchange exchange;
   exchange.wait_s = exchange.transfer_s = exchange.exposed_s = exchange.hidden_s = {1.0};

@@ -96,7 +96,9 @@ std::vector<CollectiveDevice> devices_of_record(const record::Record& record, bo
 
 // "2.27.3" as NCCL counts it: 22703.
 std::optional<int64_t> nccl_version_of(const record::Record& record) {
-  const std::string version = text(record.environment, "/libraries/nccl");
+  const record::NamedTexts libraries = record.environment.value_or(record::Environment()).libraries;
+  const auto nccl = std::ranges::find(libraries, "nccl", &record::NamedTexts::value_type::first);
+  const std::string version = nccl == libraries.end() ? "" : nccl->second;
   int64_t parts[3] = {};
   const char *at = version.data(), *const end = at + version.size();
   for (int64_t& part : parts) {
@@ -137,15 +139,8 @@ int64_t wrong_rows(const std::vector<record::CollectiveRow>& rows) {
   return wrong;
 }
 
-int64_t wrong_rows(const Json& collectives) {
-  int64_t wrong = 0;
-  if (!collectives.is_object()) return wrong;
-  for (const Json& row : collectives.value("results", Json::array())) {
-    for (const char* form : {"/out_of_place/nwrong", "/in_place/nwrong"}) {
-      if (number(row, form).value_or(0) > 0) ++wrong;
-    }
-  }
-  return wrong;
+int64_t wrong_rows(const record::Record& record) {
+  return record.collectives ? wrong_rows(record.collectives->rows) : 0;
 }
 
 std::vector<record::CollectiveRow> collective_rows_of(const Json& list, const std::string& where) {
@@ -249,13 +244,12 @@ std::vector<CollectivesResult> read_collectives_results(const std::filesystem::p
 }
 
 std::optional<CollectivesResult> collectives_of(const record::Record& record) {
-  const Json& json = record.collectives;
-  if (!json.is_object() || json.value("results", Json(nullptr)).is_null()) return std::nullopt;
+  if (!record.collectives) return std::nullopt;
   CollectivesResult found;
   found.name = record.name;
-  const std::string where = found.name.empty() ? "collectives" : found.name;
-  found.rows = collective_rows_of(json["results"], where);
-  found.pairs = pairs_of(json, where);
+  found.rows = record.collectives->rows;
+  found.pairs = record.collectives->pairs;
+  found.spec = record.collectives->spec.value_or(spec::CollectivesSpec());
   found.workers = record.workers.value_or(0);
   found.backend = record.backend;
   found.comm_stack = record.comm_stack;
@@ -269,8 +263,6 @@ std::optional<CollectivesResult> collectives_of(const record::Record& record) {
   found.end_time = record.finished_at;
   if (record.failure && !record.failure->message.empty()) found.errors = {record.failure->message};
   if (record.state == "stopped") found.errors.emplace_back("stopped before all was measured");
-  const Json::json_pointer spec_path("/config/spec");
-  if (json.contains(spec_path)) found.spec = spec::collectives_from_json(json.at(spec_path), where + ": config.spec");
   return found;
 }
 

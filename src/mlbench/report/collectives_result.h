@@ -45,8 +45,7 @@ struct CollectivesResult {
 
 // Rows with results that were wrong, forms counted apart.
 int64_t wrong_rows(const std::vector<record::CollectiveRow>& rows);
-// Of `collectives` of a run's record, whatever it holds.
-int64_t wrong_rows(const Json& collectives);
+int64_t wrong_rows(const record::Record& record);
 // `results` of it, or of a document. UserError "WHERE: ..." naming what is wrong.
 std::vector<record::CollectiveRow> collective_rows_of(const Json& list, const std::string& where);
 // "synthetic network, oversubscribed": what a reader must know of its times; may be "".
@@ -63,8 +62,7 @@ std::vector<CollectivesResult> read_collectives_results(const std::filesystem::p
 
 // The result in a record with such a section, or the rows and pairs of a document of to_json(); empty where there is
 // none. Devices are those of the record's placement, variables those of its effective settings. What a
-// record does not hold stays empty: those of MLBench's archives have rows, names and times alone. UserError when what
-// is there is wrong.
+// record does not hold stays empty: those of MLBench's archives have rows, names and times alone.
 std::optional<CollectivesResult> collectives_of(const record::Record& record);
 
 }  // namespace mlbench::report

@@ -40,9 +40,6 @@ Collective operation_of(const CollectiveRow& row) { return spec::collective_name
 bool is_osu(const CollectiveRow& row) {
   return operation_of(row) == Collective::kBarrier || spec::traits_of(operation_of(row)).point_to_point;
 }
-std::string type_of(const CollectiveRow& row) {
-  return row.dtype.empty() ? "none" : std::string(spec::nccl_name_of(spec::dtype_named(row.dtype)));
-}
 std::string reduction_of(const CollectiveRow& row) { return row.reduction.empty() ? "none" : row.reduction; }
 
 std::string osu_heading(const CollectiveRow& first) {
@@ -51,14 +48,14 @@ std::string osu_heading(const CollectiveRow& first) {
       return fmt::format("# Barrier Latency Test\n#{:>16}{:>18}{:>18}{:>12}\n", "Avg Latency(us)", "Min Latency(us)",
                          "Max Latency(us)", "Iterations");
     case Collective::kLatency:
-      return fmt::format("# Latency Test, ranks 0 and 1, {}\n# {:<10}{:>18}{:>18}{:>18}{:>12}\n", type_of(first),
+      return fmt::format("# Latency Test, ranks 0 and 1, {}\n# {:<10}{:>18}{:>18}{:>18}{:>12}\n", nccl_type_of(first),
                          "Size", "Avg Latency(us)", "Min Latency(us)", "Max Latency(us)", "Iterations");
     case Collective::kBandwidth:
-      return fmt::format("# Bandwidth Test, ranks 0 and 1, {}\n# {:<10}{:>18}{:>12}\n", type_of(first), "Size",
+      return fmt::format("# Bandwidth Test, ranks 0 and 1, {}\n# {:<10}{:>18}{:>12}\n", nccl_type_of(first), "Size",
                          "Bandwidth (MB/s)", "Iterations");
     default:
-      return fmt::format("# Bi-Directional Bandwidth Test, ranks 0 and 1, {}\n# {:<10}{:>18}{:>12}\n", type_of(first),
-                         "Size", "Bandwidth (MB/s)", "Iterations");
+      return fmt::format("# Bi-Directional Bandwidth Test, ranks 0 and 1, {}\n# {:<10}{:>18}{:>12}\n",
+                         nccl_type_of(first), "Size", "Bandwidth (MB/s)", "Iterations");
   }
 }
 
@@ -145,7 +142,7 @@ std::string section_heading(const CollectiveRow& first) {
 
 std::string section_line(const CollectiveRow& row) {
   if (is_osu(row)) return osu_line(row);
-  return fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", row.size_bytes, row.count, type_of(row),
+  return fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}{}{}\n", row.size_bytes, row.count, nccl_type_of(row),
                      printable(reduction_of(row)), row.root, form_cells(row.out_of_place), form_cells(row.in_place));
 }
 
@@ -216,7 +213,7 @@ std::string percentiles_table(std::span<const CollectiveRow> rows) {
     if (!form.iterations) return;
     const record::TimeSummary& times = *form.iterations;
     const std::string plus = form.copies ? " +copy" : "", capped = form.capped ? " capped" : "";
-    table.add_row({row.operation, fmt::format("{}", row.size_bytes), type_of(row), reduction_of(row),
+    table.add_row({row.operation, fmt::format("{}", row.size_bytes), nccl_type_of(row), reduction_of(row),
                    name + plus + capped, fmt::format("{}", times.count), fmt::format("{:.2f}", times.min_us),
                    fmt::format("{:.2f}", times.p50_us), fmt::format("{:.2f}", times.p95_us),
                    fmt::format("{:.2f}", times.p99_us), fmt::format("{:.2f}", times.max_us),
@@ -261,8 +258,8 @@ std::string collectives_csv_lines(const CollectiveRow& one) {
   std::string out;
   const auto figure = [](const auto& value) { return value ? fmt::format("{}", *value) : std::string(); };
   for_each_form({&one, 1}, [&](const CollectiveRow& row, const char* name, const CollectiveForm& form) {
-    out += fmt::format("{},{},{},{},{},{},{},{},{},", row.operation, row.cycle, row.size_bytes, row.count, type_of(row),
-                       reduction_of(row), row.root, row.device, name);
+    out += fmt::format("{},{},{},{},{},{},{},{},{},", row.operation, row.cycle, row.size_bytes, row.count,
+                       nccl_type_of(row), reduction_of(row), row.root, row.device, name);
     if (form.iterations) {
       const record::TimeSummary& times = *form.iterations;
       out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},", times.count, form.time_us, times.min_us, times.p50_us,

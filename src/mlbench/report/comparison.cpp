@@ -158,8 +158,9 @@ Distinction distinguish(const std::vector<Conditions>& runs, const std::vector<s
 std::string version_note(const std::vector<const record::Record*>& records) {
   std::map<std::string, std::vector<std::string>> versions;
   for (const record::Record* record : records) {
-    std::string version = text(record->environment, "/version");
-    if (const std::string commit = text(record->environment, "/git_describe"); !commit.empty()) version += " " + commit;
+    const record::Environment environment = record->environment.value_or(record::Environment());
+    std::string version = environment.version;
+    if (!environment.git_describe.empty()) version += " " + environment.git_describe;
     versions[version.empty() ? "unknown" : version].push_back(record->name);
   }
   if (versions.size() < 2) return "";

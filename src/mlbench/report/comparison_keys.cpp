@@ -272,7 +272,7 @@ std::string told_to_engine(const Record& record, std::string_view option) {
     for (const Json& one : told.is_array() ? told : Json::array()) {
       if (one.is_string()) given.push_back(one.get<std::string>());
     }
-    const std::string partition = text(record.allocation, "/partition");
+    const std::string partition = record.allocation ? record.allocation->partition : "";
     if (!partition.empty()) {
       std::erase_if(given, [](const std::string& one) { return one.starts_with("partition="); });
       given.push_back("partition=" + partition);

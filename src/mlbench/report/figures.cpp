@@ -42,19 +42,18 @@ std::string last_evaluation(const record::Record& record) {
 }
 
 // "160 rows, 3.21 GB/s, 0 wrong": so far, the mean bus bandwidth, results that were not what they had to be.
-std::string collectives_words(const Json& collectives, int64_t wrong) {
-  const Json* rows = find(collectives, "/results");
-  if (rows == nullptr || !rows->is_array() || rows->empty()) return "";
+std::string collectives_words(const std::vector<record::CollectiveRow>& rows, int64_t wrong) {
+  if (rows.empty()) return "";
   double bandwidth = 0, forms = 0;
-  for (const Json& row : *rows) {
-    for (const char* form : {"/out_of_place/bus_bw", "/in_place/bus_bw"}) {
-      const auto bus = number(row, form);
-      if (!bus || *bus <= 0) continue;
-      bandwidth += *bus;
+  for (const record::CollectiveRow& row : rows) {
+    for (const auto* form : {&row.out_of_place, &row.in_place}) {
+      const double bus = *form ? (*form)->bus_bw.value_or(0) : 0;
+      if (bus <= 0) continue;
+      bandwidth += bus;
       ++forms;
     }
   }
-  std::string words = counted(std::ssize(*rows), "row");
+  std::string words = counted(std::ssize(rows), "row");
   if (forms > 0) words += fmt::format(", {:.3g} GB/s", bandwidth / forms);
   return words + fmt::format(", {} wrong", wrong);
 }
@@ -122,8 +121,7 @@ RunFigures figures_of(const record::Record& record) {
   figures.state = record.state;
   figures.workers = record.workers.value_or(0);
   figures.threads_per_worker = record.threads_per_worker.value_or(0);
-  const bool measures = record.collectives.is_object();
-  const bool trains = record.division != "custom" && !measures;
+  const bool trains = record.division != "custom" && !record.collectives;
   figures.has_goal = record.division != "throughput" && (trains || record.goal);
   if (reached_goal(record)) figures.time_to_goal_s = record.goal->train_s;
   figures.wall_to_goal_s = wall_to_goal(record);
@@ -144,8 +142,9 @@ RunFigures figures_of(const record::Record& record) {
     }
     figures.hidden_share = share(of_rank_0(exchange.hidden_s));
   }
-  const int64_t wrong = measures ? wrong_rows(record.collectives) : 0;
-  figures.evaluation = measures ? collectives_words(record.collectives, wrong) : last_evaluation(record);
+  const int64_t wrong = wrong_rows(record);
+  figures.evaluation =
+      record.collectives ? collectives_words(record.collectives->rows, wrong) : last_evaluation(record);
   if (wrong > 0) figures.labels.emplace_back("wrong results");
   for (std::string& label : labels_of(record)) figures.labels.push_back(std::move(label));
   figures.shared_host = record.shared_host == true;

@@ -127,7 +127,7 @@ record::Record record_of_dashboard(const std::vector<ZipMember>& members, const 
   record.division = "closed";
   record.workers = integer_of(result.value("workers", Json(nullptr)));
   if (result.contains("collectives")) {  // task 0, which trains nothing
-    record.collectives = result["collectives"];
+    record.collectives.emplace().rows = collective_rows_of(result["collectives"]["results"], name);
     return record;
   }
   record.limits.light = result.value("light", Json(nullptr)) == true;

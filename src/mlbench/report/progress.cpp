@@ -75,7 +75,7 @@ void ProgressReader::take(const Json& event) {
     progress_.evaluation = event;
     ++progress_.evaluations;
   } else if (record::is(event, EventKind::kCollective)) {
-    progress_.collective = record::get(event, member::kRow);
+    progress_.collective = record::collective_row_from_json(record::get(event, member::kRow), "the row of a benchmark");
     ++progress_.rows;
     if (take_row_) take_row_(*progress_.collective);
   } else if (record::is(event, EventKind::kGoal)) {

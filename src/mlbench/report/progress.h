@@ -12,26 +12,27 @@
 #include <utility>
 
 #include "mlbench/base/json.h"
+#include "mlbench/record/collectives.h"
 #include "mlbench/record/spool_tail.h"
 
 namespace mlbench::report {
 
 struct Progress {
-  int64_t segment = 0;                  // 0: no rank has started yet
-  bool prepared = false;                // the data is ready
-  bool training = false;                // the train clock started
-  int64_t steps_done = 0;               // global steps: the next one has this number
-  int64_t steps_per_epoch = 0;          // 0: not known yet
-  int64_t last_step = 0;                // where the run ends at the latest; 0: not known yet
-  std::optional<double> loss;           // mean training loss of this rank over the last few seconds
-  std::optional<double> samples_per_s;  // of this rank, over the last few seconds of its train clock
-  std::optional<Json> evaluation;       // the last "evaluation" event
-  int64_t evaluations = 0;              // seen so far, all segments
-  std::optional<Json> collective;       // the last row of a benchmark of collectives
-  int64_t rows = 0;                     // of these, seen so far
-  std::optional<Json> goal;             // the "goal" event
-  std::optional<Json> end;              // the "end" event
-  std::optional<Json> failure;          // the "failure" event
+  int64_t segment = 0;                              // 0: no rank has started yet
+  bool prepared = false;                            // the data is ready
+  bool training = false;                            // the train clock started
+  int64_t steps_done = 0;                           // global steps: the next one has this number
+  int64_t steps_per_epoch = 0;                      // 0: not known yet
+  int64_t last_step = 0;                            // where the run ends at the latest; 0: not known yet
+  std::optional<double> loss;                       // mean training loss of this rank over the last few seconds
+  std::optional<double> samples_per_s;              // of this rank, over the last few seconds of its train clock
+  std::optional<Json> evaluation;                   // the last "evaluation" event
+  int64_t evaluations = 0;                          // seen so far, all segments
+  std::optional<record::CollectiveRow> collective;  // the last row of a benchmark of collectives
+  int64_t rows = 0;                                 // of these, seen so far
+  std::optional<Json> goal;                         // the "goal" event
+  std::optional<Json> end;                          // the "end" event
+  std::optional<Json> failure;                      // the "failure" event
 };
 
 class ProgressReader {
@@ -41,7 +42,7 @@ class ProgressReader {
   bool update();
   const Progress& progress() const { return progress_; }
   // Called by update() with each row of a benchmark of collectives.
-  void each_row(std::function<void(const Json& row)> take) { take_row_ = std::move(take); }
+  void each_row(std::function<void(const record::CollectiveRow& row)> take) { take_row_ = std::move(take); }
 
  private:
   // Those whose ranks could not start are passed by.
@@ -55,7 +56,7 @@ class ProgressReader {
   std::optional<record::SpoolTail> tail_;  // of the segment
   std::deque<record::StepRecord> window_;
   Progress progress_;
-  std::function<void(const Json& row)> take_row_;
+  std::function<void(const record::CollectiveRow& row)> take_row_;
 };
 
 }  // namespace mlbench::report
