@@ -20,7 +20,7 @@ void CollectivesView::show(const std::string& text) {
 void CollectivesView::begin(const record::Record& record) {
   if (lines_) return;
   lines_.emplace(report::collectives_of(record).value_or(report::CollectivesResult()));
-  if (format_ == RowFormat::kCsv) show(std::string(report::collectives_csv_header()));
+  if (format_ == RowFormat::kCsv) show(report::collectives_csv_header());
 }
 
 void CollectivesView::row(const record::CollectiveRow& one, const std::function<record::Record()>& record_of) {

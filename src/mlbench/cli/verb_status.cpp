@@ -15,6 +15,7 @@
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/notes.h"
 #include "mlbench/report/records.h"
+#include "mlbench/report/run_figures.h"
 #include "mlbench/report/summary.h"
 #include "mlbench/report/table.h"
 
@@ -71,17 +72,9 @@ ExitCode remote_status(const Context& context, const MasterClient& master, const
     print_json(runs);
     return ExitCode::kOk;
   }
-  report::Table table({{"run", "", report::Align::kLeft},
-                       {"state", "", report::Align::kLeft},
-                       {"task", "", report::Align::kLeft},
-                       {"workers", "", report::Align::kRight},
-                       {"to goal", "s", report::Align::kRight}});
-  for (const Json& run : runs) {
-    table.add_row({run.value("name", ""), run.value("state", ""), report::text(run, "/task"),
-                   fmt::format("{:.0f}", report::number(run, "/workers").value_or(0)),
-                   report::format_seconds(report::number(run, "/time_to_goal_s"))});
-  }
-  print(runs.empty() ? fmt::format("no runs at {}\n", master.url()) : table.render());
+  print(runs.empty() ? fmt::format("no runs at {}\n", master.url())
+                     : report::summaries_table(runs.get<std::vector<Json>>(),
+                                               {"name", "state", "task", "workers", "time_to_goal_s"}));
   return ExitCode::kOk;
 }
 

@@ -22,6 +22,7 @@
 #include "mlbench/cli/verbs.h"
 #include "mlbench/home/summary.h"
 #include "mlbench/report/records.h"
+#include "mlbench/report/run_figures.h"
 #include "mlbench/report/summary.h"
 #include "mlbench/report/table.h"
 
@@ -97,11 +98,6 @@ class FolderSource final : public Source {
 
 // ---- what is shown --------------------------------------------------------------------------------------------------
 
-std::string seconds_words(const Json& run, const char* key) {
-  const auto value = report::number(run, key);
-  return value ? report::format_seconds(value) : std::string(report::kNone);
-}
-
 // "r-1  running  train 12.3 s  Prec@1 84.21": changes when there is something new.
 std::string plain_line(const Json& run) {
   std::string line = fmt::format("{}  {}", run.value("name", ""), run.value("state", ""));
@@ -121,23 +117,10 @@ std::string stage_of(const Json& run) {
   return run.value("state", "") + "|" + report::text(run, "/evaluation") + "|" + report::text(run, "/failure");
 }
 
-std::string table_of(const std::vector<Json>& runs, size_t most_rows) {
-  report::Table table({{"run", "", report::Align::kLeft},
-                       {"state", "", report::Align::kLeft},
-                       {"task", "", report::Align::kLeft},
-                       {"workers", "", report::Align::kRight},
-                       {"train", "s", report::Align::kRight},
-                       {"throughput", "samples/s", report::Align::kRight},
-                       {"evaluation", "", report::Align::kLeft},
-                       {"to goal", "s", report::Align::kRight}});
-  for (size_t i = runs.size() > most_rows ? runs.size() - most_rows : 0; i < runs.size(); ++i) {
-    const Json& run = runs[i];
-    table.add_row({run.value("name", ""), run.value("state", ""), report::text(run, "/task"),
-                   fmt::format("{:.0f}", report::number(run, "/workers").value_or(0)), seconds_words(run, "/train_s"),
-                   report::format_rate(report::number(run, "/samples_per_s")), report::text(run, "/evaluation"),
-                   seconds_words(run, "/time_to_goal_s")});
-  }
-  return table.render();
+std::string table_of(std::vector<Json> runs, size_t most_rows) {
+  if (runs.size() > most_rows) runs.erase(runs.begin(), runs.end() - static_cast<std::ptrdiff_t>(most_rows));
+  return report::summaries_table(
+      runs, {"name", "state", "task", "workers", "train_s", "samples_per_s", "evaluation", "time_to_goal_s"});
 }
 
 // A whole screen, drawn over the one before.

@@ -12,6 +12,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/or_null.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/report/figure.h"
 #include "mlbench/report/significance.h"
 #include "mlbench/report/table.h"
 
@@ -180,6 +181,40 @@ std::string in_words(const CollectiveComparison& one) {
   return one.why_unknown.empty() ? std::string(name_of(one.verdict)) : one.why_unknown;
 }
 
+Json ratio_interval(const CollectiveComparison& one) {
+  if (!one.estimate || !one.estimate->interval) return nullptr;
+  return {one.estimate->interval->low, one.estimate->interval->high};
+}
+
+// What is told of a compared row, in the order of JSON.
+const Figures<CollectiveComparison>& compared_figures() {
+  using Row = CollectiveComparison;
+  const auto none_if_empty = [](const std::string& text) { return text.empty() ? "none" : text; };
+  static const Figures<Row> kFigures = {
+      {"operation", "operation", "", [](const Row& one) { return one.row.operation; }, forms::kText},
+      {"size", "size", "B", [](const Row& one) { return one.row.size_bytes; }, forms::kNumber},
+      {"count", [](const Row& one) { return one.row.count; }},
+      {"dtype", "type", "", [](const Row& one) { return text_or_null(one.row.dtype); },
+       [none_if_empty](const Row& one) { return none_if_empty(one.row.dtype); }, Align::kLeft},
+      {"redop", "redop", "", [none_if_empty](const Row& one) { return none_if_empty(one.row.reduction); },
+       forms::kText},
+      {"root", [](const Row& one) { return one.row.root; }},
+      {"device", [](const Row& one) { return one.row.device; }},
+      {"form", "form", "", [](const Row& one) { return one.in_place ? "in_place" : "out_of_place"; }, forms::kText},
+      {"median", "median", "us", &Row::median_us, forms::kFixed2},
+      {"other_median", "other", "us", &Row::other_us, forms::kFixed2},
+      {"ratio", "ratio", "", [](const Row& one) { return one.estimate ? Json(one.estimate->ratio) : Json(nullptr); },
+       [](const Row& one) { return ratio_words(one.estimate); }},
+      {"interval", ratio_interval},
+      {"shown_by_half",
+       [](const Row& one) { return one.estimate ? or_null(one.estimate->shown_by_half()) : Json(nullptr); }},
+      {"verdict", "verdict", "",
+       [](const Row& one) { return one.why_unknown.empty() ? std::string(name_of(one.verdict)) : one.why_unknown; },
+       [](const Row& one) { return in_words(one); }, Align::kLeft},
+  };
+  return kFigures;
+}
+
 void sum_up(CollectivesComparison& comparison) {
   std::vector<double> ratios;
   for (const CollectiveComparison& one : comparison.rows) {
@@ -245,23 +280,7 @@ std::string comparison_text(const CollectivesComparison& comparison) {
                   side(comparison.name, comparison.starts), side(comparison.other, comparison.other_starts));
   if (!comparison.not_comparable.empty()) out += comparison.not_comparable + "\n";
   if (!comparison.rows.empty()) {
-    Table table({{"operation", "", Align::kLeft},
-                 {"size", "B", Align::kRight},
-                 {"type", "", Align::kLeft},
-                 {"redop", "", Align::kLeft},
-                 {"form", "", Align::kLeft},
-                 {"median", "us", Align::kRight},
-                 {"other", "us", Align::kRight},
-                 {"ratio", "", Align::kRight},
-                 {"verdict", "", Align::kLeft}});
-    for (const CollectiveComparison& one : comparison.rows) {
-      table.add_row({one.row.operation, fmt::format("{}", one.row.size_bytes),
-                     one.row.dtype.empty() ? "none" : one.row.dtype,
-                     one.row.reduction.empty() ? "none" : one.row.reduction, one.in_place ? "in_place" : "out_of_place",
-                     fmt::format("{:.2f}", one.median_us), fmt::format("{:.2f}", one.other_us),
-                     ratio_words(one.estimate), in_words(one)});
-    }
-    out += table.render();
+    out += table_of(compared_figures(), comparison.rows).render();
     out += fmt::format("{} faster, {} slower, {} without a difference, {} unknown; geometric mean of the ratios: {}\n",
                        comparison.faster, comparison.slower, comparison.same, comparison.unknown,
                        format_ratio(comparison.ratio));
@@ -272,26 +291,7 @@ std::string comparison_text(const CollectivesComparison& comparison) {
 
 Json to_json(const CollectivesComparison& comparison) {
   Json rows = Json::array();
-  for (const CollectiveComparison& one : comparison.rows) {
-    Json interval(nullptr);
-    if (one.estimate && one.estimate->interval) {
-      interval = {one.estimate->interval->low, one.estimate->interval->high};
-    }
-    rows.push_back({{"operation", one.row.operation},
-                    {"size", one.row.size_bytes},
-                    {"count", one.row.count},
-                    {"dtype", text_or_null(one.row.dtype)},
-                    {"redop", one.row.reduction.empty() ? "none" : one.row.reduction},
-                    {"root", one.row.root},
-                    {"device", one.row.device},
-                    {"form", one.in_place ? "in_place" : "out_of_place"},
-                    {"median", one.median_us},
-                    {"other_median", one.other_us},
-                    {"ratio", one.estimate ? Json(one.estimate->ratio) : Json(nullptr)},
-                    {"interval", std::move(interval)},
-                    {"shown_by_half", one.estimate ? or_null(one.estimate->shown_by_half()) : Json(nullptr)},
-                    {"verdict", one.why_unknown.empty() ? std::string(name_of(one.verdict)) : one.why_unknown}});
-  }
+  for (const CollectiveComparison& one : comparison.rows) rows.push_back(json_of(compared_figures(), one));
   return {{"name", comparison.name},
           {"other", comparison.other},
           {"starts", comparison.starts},

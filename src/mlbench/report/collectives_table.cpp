@@ -8,6 +8,7 @@
 #include "mlbench/base/printable.h"
 #include "mlbench/base/text.h"
 #include "mlbench/report/collectives_stalls.h"
+#include "mlbench/report/figure.h"
 #include "mlbench/report/table.h"
 
 namespace mlbench::report {
@@ -73,13 +74,68 @@ std::string osu_line(const CollectiveRow& row) {
   }
 }
 
-// Calls `use(row, name, form)` with each form that a row has.
-template <typename Use>
-void for_each_form(std::span<const CollectiveRow> rows, Use&& use) {
+// A row in one of its forms.
+struct FormRow {
+  const CollectiveRow* row;
+  const char* name;
+  const CollectiveForm* form;
+};
+std::vector<FormRow> forms_of(std::span<const CollectiveRow> rows) {
+  std::vector<FormRow> forms;
   for (const CollectiveRow& row : rows) {
-    if (row.out_of_place) use(row, "out_of_place", *row.out_of_place);
-    if (row.in_place) use(row, "in_place", *row.in_place);
+    if (row.out_of_place) forms.push_back({&row, "out_of_place", &*row.out_of_place});
+    if (row.in_place) forms.push_back({&row, "in_place", &*row.in_place});
   }
+  return forms;
+}
+
+auto of_row(auto CollectiveRow::*member) {
+  return [member](const FormRow& one) { return one.row->*member; };
+}
+auto of_form(auto CollectiveForm::*member) {
+  return [member](const FormRow& one) { return one.form->*member; };
+}
+auto of_times(auto record::TimeSummary::*member) {
+  return [member](const FormRow& one) -> Json {
+    return one.form->iterations ? figure_value((*one.form->iterations).*member) : Json(nullptr);
+  };
+}
+
+std::string form_words(const FormRow& one) {
+  return fmt::format("{}{}{}", one.name, one.form->copies ? " +copy" : "", one.form->capped ? " capped" : "");
+}
+
+// What is told of a row in one form, in the order of CSV; times in microseconds, bandwidths in GB/s.
+const Figures<FormRow>& form_figures() {
+  using record::TimeSummary;
+  static const Figures<FormRow> kFigures = {
+      {"operation", "operation", "", of_row(&CollectiveRow::operation), forms::kText},
+      {"cycle", of_row(&CollectiveRow::cycle)},
+      {"size", "size", "B", of_row(&CollectiveRow::size_bytes), forms::kNumber},
+      {"count", of_row(&CollectiveRow::count)},
+      {"type", "type", "", [](const FormRow& one) { return nccl_type_of(*one.row); }, forms::kText},
+      {"redop", "redop", "", [](const FormRow& one) { return reduction_of(*one.row); }, forms::kText},
+      {"root", of_row(&CollectiveRow::root)},
+      {"device", "device", "", of_row(&CollectiveRow::device), forms::kText},
+      {"form", "form", "", &FormRow::name, form_words, Align::kLeft},
+      {"iterations", "iterations", "", of_times(&TimeSummary::count), forms::kNumber},
+      {"time_us", "time", "us", of_form(&CollectiveForm::time_us), forms::kFixed1},
+      {"min_us", "min", "us", of_times(&TimeSummary::min_us), forms::kFixed2},
+      {"p50_us", "p50", "us", of_times(&TimeSummary::p50_us), forms::kFixed2},
+      {"p95_us", "p95", "us", of_times(&TimeSummary::p95_us), forms::kFixed2},
+      {"p99_us", "p99", "us", of_times(&TimeSummary::p99_us), forms::kFixed2},
+      {"max_us", "max", "us", of_times(&TimeSummary::max_us), forms::kFixed2},
+      {"stdev_us", of_times(&TimeSummary::stdev_us)},
+      {"cv", "cv", "", of_times(&TimeSummary::cv), forms::kFixed2},
+      {"p50_low_us", of_times(&TimeSummary::p50_low_us)},
+      {"p50_high_us", of_times(&TimeSummary::p50_high_us)},
+      {"alg_bw", "algbw", "GB/s", of_form(&CollectiveForm::alg_bw), forms::kFixed4},
+      {"bus_bw", "busbw", "GB/s", of_form(&CollectiveForm::bus_bw), forms::kFixed4},
+      {"wrong", of_form(&CollectiveForm::wrong)},
+      {"copies", of_form(&CollectiveForm::copies)},
+      {"capped", of_form(&CollectiveForm::capped)},
+  };
+  return kFigures;
 }
 
 std::string matrix_text(const std::vector<std::vector<double>>& values, int decimals) {
@@ -197,45 +253,21 @@ std::string collectives_table(const CollectivesResult& result) {
 }
 
 std::string percentiles_table(std::span<const CollectiveRow> rows) {
-  Table table({{"operation", "", Align::kLeft},
-               {"size", "B", Align::kRight},
-               {"type", "", Align::kLeft},
-               {"redop", "", Align::kLeft},
-               {"form", "", Align::kLeft},
-               {"iterations", "", Align::kRight},
-               {"min", "us", Align::kRight},
-               {"p50", "us", Align::kRight},
-               {"p95", "us", Align::kRight},
-               {"p99", "us", Align::kRight},
-               {"max", "us", Align::kRight},
-               {"cv", "", Align::kRight}});
-  for_each_form(rows, [&](const CollectiveRow& row, const char* name, const CollectiveForm& form) {
-    if (!form.iterations) return;
-    const record::TimeSummary& times = *form.iterations;
-    const std::string plus = form.copies ? " +copy" : "", capped = form.capped ? " capped" : "";
-    table.add_row({row.operation, fmt::format("{}", row.size_bytes), nccl_type_of(row), reduction_of(row),
-                   name + plus + capped, fmt::format("{}", times.count), fmt::format("{:.2f}", times.min_us),
-                   fmt::format("{:.2f}", times.p50_us), fmt::format("{:.2f}", times.p95_us),
-                   fmt::format("{:.2f}", times.p99_us), fmt::format("{:.2f}", times.max_us),
-                   fmt::format("{:.2f}", times.cv)});
-  });
-  return table.render();
+  std::vector<FormRow> timed = forms_of(rows);
+  std::erase_if(timed, [](const FormRow& one) { return !one.form->iterations; });
+  const auto figures = chosen(form_figures(), {"operation", "size", "type", "redop", "form", "iterations", "min_us",
+                                               "p50_us", "p95_us", "p99_us", "max_us", "cv"});
+  return table_of(figures, timed).render();
 }
 
 std::string means_table(std::span<const CollectiveRow> rows) {
-  Table table({{"size", "elements", Align::kRight},
-               {"size", "B", Align::kRight},
-               {"type", "", Align::kLeft},
-               {"device", "", Align::kLeft},
-               {"time", "us", Align::kRight},
-               {"algbw", "GB/s", Align::kRight},
-               {"busbw", "GB/s", Align::kRight}});
-  for_each_form(rows, [&](const CollectiveRow& row, const char*, const CollectiveForm& form) {
-    table.add_row({format_count(row.count), format_count(row.size_bytes), row.dtype, row.device,
-                   fmt::format("{:.1f}", form.time_us), fmt::format("{:.4f}", form.alg_bw),
-                   form.bus_bw ? fmt::format("{:.4f}", *form.bus_bw) : std::string(kNone)});
-  });
-  return table.render();
+  Figures<FormRow> figures = {
+      {"", "size", "elements", of_row(&CollectiveRow::count), forms::kCount},
+      {"", "size", "B", of_row(&CollectiveRow::size_bytes), forms::kCount},
+      {"", "type", "", of_row(&CollectiveRow::dtype), forms::kText},
+  };
+  for (auto& figure : chosen(form_figures(), {"device", "time_us", "alg_bw", "bus_bw"})) figures.push_back(figure);
+  return table_of(figures, forms_of(rows)).render();
 }
 
 std::string pairs_table(const record::PairMatrix& pairs) {
@@ -249,28 +281,11 @@ std::string pairs_table(const record::PairMatrix& pairs) {
   return printable_lines(out, "");
 }
 
-std::string_view collectives_csv_header() {
-  return "operation,cycle,size,count,type,redop,root,device,form,iterations,time_us,min_us,p50_us,p95_us,p99_us,max_us,"
-         "stdev_us,cv,p50_low_us,p50_high_us,alg_bw,bus_bw,wrong,copies,capped\n";
-}
+std::string collectives_csv_header() { return csv_heading(form_figures()); }
 
-std::string collectives_csv_lines(const CollectiveRow& one) {
+std::string collectives_csv_lines(const CollectiveRow& row) {
   std::string out;
-  const auto figure = [](const auto& value) { return value ? fmt::format("{}", *value) : std::string(); };
-  for_each_form({&one, 1}, [&](const CollectiveRow& row, const char* name, const CollectiveForm& form) {
-    out += fmt::format("{},{},{},{},{},{},{},{},{},", row.operation, row.cycle, row.size_bytes, row.count,
-                       nccl_type_of(row), reduction_of(row), row.root, row.device, name);
-    if (form.iterations) {
-      const record::TimeSummary& times = *form.iterations;
-      out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},", times.count, form.time_us, times.min_us, times.p50_us,
-                         times.p95_us, times.p99_us, times.max_us, times.stdev_us, times.cv, figure(times.p50_low_us),
-                         figure(times.p50_high_us));
-    } else {
-      out += fmt::format(",{},{}", form.time_us, std::string(9, ','));
-    }
-    out += fmt::format("{},{},{},{},{}\n", form.alg_bw, figure(form.bus_bw), figure(form.wrong), form.copies ? 1 : 0,
-                       form.capped ? 1 : 0);
-  });
+  for (const FormRow& one : forms_of({&row, 1})) out += csv_line(form_figures(), one);
   return out;
 }
 

@@ -7,7 +7,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "mlbench/report/collectives_result.h"
@@ -45,7 +44,7 @@ std::string means_table(std::span<const record::CollectiveRow> rows);
 std::string pairs_table(const record::PairMatrix& pairs);
 
 // Comma-separated values, a line per row and form; microseconds and GB/s. The names of the columns, and the lines.
-std::string_view collectives_csv_header();
+std::string collectives_csv_header();
 std::string collectives_csv_lines(const record::CollectiveRow& row);
 
 }  // namespace mlbench::report

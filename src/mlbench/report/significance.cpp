@@ -13,6 +13,7 @@
 #include "mlbench/base/printable.h"
 #include "mlbench/report/comparison.h"
 #include "mlbench/report/course.h"
+#include "mlbench/report/figure.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/table.h"
 
@@ -101,10 +102,12 @@ RepeatedFigures figures_of_repeats(const RepeatedRun& run, const Significance& a
   return figures;
 }
 
-std::string with_interval(const Sample& sample, const auto& format) {
+std::string with_interval(const Sample& sample, const Form& form) {
   if (!sample.mean) return std::string(kNone);
-  std::string out = format(*sample.mean);
-  if (sample.interval) out += fmt::format(" [{}, {}]", format(sample.interval->low), format(sample.interval->high));
+  std::string out = form.write(*sample.mean);
+  if (sample.interval) {
+    out += fmt::format(" [{}, {}]", form.write(sample.interval->low), form.write(sample.interval->high));
+  }
   return out;
 }
 
@@ -116,13 +119,17 @@ std::string verdict(const std::optional<RatioEstimate>& estimate, const char* mo
   return estimate->ratio > 1 ? more : less;
 }
 
-// Ratios of one run to another, and the values that they are of.
-constexpr struct {
+// Ratios of one run to another, the values that they are of, and what a ratio above and below 1 says.
+constexpr struct RatioRow {
+  const char *key, *heading, *more, *less;
   Sample RepeatedFigures::*sample;
   std::optional<RatioEstimate> RepeatedFigures::*ratio;
-} kRatios[] = {{&RepeatedFigures::time_to_goal_s, &RepeatedFigures::time_ratio},
-               {&RepeatedFigures::samples_per_s, &RepeatedFigures::rate_ratio},
-               {&RepeatedFigures::value_after, &RepeatedFigures::value_ratio}};
+} kRatios[] = {
+    {"time_to_goal_ratio", "time to goal", "slower", "faster", &RepeatedFigures::time_to_goal_s,
+     &RepeatedFigures::time_ratio},
+    {"samples_per_s_ratio", "throughput", "faster", "slower", &RepeatedFigures::samples_per_s,
+     &RepeatedFigures::rate_ratio},
+    {"value_after_ratio", "", "higher", "lower", &RepeatedFigures::value_after, &RepeatedFigures::value_ratio}};
 
 void set_ratios(RepeatedFigures& figures, const RepeatedFigures& base) {
   size_t verdicts = 0;
@@ -204,37 +211,97 @@ Significance significance_of(const std::vector<RepeatedRun>& given, const Signif
 
 namespace {
 
+Json interval_json(const std::optional<Interval>& value) {
+  return value ? Json({value->low, value->high}) : Json(nullptr);
+}
+
+Json sample_json(const Sample& value) {
+  return {
+      {"values", value.values}, {"geometric_mean", or_null(value.mean)}, {"interval", interval_json(value.interval)}};
+}
+
+Json ratio_json(const std::optional<RatioEstimate>& value) {
+  if (!value) return nullptr;
+  return {{"ratio", value->ratio},
+          {"interval", interval_json(value->interval)},
+          {"differs", or_null(value->differs())},
+          {"no_spread", value->no_spread},
+          {"shown_by_half", or_null(value->shown_by_half())}};
+}
+
 std::string value_heading(const Significance& significance) {
   return significance.metric + (significance.split == "train" ? ", training" : "");
 }
 
+auto sample_of_run(Sample RepeatedFigures::*sample) {
+  return [sample](const RepeatedFigures& one) { return sample_json(one.*sample); };
+}
+auto sample_words(Sample RepeatedFigures::*sample, const Form& form) {
+  return [sample, form](const RepeatedFigures& one) { return with_interval(one.*sample, form); };
+}
+
+std::string time_words(const RepeatedFigures& one) {
+  return one.time_to_goal_s.mean ? with_interval(one.time_to_goal_s, forms::kSeconds)
+                                 : fmt::format("{} of {} reached", one.reached, one.runs);
+}
+
+// What is told of a run, in the order of JSON, where its ratios follow.
+Figures<RepeatedFigures> repeated_figures(const Significance& significance) {
+  using Run = RepeatedFigures;
+  const std::string after = "after " + format_seconds(significance.after_s) + " s";
+  return {
+      {"name", "run", "", &Run::name, forms::kText},
+      {"repeats", &Run::repeats},
+      {"workers", "workers", "", &Run::workers, forms::kNumber},
+      {"runs", "repeats", "", &Run::runs, forms::kNumber},
+      {"reached", &Run::reached},
+      {"time_to_goal_s", "time to goal", "s", sample_of_run(&Run::time_to_goal_s), time_words},
+      {"samples_per_s", "throughput", "samples/s", sample_of_run(&Run::samples_per_s),
+       sample_words(&Run::samples_per_s, forms::kRate)},
+      {"value_after", value_heading(significance), after, sample_of_run(&Run::value_after),
+       sample_words(&Run::value_after, forms::kMetric)},
+      {"ended", &Run::ended},
+      {"not_finite", &Run::not_finite},
+      {"communication_per_compute", "comm.", "/ compute", sample_of_run(&Run::communication_per_compute),
+       [](const Run& one) { return format_ratio(one.communication_per_compute.mean); }},
+      {"labels", "notes", "", &Run::labels, forms::kList},
+      {"differs_in", "differs in", "", &Run::differs_in,
+       [](const Run& one) {
+         return one.differs_in.empty() ? std::string(kNone) : fmt::format("{}", fmt::join(one.differs_in, ", "));
+       },
+       Align::kLeft},
+      {"no_ratio", [](const Run& one) { return text_or_null(one.no_ratio); }},
+  };
+}
+
+// Each ratio, and in tables its verdict.
+Figures<RepeatedFigures> ratio_figures(const Significance& significance, bool with_value) {
+  Figures<RepeatedFigures> figures;
+  for (const RatioRow& row : kRatios) {
+    const bool of_value = row.ratio == &RepeatedFigures::value_ratio;
+    if (of_value && !with_value) continue;
+    const std::string heading = of_value ? value_heading(significance) : row.heading;
+    const auto of = [ratio = row.ratio](const RepeatedFigures& one) { return ratio_json(one.*ratio); };
+    figures.emplace_back(row.key, heading, "", of,
+                         [ratio = row.ratio](const RepeatedFigures& one) { return ratio_words(one.*ratio); });
+    const auto verdict_of = [row](const RepeatedFigures& one) { return verdict(one.*row.ratio, row.more, row.less); };
+    figures.emplace_back("", "", "", verdict_of, forms::kText);
+  }
+  return figures;
+}
+
 // The runs that have a ratio to the first; "" where none has.
 std::string ratios_text(const Significance& significance, bool timed) {
-  std::vector<Column> columns = {{"run", "", Align::kLeft},
-                                 {"time to goal", "", Align::kRight},
-                                 {"", "", Align::kLeft},
-                                 {"throughput", "", Align::kRight},
-                                 {"", "", Align::kLeft}};
-  if (timed) columns.insert(columns.end(), {{value_heading(significance), "", Align::kRight}, {"", "", Align::kLeft}});
-  columns.push_back({"differs in", "", Align::kLeft});
-  Table ratios(std::move(columns));
-  for (size_t i = 1; i < significance.runs.size(); ++i) {
-    const RepeatedFigures& one = significance.runs[i];
-    if (!one.no_ratio.empty()) continue;
-    std::vector<std::string> cells = {one.name, ratio_words(one.time_ratio),
-                                      verdict(one.time_ratio, "slower", "faster"), ratio_words(one.rate_ratio),
-                                      verdict(one.rate_ratio, "faster", "slower")};
-    if (timed) {
-      cells.push_back(ratio_words(one.value_ratio));
-      cells.push_back(verdict(one.value_ratio, "higher", "lower"));
-    }
-    cells.push_back(one.differs_in.empty() ? std::string(kNone) : fmt::format("{}", fmt::join(one.differs_in, ", ")));
-    ratios.add_row(std::move(cells));
-  }
-  if (ratios.empty()) return "";
+  const Figures<RepeatedFigures> all = repeated_figures(significance);
+  Figures<RepeatedFigures> figures = ratio_figures(significance, timed);
+  figures.insert(figures.begin(), chosen(all, {"name"}).front());
+  figures.push_back(chosen(all, {"differs_in"}).front());
+  std::vector<RepeatedFigures> compared(significance.runs.begin() + 1, significance.runs.end());
+  std::erase_if(compared, [](const RepeatedFigures& one) { return !one.no_ratio.empty(); });
+  if (compared.empty()) return "";
   return fmt::format("\nRatio to {} [95 % interval of all ratios of a run together]\n",
                      significance.runs.front().name) +
-         ratios.render();
+         table_of(figures, compared).render();
 }
 
 }  // namespace
@@ -255,74 +322,23 @@ std::string no_difference_words(const RatioEstimate& estimate) {
 }
 
 std::string significance_text(const Significance& significance) {
-  const auto seconds = [](double value) { return format_seconds(value); };
-  const auto rate = [](double value) { return format_rate(value); };
-  const auto metric = [](double value) { return format_metric(value); };
   const bool timed = significance.after_s && !significance.metric.empty();
-  std::vector<Column> columns = {{"run", "", Align::kLeft},
-                                 {"repeats", "", Align::kRight},
-                                 {"workers", "", Align::kRight},
-                                 {"time to goal", "s", Align::kRight},
-                                 {"throughput", "samples/s", Align::kRight}};
-  if (timed)
-    columns.push_back(
-        {value_heading(significance), "after " + format_seconds(significance.after_s) + " s", Align::kRight});
-  columns.push_back({"comm.", "/ compute", Align::kRight});
-  columns.push_back({"notes", "", Align::kLeft});
-  Table table(std::move(columns));
-  for (const RepeatedFigures& one : significance.runs) {
-    std::vector<std::string> cells = {one.name, fmt::format("{}", one.runs), fmt::format("{}", one.workers),
-                                      one.time_to_goal_s.mean ? with_interval(one.time_to_goal_s, seconds)
-                                                              : fmt::format("{} of {} reached", one.reached, one.runs),
-                                      with_interval(one.samples_per_s, rate)};
-    if (timed) cells.push_back(with_interval(one.value_after, metric));
-    cells.push_back(format_ratio(one.communication_per_compute.mean));
-    cells.push_back(fmt::format("{}", fmt::join(one.labels, ", ")));
-    table.add_row(std::move(cells));
-  }
-  std::string out = "Geometric mean of the repeats [its 95 % interval]\n" + table.render();
+  const Figures<RepeatedFigures> figures =
+      chosen(repeated_figures(significance), {"name", "runs", "workers", "time_to_goal_s", "samples_per_s",
+                                              timed ? "value_after" : "", "communication_per_compute", "labels"});
+  std::string out =
+      "Geometric mean of the repeats [its 95 % interval]\n" + table_of(figures, significance.runs).render();
   out += ratios_text(significance, timed);
   for (const std::string& note : significance.notes) out += "  " + note + "\n";
   return printable_lines(out, "");
 }
 
 Json to_json(const Significance& significance) {
-  const auto interval = [](const std::optional<Interval>& value) {
-    return value ? Json({value->low, value->high}) : Json(nullptr);
-  };
-  const auto sample = [&](const Sample& value) {
-    return Json(
-        {{"values", value.values}, {"geometric_mean", or_null(value.mean)}, {"interval", interval(value.interval)}});
-  };
-  const auto ratio = [&](const std::optional<RatioEstimate>& value) {
-    if (!value) return Json(nullptr);
-    const auto differs = value->differs();
-    const auto shown = value->shown_by_half();
-    return Json({{"ratio", value->ratio},
-                 {"interval", interval(value->interval)},
-                 {"differs", or_null(differs)},
-                 {"no_spread", value->no_spread},
-                 {"shown_by_half", or_null(shown)}});
-  };
+  const Figures<RepeatedFigures> figures = repeated_figures(significance), ratios = ratio_figures(significance, true);
   Json rows = Json::array();
   for (const RepeatedFigures& one : significance.runs) {
-    rows.push_back({{"name", one.name},
-                    {"repeats", one.repeats},
-                    {"workers", one.workers},
-                    {"runs", one.runs},
-                    {"reached", one.reached},
-                    {"time_to_goal_s", sample(one.time_to_goal_s)},
-                    {"samples_per_s", sample(one.samples_per_s)},
-                    {"value_after", sample(one.value_after)},
-                    {"ended", one.ended},
-                    {"not_finite", one.not_finite},
-                    {"communication_per_compute", sample(one.communication_per_compute)},
-                    {"labels", one.labels},
-                    {"differs_in", one.differs_in},
-                    {"no_ratio", text_or_null(one.no_ratio)},
-                    {"time_to_goal_ratio", ratio(one.time_ratio)},
-                    {"samples_per_s_ratio", ratio(one.rate_ratio)},
-                    {"value_after_ratio", ratio(one.value_ratio)}});
+    rows.push_back(json_of(figures, one));
+    rows.back().update(json_of(ratios, one));
   }
   return {{"runs", rows},
           {"metric", significance.metric},

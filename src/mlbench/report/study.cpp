@@ -12,6 +12,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/report/figure.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/price.h"
 #include "mlbench/report/records.h"
@@ -23,24 +24,24 @@ namespace mlbench::report {
 
 namespace {
 
-using Figure = std::optional<double>;
+using Value = std::optional<double>;
 using record::Record;
 
 // Samples of all workers in thousands.
-Figure kilosamples(const Record& record) {
+Value kilosamples(const Record& record) {
   if (const int64_t samples = record.throughput.samples.value_or(0); samples > 0) {
     return static_cast<double>(samples) / 1000;
   }
   const double samples = record.throughput.samples_per_s.value_or(0) * record.clocks.train_s.value_or(0);
-  return samples > 0 ? Figure(samples / 1000) : Figure();
+  return samples > 0 ? Value(samples / 1000) : Value();
 }
 
-Figure with_value(Figure value) { return value && *value > 0 ? value : Figure(); }
+Value with_value(Value value) { return value && *value > 0 ? value : Value(); }
 
-Figure median_over(const std::vector<size_t>& runs, const auto& figure) {
+Value median_over(const std::vector<size_t>& runs, const auto& figure) {
   std::vector<double> values;
   for (const size_t run : runs) {
-    if (const Figure value = figure(run)) values.push_back(*value);
+    if (const Value value = figure(run)) values.push_back(*value);
   }
   return median(values);
 }
@@ -91,7 +92,7 @@ class StudyMaker {
 
  private:
   const Record& record(size_t run) const { return runs_[run].record; }
-  Figure goal_s(size_t run) const { return figures_of(record(run)).time_to_goal_s; }
+  Value goal_s(size_t run) const { return figures_of(record(run)).time_to_goal_s; }
 
   static std::string lone_name(const Record& record) {
     std::vector<std::string> words;
@@ -138,16 +139,16 @@ class StudyMaker {
   }
 
   // What a duration of this run is divided by.
-  Figure unit(size_t run) const { return study_.to_goal ? Figure(1) : kilosamples(record(run)); }
-  Figure in_unit(size_t run, Figure seconds) const {
-    const Figure divisor = unit(run);
-    return seconds && divisor ? Figure(*seconds / *divisor) : Figure();
+  Value unit(size_t run) const { return study_.to_goal ? Value(1) : kilosamples(record(run)); }
+  Value in_unit(size_t run, Value seconds) const {
+    const Value divisor = unit(run);
+    return seconds && divisor ? Value(*seconds / *divisor) : Value();
   }
-  Figure seconds_of(size_t run) const {
+  Value seconds_of(size_t run) const {
     return in_unit(run, with_value(study_.to_goal ? goal_s(run) : record(run).clocks.train_s));
   }
 
-  Figure billed_seconds(size_t run) const {
+  Value billed_seconds(size_t run) const {
     if (study_.billed == BilledClock::kTrain) return seconds_of(run);
     const RunFigures figures = figures_of(record(run));
     return in_unit(run, with_value(study_.to_goal ? figures.wall_to_goal_s : figures.wall_s));
@@ -161,7 +162,7 @@ class StudyMaker {
     std::vector<double> times;
     for (const size_t run : repeats) {
       if (goal_s(run)) ++point.reached;
-      if (const Figure seconds = seconds_of(run)) times.push_back(*seconds);
+      if (const Value seconds = seconds_of(run)) times.push_back(*seconds);
       train.push_back(in_unit(run, record(run).clocks.train_s).value_or(0));
     }
     const bool complete = !study_.to_goal || point.reached == std::ssize(repeats);
@@ -182,9 +183,9 @@ class StudyMaker {
     point.communication_share =
         median_over(repeats, [&](size_t run) { return figures_of(record(run)).communication_share; });
     point.communication_per_compute = median_over(repeats, [&](size_t run) {
-      const Figure agg = spec::find_number(record(run).steps_s, "agg");
-      const Figure compute = with_value(compute_seconds(record(run).steps_s));
-      return agg && compute ? Figure(*agg / *compute) : Figure();
+      const Value agg = spec::find_number(record(run).steps_s, "agg");
+      const Value compute = with_value(compute_seconds(record(run).steps_s));
+      return agg && compute ? Value(*agg / *compute) : Value();
     });
     add_exchange(point);
     const TimeSums shown = sums(point.shown);
@@ -248,7 +249,7 @@ class StudyMaker {
       return;
     }
     const double base_cost = base.cost.value_or(0), base_s = *base.seconds, base_billed_s = base.billed_s.value_or(0);
-    const Figure base_compute = base.compute_s;
+    const Value base_compute = base.compute_s;
     for (StudyPoint& point : line.points) {
       if (!point.seconds) continue;
       const Scaling scaling = scaling_of_time(base_s, base.workers, *point.seconds, point.workers);
@@ -338,49 +339,82 @@ std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const Stud
   return made;
 }
 
-std::string study_table(const Study& study, const std::string& currency) {
-  const auto any_point = [&](const auto& is_so) {
-    return std::ranges::any_of(study.lines,
-                               [&](const StudyLine& line) { return std::ranges::any_of(line.points, is_so); });
+namespace {
+
+// What is told of a point, in the order of JSON.
+Figures<StudyPoint> study_figures(const Study& study, const std::vector<MeasuredRun>& runs,
+                                  const std::string& currency) {
+  using Point = StudyPoint;
+  const bool to_goal = study.to_goal;
+  const auto names = [&runs](const Point& point) {
+    Json list = Json::array();
+    for (const size_t run : point.runs) list.push_back(runs[run].record.name);
+    return list;
   };
-  const bool alpha = any_point([](const StudyPoint& point) { return point.alpha.has_value(); });
-  const bool hidden = any_point([](const StudyPoint& point) { return point.hidden_share.value_or(0) > 0; });
-  std::vector<Column> columns = {
-      {"line", "", Align::kLeft},
-      {"k", "", Align::kRight},
-      {"runs", "", Align::kRight},
-      {study.to_goal ? "time to goal" : "time", study.to_goal ? "s" : "s/1000 samples", Align::kRight},
-      {"speed-up", "total", Align::kRight},
-      {"speed-up", "compute", Align::kRight},
-      {"efficiency", "", Align::kRight},
-      {"comm.", "of train", Align::kRight},
-      {"wait", "of train", Align::kRight},
-      {"transfer", "of train", Align::kRight}};
-  if (hidden) columns.push_back({"hidden", "of train", Align::kRight});
-  columns.push_back({"comm.", "/ compute", Align::kRight});
-  columns.push_back({"cost", currency + (study.to_goal ? "" : "/million samples"), Align::kRight});
-  columns.push_back({"price", "index", Align::kRight});
-  if (alpha) columns.push_back({"alpha", "", Align::kRight});
+  const auto seconds = [to_goal](const Point& point) {
+    return to_goal && !point.seconds ? "not reached" : format_seconds(point.seconds);
+  };
+  const auto kinds = [](const Point& point) {
+    Json found = Json::object();
+    for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
+      found[std::string(record::kStepKindNames[kind])] = or_null(point.kinds_s[kind]);
+    }
+    return found;
+  };
+  return {
+      {"workers", "k", "", &Point::workers, forms::kNumber},
+      {"runs", "runs", "", names, [](const Point& point) { return std::to_string(point.runs.size()); }},
+      {"shown", [&runs](const Point& point) { return runs[point.shown].record.name; }},
+      {"reached", &Point::reached},
+      {"seconds", to_goal ? "time to goal" : "time", to_goal ? "s" : "s/1000 samples", &Point::seconds, seconds},
+      {"least_s", &Point::least_s},
+      {"most_s", &Point::most_s},
+      {"compute_s", &Point::compute_s},
+      {"samples_per_s", &Point::samples_per_s},
+      {"speed_up", "speed-up", "total", &Point::speed_up, forms::kRatio},
+      {"efficiency", "efficiency", "", &Point::efficiency, forms::kPercent},
+      {"compute_speed_up", "speed-up", "compute", &Point::compute_speed_up, forms::kRatio},
+      {"communication_share", "comm.", "of train", &Point::communication_share, forms::kPercent},
+      {"communication_per_compute", "comm.", "/ compute", &Point::communication_per_compute, forms::kRatio},
+      {"wait_share", "wait", "of train", &Point::wait_share,
+       [](const Point& point) { return format_wait(point.wait_share, point.exchange_exact); }},
+      {"transfer_share", "transfer", "of train", &Point::transfer_share,
+       [](const Point& point) { return format_transfer(point.transfer_share, point.exchange_exact); }},
+      {"exchange_exact", &Point::exchange_exact},
+      {"hidden_share", "hidden", "of train", &Point::hidden_share, forms::kPercent},
+      {"steps_s", kinds},
+      {"wait_s", &Point::wait_s},
+      {"transfer_s", &Point::transfer_s},
+      {"exposed_s", &Point::exposed_s},
+      {"hidden_s", &Point::hidden_s},
+      {"billed_s", &Point::billed_s},
+      {"cost", "cost", currency + (to_goal ? "" : "/million samples"), &Point::cost, forms::kSeconds},
+      {"price_increase", &Point::price_increase},
+      {"price_index", "price", "index", &Point::price_index, forms::kRatio},
+      {"alpha", "alpha", "", &Point::alpha, forms::kShort},
+  };
+}
+
+}  // namespace
+
+std::string study_table(const Study& study, const std::string& currency) {
+  bool alpha = false, hidden = false;
+  for (const StudyLine& line : study.lines) {
+    alpha = alpha || std::ranges::any_of(line.points, [](const auto& point) { return point.alpha.has_value(); });
+    hidden = hidden || std::ranges::any_of(line.points, [](const auto& point) { return point.hidden_share > 0.0; });
+  }
+  const Figures<StudyPoint> figures =
+      chosen(study_figures(study, {}, currency),
+             {"workers", "runs", "seconds", "speed_up", "compute_speed_up", "efficiency", "communication_share",
+              "wait_share", "transfer_share", hidden ? "hidden_share" : "", "communication_per_compute", "cost",
+              "price_index", alpha ? "alpha" : ""});
+  std::vector<Column> columns = columns_of(figures);
+  columns.insert(columns.begin(), Column{"line", "", Align::kLeft});
   Table table(std::move(columns));
   for (const StudyLine& line : study.lines) {
     for (const StudyPoint& point : line.points) {
-      std::vector<std::string> cells = {line.name,
-                                        fmt::format("{}", point.workers),
-                                        fmt::format("{}", point.runs.size()),
-                                        point.seconds   ? format_seconds(point.seconds)
-                                        : study.to_goal ? "not reached"
-                                                        : std::string(kNone),
-                                        format_ratio(point.speed_up),
-                                        format_ratio(point.compute_speed_up),
-                                        format_percent(point.efficiency),
-                                        format_percent(point.communication_share),
-                                        format_wait(point.wait_share, point.exchange_exact),
-                                        format_transfer(point.transfer_share, point.exchange_exact)};
-      if (hidden) cells.push_back(format_percent(point.hidden_share));
-      cells.push_back(format_ratio(point.communication_per_compute));
-      cells.push_back(format_seconds(point.cost));
-      cells.push_back(format_ratio(point.price_index));
-      if (alpha) cells.push_back(point.alpha ? fmt::format("{:g}", *point.alpha) : std::string(kNone));
+      std::vector<std::string> cells = cells_of(figures, point);
+      cells.insert(cells.begin(), line.name);
       table.add_row(std::move(cells));
     }
   }
@@ -390,44 +424,11 @@ std::string study_table(const Study& study, const std::string& currency) {
 }
 
 Json to_json(const Study& study, const std::vector<MeasuredRun>& runs) {
+  const Figures<StudyPoint> figures = study_figures(study, runs, "");
   Json lines = Json::array();
   for (const StudyLine& line : study.lines) {
     Json points = Json::array();
-    for (const StudyPoint& point : line.points) {
-      Json names = Json::array(), kinds = Json::object();
-      for (const size_t run : point.runs) names.push_back(runs[run].record.name);
-      for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
-        kinds[std::string(record::kStepKindNames[kind])] = or_null(point.kinds_s[kind]);
-      }
-      points.push_back({{"workers", point.workers},
-                        {"runs", names},
-                        {"shown", runs[point.shown].record.name},
-                        {"reached", point.reached},
-                        {"seconds", or_null(point.seconds)},
-                        {"least_s", or_null(point.least_s)},
-                        {"most_s", or_null(point.most_s)},
-                        {"compute_s", or_null(point.compute_s)},
-                        {"samples_per_s", or_null(point.samples_per_s)},
-                        {"speed_up", or_null(point.speed_up)},
-                        {"efficiency", or_null(point.efficiency)},
-                        {"compute_speed_up", or_null(point.compute_speed_up)},
-                        {"communication_share", or_null(point.communication_share)},
-                        {"communication_per_compute", or_null(point.communication_per_compute)},
-                        {"wait_share", or_null(point.wait_share)},
-                        {"transfer_share", or_null(point.transfer_share)},
-                        {"exchange_exact", point.exchange_exact},
-                        {"hidden_share", or_null(point.hidden_share)},
-                        {"steps_s", kinds},
-                        {"wait_s", or_null(point.wait_s)},
-                        {"transfer_s", or_null(point.transfer_s)},
-                        {"exposed_s", or_null(point.exposed_s)},
-                        {"hidden_s", or_null(point.hidden_s)},
-                        {"billed_s", or_null(point.billed_s)},
-                        {"cost", or_null(point.cost)},
-                        {"price_increase", or_null(point.price_increase)},
-                        {"price_index", or_null(point.price_index)},
-                        {"alpha", or_null(point.alpha)}});
-    }
+    for (const StudyPoint& point : line.points) points.push_back(json_of(figures, point));
     lines.push_back({{"name", line.name},
                      {"baseline", line.no_baseline.empty() ? Json(line.baseline) : Json(nullptr)},
                      {"labels", line.labels},

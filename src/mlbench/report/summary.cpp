@@ -11,6 +11,7 @@
 #include "mlbench/base/printable.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/report/collectives_table.h"
+#include "mlbench/report/run_figures.h"
 #include "mlbench/report/table.h"
 
 namespace mlbench::report {
@@ -19,47 +20,19 @@ using record::Record;
 
 namespace {
 
-std::string workers_by_threads(const RunFigures& figures) {
-  return fmt::format("{} x {}", figures.workers, figures.threads_per_worker);
-}
-
 std::string plural(int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", format_count(count), noun, count == 1 ? "" : "s");
-}
-
-// "2026-11-21T11:33:47.000000Z" -> "2026-11-21 11:33:47"
-std::string short_stamp(const std::string& stamp) {
-  if (stamp.size() < 19) return stamp.empty() ? std::string(kNone) : stamp;
-  return stamp.substr(0, 10) + " " + stamp.substr(11, 8);
-}
-
-std::string goal_words(const Record& record) {
-  if (record.division == "throughput") return "none";
-  if (!record.goal) return std::string(kNone);
-  return record.goal->reached ? "reached" : "not reached";
 }
 
 }  // namespace
 
 std::string status_table(const std::vector<Record>& records) {
-  Table table({{"id", "", Align::kRight},
-               {"name", "", Align::kLeft},
-               {"state", "", Align::kLeft},
-               {"task", "", Align::kLeft},
-               {"workers", "x threads", Align::kLeft},
-               {"created", "UTC", Align::kLeft},
-               {"train", "s", Align::kRight},
-               {"evaluation", "", Align::kLeft},
-               {"goal", "", Align::kLeft},
-               {"notes", "", Align::kLeft}});
-  for (const Record& record : records) {
-    const RunFigures figures = figures_of(record);
-    table.add_row({record.id ? fmt::format("{}", *record.id) : std::string(kNone), figures.name, figures.state,
-                   record.task, workers_by_threads(figures), short_stamp(record.created_at),
-                   format_seconds(figures.train_s), figures.evaluation, goal_words(record),
-                   fmt::format("{}", fmt::join(figures.labels, ", "))});
-  }
-  return table.render();
+  Figures<ShownRun> figures = chosen(run_figures(), {"id", "name", "state", "task", "threads_per_worker", "created_at",
+                                                     "train_s", "evaluation", "goal", "labels"});
+  figures[1].heading = "name";
+  std::vector<ShownRun> runs;
+  for (const Record& record : records) runs.push_back({record, figures_of(record)});
+  return table_of(figures, runs).render();
 }
 
 namespace {
@@ -143,7 +116,8 @@ std::string results_table(const std::vector<Record>& records) {
   for (const ScaledRun& run : scaled.runs) {
     const RunFigures& figures = run.figures;
     several_counts = several_counts || figures.workers != scaled.runs.front().figures.workers;
-    std::vector<std::string> cells = {figures.name, figures.state, workers_by_threads(figures)};
+    std::vector<std::string> cells = {figures.name, figures.state,
+                                      fmt::format("{} x {}", figures.workers, figures.threads_per_worker)};
     for (std::string& cell : time_cells(figures, hidden)) cells.push_back(std::move(cell));
     cells.push_back(figures.evaluation.empty() ? std::string(kNone) : figures.evaluation);
     cells.push_back(fmt::format("{}", fmt::join(figures.labels, ", ")));

@@ -5,8 +5,8 @@
 #include <functional>
 #include <utility>
 
-#include "mlbench/base/or_null.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/report/figure.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/sweep.h"
 
@@ -23,16 +23,17 @@ std::string words_of(const SweepSetting& setting) {
                      plural_of(setting.intra_op, "thread"), setting.inter_op);
 }
 
-std::string none_or(const std::optional<double>& value) { return value ? format_metric(*value) : std::string(kNone); }
-
 std::string efficiency_text(const SweepPoint& point) {
   const std::string percent = format_percent(point.efficiency);
   return point.efficiency && point.crowded ? "(" + percent + ")" : percent;
 }
 
-std::string part_share(const SweepPoint& point, TimePart part) {
-  if (!point.parts || total_of(*point.parts) <= 0) return std::string(kNone);
-  return format_percent((*point.parts)[static_cast<size_t>(part)] / total_of(*point.parts));
+// A part of the time as a share of it.
+auto share_of(TimePart part) {
+  return [part](const SweepPoint& point) {
+    const double total = point.parts ? total_of(*point.parts) : 0;
+    return total > 0 ? std::optional((*point.parts)[static_cast<size_t>(part)] / total) : std::nullopt;
+  };
 }
 
 // Its state where it has not finished, then its labels.
@@ -43,59 +44,107 @@ std::string remarks_of(const SweepPoint& point) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-std::vector<Column> plain_columns(std::initializer_list<std::string> headings) {
-  std::vector<Column> columns;
-  for (const std::string& heading : headings) columns.push_back({heading, "", Align::kRight});
-  return columns;
+// Behind these, where no state explains it, why the point has no efficiency.
+std::string remarks_over_nodes(const SweepPoint& point) {
+  std::string remarks = remarks_of(point);
+  if (!point.finished() || point.no_efficiency.empty()) return remarks;
+  return remarks + (remarks.empty() ? "" : ", ") + point.no_efficiency;
+}
+
+Json parts_json(const SweepPoint& point) {
+  Json parts = nullptr;
+  for (size_t i = 0; point.parts && i < kTimeParts; ++i) {
+    parts[std::string(name_of(static_cast<TimePart>(i)))] = (*point.parts)[i];
+  }
+  return parts;
+}
+
+Json bottleneck_json(const SweepPoint& point) {
+  if (!point.bottleneck) return nullptr;
+  const auto& [part, share, text] = *point.bottleneck;
+  return {{"part", part ? Json(name_of(*part)) : Json(nullptr)}, {"share", share}, {"text", text}};
+}
+
+const char* on_or_off(const SweepPoint& point) { return point.request.lr_scaling ? "on" : "off"; }
+
+std::string bottleneck_text(const SweepPoint& point) {
+  return point.bottleneck ? point.bottleneck->text : std::string(kNone);
+}
+
+auto of_setting(int64_t SweepSetting::*member) {
+  return [member](const SweepPoint& point) { return point.request.setting.*member; };
+}
+
+// What is told of a point, in the order of JSON.
+const Figures<SweepPoint>& point_figures() {
+  using Point = SweepPoint;
+  static const Figures<Point> kFigures = {
+      {"procs_per_node", "procs/node", "", of_setting(&SweepSetting::procs_per_node), forms::kNumber},
+      {"intra_op", "intra-op", "", of_setting(&SweepSetting::intra_op), forms::kNumber},
+      {"inter_op", "inter-op", "", of_setting(&SweepSetting::inter_op), forms::kNumber},
+      {"nodes", "nodes", "", [](const Point& point) { return point.request.nodes; }, forms::kNumber},
+      {"workers", "workers", "", [](const Point& point) { return point.request.workers(); }, forms::kNumber},
+      {"lr_scaling", "lr scaling", "", [](const Point& point) { return point.request.lr_scaling; }, on_or_off},
+      {"runs", &Point::runs},
+      {"state", &Point::state},
+      {"why", &Point::why},
+      {"samples_per_s", "samples/s", "", &Point::samples_per_s, forms::kRate},
+      {"least", &Point::least},
+      {"most", &Point::most},
+      {"speed_up", "speed-up", "", &Point::speed_up, forms::kRatio},
+      {"efficiency", "efficiency", "", &Point::efficiency, efficiency_text},
+      {"no_efficiency", &Point::no_efficiency},
+      {"crowded", &Point::crowded},
+      {"seconds_per_sample", parts_json},
+      {"bottleneck", "bottleneck", "", bottleneck_json, bottleneck_text, Align::kLeft},
+      {"accuracy", "", "last", &Point::accuracy, forms::kMetric},
+      {"best_accuracy", "", "best", &Point::best_accuracy, forms::kMetric},
+      {"labels", &Point::labels},
+      {"timeline", &Point::timeline},
+  };
+  return kFigures;
+}
+
+template <typename Row>
+SweepTable sweep_table(std::string title, const Figures<Row>& figures, const std::vector<Row>& rows) {
+  SweepTable table{std::move(title), columns_of(figures), {}};
+  for (const Row& row : rows) table.rows.push_back(cells_of(figures, row));
+  return table;
 }
 
 SweepTable settings_table(const Sweep& sweep) {
-  SweepTable table{"One node",
-                   plain_columns({"procs/node", "intra-op", "inter-op", "samples/s", "compute", "waiting",
-                                  "communication", "input", "best"}),
-                   {}};
-  table.columns.push_back({"remarks", "", Align::kLeft});
-  for (size_t i = 0; i < sweep.settings.size(); ++i) {
-    const SweepPoint& point = sweep.settings[i];
-    const SweepSetting& setting = point.request.setting;
-    table.rows.push_back({std::to_string(setting.procs_per_node), std::to_string(setting.intra_op),
-                          std::to_string(setting.inter_op), format_rate(point.samples_per_s),
-                          part_share(point, TimePart::kCompute), part_share(point, TimePart::kWaiting),
-                          part_share(point, TimePart::kCommunication), part_share(point, TimePart::kInput),
-                          sweep.best == i ? "*" : "", remarks_of(point)});
+  Figures<SweepPoint> figures = chosen(point_figures(), {"procs_per_node", "intra_op", "inter_op", "samples_per_s"});
+  for (const TimePart part : {TimePart::kCompute, TimePart::kWaiting, TimePart::kCommunication, TimePart::kInput}) {
+    figures.emplace_back("", std::string(name_of(part)), "", share_of(part), forms::kPercent);
   }
-  return table;
+  const SweepPoint* best = sweep.best ? &sweep.settings[*sweep.best] : nullptr;
+  const auto mark = [best](const SweepPoint& point) { return &point == best ? "*" : ""; };
+  figures.emplace_back("", "best", "", mark, forms::kNumber);
+  figures.emplace_back("", "remarks", "", remarks_of, forms::kText);
+  return sweep_table("One node", figures, sweep.settings);
 }
 
 SweepTable nodes_table(const Sweep& sweep) {
-  SweepTable table{
-      "Over nodes", plain_columns({"nodes", "workers", "lr scaling", "samples/s", "speed-up", "efficiency"}), {}};
-  table.columns.push_back({"bottleneck", "", Align::kLeft});
-  table.columns.push_back({"remarks", "", Align::kLeft});
-  for (const SweepPoint& point : sweep.nodes) {
-    std::string remarks = remarks_of(point);
-    if (point.finished() && !point.no_efficiency.empty())
-      remarks += (remarks.empty() ? "" : ", ") + point.no_efficiency;
-    table.rows.push_back({std::to_string(point.request.nodes), std::to_string(point.request.workers()),
-                          point.request.lr_scaling ? "on" : "off", format_rate(point.samples_per_s),
-                          format_ratio(point.speed_up), efficiency_text(point),
-                          point.bottleneck ? point.bottleneck->text : std::string(kNone), remarks});
-  }
-  return table;
+  Figures<SweepPoint> figures = chosen(
+      point_figures(), {"nodes", "workers", "lr_scaling", "samples_per_s", "speed_up", "efficiency", "bottleneck"});
+  figures.emplace_back("", "remarks", "", remarks_over_nodes, forms::kText);
+  return sweep_table("Over nodes", figures, sweep.nodes);
 }
 
 // A row per number of nodes, the learning rates side by side.
 SweepTable accuracy_table(const Sweep& sweep) {
   const std::string metric = sweep.metric.empty() ? "accuracy" : sweep.metric;
+  const Figures<SweepPoint> both = chosen(point_figures(), {"accuracy", "best_accuracy"});
   SweepTable table{fmt::format("{} on {} data", metric, sweep.split.empty() ? "test" : sweep.split),
-                   plain_columns({"nodes", "workers"}),
+                   columns_of(chosen(point_figures(), {"nodes", "workers"})),
                    {}};
   for (const bool scaled : {true, false}) {
     const auto same = [&](const SweepPoint& point) { return point.request.lr_scaling == scaled; };
     if (std::ranges::none_of(sweep.nodes, same)) continue;
-    const std::string how = scaled ? "lr scaled" : "lr as for one";
-    table.columns.push_back({how, "last", Align::kRight});
-    table.columns.push_back({how, "best", Align::kRight});
+    for (Column column : columns_of(both)) {
+      column.heading = scaled ? "lr scaled" : "lr as for one";
+      table.columns.push_back(std::move(column));
+    }
     for (const SweepPoint& point : sweep.nodes) {
       if (!same(point)) continue;
       const std::string nodes = std::to_string(point.request.nodes);
@@ -104,9 +153,8 @@ SweepTable accuracy_table(const Sweep& sweep) {
         table.rows.push_back({nodes, std::to_string(point.request.workers())});
         row = table.rows.end() - 1;
       }
-      row->resize(table.columns.size() - 2, std::string(kNone));
-      row->push_back(none_or(point.accuracy));
-      row->push_back(none_or(point.best_accuracy));
+      row->resize(table.columns.size() - both.size(), std::string(kNone));
+      for (std::string& cell : cells_of(both, point)) row->push_back(std::move(cell));
     }
   }
   for (auto& row : table.rows) row.resize(table.columns.size(), std::string(kNone));
@@ -123,53 +171,16 @@ std::string markdown_cell(const std::string& text) {
   return safe;
 }
 
-Json point_json(const SweepPoint& point) {
-  Json parts = nullptr, bottleneck = nullptr;
-  if (point.parts) {
-    for (size_t i = 0; i < kTimeParts; ++i) parts[std::string(name_of(static_cast<TimePart>(i)))] = (*point.parts)[i];
-  }
-  if (point.bottleneck) {
-    const auto& part = point.bottleneck->part;
-    bottleneck = {{"part", part ? Json(name_of(*part)) : Json(nullptr)},
-                  {"share", point.bottleneck->share},
-                  {"text", point.bottleneck->text}};
-  }
-  const SweepSetting& setting = point.request.setting;
-  return {{"procs_per_node", setting.procs_per_node},
-          {"intra_op", setting.intra_op},
-          {"inter_op", setting.inter_op},
-          {"nodes", point.request.nodes},
-          {"workers", point.request.workers()},
-          {"lr_scaling", point.request.lr_scaling},
-          {"runs", point.runs},
-          {"state", point.state},
-          {"why", point.why},
-          {"samples_per_s", or_null(point.samples_per_s)},
-          {"least", or_null(point.least)},
-          {"most", or_null(point.most)},
-          {"speed_up", or_null(point.speed_up)},
-          {"efficiency", or_null(point.efficiency)},
-          {"no_efficiency", point.no_efficiency},
-          {"crowded", point.crowded},
-          {"seconds_per_sample", parts},
-          {"bottleneck", bottleneck},
-          {"accuracy", or_null(point.accuracy)},
-          {"best_accuracy", or_null(point.best_accuracy)},
-          {"labels", point.labels},
-          {"timeline", point.timeline}};
-}
-
-void csv_row(std::string& out, const char* stage, const SweepPoint& point) {
-  const auto cell = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
-  const SweepSetting& setting = point.request.setting;
-  out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}", stage, setting.procs_per_node, setting.intra_op,
-                     setting.inter_op, point.request.nodes, point.request.workers(),
-                     point.request.lr_scaling ? "on" : "off", point.state, cell(point.samples_per_s),
-                     cell(point.speed_up), cell(point.efficiency), cell(point.accuracy), cell(point.best_accuracy));
-  for (size_t i = 0; i < kTimeParts; ++i) {
-    out += point.parts ? fmt::format(",{}", (*point.parts)[i] / total_of(*point.parts)) : ",";
-  }
-  out += "\n";
+const Figures<SweepSteps>& steps_figures() {
+  static const Figures<SweepSteps> kFigures = {
+      {"nodes", "nodes", "", &SweepSteps::nodes, forms::kNumber},
+      {"workers", "workers", "", &SweepSteps::workers, forms::kNumber},
+      {"global_batch", "global batch", "", &SweepSteps::global_batch, forms::kCount},
+      {"lr", "learning rate", "", &SweepSteps::lr, forms::kShort},
+      {"steps_per_epoch", "steps/epoch", "", &SweepSteps::steps_per_epoch, forms::kCount},
+      {"steps", "steps", "", &SweepSteps::steps, forms::kCount},
+  };
+  return kFigures;
 }
 
 // Each label of any of the points once.
@@ -291,15 +302,7 @@ std::vector<SweepTable> tables_of(const Sweep& sweep) {
   return tables;
 }
 
-SweepTable table_of(const std::vector<SweepSteps>& steps) {
-  SweepTable table{
-      "Steps", plain_columns({"nodes", "workers", "global batch", "learning rate", "steps/epoch", "steps"}), {}};
-  for (const SweepSteps& one : steps) {
-    table.rows.push_back({std::to_string(one.nodes), std::to_string(one.workers), format_count(one.global_batch),
-                          fmt::format("{:g}", one.lr), format_count(one.steps_per_epoch), format_count(one.steps)});
-  }
-  return table;
-}
+SweepTable table_of(const std::vector<SweepSteps>& steps) { return sweep_table("Steps", steps_figures(), steps); }
 
 std::string text_of(const std::vector<SweepTable>& tables) {
   std::string out;
@@ -364,21 +367,24 @@ std::vector<std::string> findings_of(const Sweep& sweep) {
 }
 
 std::string csv_of(const Sweep& sweep) {
-  std::string out =
-      "stage,procs_per_node,intra_op,inter_op,nodes,workers,lr_scaling,state,samples_per_s,speed_up,efficiency,"
-      "accuracy,"
-      "best_accuracy";
-  for (size_t i = 0; i < kTimeParts; ++i) out += fmt::format(",{}_share", name_of(static_cast<TimePart>(i)));
-  out += "\n";
-  for (const SweepPoint& point : sweep.settings) csv_row(out, "setting", point);
-  for (const SweepPoint& point : sweep.nodes) csv_row(out, "nodes", point);
+  Figures<SweepPoint> figures =
+      chosen(point_figures(), {"procs_per_node", "intra_op", "inter_op", "nodes", "workers", "state", "samples_per_s",
+                               "speed_up", "efficiency", "accuracy", "best_accuracy"});
+  figures.emplace(figures.begin() + 5, "lr_scaling", on_or_off);
+  for (size_t i = 0; i < kTimeParts; ++i) {
+    const auto part = static_cast<TimePart>(i);
+    figures.emplace_back(fmt::format("{}_share", name_of(part)), share_of(part));
+  }
+  std::string out = "stage," + csv_heading(figures);
+  for (const SweepPoint& point : sweep.settings) out += "setting," + csv_line(figures, point);
+  for (const SweepPoint& point : sweep.nodes) out += "nodes," + csv_line(figures, point);
   return out;
 }
 
 Json to_json(const Sweep& sweep) {
   Json settings = Json::array(), nodes = Json::array();
-  for (const SweepPoint& point : sweep.settings) settings.push_back(point_json(point));
-  for (const SweepPoint& point : sweep.nodes) nodes.push_back(point_json(point));
+  for (const SweepPoint& point : sweep.settings) settings.push_back(json_of(point_figures(), point));
+  for (const SweepPoint& point : sweep.nodes) nodes.push_back(json_of(point_figures(), point));
   return {{"task", sweep.task},
           {"metric", sweep.metric},
           {"split", sweep.split},
@@ -391,14 +397,7 @@ Json to_json(const Sweep& sweep) {
 
 Json to_json(const std::vector<SweepSteps>& steps) {
   Json rows = Json::array();
-  for (const SweepSteps& one : steps) {
-    rows.push_back({{"nodes", one.nodes},
-                    {"workers", one.workers},
-                    {"global_batch", one.global_batch},
-                    {"lr", one.lr},
-                    {"steps_per_epoch", one.steps_per_epoch},
-                    {"steps", one.steps}});
-  }
+  for (const SweepSteps& one : steps) rows.push_back(json_of(steps_figures(), one));
   return rows;
 }
 

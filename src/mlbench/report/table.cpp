@@ -117,6 +117,11 @@ std::string format_bytes(uint64_t bytes) {
   return fmt::format("{:.{}f} {}", value, value < 9.95 ? 1 : 0, kUnits[unit]);
 }
 
+std::string short_stamp(const std::string& utc) {
+  if (utc.size() < 19) return utc.empty() ? std::string(kNone) : utc;
+  return utc.substr(0, 10) + " " + utc.substr(11, 8);
+}
+
 std::string format_elapsed(double seconds) {
   const auto whole = static_cast<int64_t>(std::max(0.0, seconds));
   if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);

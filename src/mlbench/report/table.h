@@ -48,5 +48,6 @@ std::string format_ratio(std::optional<double> ratio);  // "1.88", "0.0042"
 std::string format_metric(double value);                // "84.21", "0.4312"
 std::string format_bytes(uint64_t bytes);               // "3.2 GB" (powers of 1000)
 std::string format_elapsed(double seconds);             // "0:41", "12:03", "1:02:03"
+std::string short_stamp(const std::string& utc);        // "2026-11-21 11:33:47"; "-" of none
 
 }  // namespace mlbench::report

@@ -1,0 +1,27 @@
+#pragma once
+
+// What lists tell of a run: the members of its summary (RunSummary in api/openapi.json), and the columns of tables.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mlbench/record/record.h"
+#include "mlbench/report/figure.h"
+#include "mlbench/report/figures.h"
+
+namespace mlbench::report {
+
+struct ShownRun {
+  const record::Record& record;
+  RunFigures figures;
+  std::vector<std::string> tags = {};
+};
+
+// In the order of the summary.
+const Figures<ShownRun>& run_figures();
+
+// Columns of runs whose summaries are given, as from a master; of one that is damaged some are empty.
+std::string summaries_table(const std::vector<Json>& summaries, const std::vector<std::string_view>& keys);
+
+}  // namespace mlbench::report
