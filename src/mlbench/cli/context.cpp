@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
@@ -33,6 +34,13 @@ CLI::App* add_verb(CLI::App& app, Program& program, const std::string& name, con
       ->type_name("DIR");
   verb->add_flag("--json", program.context.json, "print one JSON value");
   return verb;
+}
+
+void act(CLI::App& verb, Program& program, std::function<ExitCode(const Context& context)> action, Signals signals) {
+  verb.callback([&program, action = std::move(action), signals] {
+    program.reads_signals = signals == Signals::kRead;
+    program.action = [&program, action] { return action(program.context); };
+  });
 }
 
 void print(std::string_view text) { print_as_it_is(printable_lines(text, "")); }

@@ -43,6 +43,11 @@ struct Program {
 // A subcommand with --home and --json.
 CLI::App* add_verb(CLI::App& app, Program& program, const std::string& name, const std::string& description);
 
+// What a verb does once it is called. Signals::kRead: it acts on SIGINT and SIGTERM itself (Program::reads_signals).
+enum class Signals { kEndIt, kRead };
+void act(CLI::App& verb, Program& program, std::function<ExitCode(const Context& context)> action,
+         Signals signals = Signals::kEndIt);
+
 // ---- answers -------------------------------------------------------------------------------------------------------
 
 // Standard output. IoError when it cannot be written (checked at the latest by flush_output()).

@@ -175,11 +175,11 @@ void add_bench(CLI::App& app, Program& program) {
       "Example:  mlbench bench collectives all_reduce -k 2 --backend gloo -b 8 -e 4M\n"
       "What the columns mean: docs/communicators/collectives.md\n"
       "Exit code: 5 when a benchmark failed or a result was wrong.");
-  verb->callback([&program, options, verb] {
-    program.reads_signals = true;
+  const auto action = [options, verb](const Context& context) {
     options->start.executor_given = verb->count("--executor") > 0;
-    program.action = [&program, options] { return measure(program.context, *options); };
-  });
+    return measure(context, *options);
+  };
+  act(*verb, program, action, Signals::kRead);
 }
 
 }  // namespace mlbench::cli

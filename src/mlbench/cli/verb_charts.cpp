@@ -212,8 +212,7 @@ void add_charts(CLI::App& app, Program& program) {
   verb->add_option("--clock", options->clock, "of cost and price index: wall or train (default: wall)")
       ->type_name("CLOCK");
   verb->add_flag("--preemptible", options->preemptible, "preemptible prices");
-  verb->callback(
-      [&program, options] { program.action = [&program, options] { return charts(program.context, *options); }; });
+  act(*verb, program, [options](const Context& context) { return charts(context, *options); });
 }
 
 }  // namespace mlbench::cli

@@ -132,7 +132,7 @@ ExitCode set_cluster(const Context& context, const SetCluster& options) {
 void add_clusters(CLI::App& app, Program& program) {
   CLI::App* list = add_verb(app, program, "list-clusters",
                             "Clusters and masters elsewhere that have names here; * is the chosen one");
-  list->callback([&program] { program.action = [&program] { return list_clusters(program.context); }; });
+  act(*list, program, [](const Context& context) { return list_clusters(context); });
 
   CLI::App* set =
       add_verb(app, program, "set-cluster", "Choose the cluster or master that runs and the other verbs go to");
@@ -146,8 +146,7 @@ void add_clusters(CLI::App& app, Program& program) {
       ->group("Master");
   set->add_flag("--forget", options->forget, "take the name away");
   add_master_options(*set, program);
-  set->callback(
-      [&program, options] { program.action = [&program, options] { return set_cluster(program.context, *options); }; });
+  act(*set, program, [options](const Context& context) { return set_cluster(context, *options); });
 }
 
 }  // namespace mlbench::cli

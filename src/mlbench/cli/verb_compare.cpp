@@ -107,8 +107,7 @@ void add_compare(CLI::App& app, Program& program) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("KEYS");
-  verb->callback(
-      [&program, options] { program.action = [&program, options] { return compare(program.context, *options); }; });
+  act(*verb, program, [options](const Context& context) { return compare(context, *options); });
 }
 
 }  // namespace mlbench::cli

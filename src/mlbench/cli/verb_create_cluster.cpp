@@ -208,10 +208,8 @@ void add_create_cluster(CLI::App& app, Program& program) {
         ->type_name("");
     verb->add_flag("--dry-run", options->dry_run, "print the commands, and run none");
     options->provider->add_create_options(*verb);
-    verb->callback([&program, options] {
-      program.reads_signals = true;
-      program.action = [&program, options] { return create(program.context, *options); };
-    });
+    act(
+        *verb, program, [options](const Context& context) { return create(context, *options); }, Signals::kRead);
   }
 }
 
@@ -227,10 +225,8 @@ void add_delete_cluster(CLI::App& app, Program& program) {
     verb->add_flag("-y,--yes", options->yes, "do not ask");
     verb->add_flag("--dry-run", options->dry_run, "print the commands, and run none");
     options->provider->add_delete_options(*verb);
-    verb->callback([&program, options] {
-      program.reads_signals = true;
-      program.action = [&program, options] { return remove(program.context, *options); };
-    });
+    act(
+        *verb, program, [options](const Context& context) { return remove(context, *options); }, Signals::kRead);
   }
 }
 

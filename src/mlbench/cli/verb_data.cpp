@@ -255,9 +255,7 @@ std::pair<CLI::App*, std::shared_ptr<DataOptions>> add(CLI::App& group, Program&
                      fmt::format("where data sets lie (default: {})", variables::kDataDir))
         ->type_name("DIR");
   }
-  verb->callback([&program, options, body] {
-    program.action = [&program, options, body] { return body(program.context, *options); };
-  });
+  act(*verb, program, [options, body](const Context& context) { return body(context, *options); });
   return {verb, options};
 }
 

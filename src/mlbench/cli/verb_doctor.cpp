@@ -221,7 +221,7 @@ ExitCode doctor(const Context& context) {
 
 void add_doctor(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "doctor", "Check that runs can work here, and say what to do if not");
-  verb->callback([&program] { program.action = [&program] { return doctor(program.context); }; });
+  act(*verb, program, [](const Context& context) { return doctor(context); });
 }
 
 }  // namespace mlbench::cli

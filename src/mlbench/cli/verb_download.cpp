@@ -62,10 +62,8 @@ void add_download(CLI::App& app, Program& program) {
   auto tensorboard = std::make_shared<bool>(false);
   verb->add_flag("--tensorboard", *tensorboard,
                  "event files of TensorBoard, a folder per rank (default: NAME-K-tensorboard)");
-  verb->callback([&program, name, output, tensorboard] {
-    program.action = [&program, name, output, tensorboard] {
-      return (*tensorboard ? download_tensorboard : download)(program.context, *name, *output);
-    };
+  act(*verb, program, [name, output, tensorboard](const Context& context) {
+    return (*tensorboard ? download_tensorboard : download)(context, *name, *output);
   });
 }
 

@@ -382,13 +382,9 @@ void add_evaluate(CLI::App& app, Program& program) {
   add_run_option(*verb, run, &RunOptions::threads_per_worker, "default: the checkpoint's, or all cores");
   add_run_option(*verb, run, &RunOptions::no_wait, "start at once even when a run holds the cores");
   add_translation_options(*verb, options->translations);
-  verb->callback([&program, options, verb] {
-    program.action = [&program, options, verb] {
-      if (are_translations(*verb, options->translations)) {
-        return evaluate_translations(program.context, options->translations);
-      }
-      return evaluate(program.context, *options);
-    };
+  act(*verb, program, [options, verb](const Context& context) {
+    const bool texts = are_translations(*verb, options->translations);
+    return texts ? evaluate_translations(context, options->translations) : evaluate(context, *options);
   });
 }
 

@@ -256,9 +256,7 @@ void add_list(CLI::App& app, Program& program) {
   verb->add_option("--set", options->overrides, "override a key of it (repeatable)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  verb->callback([&program, wanted, options] {
-    program.action = [&program, wanted, options] { return list(program.context, *wanted, *options); };
-  });
+  act(*verb, program, [wanted, options](const Context& context) { return list(context, *wanted, *options); });
 }
 
 }  // namespace mlbench::cli

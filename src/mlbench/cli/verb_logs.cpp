@@ -322,8 +322,7 @@ void add_logs(CLI::App& app, Program& program) {
   verb->add_flag("-f,--follow", options->follow, "go on until the run has ended (without --rank: --all)");
   verb->add_option("--rank", options->rank, "only this rank")->type_name("R");
   verb->add_flag("-a,--all", options->all, "all ranks as one log, in the order of the times that lines begin with");
-  verb->callback(
-      [&program, options] { program.action = [&program, options] { return logs(program.context, *options); }; });
+  act(*verb, program, [options](const Context& context) { return logs(context, *options); });
 }
 
 }  // namespace mlbench::cli

@@ -81,8 +81,7 @@ void add_note(CLI::App& app, Program& program) {
   verb->add_option("--remove-tag", options->without_tags, "one tag less; may come several times")
       ->type_name("TAG")
       ->allow_extra_args(false);
-  verb->callback(
-      [&program, options] { program.action = [&program, options] { return note(program.context, *options); }; });
+  act(*verb, program, [options](const Context& context) { return note(context, *options); });
 }
 
 }  // namespace mlbench::cli

@@ -46,7 +46,7 @@ void add_result(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "result", "Derive MLBench's result of a run from its archive's raw events");
   auto file = std::make_shared<std::string>();
   verb->add_option("FILE.zip", *file, "of 'mlbench download' or of MLBench's dashboard")->required();
-  verb->callback([&program, file] { program.action = [&program, file] { return result(program.context, *file); }; });
+  act(*verb, program, [file](const Context& context) { return result(context, *file); });
 }
 
 }  // namespace mlbench::cli

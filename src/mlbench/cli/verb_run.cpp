@@ -127,7 +127,8 @@ ExitCode resume(const Context& context, const std::string& name, const std::stri
   supervisor.no_wait = no_wait;
   supervisor.resume_step = step;
   if (InterruptGuard::count() > 0) return ExitCode::kStopped;
-  if (start.detach) return finish(context, {.names = {spec.name}, .records = {run_detached(spec, supervisor)}}, true);
+  if (start.detach)
+    return finish(context, {.names = {spec.name}, .records = {run_detached(spec, supervisor)}}, true);
   Followed followed =
       run_attached(spec, supervisor, fmt::format("{} from step {} (segment {})", describe(spec), step, segment));
   return finish(context, {.names = {spec.name}, .records = {followed.record}, .interrupted = followed.interrupted},
@@ -150,14 +151,12 @@ void add_run(CLI::App& app, Program& program) {
       "Any command can be a run: mlbench run NAME K... [options] -- PROGRAM ARGUMENT...\n"
       "In its words {rank}, {run_id}, {hosts} and {backend} are filled in; see docs/custom.md");
   add_master_options(*verb, program);
-  verb->callback([&program, options, start, verb] {
-    program.reads_signals = true;
+  const auto action = [&program, options, start, verb](const Context& context) {
     start->executor_given = verb->count("--executor") > 0;
-    program.action = [&program, options, start] {
-      if (program.behind) complete_command(*options, *program.behind);
-      return run(program.context, *options, *start);
-    };
-  });
+    if (program.behind) complete_command(*options, *program.behind);
+    return run(context, *options, *start);
+  };
+  act(*verb, program, action, Signals::kRead);
 }
 
 void add_resume(CLI::App& app, Program& program) {
@@ -170,12 +169,10 @@ void add_resume(CLI::App& app, Program& program) {
   verb->add_option("--step", *step, "step of the checkpoint (default: the last)")->type_name("N");
   add_run_option(*verb, *options, &spec::RunOptions::no_wait);
   add_start_options(*verb, *start);
-  verb->callback([&program, name, step, options, start] {
-    program.reads_signals = true;
-    program.action = [&program, name, step, options, start] {
-      return resume(program.context, *name, *step, options->no_wait, *start);
-    };
-  });
+  const auto action = [name, step, options, start](const Context& context) {
+    return resume(context, *name, *step, options->no_wait, *start);
+  };
+  act(*verb, program, action, Signals::kRead);
 }
 
 }  // namespace mlbench::cli

@@ -170,8 +170,7 @@ void add_schedule(CLI::App& app, Program& program) {
       ->allow_extra_args(false);
   verb->add_option("--workers", options->workers, "worker counts (default: the official ones)")->type_name("K");
   verb->add_option("-o,--output", options->output, "write an image: FILE.png or FILE.svg")->type_name("FILE");
-  verb->callback(
-      [&program, options] { program.action = [&program, options] { return plot(program.context, *options); }; });
+  act(*verb, program, [options](const Context& context) { return plot(context, *options); });
 }
 
 }  // namespace mlbench::cli

@@ -229,10 +229,8 @@ void add_serve(CLI::App& app, Program& program) {
                  "start it again when it crashes or is killed: a process of its own, which finds its runs again");
   verb->add_flag("--legacy-api", options->legacy_api,
                  "serve MLBench's clients under /api/, which send no token: for networks that you trust");
-  verb->callback([&program, options] {
-    program.reads_signals = true;
-    program.action = [&program, options] { return serve(program.context, *options); };
-  });
+  act(
+      *verb, program, [options](const Context& context) { return serve(context, *options); }, Signals::kRead);
 }
 
 void add_dashboard(CLI::App& app, Program& program) {
@@ -244,8 +242,7 @@ void add_dashboard(CLI::App& app, Program& program) {
   verb->add_flag("--forward", options->forward, "hold a port of this machine open to it until Ctrl-C")->group(group);
   verb->add_option("--port", options->port, "that port")->capture_default_str()->type_name("PORT")->group(group);
   verb->alias("get-dashboard-url");
-  verb->callback(
-      [&program, options] { program.action = [&program, options] { return dashboard(program.context, *options); }; });
+  act(*verb, program, [options](const Context& context) { return dashboard(context, *options); });
 }
 
 }  // namespace mlbench::cli

@@ -127,8 +127,7 @@ void add_status(CLI::App& app, Program& program) {
   verb->add_option("-m,--metric", options->metric, "of the last evaluation, shown behind a run in detail")
       ->type_name("METRIC")
       ->capture_default_str();
-  verb->callback(
-      [&program, options] { program.action = [&program, options] { return status(program.context, *options); }; });
+  act(*verb, program, [options](const Context& context) { return status(context, *options); });
 }
 
 }  // namespace mlbench::cli

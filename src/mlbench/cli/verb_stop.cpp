@@ -101,7 +101,7 @@ void add_stop(CLI::App& app, Program& program) {
   add_master_options(*verb, program);
   auto names = std::make_shared<std::vector<std::string>>();
   verb->add_option("NAME-K", *names, "the runs")->required();
-  verb->callback([&program, names] { program.action = [&program, names] { return stop(program.context, *names); }; });
+  act(*verb, program, [names](const Context& context) { return stop(context, *names); });
 }
 
 void add_delete(CLI::App& app, Program& program) {
@@ -111,9 +111,7 @@ void add_delete(CLI::App& app, Program& program) {
   auto dry_run = std::make_shared<bool>(false);
   verb->add_option("NAME-K", *names, "the runs")->required();
   verb->add_flag("--dry-run", *dry_run, "say what would be deleted");
-  verb->callback([&program, names, dry_run] {
-    program.action = [&program, names, dry_run] { return remove(program.context, *names, *dry_run); };
-  });
+  act(*verb, program, [names, dry_run](const Context& context) { return remove(context, *names, *dry_run); });
 }
 
 }  // namespace mlbench::cli

@@ -434,11 +434,11 @@ void add_sweep(CLI::App& app, Program& program) {
   verb->footer(
       "Runs that have finished with the same specification are kept: type the same again to go on.\n"
       "Limits (--max-epochs, --max-time, ...) are those of the runs over nodes. See docs/scaling-exercise.md");
-  verb->callback([&program, words, verb] {
-    program.reads_signals = true;
+  const auto action = [words, verb](const Context& context) {
     words->start.executor_given = verb->count("--executor") > 0;
-    program.action = [&program, words] { return sweep(program.context, *words); };
-  });
+    return sweep(context, *words);
+  };
+  act(*verb, program, action, Signals::kRead);
 }
 
 }  // namespace mlbench::cli

@@ -57,16 +57,13 @@ void add_timeline(CLI::App& app, Program& program) {
   auto name = std::make_shared<std::string>(), output = std::make_shared<std::string>();
   exported->add_option("NAME-K", *name, "the run")->required();
   exported->add_option("-o,--output", *output, "the trace (default: NAME-K.timeline.json)")->type_name("FILE");
-  exported->callback([&program, name, output] {
-    program.action = [&program, name, output] { return export_trace(program.context, *name, *output); };
-  });
+  act(*exported, program, [name, output](const Context& context) { return export_trace(context, *name, *output); });
   CLI::App* summed = add_verb(*group, program, "summary", "Say who waits for whom, and what the time goes into");
   add_master_options(*summed, program);
   auto given = std::make_shared<std::string>();
   summed->add_option("NAME-K|FILE", *given, "the run, or a trace that was exported")->required();
   summed->footer("What the figures mean: docs/timeline.md");
-  summed->callback(
-      [&program, given] { program.action = [&program, given] { return summary(program.context, *given); }; });
+  act(*summed, program, [given](const Context& context) { return summary(context, *given); });
 }
 
 }  // namespace mlbench::cli

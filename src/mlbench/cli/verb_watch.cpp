@@ -232,10 +232,8 @@ void add_watch(CLI::App& app, Program& program) {
       "one\n"
       "line (RunSummary in api/openapi.json). Of a benchmark of collectives each row is printed as it comes, on both.\n"
       "Exit code: as that of the run; 0 after Ctrl-C, which stops no run.");
-  verb->callback([&program, name] {
-    program.reads_signals = true;
-    program.action = [&program, name] { return watch(program.context, *name); };
-  });
+  act(
+      *verb, program, [name](const Context& context) { return watch(context, *name); }, Signals::kRead);
 }
 
 }  // namespace mlbench::cli
