@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <type_traits>
 #include <utility>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/or_null.h"
+#include "mlbench/record/collectives_fields.h"
 #include "mlbench/report/collectives_stalls.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/spec/communication.h"
@@ -42,39 +44,14 @@ Json config_json(const CollectivesResult& result) {
   return config;
 }
 
-Json rows_json(const std::vector<record::CollectiveRow>& rows) {
-  Json list = Json::array();
-  for (const record::CollectiveRow& row : rows) list.push_back(record::to_json(row));
-  return list;
-}
-
-Json devices_json(const CollectivesResult& result) {
-  Json devices = Json::array();
-  for (const CollectiveDevice& device : result.devices) {
-    devices.push_back({{"rank", devices.size()},
-                       {"group", 0},
-                       {"pid", nullptr},
-                       {"hostname", device.host},
-                       {"device", or_null(device.gpu)},
-                       {"device_hex", nullptr},
-                       {"device_info", device.info}});
-  }
-  return devices;
-}
-
-std::optional<int64_t> whole_member(const Json& json, const char* name) {
-  if (!json.is_object() || !json.contains(name)) return std::nullopt;
-  return integer_of(json[name]);
-}
-
-std::vector<CollectiveDevice> devices_of_document(const Json& json) {
-  std::vector<CollectiveDevice> devices;
-  for (const Json& one : json.value("devices", Json::array())) {
-    CollectiveDevice& device = devices.emplace_back(CollectiveDevice{text(one, "/hostname"), {}, ""});
-    device.info = text(one, "/device_info");
-    device.gpu = whole_member(one, "device");
-  }
-  return devices;
+// Derived from the rows of a result.
+void write_derived(spec::FieldWriter& v, const CollectivesResult& result) {
+  const int64_t wrong = wrong_rows(result.rows);
+  Json stalled = Json::array();
+  for (const Stall& stall : stalls_of(result.rows)) stalled.push_back(to_json(stall));
+  v.any("out_of_bounds", {{"count", wrong}, {"okay", wrong == 0}});
+  v.any("stalled", stalled);
+  v.any("average_bus_bandwidth", {{"bandwidth", or_null(mean_bus_bandwidth(result.rows))}, {"okay", nullptr}});
 }
 
 // A rank takes the GPU of its number among those of its host, unless its executor gave it another.
@@ -109,25 +86,47 @@ std::optional<int64_t> nccl_version_of(const record::Record& record) {
   return at == end ? std::optional(parts[0] * 10000 + parts[1] * 100 + parts[2]) : std::nullopt;
 }
 
-std::vector<std::string> text_list_of(const Json& json, const char* name, const std::string& where) {
-  std::vector<std::string> texts;
-  if (!json.is_object() || !json.contains(name)) return texts;
-  const auto found = json.find(name);
-  if (!found->is_array()) throw UserError(fmt::format("{}: '{}' is no list", where, name));
-  for (const Json& one : *found) {
-    if (!one.is_string()) throw UserError(fmt::format("{}: '{}' holds something that is no text", where, name));
-    texts.push_back(one.get<std::string>());
-  }
-  return texts;
-}
-
-std::optional<record::PairMatrix> pairs_of(const Json& json, const std::string& where) {
-  const auto found = json.find("pairs");
-  if (found == json.end() || found->is_null()) return std::nullopt;
-  return record::pair_matrix_from_json(*found, where + ": pairs");
-}
-
 }  // namespace
+
+// The document, each member named once.
+template <typename V, record::Either<CollectivesResult> T>
+void describe(V& v, T& result) {
+  constexpr bool kWrites = std::is_const_v<T>;
+  if constexpr (kWrites) v.field("version", kDocumentVersion);
+  record::text(v, "start_time", result.start_time);
+  v.field("args", result.args);
+  v.field("env", result.env);
+  v.field("nccl_version", result.nccl_version);
+  v.table("config", [&] {
+    if constexpr (kWrites) {
+      v.others(config_json(result));
+    } else {
+      Json spec;
+      v.field("ngpus", result.gpus);
+      v.any("spec", spec);
+      record::checked(v, [&] { result.spec = spec::collectives_from_json(spec, "config.spec"); });
+    }
+  });
+  v.list("devices", result.devices,
+         [&](auto& device) {
+           if constexpr (kWrites) v.others({{"rank", &device - result.devices.data()}, {"group", 0}, {"pid", nullptr}});
+           v.field("hostname", device.host);
+           v.field("device", device.gpu);
+           if constexpr (kWrites) v.any("device_hex", nullptr);
+           v.field("device_info", device.info);
+         },
+         {});
+  v.structures("results", result.rows);
+  if constexpr (kWrites) write_derived(v, result);
+  v.field("errors", result.errors);
+  record::text(v, "end_time", result.end_time);
+  v.field("name", result.name);
+  v.field("workers", result.workers);
+  record::text(v, "backend", result.backend);
+  record::text(v, "comm_stack", result.comm_stack);
+  v.field("oversubscribed", result.oversubscribed);
+  v.structure("pairs", result.pairs);
+}
 
 int64_t wrong_rows(const std::vector<record::CollectiveRow>& rows) {
   int64_t wrong = 0;
@@ -174,31 +173,7 @@ std::optional<double> mean_bus_bandwidth(const std::vector<record::CollectiveRow
   return sum / static_cast<double>(count);
 }
 
-Json to_json(const CollectivesResult& result) {
-  const int64_t wrong = wrong_rows(result.rows);
-  const std::optional<double> bandwidth = mean_bus_bandwidth(result.rows);
-  Json stalled = Json::array();
-  for (const Stall& stall : stalls_of(result.rows)) stalled.push_back(to_json(stall));
-  return {{"version", kDocumentVersion},
-          {"start_time", text_or_null(result.start_time)},
-          {"args", result.args},
-          {"env", result.env},
-          {"nccl_version", or_null(result.nccl_version)},
-          {"config", config_json(result)},
-          {"devices", devices_json(result)},
-          {"results", rows_json(result.rows)},
-          {"out_of_bounds", {{"count", wrong}, {"okay", wrong == 0}}},
-          {"stalled", std::move(stalled)},
-          {"average_bus_bandwidth", {{"bandwidth", or_null(bandwidth)}, {"okay", nullptr}}},
-          {"errors", result.errors},
-          {"end_time", text_or_null(result.end_time)},
-          {"name", result.name},
-          {"workers", result.workers},
-          {"backend", text_or_null(result.backend)},
-          {"comm_stack", text_or_null(result.comm_stack)},
-          {"oversubscribed", result.oversubscribed},
-          {"pairs", result.pairs ? record::to_json(*result.pairs) : Json(nullptr)}};
-}
+Json to_json(const CollectivesResult& result) { return record::written(result); }
 
 CollectivesResult collectives_result_from_json(const Json& json, const std::string& where) {
   if (!json.is_object() || !json.contains("results") || !number(json, "/workers")) {
@@ -208,26 +183,7 @@ CollectivesResult collectives_result_from_json(const Json& json, const std::stri
     throw UserError(fmt::format("{}: it is of version {}; this program reads {}", where,
                                 json.value("version", Json(nullptr)).dump(), kDocumentVersion));
   }
-  CollectivesResult result;
-  const Json::json_pointer spec_path("/config/spec");
-  if (!json.contains(spec_path)) throw UserError(where + ": there is no config.spec");
-  result.spec = spec::collectives_from_json(json.at(spec_path), where + ": config.spec");
-  result.rows = collective_rows_of(json["results"], where);
-  result.pairs = pairs_of(json, where);
-  result.name = text(json, "/name");
-  result.workers = integer_member(json, "workers");
-  result.backend = text(json, "/backend");
-  result.comm_stack = text(json, "/comm_stack");
-  result.oversubscribed = json.value("oversubscribed", Json(false)) == true;
-  result.start_time = text(json, "/start_time");
-  result.end_time = text(json, "/end_time");
-  result.args = text_list_of(json, "args", where);
-  result.env = text_list_of(json, "env", where);
-  result.errors = text_list_of(json, "errors", where);
-  result.nccl_version = whole_member(json, "nccl_version");
-  result.gpus = whole_member(json["config"], "ngpus").value_or(0);
-  result.devices = devices_of_document(json);
-  return result;
+  return record::read_part<CollectivesResult>(json, where);
 }
 
 std::vector<CollectivesResult> read_collectives_results(const std::filesystem::path& file) {

@@ -92,7 +92,7 @@ TEST(CollectivesResult, WhatIsNoDocumentIsNamed) {
               HasSubstr("x.json: it is no result of 'mlbench bench collectives'"));
   Json json = to_json(full_result());
   json["results"][1]["size"] = "8";
-  EXPECT_THAT(error_of([&] { collectives_result_from_json(json, "x.json"); }), HasSubstr("x.json: results[1]: 'size'"));
+  EXPECT_THAT(error_of([&] { collectives_result_from_json(json, "x.json"); }), HasSubstr("x.json: 'results.1.size'"));
   json = to_json(full_result());
   json["version"] = 2;
   EXPECT_THAT(error_of([&] { collectives_result_from_json(json, "x.json"); }),
@@ -102,7 +102,7 @@ TEST(CollectivesResult, WhatIsNoDocumentIsNamed) {
   EXPECT_THAT(error_of([&] { collectives_result_from_json(json, "x.json"); }), HasSubstr("config.spec: 'iterations'"));
   json = to_json(full_result());
   json["args"] = {1};
-  EXPECT_THAT(error_of([&] { collectives_result_from_json(json, "x.json"); }), HasSubstr("'args'"));
+  EXPECT_THAT(error_of([&] { collectives_result_from_json(json, "x.json"); }), HasSubstr("'args.0'"));
 }
 
 TEST(CollectivesResult, IsFoundInARecord) {
