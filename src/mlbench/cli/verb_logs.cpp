@@ -7,12 +7,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
@@ -29,25 +31,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-using report::LogFile;
-
 constexpr std::chrono::milliseconds kLogsPoll{200}, kRemoteLogsPoll{1000};
 constexpr Range kRanks{0, spec::kMostWorkers - 1};
-
-std::vector<LogFile> log_files(const fs::path& run_dir, std::optional<int64_t> only_rank) {
-  std::vector<LogFile> files = report::log_files(run_dir);
-  std::error_code error;
-  std::erase_if(files, [&](const LogFile& file) {
-    if (only_rank) return file.rank != *only_rank;
-    return file.rank < 0 && fs::file_size(file.path, error) == 0;
-  });
-  return files;
-}
-
-std::string title(const LogFile& file) {
-  return file.rank < 0 ? "supervisor" : fmt::format("rank {}, segment {}", file.rank, file.segment);
-}
-
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
 // Makes lines of what comes piece by piece. One that is longer than kMostLineBytes comes as several.
@@ -82,172 +67,162 @@ std::string shown(std::string_view line) {
   return text + printable_lines(line);
 }
 
-// The lines of all logs as one; with `follow` until the run has ended.
-void combined_logs(const fs::path& run_dir, bool follow, const Lines::Take& take) {
-  report::CombinedLog log(run_dir);
-  bool active = false;
-  do {
-    active = follow && record::is_active(current_record(run_dir));
-    log.read(!active, INT64_MAX,
-             [&](int64_t rank, std::string_view line) { take(report::line_with_rank(rank, line)); });
-    flush_output();
-    if (active) std::this_thread::sleep_for(kLogsPoll);
-  } while (active);
-}
-
-// Lines appended to the logs of one rank, until the run has ended.
-void follow_rank(const fs::path& run_dir, int64_t rank) {
-  struct Followed {
-    std::uintmax_t offset = 0;
-    Lines lines;
-  };
-  std::map<fs::path, Followed> all;
-  const auto copy_new = [&](bool last) {
-    for (const LogFile& file : log_files(run_dir, rank)) {
-      Followed& followed = all[file.path];
-      const auto line = [&](std::string_view content) { print_as_it_is(shown(content) + "\n"); };
-      for (std::string text; !(text = read_from(file.path, followed.offset, kPieceBytes)).empty();) {
-        followed.offset += text.size();
-        followed.lines.add(text, line);
-      }
-      if (last) followed.lines.end(line);
-    }
-    flush_output();
-  };
-  while (record::is_active(current_record(run_dir))) {
-    copy_new(false);
-    std::this_thread::sleep_for(kLogsPoll);
-  }
-  copy_new(true);
-}
-
-// ---- logs of a master elsewhere ----
-
-// As combined_logs().
-void remote_combined_logs(const MasterClient& master, const std::string& name, bool follow, const Lines::Take& take) {
-  const std::string path = path_of_run(name);
-  std::string cursor;
-  bool active = false;
-  do {
-    active = follow && record::is_active_state(report::text(master.get(path), "/state"));
-    for (;;) {
-      const auto page = master.get_answer(path + "/logs/all?cursor=" + net::http::percent_encode(cursor));
-      cursor = header_of(page, "X-Next-Cursor");
-      Lines lines;
-      lines.add(page.body, take);
-      if (page.body.empty() || cursor.empty()) break;
-    }
-    flush_output();
-    if (active) std::this_thread::sleep_for(kRemoteLogsPoll);
-  } while (active);
-}
-
-struct RemoteLog {
-  Json rank;  // a number, or null: the supervisor
+// A log, as far as it was shown.
+struct ShownLog {
+  int64_t rank = -1;  // -1: the supervisor
   int64_t segment = 1;
-  size_t shown = 0;  // bytes
+  fs::path path = {};  // "" of a run elsewhere
+  std::uintmax_t bytes = 0;
   Lines lines = {};
 };
 
-class RemoteLogs {
+std::string title(const ShownLog& log) {
+  return log.rank < 0 ? "supervisor" : fmt::format("rank {}, segment {}", log.rank, log.segment);
+}
+
+// Where the logs of a run are read from.
+class LogSource {
  public:
-  RemoteLogs(const MasterClient& master, const std::string& name, std::optional<int64_t> only_rank)
-      : master_(master), path_(path_of_run(name)), only_rank_(only_rank) {}
+  virtual ~LogSource() = default;
+  virtual std::chrono::milliseconds poll() const = 0;
+  virtual bool active() const = 0;  // the run is
+  // Those that there are now. A supervisor's that is empty is none.
+  virtual std::vector<ShownLog> logs() const = 0;
+  // What follows the bytes that were shown; "" for nothing.
+  virtual std::string next(const ShownLog& log) const = 0;
+  // The new lines of all logs as one; with `last` also those behind which earlier ones may come.
+  virtual void combined(bool last, const Lines::Take& take) = 0;
+};
 
-  bool active() const { return record::is_active_state(report::text(master_.get(path_), "/state")); }
-
-  std::vector<RemoteLog>& update() {
-    const Json answer = master_.get(path_ + "/logs");
-    for (const Json& one : answer.at("logs")) {
-      const Json rank = one.at("rank").is_number() ? one["rank"] : Json(nullptr);
-      const int64_t segment = integer_of(one.value("segment", Json())).value_or(1);
-      if (only_rank_ && rank != *only_rank_) continue;
-      if (rank.is_null() && integer_of(one.value("bytes", Json())).value_or(0) == 0) continue;
-      const auto same = [&](const RemoteLog& log) { return log.rank == rank && log.segment == segment; };
-      if (std::none_of(logs_.begin(), logs_.end(), same)) logs_.push_back({rank, segment});
+class FolderLogs final : public LogSource {
+ public:
+  explicit FolderLogs(fs::path run_dir) : run_dir_(std::move(run_dir)) {}
+  std::chrono::milliseconds poll() const override { return kLogsPoll; }
+  bool active() const override { return record::is_active(current_record(run_dir_)); }
+  std::vector<ShownLog> logs() const override {
+    std::vector<ShownLog> found;
+    std::error_code error;
+    for (const report::LogFile& file : report::log_files(run_dir_)) {
+      if (file.rank >= 0 || fs::file_size(file.path, error) > 0) found.push_back({file.rank, file.segment, file.path});
     }
-    return logs_;
+    return found;
+  }
+  std::string next(const ShownLog& log) const override { return read_from(log.path, log.bytes, kPieceBytes); }
+  void combined(bool last, const Lines::Take& take) override {
+    if (!combined_) combined_.emplace(run_dir_);
+    combined_->read(last, INT64_MAX,
+                    [&](int64_t rank, std::string_view line) { take(report::line_with_rank(rank, line)); });
   }
 
-  // Hands out the lines behind what was shown; with `last` also one without its end.
-  void more(RemoteLog& log, bool last, const Lines::Take& take) const {
-    const std::string where =
-        log.rank.is_null() ? "/logs/supervisor?" : fmt::format("/logs/{}?segment={}&", log.rank.dump(), log.segment);
-    for (;;) {
-      const std::string text = master_.get_bytes(fmt::format("{}{}offset={}", path_, where, log.shown));
-      if (text.empty()) break;
-      log.shown += text.size();
-      log.lines.add(text, take);
+ private:
+  const fs::path run_dir_;
+  std::optional<report::CombinedLog> combined_;
+};
+
+class RemoteLogs final : public LogSource {
+ public:
+  RemoteLogs(const MasterClient& master, const std::string& name) : master_(master), path_(path_of_run(name)) {}
+  std::chrono::milliseconds poll() const override { return kRemoteLogsPoll; }
+  bool active() const override { return record::is_active_state(report::text(master_.get(path_), "/state")); }
+  std::vector<ShownLog> logs() const override {
+    std::vector<ShownLog> found;
+    const Json answer = master_.get(path_ + "/logs");
+    for (const Json& one : answer.at("logs")) {
+      const int64_t rank = integer_of(one.at("rank")).value_or(-1);
+      if (rank < 0 && integer_of(one.value("bytes", Json())).value_or(0) == 0) continue;
+      found.push_back({rank, integer_of(one.value("segment", Json())).value_or(1)});
     }
-    if (last) log.lines.end(take);
+    return found;
+  }
+  std::string next(const ShownLog& log) const override {
+    const std::string where =
+        log.rank < 0 ? "/logs/supervisor?" : fmt::format("/logs/{}?segment={}&", log.rank, log.segment);
+    return master_.get_bytes(fmt::format("{}{}offset={}", path_, where, log.bytes));
+  }
+  void combined(bool, const Lines::Take& take) override {
+    for (;;) {
+      const auto page = master_.get_answer(path_ + "/logs/all?cursor=" + net::http::percent_encode(cursor_));
+      cursor_ = header_of(page, "X-Next-Cursor");
+      Lines lines;
+      lines.add(page.body, take);
+      if (page.body.empty() || cursor_.empty()) break;
+    }
   }
 
  private:
   const MasterClient& master_;
   const std::string path_;
-  const std::optional<int64_t> only_rank_;
-  std::vector<RemoteLog> logs_;
+  std::string cursor_;
 };
 
-// Prints what `lines` hands out, or gives it as JSON.
-ExitCode show_combined(const Context& context, const std::string& name,
-                       const std::function<void(const Lines::Take&)>& lines) {
+void print_line(std::string_view line) { print_as_it_is(shown(line) + "\n"); }
+
+// Calls `step(last)` until the run has ended, or once.
+void each_poll(const LogSource& source, bool follow, const std::function<void(bool last)>& step) {
+  for (bool active = true; active;) {
+    active = follow && source.active();
+    step(!active);
+    flush_output();
+    if (active) std::this_thread::sleep_for(source.poll());
+  }
+}
+
+// Hands out the lines behind what was shown; with `last` also one without its end.
+void more(const LogSource& source, ShownLog& log, bool last, const Lines::Take& take) {
+  for (std::string text; !(text = source.next(log)).empty();) {
+    log.bytes += text.size();
+    log.lines.add(text, take);
+  }
+  if (last) log.lines.end(take);
+}
+
+// All logs as one; says whether there was a line.
+bool show_combined(const Context& context, LogSource& source, bool follow) {
   std::vector<std::string> all;
   bool any = false;
-  lines([&](std::string_view line) {
+  const auto take = [&](std::string_view line) {
     any = true;
     if (context.json) {
       all.emplace_back(line);
     } else {
-      print_as_it_is(shown(line) + "\n");
+      print_line(line);
     }
-  });
-  if (context.json) {
+  };
+  each_poll(source, follow, [&](bool last) { source.combined(last, take); });
+  if (context.json)
     print_json(Json::array({{{"rank", "all"}, {"segment", nullptr}, {"path", nullptr}, {"lines", all}}}));
-  } else if (!any) {
-    say(fmt::format("run '{}' has no logs yet", name));
-  }
-  return ExitCode::kOk;
+  return any;
 }
 
-ExitCode remote_logs(const Context& context, const MasterClient& master, const std::string& name, bool follow,
-                     std::optional<int64_t> rank) {
-  RemoteLogs source(master, name, rank);
-  if (follow) {
-    for (bool active = true; active;) {
-      active = source.active();
-      for (RemoteLog& log : source.update()) {
-        source.more(log, !active, [&](std::string_view line) { print_as_it_is(shown(line) + "\n"); });
-      }
-      flush_output();
-      if (active) std::this_thread::sleep_for(kRemoteLogsPoll);
+void follow_rank(const LogSource& source, int64_t rank) {
+  std::map<int64_t, ShownLog> segments;
+  each_poll(source, true, [&](bool last) {
+    for (const ShownLog& log : source.logs()) {
+      if (log.rank == rank) more(source, segments.try_emplace(log.segment, log).first->second, last, print_line);
     }
-    return ExitCode::kOk;
-  }
-  std::vector<RemoteLog>& logs = source.update();
+  });
+}
+
+// Each log under its title, of one rank where that is asked for; says whether there was one.
+bool show_each(const Context& context, const LogSource& source, std::optional<int64_t> rank) {
+  std::vector<ShownLog> logs = source.logs();
+  if (rank) std::erase_if(logs, [&](const ShownLog& log) { return log.rank != *rank; });
   Json answer = Json::array();
-  for (RemoteLog& log : logs) {
-    if (context.json) {
-      std::vector<std::string> lines;
-      source.more(log, true, [&](std::string_view line) { lines.emplace_back(line); });
-      answer.push_back({{"rank", log.rank},
-                        {"segment", log.rank.is_null() ? Json() : Json(log.segment)},
-                        {"path", nullptr},
-                        {"lines", lines}});
+  for (ShownLog& log : logs) {
+    if (!context.json) {
+      if (logs.size() > 1) print(fmt::format("==> {} <==\n", title(log)));
+      more(source, log, true, print_line);
       continue;
     }
-    if (logs.size() > 1) {
-      print(log.rank.is_null() ? "==> supervisor <==\n"
-                               : fmt::format("==> rank {}, segment {} <==\n", log.rank.dump(), log.segment));
-    }
-    source.more(log, true, [](std::string_view line) { print_as_it_is(shown(line) + "\n"); });
+    std::vector<std::string> lines;
+    more(source, log, true, [&](std::string_view line) { lines.emplace_back(line); });
+    answer.push_back({{"rank", log.rank < 0 ? Json() : Json(log.rank)},
+                      {"segment", log.rank < 0 ? Json() : Json(log.segment)},
+                      {"path", text_or_null(log.path)},
+                      {"lines", lines}});
   }
-  if (context.json) {
-    print_json(answer);
-  } else if (logs.empty()) {
-    say(fmt::format("run '{}' has no logs yet", name));
-  }
-  return ExitCode::kOk;
+  if (context.json) print_json(answer);
+  return !logs.empty();
 }
 
 struct LogsOptions {
@@ -259,56 +234,29 @@ ExitCode logs(const Context& context, const LogsOptions& options) {
   const std::string& name = options.name;
   if (options.follow && context.json) throw UserError("logs -f prints lines as they come: leave out --json");
   if (options.all && !options.rank.empty()) throw UserError("--all is of all ranks, --rank of one: leave out either");
-  const bool all = options.all || (options.follow && options.rank.empty());
   std::optional<int64_t> rank;
   if (!options.rank.empty()) rank = parse_count(options.rank, "--rank", kRanks);
-  if (const auto master = given_master(context)) {
-    if (!all) return remote_logs(context, *master, name, options.follow, rank);
-    return show_combined(context, name,
-                         [&](const Lines::Take& take) { remote_combined_logs(*master, name, options.follow, take); });
-  }
-  const fs::path run_dir = report::find_run(context.home_to_read(), name);
-  if (all) {
-    return show_combined(context, name, [&](const Lines::Take& take) { combined_logs(run_dir, options.follow, take); });
-  }
-  if (rank) {
-    const int64_t workers = read_spec(run_dir).workers;
-    if (*rank >= workers) {
+  const auto master = given_master(context);
+  std::unique_ptr<LogSource> source;
+  if (master) {
+    source = std::make_unique<RemoteLogs>(*master, name);
+  } else {
+    const fs::path run_dir = report::find_run(context.home_to_read(), name);
+    const int64_t workers = rank ? read_spec(run_dir).workers : 0;
+    if (rank && *rank >= workers) {
       throw UserError(fmt::format("run '{}' has ranks 0 to {}, no rank {}", name, workers - 1, *rank));
     }
+    source = std::make_unique<FolderLogs>(run_dir);
   }
-  if (options.follow) {
-    follow_rank(run_dir, *rank);
-    return ExitCode::kOk;
+  bool any = true;
+  if (options.all || (options.follow && !rank)) {
+    any = show_combined(context, *source, options.follow);
+  } else if (options.follow) {
+    follow_rank(*source, *rank);
+  } else {
+    any = show_each(context, *source, rank);
   }
-  const std::vector<LogFile> files = log_files(run_dir, rank);
-  Json answer = Json::array();
-  for (const LogFile& file : files) {
-    const auto each = [&](const Lines::Take& take) {
-      Lines split;
-      std::uintmax_t offset = 0;
-      for (std::string text; !(text = read_from(file.path, offset, kPieceBytes)).empty(); offset += text.size()) {
-        split.add(text, take);
-      }
-      split.end(take);
-    };
-    if (context.json) {
-      std::vector<std::string> lines;
-      each([&](std::string_view line) { lines.emplace_back(line); });
-      answer.push_back({{"rank", file.rank < 0 ? Json() : Json(file.rank)},
-                        {"segment", file.rank < 0 ? Json() : Json(file.segment)},
-                        {"path", file.path.string()},
-                        {"lines", lines}});
-      continue;
-    }
-    if (files.size() > 1) print(fmt::format("==> {} <==\n", title(file)));
-    each([](std::string_view line) { print_as_it_is(shown(line) + "\n"); });
-  }
-  if (context.json) {
-    print_json(answer);
-  } else if (files.empty()) {
-    say(fmt::format("run '{}' has no logs yet", name));
-  }
+  if (!any && !context.json) say(fmt::format("run '{}' has no logs yet", name));
   return ExitCode::kOk;
 }
 
