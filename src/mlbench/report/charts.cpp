@@ -35,33 +35,26 @@ class ChartMaker {
     const std::string seconds = study_.to_goal ? "seconds" : "seconds per 1,000 samples";
     const std::string baselines = "train clock, " + baseline_words();
 
-    over_workers("total_time", time, "train clock, median of the repeats", seconds,
-                 [](const StudyPoint& point) { return point.seconds; });
-    over_workers(
-        "speedup", "Speed-up, total", baselines, "times the baseline",
-        [](const StudyPoint& point) { return point.speed_up; }, true);
-    over_workers(
-        "compute_speedup", "Speed-up, computation only", baselines + "; without communication", "times the baseline",
-        [](const StudyPoint& point) { return point.compute_speed_up; }, true);
+    over_workers("total_time", time, "train clock, median of the repeats", seconds, &StudyPoint::seconds);
+    over_workers("speedup", "Speed-up, total", baselines, "times the baseline", &StudyPoint::speed_up, true);
+    over_workers("compute_speedup", "Speed-up, computation only", baselines + "; without communication",
+                 "times the baseline", &StudyPoint::compute_speed_up, true);
     throughput();
     for (size_t i = 0; i < study_.lines.size(); ++i) step_kinds(i, seconds);
     for (size_t i = 0; i < study_.lines.size(); ++i) hidden_communication(i, seconds);
     train_loss();
     over_workers("communication_ratio", "Share of communication",
                  "agg / train clock of the whole run, median of the repeats", "communication / total",
-                 [](const StudyPoint& point) { return point.communication_share; });
+                 &StudyPoint::communication_share);
     over_workers("communication_compute_ratio", "Communication / computation",
                  "agg / (init, fwd_pass, comp_loss, backprop and opt_step) on rank 0, whole run, median of the repeats",
-                 "communication / computation",
-                 [](const StudyPoint& point) { return point.communication_per_compute; });
+                 "communication / computation", &StudyPoint::communication_per_compute);
     over_workers("cost", "Cost", options_.price_note,
-                 options_.currency + (study_.to_goal ? "" : " per million samples"),
-                 [](const StudyPoint& point) { return point.cost; });
-    over_workers(
-        "price_index", "Price index",
-        fmt::format("price increase / performance increase, {} clock; below 1 distribution pays",
-                    name_of(study_.billed)),
-        "index", [](const StudyPoint& point) { return point.price_index; }, false, 1.0);
+                 options_.currency + (study_.to_goal ? "" : " per million samples"), &StudyPoint::cost);
+    over_workers("price_index", "Price index",
+                 fmt::format("price increase / performance increase, {} clock; below 1 distribution pays",
+                             name_of(study_.billed)),
+                 "index", &StudyPoint::price_index, false, 1.0);
     accuracy("accuracy_epochs", "epoch", "epochs", [](const auto& row) { return row.epoch; });
     accuracy("accuracy_time", "time", "train clock, seconds", [](const auto& row) { return row.train_s; });
     return std::move(charts_);
@@ -128,7 +121,7 @@ class ChartMaker {
   void throughput() {
     const size_t before = charts_.size();
     over_workers("throughput", "Throughput", "samples of all workers / train clock, median of the repeats",
-                 "samples per second", [](const StudyPoint& point) { return point.samples_per_s; });
+                 "samples per second", &StudyPoint::samples_per_s);
     if (charts_.size() == before) return;
     for (const StudyLine& line : study_.lines) {
       const StudyPoint& first = line.points.front();

@@ -404,15 +404,13 @@ Json to_json(const std::vector<SweepSteps>& steps) {
 std::vector<Chart> charts_of(const Sweep& sweep) {
   const NodeCharts over(sweep);
   const std::string metric = sweep.metric.empty() ? "accuracy" : sweep.metric;
-  Chart throughput = over.lines("sweep_throughput", "Throughput over nodes", "samples/s",
-                                [](const SweepPoint& point) { return point.samples_per_s; });
+  Chart throughput = over.lines("sweep_throughput", "Throughput over nodes", "samples/s", &SweepPoint::samples_per_s);
   over.add_linear(throughput);
   std::vector<Chart> charts = {settings_chart(sweep), std::move(throughput)};
-  charts.push_back(over.lines("sweep_efficiency", "Scaling efficiency", "efficiency",
-                              [](const SweepPoint& point) { return point.efficiency; }));
+  charts.push_back(over.lines("sweep_efficiency", "Scaling efficiency", "efficiency", &SweepPoint::efficiency));
   charts.push_back(over.parts());
-  charts.push_back(over.lines("sweep_accuracy", fmt::format("Best {} over nodes", metric), metric,
-                              [](const SweepPoint& point) { return point.best_accuracy; }));
+  charts.push_back(
+      over.lines("sweep_accuracy", fmt::format("Best {} over nodes", metric), metric, &SweepPoint::best_accuracy));
   charts.back().from_zero = false;
   std::erase_if(charts, [](const Chart& chart) { return chart.series.empty(); });
   return charts;
