@@ -92,22 +92,12 @@ std::vector<report::MeasuredRun> read_all(const Context& context, const ChartsOp
 }
 
 // Benchmarks of collectives train nothing: they have charts of their own.
-std::vector<report::CollectivesResult> take_collectives(std::vector<report::MeasuredRun>& runs,
-                                                        std::vector<std::string>& notes) {
+std::vector<report::CollectivesResult> take_collectives(std::vector<report::MeasuredRun>& runs) {
   std::vector<report::CollectivesResult> found;
-  std::vector<report::MeasuredRun> others;
-  for (report::MeasuredRun& run : runs) {
-    try {
-      if (auto result = report::collectives_of(run.record)) {
-        found.push_back(std::move(*result));
-      } else {
-        others.push_back(std::move(run));
-      }
-    } catch (const UserError& wrong) {
-      notes.push_back(fmt::format("{} is left out: {}", run.source, wrong.what()));
-    }
+  for (const report::MeasuredRun& run : runs) {
+    if (auto result = report::collectives_of(run.record)) found.push_back(std::move(*result));
   }
-  runs = std::move(others);
+  std::erase_if(runs, [](const report::MeasuredRun& run) { return run.record.collectives.has_value(); });
   return found;
 }
 
@@ -133,7 +123,7 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
                   per_hour, page.prices.currency, options.clock);
 
   std::vector<report::MeasuredRun> runs = read_all(context, options, page.notes);
-  std::vector<report::Chart> collectives = report::collectives_charts(take_collectives(runs, page.notes));
+  std::vector<report::Chart> collectives = report::collectives_charts(take_collectives(runs));
   const auto billed = options.clock == "wall" ? report::BilledClock::kWall : report::BilledClock::kTrain;
   const std::vector<report::Study> studies = report::make_studies(runs, {per_hour, billed, options.lines}, page.notes);
   if (studies.empty() && collectives.empty()) {
