@@ -34,7 +34,7 @@ std::vector<ZipMember> list_of(const Members& members) {
 
 Json derive(const Members& members) { return derive_result(read_zip(make_zip(list_of(members), 0))); }
 
-std::string error_of(const Members& members) {
+std::string why_not_derived(const Members& members) {
   try {
     derive(members);
   } catch (const UserError& error) {
@@ -224,13 +224,14 @@ TEST(Task0Archive, WhatIsNotAsItShouldBe) {
   members = task_0_archive(sizes, 1);
   EXPECT_EQ(derive(members)["collectives"]["results"][0]["in_place"]["bus_bw"], nullptr) << "one rank moves nothing";
   members[member("val_dtype")] = series({{1, 8}});
-  EXPECT_THAT(error_of(members), HasSubstr("'result_val_dtype @ 0.json': point 0 is 8; expected 16, 32 or 64 bits"));
+  EXPECT_THAT(why_not_derived(members),
+              HasSubstr("'result_val_dtype @ 0.json': point 0 is 8; expected 16, 32 or 64 bits"));
   members = task_0_archive(sizes, 1);
   members[member("val_tensor_size")] = series({{1, 1.5}});
-  EXPECT_THAT(error_of(members), HasSubstr("point 0 is 1.5; expected whole elements"));
+  EXPECT_THAT(why_not_derived(members), HasSubstr("point 0 is 1.5; expected whole elements"));
   members = task_0_archive(sizes, 1);
   members.erase(member("val_cuda"));
-  EXPECT_THAT(error_of(members), HasSubstr("'result_val_cuda @ 0.json': there is none"));
+  EXPECT_THAT(why_not_derived(members), HasSubstr("'result_val_cuda @ 0.json': there is none"));
 }
 
 TEST(DashboardArchive, OfACustomRunSaysSo) {
@@ -322,7 +323,7 @@ TEST(DashboardArchive, AGoalInMidEpochTakesTheRunsTotals) {
   EXPECT_EQ(result["seconds"]["communication"], 6314);
   EXPECT_THAT(result["notes"].dump(), HasSubstr("in the middle of an epoch"));
   members.erase(member("TotalCumulativeTrainTime"));
-  EXPECT_THAT(error_of(members), HasSubstr("'result_TotalCumulativeTrainTime @ 0.json'"));
+  EXPECT_THAT(why_not_derived(members), HasSubstr("'result_TotalCumulativeTrainTime @ 0.json'"));
 
   run.claim = "Validation BLEU-Score of 20 reached in 1.000 seconds";
   run.values = {18, 19, 19.5, 20};
@@ -383,13 +384,13 @@ TEST(DashboardArchive, WithoutAClaim) {
 }
 
 TEST(DashboardArchive, MalformedOnesAreExplained) {
-  EXPECT_THAT(error_of({{"result_val_avg_time @ 0.json", series({{1, 2}})}}),
+  EXPECT_THAT(why_not_derived({{"result_val_avg_time @ 0.json", series({{1, 2}})}}),
               AllOf(HasSubstr("no 'result_CumulativeTrainTimeEpoch @ 0.json'"), HasSubstr("val_avg_time")));
-  EXPECT_THAT(error_of({}), HasSubstr("its metrics are none"));
+  EXPECT_THAT(why_not_derived({}), HasSubstr("its metrics are none"));
   const auto with = [](const std::string& name, const std::string& content) {
     Members members = archive_of(cifar());
     members[name] = content;
-    return error_of(members);
+    return why_not_derived(members);
   };
   EXPECT_THAT(with(member("agg"), "["), HasSubstr("'result_agg @ 0.json': it is not JSON"));
   EXPECT_THAT(with(member("agg"), "{}"), HasSubstr("it is not a list of points"));
@@ -589,15 +590,15 @@ TEST_F(OwnArchive, ATaskOfSomebodysOwnIsTakenAsItIs) {
 }
 
 TEST_F(OwnArchive, MalformedOnesAreExplained) {
-  EXPECT_THAT(error_of(with("/state", "running")), HasSubstr("download it again"));
+  EXPECT_THAT(why_not_derived(with("/state", "running")), HasSubstr("download it again"));
   Members broken = members();
   broken["run.json"] = "[]";
-  EXPECT_THAT(error_of(broken), HasSubstr("'run.json': its record: it is no JSON object"));
+  EXPECT_THAT(why_not_derived(broken), HasSubstr("'run.json': its record: it is no JSON object"));
   broken["run.json"] = "{";
-  EXPECT_THAT(error_of(broken), HasSubstr("'run.json': it is not JSON"));
-  EXPECT_THAT(error_of(with("/limits", 3)), HasSubstr("'run.json': "));
-  EXPECT_THAT(error_of(with("/evaluations", {{"a", 1}})), HasSubstr("'run.json': "));
-  EXPECT_THAT(error_of(with("/goal/higher_is_better", nullptr)),
+  EXPECT_THAT(why_not_derived(broken), HasSubstr("'run.json': it is not JSON"));
+  EXPECT_THAT(why_not_derived(with("/limits", 3)), HasSubstr("'run.json': "));
+  EXPECT_THAT(why_not_derived(with("/evaluations", {{"a", 1}})), HasSubstr("'run.json': "));
+  EXPECT_THAT(why_not_derived(with("/goal/higher_is_better", nullptr)),
               HasSubstr("'run.json': goal.higher_is_better is missing, so which values of 'Prec@1' are better is not "
                         "known: use the mlbench that wrote it"));
 }
