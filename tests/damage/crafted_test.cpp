@@ -11,7 +11,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/paths.h"
-#include "mlbench/report/zip.h"
+#include "mlbench/report/archive/zip.h"
 #include "tests/damage/home.h"
 #include "tests/fuzz/parsers.h"
 #include "tests/support/processes.h"

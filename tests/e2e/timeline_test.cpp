@@ -15,7 +15,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/record/test_schema.h"
-#include "mlbench/report/test_trace.h"
+#include "mlbench/report/timeline/test_trace.h"
 #include "tests/support/processes.h"
 
 namespace mlbench {

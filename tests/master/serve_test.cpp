@@ -23,7 +23,7 @@
 #include "mlbench/home/owner.h"
 #include "mlbench/net/http/client.h"
 #include "mlbench/record/step_reader.h"
-#include "mlbench/report/zip.h"
+#include "mlbench/report/archive/zip.h"
 #include "tests/support/processes.h"
 
 namespace mlbench::cli {

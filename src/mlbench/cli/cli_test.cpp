@@ -26,8 +26,8 @@
 #include "mlbench/base/process.h"
 #include "mlbench/base/processor.h"
 #include "mlbench/exec/test_fake_podman.h"
-#include "mlbench/report/test_timeline.h"
-#include "mlbench/report/zip.h"
+#include "mlbench/report/archive/zip.h"
+#include "mlbench/report/timeline/test_timeline.h"
 #include "mlbench/supervise/core_lock.h"
 #include "mlbench/supervise/lease.h"
 

@@ -8,7 +8,7 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/record/record.h"
-#include "mlbench/report/collectives_table.h"
+#include "mlbench/report/collectives/table.h"
 
 namespace mlbench::cli {
 

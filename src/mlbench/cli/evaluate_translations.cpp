@@ -13,7 +13,7 @@
 #include "mlbench/base/text.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/metrics/translations.h"
-#include "mlbench/report/table.h"
+#include "mlbench/report/draw/table.h"
 
 namespace mlbench::cli {
 

@@ -22,11 +22,11 @@
 #include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/record/events.h"
-#include "mlbench/report/collectives_result.h"
+#include "mlbench/report/collectives/result.h"
+#include "mlbench/report/draw/table.h"
 #include "mlbench/report/progress.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/summary.h"
-#include "mlbench/report/table.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/core_lock.h"
 

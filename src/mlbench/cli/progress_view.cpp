@@ -5,7 +5,7 @@
 #include "mlbench/base/printable.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/record/events.h"
-#include "mlbench/report/table.h"
+#include "mlbench/report/draw/table.h"
 
 namespace mlbench::cli {
 

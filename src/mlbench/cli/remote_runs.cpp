@@ -8,8 +8,8 @@
 #include "mlbench/base/files.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/record/record.h"
+#include "mlbench/report/draw/table.h"
 #include "mlbench/report/records.h"
-#include "mlbench/report/table.h"
 
 namespace mlbench::cli {
 

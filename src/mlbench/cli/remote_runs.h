@@ -10,7 +10,7 @@
 
 #include "mlbench/cli/remote.h"
 #include "mlbench/record/record.h"
-#include "mlbench/report/measured_run.h"
+#include "mlbench/report/study/measured_run.h"
 
 namespace mlbench::cli {
 

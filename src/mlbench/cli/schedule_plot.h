@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/report/charts.h"
+#include "mlbench/report/draw/charts.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::cli {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/report/sweep.h"
+#include "mlbench/report/study/sweep.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/run_spec.h"
 

@@ -10,7 +10,7 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/report/records.h"
-#include "mlbench/report/timeline_trace.h"
+#include "mlbench/report/timeline/trace.h"
 
 namespace mlbench::cli {
 

@@ -17,9 +17,9 @@
 #include "mlbench/cli/start_runs.h"
 #include "mlbench/cli/timeline_file.h"
 #include "mlbench/cli/verbs.h"
-#include "mlbench/report/collectives_comparison.h"
-#include "mlbench/report/collectives_result.h"
-#include "mlbench/report/collectives_table.h"
+#include "mlbench/report/collectives/comparison.h"
+#include "mlbench/report/collectives/result.h"
+#include "mlbench/report/collectives/table.h"
 #include "mlbench/spec/collectives_options.h"
 
 namespace mlbench::cli {

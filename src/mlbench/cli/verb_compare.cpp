@@ -8,11 +8,11 @@
 #include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
-#include "mlbench/report/comparison.h"
 #include "mlbench/report/figures.h"
-#include "mlbench/report/measured_run.h"
 #include "mlbench/report/records.h"
-#include "mlbench/report/significance.h"
+#include "mlbench/report/study/comparison.h"
+#include "mlbench/report/study/measured_run.h"
+#include "mlbench/report/study/significance.h"
 #include "mlbench/spec/run_options.h"
 
 namespace mlbench::cli {

@@ -20,7 +20,7 @@
 #include "mlbench/cli/verbs.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
-#include "mlbench/report/table.h"
+#include "mlbench/report/draw/table.h"
 #include "mlbench/supervise/core_lock.h"
 #include "mlbench/supervise/supervisor.h"
 

@@ -9,9 +9,9 @@
 #include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
+#include "mlbench/report/archive/tensorboard.h"
+#include "mlbench/report/archive/zip.h"
 #include "mlbench/report/records.h"
-#include "mlbench/report/tensorboard.h"
-#include "mlbench/report/zip.h"
 
 namespace mlbench::cli {
 

@@ -30,7 +30,7 @@
 #include "mlbench/metrics/predictions.h"
 #include "mlbench/metrics/text_predictions.h"
 #include "mlbench/models/model.h"
-#include "mlbench/report/table.h"
+#include "mlbench/report/draw/table.h"
 #include "mlbench/spec/evaluation_columns.h"
 #include "mlbench/spec/loss.h"
 #include "mlbench/supervise/core_lock.h"

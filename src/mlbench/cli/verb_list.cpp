@@ -15,7 +15,7 @@
 #include "mlbench/cli/verbs.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/models/model.h"
-#include "mlbench/report/table.h"
+#include "mlbench/report/draw/table.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/spec/task.h"
 #include "mlbench/supervise/supervisor.h"

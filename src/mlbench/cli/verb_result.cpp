@@ -7,9 +7,9 @@
 #include "mlbench/base/input.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/verbs.h"
-#include "mlbench/report/result.h"
-#include "mlbench/report/table.h"
-#include "mlbench/report/zip.h"
+#include "mlbench/report/archive/result.h"
+#include "mlbench/report/archive/zip.h"
+#include "mlbench/report/draw/table.h"
 
 namespace mlbench::cli {
 

@@ -13,11 +13,11 @@
 #include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
+#include "mlbench/report/draw/table.h"
 #include "mlbench/report/notes.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/run_figures.h"
 #include "mlbench/report/summary.h"
-#include "mlbench/report/table.h"
 
 namespace mlbench::cli {
 

@@ -22,14 +22,14 @@
 #include "mlbench/cli/sweep_plan.h"
 #include "mlbench/cli/timeline_file.h"
 #include "mlbench/cli/verbs.h"
-#include "mlbench/report/gnuplot.h"
-#include "mlbench/report/measured_run.h"
-#include "mlbench/report/page.h"
+#include "mlbench/report/draw/gnuplot.h"
+#include "mlbench/report/draw/page.h"
 #include "mlbench/report/records.h"
-#include "mlbench/report/study.h"
-#include "mlbench/report/sweep.h"
-#include "mlbench/report/timeline_run.h"
-#include "mlbench/report/timeline_summary.h"
+#include "mlbench/report/study/measured_run.h"
+#include "mlbench/report/study/study.h"
+#include "mlbench/report/study/sweep.h"
+#include "mlbench/report/timeline/run.h"
+#include "mlbench/report/timeline/summary.h"
 
 namespace mlbench::cli {
 

@@ -8,8 +8,8 @@
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/report/records.h"
-#include "mlbench/report/timeline_summary.h"
-#include "mlbench/report/timeline_trace.h"
+#include "mlbench/report/timeline/summary.h"
+#include "mlbench/report/timeline/trace.h"
 
 namespace mlbench::cli {
 

@@ -21,10 +21,10 @@
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs.h"
 #include "mlbench/home/summary.h"
+#include "mlbench/report/draw/table.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/run_figures.h"
 #include "mlbench/report/summary.h"
-#include "mlbench/report/table.h"
 
 namespace mlbench::cli {
 

@@ -27,7 +27,7 @@
 #include "mlbench/master/http/openapi.h"
 #include "mlbench/master/http/points.h"
 #include "mlbench/net/http/client.h"
-#include "mlbench/report/test_comparisons.h"
+#include "mlbench/report/study/test_comparisons.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/spec/task.h"

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "mlbench/base/text.h"
-#include "mlbench/report/collectives_result.h"
-#include "mlbench/report/table.h"
+#include "mlbench/report/collectives/result.h"
+#include "mlbench/report/draw/table.h"
 #include "mlbench/spec/communication.h"
 
 namespace mlbench::report {

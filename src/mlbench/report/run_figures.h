@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "mlbench/record/record.h"
-#include "mlbench/report/figure.h"
+#include "mlbench/report/draw/figure.h"
 #include "mlbench/report/figures.h"
 
 namespace mlbench::report {

@@ -1,5 +1,5 @@
 #include "mlbench/report/summary.h"
-#include "mlbench/report/scaling.h"
+#include "mlbench/report/study/scaling.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,9 +10,9 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/record/spool.h"
-#include "mlbench/report/collectives_table.h"
+#include "mlbench/report/collectives/table.h"
+#include "mlbench/report/draw/table.h"
 #include "mlbench/report/run_figures.h"
-#include "mlbench/report/table.h"
 
 namespace mlbench::report {
 

@@ -14,7 +14,7 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/record/record.h"
 #include "mlbench/record/step_reader.h"
-#include "mlbench/report/zip.h"
+#include "mlbench/report/archive/zip.h"
 
 namespace mlbench::report {
 

@@ -87,8 +87,8 @@ struct RunOption {
   std::string_view help = {};
   std::span<const std::string_view> choices = {};  // for texts; none: any
   std::string_view bare = {};  // what the flag means without "=VALUE"; empty: it needs one behind it
-  // What keeps runs apart that differ in it (report/comparison.h): a key of that name, which of an option of the engine
-  // is its own; or why none does.
+  // What keeps runs apart that differ in it (report/study/comparison.h): a key of that name, which of an option of the
+  // engine is its own; or why none does.
   std::string_view compared = {}, not_compared = {};
 };
 

@@ -14,8 +14,8 @@
 #include "mlbench/base/log.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/master/http/dates.h"
+#include "mlbench/report/archive/zip.h"
 #include "mlbench/report/records.h"
-#include "mlbench/report/zip.h"
 
 namespace mlbench::master::legacy {
 

@@ -11,11 +11,11 @@
 #include "mlbench/home/summary.h"
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/run_handlers.h"
+#include "mlbench/report/archive/tensorboard.h"
+#include "mlbench/report/archive/zip.h"
 #include "mlbench/report/figures.h"
-#include "mlbench/report/measured_run.h"
 #include "mlbench/report/records.h"
-#include "mlbench/report/tensorboard.h"
-#include "mlbench/report/zip.h"
+#include "mlbench/report/study/measured_run.h"
 
 namespace mlbench::master {
 

@@ -7,9 +7,9 @@
 #include "mlbench/home/summary.h"
 #include "mlbench/master/http/run_handlers.h"
 #include "mlbench/report/figures.h"
-#include "mlbench/report/scaling.h"
-#include "mlbench/report/significance.h"
-#include "mlbench/report/statistics.h"
+#include "mlbench/report/study/scaling.h"
+#include "mlbench/report/study/significance.h"
+#include "mlbench/report/study/statistics.h"
 
 namespace mlbench::master::run_handlers {
 

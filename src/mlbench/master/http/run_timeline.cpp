@@ -5,8 +5,8 @@
 
 #include "mlbench/home/runs.h"
 #include "mlbench/master/http/run_handlers.h"
-#include "mlbench/report/timeline_summary.h"
-#include "mlbench/report/timeline_trace.h"
+#include "mlbench/report/timeline/summary.h"
+#include "mlbench/report/timeline/trace.h"
 
 namespace mlbench::master::run_handlers {
 

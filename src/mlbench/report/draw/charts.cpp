@@ -1,0 +1,323 @@
+#include "mlbench/report/draw/charts.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "mlbench/base/printable.h"
+#include "mlbench/report/figures.h"
+
+namespace mlbench::report {
+
+namespace {
+
+class ChartMaker {
+ public:
+  ChartMaker(const Study& study, const std::vector<MeasuredRun>& runs, const ChartOptions& options)
+      : study_(study), runs_(runs), options_(options) {
+    std::set<int64_t> counts;
+    for (const StudyLine& line : study.lines) {
+      for (const StudyPoint& point : line.points) counts.insert(point.workers);
+    }
+    counts_.assign(counts.begin(), counts.end());
+    std::set<std::string> labels;
+    for (const StudyLine& line : study.lines) labels.insert(line.labels.begin(), line.labels.end());
+    labels_.assign(labels.begin(), labels.end());
+  }
+
+  std::vector<Chart> make() {
+    const std::string time = study_.to_goal ? "Time to the goal" : "Time per 1,000 samples";
+    const std::string seconds = study_.to_goal ? "seconds" : "seconds per 1,000 samples";
+    const std::string baselines = "train clock, " + baseline_words();
+
+    over_workers("total_time", time, "train clock, median of the repeats", seconds, &StudyPoint::seconds);
+    over_workers("speedup", "Speed-up, total", baselines, "times the baseline", &StudyPoint::speed_up, true);
+    over_workers("compute_speedup", "Speed-up, computation only", baselines + "; without communication",
+                 "times the baseline", &StudyPoint::compute_speed_up, true);
+    throughput();
+    for (size_t i = 0; i < study_.lines.size(); ++i) step_kinds(i, seconds);
+    for (size_t i = 0; i < study_.lines.size(); ++i) hidden_communication(i, seconds);
+    train_loss();
+    over_workers("communication_ratio", "Share of communication",
+                 "agg / train clock of the whole run, median of the repeats", "communication / total",
+                 &StudyPoint::communication_share);
+    over_workers("communication_compute_ratio", "Communication / computation",
+                 "agg / (init, fwd_pass, comp_loss, backprop and opt_step) on rank 0, whole run, median of the repeats",
+                 "communication / computation", &StudyPoint::communication_per_compute);
+    over_workers("cost", "Cost", options_.price_note,
+                 options_.currency + (study_.to_goal ? "" : " per million samples"), &StudyPoint::cost);
+    over_workers("price_index", "Price index",
+                 fmt::format("price increase / performance increase, {} clock; below 1 distribution pays",
+                             name_of(study_.billed)),
+                 "index", &StudyPoint::price_index, false, 1.0);
+    accuracy("accuracy_epochs", "epoch", "epochs", [](const auto& row) { return row.epoch; });
+    accuracy("accuracy_time", "time", "train clock, seconds", [](const auto& row) { return row.train_s; });
+    return std::move(charts_);
+  }
+
+ private:
+  std::string baseline_words() const {
+    std::vector<std::string> words;
+    for (const StudyLine& line : study_.lines) {
+      if (line.no_baseline.empty()) words.push_back(line.baseline);
+    }
+    return words.empty() ? "no baseline" : fmt::format("baseline {}", fmt::join(words, "; "));
+  }
+
+  double index_of(int64_t workers) const {
+    return static_cast<double>(std::find(counts_.begin(), counts_.end(), workers) - counts_.begin());
+  }
+
+  Chart& start(std::string id, const std::string& title, std::string subtitle, std::string x_label,
+               std::string y_label) {
+    Chart chart;
+    chart.id = std::move(id);
+    chart.title = study_.task + ": " + title;
+    chart.subtitle = std::move(subtitle);
+    chart.labels = labels_;
+    chart.x_label = std::move(x_label);
+    chart.y_label = std::move(y_label);
+    return charts_.emplace_back(std::move(chart));
+  }
+  void drop_if_empty() {
+    const auto& series = charts_.back().series;
+    const bool drawn = std::any_of(series.begin(), series.end(), [](const ChartSeries& one) { return !one.guide; });
+    if (!drawn) charts_.pop_back();
+  }
+
+  void over_workers(const char* id, const std::string& title, const std::string& subtitle, const std::string& y_label,
+                    const std::function<std::optional<double>(const StudyPoint&)>& figure, bool linear = false,
+                    std::optional<double> guide = {}) {
+    Chart& chart = start(id, title, subtitle, "workers", y_label);
+    for (const int64_t count : counts_) chart.ticks.push_back(fmt::format("{}", count));
+    int64_t smallest = 0;
+    for (const StudyLine& line : study_.lines) {
+      ChartSeries series{line.name, {}, false};
+      for (const StudyPoint& point : line.points) {
+        if (const auto value = figure(point)) series.points.push_back({index_of(point.workers), *value});
+      }
+      if (series.points.empty()) continue;
+      const int64_t first = line.points.front().workers;
+      smallest = smallest == 0 ? first : std::min(smallest, first);
+      chart.series.push_back(std::move(series));
+    }
+    if (linear && smallest > 0) {
+      ChartSeries ideal{"linear", {}, true};
+      for (const int64_t count : counts_) {
+        ideal.points.push_back({index_of(count), static_cast<double>(count) / static_cast<double>(smallest)});
+      }
+      chart.series.push_back(std::move(ideal));
+    }
+    if (guide) across(chart, fmt::format("{:g}", *guide), *guide, 0, static_cast<double>(counts_.size() - 1));
+    drop_if_empty();
+  }
+
+  // The linear line of each starts at its smallest worker count.
+  void throughput() {
+    const size_t before = charts_.size();
+    over_workers("throughput", "Throughput", "samples of all workers / train clock, median of the repeats",
+                 "samples per second", &StudyPoint::samples_per_s);
+    if (charts_.size() == before) return;
+    for (const StudyLine& line : study_.lines) {
+      const StudyPoint& first = line.points.front();
+      if (!first.samples_per_s || first.workers <= 0) continue;
+      ChartSeries ideal{study_.lines.size() == 1 ? "linear" : "linear, " + line.name, {}, true};
+      for (const StudyPoint& point : line.points) {
+        const double more = static_cast<double>(point.workers) / static_cast<double>(first.workers);
+        ideal.points.push_back({index_of(point.workers), *first.samples_per_s * more});
+      }
+      charts_.back().series.push_back(std::move(ideal));
+    }
+  }
+
+  static void across(Chart& chart, const std::string& name, double y, double from, double to) {
+    chart.series.push_back({name, {{from, y}, {to, y}}, true});
+  }
+
+  void step_kinds(size_t index, const std::string& seconds) {
+    const StudyLine& line = study_.lines[index];
+    const std::string title =
+        study_.lines.size() == 1 ? "Time per kind of step" : "Time per kind of step, " + line.name;
+    Chart& chart = start(index == 0 ? "time_for_all_phases" : fmt::format("time_for_all_phases-{}", index + 1), title,
+                         "rank 0, of the repeat with the median time; agg without wait and transfer where known",
+                         "workers", seconds);
+    chart.kind = ChartKind::kStackedBars;
+    const bool exact = std::ranges::none_of(
+        line.points, [](const StudyPoint& point) { return point.wait_s && !point.exchange_exact; });
+    std::vector<ChartSeries> kinds;
+    for (const std::string_view kind : record::kStepKindNames) kinds.push_back({std::string(kind), {}, false});
+    ChartSeries wait{exact ? "wait" : "wait (at least)", {}, false};
+    ChartSeries transfer{exact ? "transfer" : "transfer (at most)", {}, false};
+    ChartSeries exposed{"exposed communication", {}, false};
+    for (const StudyPoint& point : line.points) {
+      const auto x = static_cast<double>(chart.ticks.size());
+      chart.ticks.push_back(fmt::format("{}", point.workers));
+      for (size_t kind = 0; kind < kinds.size(); ++kind) {
+        kinds[kind].points.push_back({x, point.kinds_s[kind].value_or(0)});
+      }
+      double& agg = kinds[static_cast<size_t>(record::StepKind::kAggregate)].points.back().y;
+      // Beside the backward pass neither is a part of agg, but what of both was waited for is.
+      const double shown = point.hides() ? point.exposed_s.value_or(0) : 0;
+      const double waited = point.wait_s.value_or(0), moved = point.transfer_s.value_or(0);
+      const bool within = !point.hides() && waited + moved <= agg;
+      wait.points.push_back({x, within ? waited : 0});
+      transfer.points.push_back({x, within ? moved : 0});
+      exposed.points.push_back({x, shown <= agg ? shown : 0});
+      if (within) agg -= waited + moved;
+      if (shown <= agg) agg -= shown;
+    }
+    const auto behind = kinds.begin() + static_cast<std::ptrdiff_t>(record::StepKind::kAggregate) + 1;
+    kinds.insert(behind, {std::move(wait), std::move(transfer), std::move(exposed)});
+    for (ChartSeries& kind : kinds) {
+      const bool any = std::any_of(kind.points.begin(), kind.points.end(), [](ChartPoint p) { return p.y > 0; });
+      if (any) chart.series.push_back(std::move(kind));
+    }
+    drop_if_empty();
+  }
+
+  // Where any of it ran while the gradient was computed.
+  void hidden_communication(size_t index, const std::string& seconds) {
+    const StudyLine& line = study_.lines[index];
+    if (std::ranges::none_of(line.points, &StudyPoint::hides)) return;
+    const std::string title = "Communication, exposed and hidden";
+    Chart& chart = start(index == 0 ? "communication_hidden" : fmt::format("communication_hidden-{}", index + 1),
+                         study_.lines.size() == 1 ? title : title + ", " + line.name,
+                         "rank 0, of the repeat with the median time; hidden: while the gradient was computed",
+                         "workers", seconds);
+    chart.kind = ChartKind::kStackedBars;
+    chart.series = {{"exposed", {}, false}, {"hidden", {}, false}};
+    for (const StudyPoint& point : line.points) {
+      const auto x = static_cast<double>(chart.ticks.size());
+      chart.ticks.push_back(fmt::format("{}", point.workers));
+      chart.series[0].points.push_back({x, point.exposed_s.value_or(0)});
+      chart.series[1].points.push_back({x, point.hidden_s.value_or(0)});
+    }
+  }
+
+  std::string run_name(const StudyLine& line, const StudyPoint& point) const {
+    const std::string k = fmt::format("k = {}", point.workers);
+    return study_.lines.size() == 1 ? k : line.name + ", " + k;
+  }
+
+  // One series per line and worker count, of the repeat shown.
+  void over_runs(Chart& chart, const std::function<std::vector<ChartPoint>(const MeasuredRun&)>& points_of) {
+    for (const StudyLine& line : study_.lines) {
+      for (const StudyPoint& point : line.points) {
+        ChartSeries series{run_name(line, point), points_of(runs_[point.shown]), false};
+        const bool any = std::ranges::any_of(series.points, [](ChartPoint p) { return std::isfinite(p.y); });
+        if (any) chart.series.push_back(std::move(series));
+      }
+    }
+  }
+  static std::pair<double, double> extent(const Chart& chart) {
+    double low = INFINITY, high = -INFINITY;
+    for (const ChartSeries& series : chart.series) {
+      low = std::min(low, series.points.front().x);
+      high = std::max(high, series.points.back().x);
+    }
+    return {low, high};
+  }
+
+  void train_loss() {
+    Chart& chart = start("train_loss", "Training loss", "rank 0, of the repeat with the median time",
+                         "train clock, seconds", "loss");
+    over_runs(chart, [](const MeasuredRun& run) {
+      std::vector<ChartPoint> points;
+      for (const LossPoint& point : run.loss) points.push_back({point.train_s, point.loss});
+      return points;
+    });
+    chart.from_zero = false;
+    if (study_.target_loss && !chart.series.empty()) {
+      const auto [low, high] = extent(chart);
+      across(chart, fmt::format("target {:g}", *study_.target_loss), *study_.target_loss, std::min(low, 0.0), high);
+    }
+    drop_if_empty();
+  }
+
+  static bool by_x(ChartPoint a, ChartPoint b) { return a.x < b.x; }
+
+  // `x_of`: of an evaluation or an epoch.
+  void accuracy(const char* id, const char* over, const char* x_label, const auto& x_of) {
+    if (study_.metric.empty()) return;
+    ChartSeries at_limit{"at a limit: meets no goal", {}, false, true};
+    Chart& chart = start(id, fmt::format("{} on {} data over {}", study_.metric, study_.split, over),
+                         "of the repeat with the median time", x_label, study_.metric);
+    over_runs(chart, [&](const MeasuredRun& run) {
+      std::vector<ChartPoint> points;
+      const auto take = [&](const auto& row) {
+        const std::optional<double> x = x_of(row), y = spec::find_number(row.metrics, study_.metric);
+        if (x && y) points.push_back({*x, *y});
+        return x && y && std::isfinite(*y);
+      };
+      if (study_.split == "train") {
+        std::ranges::for_each(run.record.epochs, take);
+      } else {
+        for (const record::Evaluation& row : run.record.evaluations) {
+          const bool finite = row.split == study_.split && take(row);
+          if (finite && row.cadence == false) at_limit.points.push_back(points.back());
+        }
+      }
+      std::stable_sort(points.begin(), points.end(), by_x);
+      return points;
+    });
+    if (!at_limit.points.empty()) {
+      std::stable_sort(at_limit.points.begin(), at_limit.points.end(), by_x);
+      chart.series.push_back(std::move(at_limit));
+    }
+    chart.from_zero = false;
+    if (study_.target && !chart.series.empty()) {
+      const auto [low, high] = extent(chart);
+      across(chart, fmt::format("goal {:g}", *study_.target), *study_.target, std::min(low, 0.0), high);
+    }
+    drop_if_empty();
+  }
+
+  const Study& study_;
+  const std::vector<MeasuredRun>& runs_;
+  const ChartOptions& options_;
+  std::vector<int64_t> counts_;
+  std::vector<std::string> labels_;  // of the runs of all lines
+  std::vector<Chart> charts_;
+};
+
+std::string csv_cell(const std::string& text) {
+  std::string safe = printable(text);
+  if (!safe.empty() && std::string_view("=+-@\t\r").find(safe.front()) != std::string_view::npos) safe = "'" + safe;
+  if (safe.find_first_of(",\"\n\r") == std::string::npos) return safe;
+  std::string quoted = "\"";
+  for (const char c : safe) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+}  // namespace
+
+std::vector<Chart> charts_of(const Study& study, const std::vector<MeasuredRun>& runs, const ChartOptions& options) {
+  return ChartMaker(study, runs, options).make();
+}
+
+std::string chart_csv(const Chart& chart) {
+  std::map<double, std::vector<std::optional<double>>> rows;
+  for (size_t i = 0; i < chart.series.size(); ++i) {
+    for (const ChartPoint point : chart.series[i].points) {
+      auto& row = rows[point.x];
+      row.resize(chart.series.size());
+      row[i] = point.y;
+    }
+  }
+  std::string out = csv_cell(chart.x_label);
+  for (const ChartSeries& series : chart.series) out += "," + csv_cell(series.name);
+  out += "\n";
+  for (const auto& [x, row] : rows) {
+    out += chart.ticks.empty() ? fmt::format("{}", x) : csv_cell(chart.ticks.at(static_cast<size_t>(x)));
+    for (const auto& value : row) out += value ? fmt::format(",{}", *value) : ",";
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace mlbench::report

@@ -1,0 +1,66 @@
+#include "mlbench/report/draw/figure.h"
+
+#include <fmt/format.h>
+
+namespace mlbench::report {
+
+namespace {
+
+std::optional<double> as_number(const Json& value) {
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+}
+
+std::string plain_text(const Json& value) { return value.is_string() ? value.get<std::string>() : std::string(); }
+
+std::string list_text(const Json& value) {
+  std::string words;
+  for (const Json& one : value) words += (words.empty() ? "" : ", ") + plain_text(one);
+  return words;
+}
+
+std::string number_text(const Json& value) {
+  if (value.is_string()) return plain_text(value);
+  return value.is_null() ? std::string(kNone) : value.dump();
+}
+
+std::string count_text(const Json& value) {
+  return value.is_number_integer() ? format_count(value.get<int64_t>()) : std::string(kNone);
+}
+
+template <int decimals>
+std::string fixed_text(const Json& value) {
+  return value.is_number() ? fmt::format("{:.{}f}", value.get<double>(), decimals) : std::string(kNone);
+}
+
+std::string short_text(const Json& value) {
+  return value.is_number() ? fmt::format("{:g}", value.get<double>()) : std::string(kNone);
+}
+
+std::string metric_text(const Json& value) {
+  return value.is_number() ? format_metric(value.get<double>()) : std::string(kNone);
+}
+
+}  // namespace
+
+namespace forms {
+const Form kText{plain_text, Align::kLeft};
+const Form kList{list_text, Align::kLeft};
+const Form kNumber{number_text};
+const Form kCount{count_text};
+const Form kFixed1{fixed_text<1>}, kFixed2{fixed_text<2>}, kFixed4{fixed_text<4>};
+const Form kShort{short_text};
+const Form kSeconds{[](const Json& value) { return format_seconds(as_number(value)); }};
+const Form kRate{[](const Json& value) { return format_rate(as_number(value)); }};
+const Form kPercent{[](const Json& value) { return format_percent(as_number(value)); }};
+const Form kRatio{[](const Json& value) { return format_ratio(as_number(value)); }};
+const Form kMetric{metric_text};
+}  // namespace forms
+
+std::string csv_cell_of(const Json& value) {
+  if (value.is_null()) return "";
+  if (value.is_string()) return plain_text(value);
+  if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
+  return value.is_number_float() ? fmt::format("{}", value.get<double>()) : value.dump();
+}
+
+}  // namespace mlbench::report

@@ -1,0 +1,140 @@
+#pragma once
+
+// A figure is said once: key, heading, unit, form and getter are one row, of which a table's column, a member of JSON
+// and a cell of CSV are made.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "mlbench/base/json.h"
+#include "mlbench/report/draw/table.h"
+
+namespace mlbench::report {
+
+// How people read a value of JSON, and on which side of a column. null is kNone for numbers, "" for texts.
+struct Form {
+  std::string (*write)(const Json& value) = nullptr;
+  Align align = Align::kRight;
+};
+namespace forms {
+extern const Form kText;                                       // as it is
+extern const Form kList;                                       // "a, b"
+extern const Form kNumber;                                     // a text or whole number, to the right
+extern const Form kCount;                                      // "60,000"
+extern const Form kFixed1, kFixed2, kFixed4;                   // "1.2", "1.25", "1.2500"
+extern const Form kShort;                                      // "0.0016"
+extern const Form kSeconds, kRate, kPercent, kRatio, kMetric;  // as table.h has them
+}  // namespace forms
+
+// A getter's answer as JSON: an empty optional is null.
+template <typename Value>
+Json figure_value(const Value& value) {
+  return Json(value);
+}
+template <typename Value>
+Json figure_value(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+template <typename Row>
+struct Figure {
+  std::string key;            // its name in JSON and CSV; "" in tables alone
+  std::string heading, unit;  // of its column
+  std::function<Json(const Row& row)> value;
+  std::function<std::string(const Row& row)> cell;  // as people read it; without, it has no column
+  Align align = Align::kRight;
+  Form form = {};  // of its value alone
+
+  // `get`: a member of the row, or a function of it. A form is one of its value; `shown` is one of the row.
+  template <typename Get>
+  Figure(std::string key_, Get get)
+      : key(std::move(key_)), value([get](const Row& row) { return figure_value(std::invoke(get, row)); }) {}
+  template <typename Get>
+  Figure(std::string key_, std::string heading_, std::string unit_, Get get, Form form_)
+      : Figure(std::move(key_), get) {
+    heading = std::move(heading_);
+    unit = std::move(unit_);
+    align = form_.align;
+    form = form_;
+    cell = [value = value, write = form_.write](const Row& row) { return write(value(row)); };
+  }
+  template <typename Get, typename Shown>
+  requires std::is_invocable_v<Shown, const Row&> Figure(std::string key_, std::string heading_, std::string unit_,
+                                                         Get get, Shown shown, Align align_ = Align::kRight)
+      : Figure(std::move(key_), get) {
+    heading = std::move(heading_);
+    unit = std::move(unit_);
+    align = align_;
+    cell = shown;
+  }
+};
+template <typename Row>
+using Figures = std::vector<Figure<Row>>;
+
+// Those of the names, in that order: the columns of a table. A name that none has is left out.
+template <typename Row>
+Figures<Row> chosen(const Figures<Row>& figures, const std::vector<std::string_view>& keys) {
+  Figures<Row> found;
+  for (const std::string_view key : keys) {
+    for (const Figure<Row>& figure : figures) {
+      if (!key.empty() && figure.key == key) found.push_back(figure);
+    }
+  }
+  return found;
+}
+
+template <typename Row>
+std::vector<Column> columns_of(const Figures<Row>& figures) {
+  std::vector<Column> columns;
+  for (const Figure<Row>& figure : figures) {
+    if (figure.cell) columns.push_back({figure.heading, figure.unit, figure.align});
+  }
+  return columns;
+}
+template <typename Row>
+std::vector<std::string> cells_of(const Figures<Row>& figures, const Row& row) {
+  std::vector<std::string> cells;
+  for (const Figure<Row>& figure : figures) {
+    if (figure.cell) cells.push_back(figure.cell(row));
+  }
+  return cells;
+}
+template <typename Row>
+Table table_of(const Figures<Row>& figures, const auto& rows) {
+  Table table(columns_of(figures));
+  for (const Row& row : rows) table.add_row(cells_of(figures, row));
+  return table;
+}
+
+// One member for each figure that has a key.
+template <typename Row>
+Json json_of(const Figures<Row>& figures, const Row& row) {
+  Json object = Json::object();
+  for (const Figure<Row>& figure : figures) {
+    if (!figure.key.empty()) object[figure.key] = figure.value(row);
+  }
+  return object;
+}
+
+// A value as a cell of CSV: null is empty, true and false are 1 and 0.
+std::string csv_cell_of(const Json& value);
+// The names of the columns, or a row's cells, with commas between them and a line end.
+template <typename Row>
+std::string csv_heading(const Figures<Row>& figures) {
+  std::string line;
+  for (const Figure<Row>& figure : figures) line += (line.empty() ? "" : ",") + figure.key;
+  return line + "\n";
+}
+template <typename Row>
+std::string csv_line(const Figures<Row>& figures, const Row& row) {
+  std::string line;
+  for (size_t i = 0; i < figures.size(); ++i) line += (i == 0 ? "" : ",") + csv_cell_of(figures[i].value(row));
+  return line + "\n";
+}
+
+}  // namespace mlbench::report

@@ -1,0 +1,184 @@
+#include "mlbench/report/draw/gnuplot.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+
+#include "mlbench/base/files.h"
+#include "mlbench/base/printable.h"
+#include "mlbench/base/process.h"
+#include "mlbench/base/system_error.h"
+
+namespace mlbench::report {
+
+namespace {
+
+constexpr std::chrono::seconds kPatience{60};
+constexpr const char* kEnd = "END_OF_BLOCK";
+
+// The palette of Okabe and Ito, which people with colour blindness can tell apart; dark ones first.
+constexpr const char* kColours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9",
+                                    "#7F7F7F", "#8C564B", "#B8A900", "#5E4FA2", "#C2185B"};
+
+constexpr const char* kImageStyle =
+    "set border 3 lc rgb '#444444'\n"
+    "set grid y lc rgb '#dddddd'\n"
+    "set tics nomirror\n"
+    "set key outside right top reverse Left noenhanced\n";
+
+constexpr int kTextLines = 24;
+constexpr const char* kTextStyle = "set key outside top center horizontal noenhanced\n";
+
+// One line of a block, behind a mark: it can neither be the line that ends the block nor start another one.
+std::string cell(const std::string& text) { return "|" + printable(text); }
+
+class Script {
+  static constexpr size_t kFirstName = 6;  // of the series, in $text
+
+ public:
+  explicit Script(const Chart& chart) : chart_(chart) {}
+
+  std::string make(const std::string& terminal, const char* style) {
+    texts();
+    data();
+    const bool bars = chart_.kind == ChartKind::kStackedBars;
+    out_ += "set terminal " + terminal +
+            "\n"
+            "set datafile separator \"\\t\"\n"
+            "set encoding utf8\n";
+    out_ += style;
+    out_ += "set title $text[1][2:*]";
+    if (!chart_.subtitle.empty()) out_ += ".\"\\n\".$text[2][2:*]";
+    if (!chart_.labels.empty()) out_ += ".\"\\n\".$text[3][2:*]";
+    out_ += " noenhanced\n";
+    out_ +=
+        "set xlabel $text[4][2:*] noenhanced\n"
+        "set ylabel $text[5][2:*] noenhanced\n";
+    if (chart_.log_x) out_ += "set logscale x 10\n";
+    if (chart_.log_y) out_ += "set logscale y 10\n";
+    if (chart_.from_zero && !chart_.log_y) out_ += fmt::format("set yrange [0:{}]\n", highest() > 0 ? "*" : "1");
+    if (!chart_.ticks.empty()) ticks();
+    if (bars) {
+      out_ += "set style data histograms\nset style histogram rowstacked\nset style fill solid 0.9 noborder\n";
+      out_ += "set boxwidth 0.7\n";
+    }
+    plot(bars);
+    return out_;
+  }
+
+ private:
+  void texts() {
+    out_ += fmt::format("$text << {}\n", kEnd);
+    const std::string labels = fmt::format("{}", fmt::join(chart_.labels, ", "));
+    for (const std::string& text : {chart_.title, chart_.subtitle, labels, chart_.x_label, chart_.y_label}) {
+      out_ += cell(text) + "\n";
+    }
+    for (const ChartSeries& series : chart_.series) out_ += cell(series.name) + "\n";
+    for (const std::string& tick : chart_.ticks) out_ += cell(tick) + "\n";
+    out_ += fmt::format("{}\n", kEnd);
+  }
+
+  void data() {
+    for (size_t i = 0; i < chart_.series.size(); ++i) {
+      out_ += fmt::format("$data{} << {}\n", i, kEnd);
+      for (const ChartPoint point : chart_.series[i].points) {
+        // "NaN" is a gap. A point that is left out would be bridged by a line, and move the bars behind it.
+        const bool finite = std::isfinite(point.x) && std::isfinite(point.y);
+        out_ += finite ? fmt::format("{}\t{}\n", point.x, point.y) : fmt::format("{}\tNaN\n", point.x);
+      }
+      out_ += fmt::format("{}\n", kEnd);
+    }
+  }
+
+  double highest() const {
+    double high = 0;
+    for (const ChartSeries& series : chart_.series) {
+      for (const ChartPoint point : series.points) {
+        if (std::isfinite(point.y)) high = std::max(high, point.y);
+      }
+    }
+    return high;
+  }
+
+  void ticks() {
+    out_ += "set xtics ()\n";
+    for (size_t i = 0; i < chart_.ticks.size(); ++i) {
+      out_ += fmt::format("set xtics add ($text[{}][2:*] {})\n", kFirstName + chart_.series.size() + i, i);
+    }
+    out_ += fmt::format("set xrange [-0.5:{}.5]\n", chart_.ticks.size() - 1);
+  }
+
+  void plot(bool bars) {
+    out_ += "plot ";
+    size_t colour = 0;
+    for (size_t i = 0; i < chart_.series.size(); ++i) {
+      const ChartSeries& series = chart_.series[i];
+      if (i > 0) out_ += ", \\\n  ";
+      const size_t title = kFirstName + i;
+      if (bars) {
+        out_ += fmt::format("$data{} using 2 title $text[{}][2:*] lc rgb '{}'", i, title, next(colour));
+      } else if (series.guide) {
+        out_ += fmt::format("$data{} using 1:2 with lines dashtype 2 lc rgb '#555555' title $text[{}][2:*]", i, title);
+      } else if (series.rings) {
+        out_ += fmt::format("$data{} using 1:2 with points pt 6 ps 1.8 lw 2 lc rgb '#333333' title $text[{}][2:*]", i,
+                            title);
+      } else {
+        // Many points are a curve, few are measurements that a reader wants to see.
+        const bool marks = series.points.size() <= 40;
+        out_ += fmt::format("$data{} using 1:2 with {} lw 2 {}lc rgb '{}' title $text[{}][2:*]", i,
+                            marks ? "linespoints" : "lines", marks ? "pt 7 ps 0.7 " : "", next(colour), title);
+      }
+    }
+    out_ += "\n";
+  }
+
+  static const char* next(size_t& colour) { return kColours[colour++ % std::size(kColours)]; }
+
+  const Chart& chart_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string gnuplot_script(const Chart& chart, ImageFormat format) {
+  return Script(chart).make(format == ImageFormat::kPng ? "pngcairo noenhanced size 900,560 font 'sans,11'"
+                                                        : "svg noenhanced size 900,560 background '#ffffff'",
+                            kImageStyle);
+}
+
+std::string gnuplot_text_script(const Chart& chart, int columns) {
+  return Script(chart).make(fmt::format("dumb noenhanced size {},{}", columns, kTextLines), kTextStyle);
+}
+
+bool gnuplot_exists() { return program_exists("gnuplot"); }
+
+std::string run_gnuplot(const std::string& script) {
+  if (!gnuplot_exists()) {
+    throw UserError("this needs the program gnuplot, which is not installed: apt-get install gnuplot-nox");
+  }
+  const FileDescriptor input(memfd_create("gnuplot", MFD_CLOEXEC));
+  if (!input) throw_system_error("cannot make the input of gnuplot", errno);
+  write_all(input.get(), script, "the input of gnuplot");
+  lseek(input.get(), 0, SEEK_SET);
+  ProcessOptions options;
+  options.arguments = {"gnuplot", "-d", "-"};  // -d: no file of the user's that changes how charts look
+  options.standard_input = input.get();
+  ProcessOutput output = run_process(options, kPatience);
+  if (output.end.code != 0) {
+    throw IoError(
+        fmt::format("gnuplot failed (exit code {}): {}", output.end.code, output.standard_error.substr(0, 500)));
+  }
+  return std::move(output.standard_output);
+}
+
+std::string draw(const Chart& chart, ImageFormat format) { return run_gnuplot(gnuplot_script(chart, format)); }
+
+std::string draw_text(const Chart& chart, int columns) { return run_gnuplot(gnuplot_text_script(chart, columns)); }
+
+}  // namespace mlbench::report

@@ -1,0 +1,133 @@
+#include "mlbench/report/draw/gnuplot.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/report/test_records.h"
+
+namespace mlbench::report {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+Chart chart_named(const std::string& name) {
+  return {.id = "c",
+          .title = name,
+          .subtitle = name,
+          .x_label = name,
+          .y_label = name,
+          .labels = {name, name},
+          .ticks = {"1", name},
+          .series = {{name, {{0, 1}, {1, 2.5}}, false}, {"linear", {{0, 1}, {1, 2}}, true}}};
+}
+
+TEST(Gnuplot, Script) {
+  EXPECT_EQ(gnuplot_script({.id = "loss",
+                            .title = "t",
+                            .subtitle = "s",
+                            .x_label = "x",
+                            .y_label = "y",
+                            .labels = {"light", "open"},
+                            .ticks = {},
+                            .series = {{"a", {{0.5, 1}}, false}},
+                            .from_zero = false},
+                           ImageFormat::kSvg),
+            "$text << END_OF_BLOCK\n|t\n|s\n|light, open\n|x\n|y\n|a\nEND_OF_BLOCK\n"
+            "$data0 << END_OF_BLOCK\n0.5\t1\nEND_OF_BLOCK\n"
+            "set terminal svg noenhanced size 900,560 background '#ffffff'\n"
+            "set datafile separator \"\\t\"\n"
+            "set encoding utf8\n"
+            "set border 3 lc rgb '#444444'\n"
+            "set grid y lc rgb '#dddddd'\n"
+            "set tics nomirror\n"
+            "set key outside right top reverse Left noenhanced\n"
+            "set title $text[1][2:*].\"\\n\".$text[2][2:*].\"\\n\".$text[3][2:*] noenhanced\n"
+            "set xlabel $text[4][2:*] noenhanced\n"
+            "set ylabel $text[5][2:*] noenhanced\n"
+            "plot $data0 using 1:2 with linespoints lw 2 pt 7 ps 0.7 lc rgb '#0072B2' title $text[6][2:*]\n");
+}
+
+TEST(Gnuplot, LeavesAGapWhereThereIsNoNumber) {
+  Chart chart = chart_named("task");
+  chart.series[0].points = {{0, 1}, {1, NAN}, {2, INFINITY}, {3, 2}};
+  const std::string script = gnuplot_script(chart, ImageFormat::kSvg);
+  EXPECT_THAT(script, HasSubstr("0\t1\n1\tNaN\n2\tNaN\n3\t2\n"));
+  EXPECT_THAT(script, HasSubstr("set yrange [0:*]"));
+  if (!gnuplot_exists()) GTEST_SKIP() << "missing capability: gnuplot";
+  for (const ChartKind kind : {ChartKind::kLines, ChartKind::kStackedBars}) {
+    chart.kind = kind;
+    EXPECT_THAT(draw(chart, ImageFormat::kSvg), HasSubstr("</svg>"));
+  }
+}
+
+TEST(Gnuplot, DrawsBothFormats) {
+  if (!gnuplot_exists()) GTEST_SKIP() << "missing capability: gnuplot";
+  for (const ChartKind kind : {ChartKind::kLines, ChartKind::kStackedBars}) {
+    Chart chart = chart_named("task");
+    chart.kind = kind;
+    EXPECT_THAT(draw(chart, ImageFormat::kPng), StartsWith("\x89PNG"));
+    EXPECT_THAT(draw(chart, ImageFormat::kSvg), HasSubstr("</svg>"));
+  }
+}
+
+TEST(Gnuplot, DrawsInCharacters) {
+  if (!gnuplot_exists()) GTEST_SKIP() << "missing capability: gnuplot";
+  const std::string text = draw_text({.id = "lr",
+                                      .title = "the title",
+                                      .subtitle = "",
+                                      .x_label = "epoch",
+                                      .y_label = "y",
+                                      .labels = {},
+                                      .ticks = {},
+                                      .series = {{"1 worker", {{0, 0}, {1, 2}}, false}}},
+                                     70);
+  EXPECT_THAT(text, HasSubstr("1 worker ***"));
+  EXPECT_THAT(text, HasSubstr(" the title "));
+  EXPECT_THAT(text, HasSubstr(" epoch "));
+}
+
+TEST(Gnuplot, DrawsAPointAndNothingButZeros) {
+  if (!gnuplot_exists()) GTEST_SKIP() << "missing capability: gnuplot";
+  Chart chart = chart_named("x");
+  chart.ticks = {"1"};
+  chart.series = {{"a", {{0, 0}}, false}};
+  EXPECT_THAT(draw(chart, ImageFormat::kPng), StartsWith("\x89PNG"));
+}
+
+// Names that would run a command, end a block, or make markup where they were not mere text.
+TEST(Gnuplot, NamesAreTextAlone) {
+  if (!gnuplot_exists()) GTEST_SKIP() << "missing capability: gnuplot";
+  TemporaryFolder folder;
+  const std::string owned = (folder.path() / "owned").string();
+  for (const std::string& name :
+       {"`touch " + owned + "`", "$(touch " + owned + ")", "END_OF_BLOCK\nsystem('touch " + owned + "')",
+        "'; system('touch " + owned + "'); '", "\"; !touch " + owned + "\n", std::string("@x {/Bold y} \\n # %s"),
+        std::string("END_OF_BLOCK"), std::string("\x1b[2J"), std::string()}) {
+    const std::string svg = draw(chart_named(name), ImageFormat::kSvg);
+    EXPECT_THAT(svg, HasSubstr("</svg>")) << name;
+    EXPECT_FALSE(std::filesystem::exists(owned)) << name;
+  }
+  EXPECT_THAT(draw(chart_named("<script>alert(1)</script>"), ImageFormat::kSvg), Not(HasSubstr("<script>alert")));
+  EXPECT_THAT(draw(chart_named("\xE2\x80\xAE right to left"), ImageFormat::kSvg),
+              testing::AllOf(Not(HasSubstr("\xE2\x80\xAE")), HasSubstr("u202e right to left")));
+}
+
+TEST(Gnuplot, AnAbsentOneIsNamedWithItsPackage) {
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", "/nowhere", 1);
+  try {
+    draw(chart_named("x"), ImageFormat::kPng);
+    ADD_FAILURE() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("apt-get install gnuplot-nox"));
+  }
+  setenv("PATH", path.c_str(), 1);
+}
+
+}  // namespace
+}  // namespace mlbench::report

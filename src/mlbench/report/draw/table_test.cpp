@@ -1,0 +1,83 @@
+#include "mlbench/report/draw/table.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::report {
+namespace {
+
+TEST(Table, AlignsColumnsAndTrimsLines) {
+  Table table({{"run", "", Align::kLeft}, {"time", "s", Align::kRight}, {"notes", "", Align::kLeft}});
+  table.add_row({"r-1", "41.2", ""});
+  table.add_row({"long-name-16", "5", "light"});
+  EXPECT_EQ(table.render(),
+            "run           time  notes\n"
+            "                 s\n"
+            "r-1           41.2\n"
+            "long-name-16     5  light\n");
+}
+
+TEST(Table, CellsAreOneLineThatDoesNothingToATerminal) {
+  Table table({{"run", "", Align::kLeft}});
+  table.add_row({"a\x1b[2J\nb"});
+  EXPECT_EQ(table.render(), "run\na\\x1b[2J\\nb\n");
+}
+
+TEST(Table, LeavesOutAnEmptyUnitLine) {
+  Table table({{"a", "", Align::kRight}, {"b", "", Align::kLeft}});
+  table.add_row({"1", "x"});
+  EXPECT_EQ(table.render(), "a  b\n1  x\n");
+}
+
+TEST(Table, CountsCharactersNotBytes) {
+  Table table({{"ä", "", Align::kLeft}, {"b", "", Align::kLeft}});
+  table.add_row({"µs", "1"});
+  EXPECT_EQ(table.render(), "ä   b\nµs  1\n");
+}
+
+TEST(Table, RefusesRowsOfAnotherLength) {
+  Table table({{"a", "", Align::kLeft}});
+  EXPECT_THROW(table.add_row({"1", "2"}), InternalError);
+}
+
+TEST(Format, Figures) {
+  EXPECT_EQ(format_seconds(0.0123), "0.012");
+  EXPECT_EQ(format_seconds(0.9996), "1.00");
+  EXPECT_EQ(format_seconds(9.996), "10.0");
+  EXPECT_EQ(format_seconds(41.25), "41.2");
+  EXPECT_EQ(format_seconds(99.96), "100");
+  EXPECT_EQ(format_seconds(5895.4), "5895");
+  EXPECT_EQ(format_seconds(std::nullopt), "-");
+  EXPECT_EQ(format_rate(12345.4), "12,345");
+  EXPECT_EQ(format_rate(95.34), "95.3");
+  EXPECT_EQ(format_rate(std::numeric_limits<double>::infinity()), "-");
+  EXPECT_EQ(format_count(0), "0");
+  EXPECT_EQ(format_count(999), "999");
+  EXPECT_EQ(format_count(1000), "1,000");
+  EXPECT_EQ(format_count(-1234567), "-1,234,567");
+  EXPECT_EQ(format_percent(0.9425), "94 %");
+  EXPECT_EQ(format_percent(std::nullopt), "-");
+  EXPECT_EQ(format_ratio(1.8847), "1.88");
+  EXPECT_EQ(format_metric(84.213), "84.21");
+  EXPECT_EQ(format_metric(0.43119), "0.4312");
+  EXPECT_EQ(format_bytes(999), "999 B");
+  EXPECT_EQ(format_bytes(1200), "1.2 kB");
+  EXPECT_EQ(format_bytes(512'000'000), "512 MB");
+  EXPECT_EQ(format_bytes(999'999), "1.0 MB");
+  EXPECT_EQ(format_elapsed(41.9), "0:41");
+  EXPECT_EQ(format_elapsed(723), "12:03");
+  EXPECT_EQ(format_elapsed(3723), "1:02:03");
+}
+
+// A metric's name, as anybody's record has it.
+TEST(Table, HeadingsAndCellsDoNothingToATerminal) {
+  Table table({{"Prec\xE2\x80\xAE@1", "\x1b[2J", Align::kLeft}});
+  table.add_row({"\xE2\x81\xA6 1"});
+  EXPECT_EQ(table.render(), "Prec\\u202e@1\n\\x1b[2J\n\\u2066 1\n");
+}
+
+}  // namespace
+}  // namespace mlbench::report

@@ -1,0 +1,351 @@
+#include "mlbench/report/study/significance.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/or_null.h"
+#include "mlbench/base/printable.h"
+#include "mlbench/report/draw/figure.h"
+#include "mlbench/report/draw/table.h"
+#include "mlbench/report/figures.h"
+#include "mlbench/report/study/comparison.h"
+#include "mlbench/report/study/course.h"
+
+namespace mlbench::report {
+
+namespace {
+
+Sample sample_of(std::vector<double> values) {
+  Sample sample;
+  sample.mean = geometric_mean(values);
+  sample.interval = interval_of(values);
+  sample.values = std::move(values);
+  return sample;
+}
+
+// Each of these in the runs that its records make: repeats that differ in a key are none.
+std::vector<RepeatedRun> split_where_different(const std::vector<RepeatedRun>& runs, std::vector<std::string>& notes) {
+  std::vector<RepeatedRun> split;
+  for (const RepeatedRun& run : runs) {
+    MLBENCH_CHECK(!run.records.empty(), "a repeated run has a record");
+    const std::vector<Conditions> conditions(run.records.begin(), run.records.end());
+    std::vector<size_t> members(run.records.size());
+    std::iota(members.begin(), members.end(), size_t{0});
+    auto groups = grouped(conditions, members, [](const ComparisonKey&) { return true; });
+    std::ranges::sort(groups);
+    for (const std::vector<size_t>& group : groups) {
+      RepeatedRun& part = split.emplace_back(RepeatedRun{run.name, {}});
+      for (const size_t member : group) part.records.push_back(run.records[member]);
+      if (group.front() == 0) continue;
+      part.name = part.records.front().name;
+      const Keys keys = conditions[group.front()].differences(conditions[0]);
+      notes.push_back(fmt::format("{} is no repeat of {}: other {}", part.name, run.name, in_words(keys)));
+    }
+  }
+  return split;
+}
+
+std::optional<double> communication_per_compute(const record::Record& record) {
+  const double compute = compute_seconds(record.steps_s).value_or(0);
+  const auto aggregation = spec::find_number(record.steps_s, "agg");
+  return aggregation && compute > 0 ? std::optional(*aggregation / compute) : std::nullopt;
+}
+
+// The value of `metric` on `split` after this time, where that is what the run's goal is about.
+RepeatedFigures figures_of_repeats(const RepeatedRun& run, const Significance& asked) {
+  RepeatedFigures figures;
+  figures.name = run.name;
+  figures.runs = run.records.size();
+  std::vector<double> times, rates, values, ratios;
+  std::set<std::string> labels;
+  for (const record::Record& record : run.records) {
+    const RunFigures one = figures_of(record);
+    figures.repeats.push_back(one.name);
+    figures.workers = one.workers;
+    figures.shared_host = one.shared_host;
+    if (one.time_to_goal_s) times.push_back(*one.time_to_goal_s);
+    if (one.samples_per_s) rates.push_back(*one.samples_per_s);
+    if (const auto ratio = communication_per_compute(record)) ratios.push_back(*ratio);
+    const Course course = course_of(record);
+    const bool same = asked.after_s && course.metric == asked.metric && course.split == asked.split;
+    const auto value = same ? any_value_after(course, *asked.after_s) : std::nullopt;
+    if (value && std::isfinite(value->value)) {
+      values.push_back(value->value);
+      if (value->ended) ++figures.ended;
+    } else if (value) {
+      ++figures.not_finite;
+    }
+    labels.insert(one.labels.begin(), one.labels.end());
+    if (one.state != "finished") labels.insert(one.state);
+  }
+  figures.reached = times.size();
+  if (figures.shared_host) {
+    times.clear();
+    rates.clear();
+    ratios.clear();
+  }
+  if (figures.reached == figures.runs && !figures.shared_host) figures.time_to_goal_s = sample_of(std::move(times));
+  figures.samples_per_s = sample_of(std::move(rates));
+  if (values.size() == figures.runs && !figures.shared_host) figures.value_after = sample_of(std::move(values));
+  figures.communication_per_compute = sample_of(std::move(ratios));
+  figures.labels.assign(labels.begin(), labels.end());
+  if (figures.ended > 0) {
+    figures.labels.push_back(
+        fmt::format("{}ended before {} s", figures.ended < figures.runs ? "some " : "", format_seconds(asked.after_s)));
+  }
+  return figures;
+}
+
+std::string with_interval(const Sample& sample, const Form& form) {
+  if (!sample.mean) return std::string(kNone);
+  std::string out = form.write(*sample.mean);
+  if (sample.interval) {
+    out += fmt::format(" [{}, {}]", form.write(sample.interval->low), form.write(sample.interval->high));
+  }
+  return out;
+}
+
+std::string verdict(const std::optional<RatioEstimate>& estimate, const char* more, const char* less) {
+  if (!estimate) return std::string(kNone);
+  const auto differs = estimate->differs();
+  if (!differs) return estimate->no_spread ? "not known: equal repeats" : "not known: needs repeats";
+  if (!*differs) return no_difference_words(*estimate);
+  return estimate->ratio > 1 ? more : less;
+}
+
+// Ratios of one run to another, the values that they are of, and what a ratio above and below 1 says.
+constexpr struct RatioRow {
+  const char *key, *heading, *more, *less;
+  Sample RepeatedFigures::*sample;
+  std::optional<RatioEstimate> RepeatedFigures::*ratio;
+} kRatios[] = {
+    {"time_to_goal_ratio", "time to goal", "slower", "faster", &RepeatedFigures::time_to_goal_s,
+     &RepeatedFigures::time_ratio},
+    {"samples_per_s_ratio", "throughput", "faster", "slower", &RepeatedFigures::samples_per_s,
+     &RepeatedFigures::rate_ratio},
+    {"value_after_ratio", "", "higher", "lower", &RepeatedFigures::value_after, &RepeatedFigures::value_ratio}};
+
+void set_ratios(RepeatedFigures& figures, const RepeatedFigures& base) {
+  size_t verdicts = 0;
+  const auto estimate = [&](const auto& row, size_t among) {
+    return ratio_of((figures.*row.sample).values, (base.*row.sample).values, among);
+  };
+  for (const auto& row : kRatios) {
+    const auto alone = estimate(row, 1);
+    verdicts += alone && alone->interval ? 1 : 0;
+  }
+  for (const auto& row : kRatios) figures.*row.ratio = estimate(row, std::max<size_t>(verdicts, 1));
+}
+
+// The latest moment at which every run whose goal is about the same has a value; empty where one never has.
+std::optional<double> latest_moment(const std::vector<RepeatedRun>& runs, const Course& like) {
+  std::optional<double> latest;
+  for (const RepeatedRun& run : runs) {
+    for (const record::Record& record : run.records) {
+      const Course course = course_of(record);
+      if (course.metric != like.metric || course.split != like.split) continue;
+      if (course.evaluations.empty()) return std::nullopt;
+      const double last = course.evaluations.back().at_s;
+      latest = latest ? std::min(*latest, last) : last;
+    }
+  }
+  return latest;
+}
+
+}  // namespace
+
+Significance significance_of(const std::vector<RepeatedRun>& given, const SignificanceOptions& options) {
+  MLBENCH_CHECK(!given.empty(), "a comparison has a run");
+  Significance significance;
+  const std::vector<RepeatedRun> runs = split_where_different(given, significance.notes);
+  const Course first_course = course_of(runs.front().records.front());
+  significance.metric = first_course.metric;
+  significance.split = first_course.split;
+  significance.after_s = options.after_s ? options.after_s : latest_moment(runs, first_course);
+
+  const Conditions first(runs.front().records.front());
+  std::set<int64_t> counts;
+  std::vector<const record::Record*> records;
+  for (const RepeatedRun& run : runs) {
+    for (const record::Record& record : run.records) records.push_back(&record);
+    RepeatedFigures figures = figures_of_repeats(run, significance);
+    counts.insert(figures.workers);
+    if (figures.reached > 0 && figures.reached < figures.runs) {
+      significance.notes.push_back(fmt::format("{}: {} of {} repeats missed the goal, so it has no time to it",
+                                               figures.name, figures.runs - figures.reached, figures.runs));
+    }
+    if (figures.not_finite > 0) {
+      significance.notes.push_back(fmt::format("{}: after {} s, {} of {} of {} repeats was NaN or infinite, so no mean",
+                                               figures.name, format_seconds(significance.after_s), significance.metric,
+                                               figures.not_finite, figures.runs));
+    }
+    if (!significance.runs.empty()) {
+      const RepeatedFigures& base = significance.runs.front();
+      const Keys differences = Conditions(run.records.front()).differences(first);
+      for (const ComparisonKey* key : differences) figures.differs_in.emplace_back(key->name);
+      figures.no_ratio = why_no_ratio(differences, options.vary);
+      if (figures.no_ratio.empty() && figures.shared_host) {
+        figures.no_ratio = "no ratio: other runs were on its host (--share-host)";
+      }
+      if (figures.no_ratio.empty()) {
+        set_ratios(figures, base);
+      } else {
+        significance.notes.push_back(fmt::format("{}: {}", figures.name, figures.no_ratio));
+      }
+    }
+    significance.runs.push_back(std::move(figures));
+  }
+  if (counts.size() > 1) {
+    significance.notes.push_back(
+        "the runs have different numbers of workers: how a task scales is drawn by mlbench charts");
+  }
+  if (std::string note = version_note(records); !note.empty()) significance.notes.push_back(std::move(note));
+  return significance;
+}
+
+namespace {
+
+Json interval_json(const std::optional<Interval>& value) {
+  return value ? Json({value->low, value->high}) : Json(nullptr);
+}
+
+Json sample_json(const Sample& value) {
+  return {
+      {"values", value.values}, {"geometric_mean", or_null(value.mean)}, {"interval", interval_json(value.interval)}};
+}
+
+Json ratio_json(const std::optional<RatioEstimate>& value) {
+  if (!value) return nullptr;
+  return {{"ratio", value->ratio},
+          {"interval", interval_json(value->interval)},
+          {"differs", or_null(value->differs())},
+          {"no_spread", value->no_spread},
+          {"shown_by_half", or_null(value->shown_by_half())}};
+}
+
+std::string value_heading(const Significance& significance) {
+  return significance.metric + (significance.split == "train" ? ", training" : "");
+}
+
+auto sample_of_run(Sample RepeatedFigures::*sample) {
+  return [sample](const RepeatedFigures& one) { return sample_json(one.*sample); };
+}
+auto sample_words(Sample RepeatedFigures::*sample, const Form& form) {
+  return [sample, form](const RepeatedFigures& one) { return with_interval(one.*sample, form); };
+}
+
+std::string time_words(const RepeatedFigures& one) {
+  return one.time_to_goal_s.mean ? with_interval(one.time_to_goal_s, forms::kSeconds)
+                                 : fmt::format("{} of {} reached", one.reached, one.runs);
+}
+
+// What is told of a run, in the order of JSON, where its ratios follow.
+Figures<RepeatedFigures> repeated_figures(const Significance& significance) {
+  using Run = RepeatedFigures;
+  const std::string after = "after " + format_seconds(significance.after_s) + " s";
+  return {
+      {"name", "run", "", &Run::name, forms::kText},
+      {"repeats", &Run::repeats},
+      {"workers", "workers", "", &Run::workers, forms::kNumber},
+      {"runs", "repeats", "", &Run::runs, forms::kNumber},
+      {"reached", &Run::reached},
+      {"time_to_goal_s", "time to goal", "s", sample_of_run(&Run::time_to_goal_s), time_words},
+      {"samples_per_s", "throughput", "samples/s", sample_of_run(&Run::samples_per_s),
+       sample_words(&Run::samples_per_s, forms::kRate)},
+      {"value_after", value_heading(significance), after, sample_of_run(&Run::value_after),
+       sample_words(&Run::value_after, forms::kMetric)},
+      {"ended", &Run::ended},
+      {"not_finite", &Run::not_finite},
+      {"communication_per_compute", "comm.", "/ compute", sample_of_run(&Run::communication_per_compute),
+       [](const Run& one) { return format_ratio(one.communication_per_compute.mean); }},
+      {"labels", "notes", "", &Run::labels, forms::kList},
+      {"differs_in", "differs in", "", &Run::differs_in,
+       [](const Run& one) {
+         return one.differs_in.empty() ? std::string(kNone) : fmt::format("{}", fmt::join(one.differs_in, ", "));
+       },
+       Align::kLeft},
+      {"no_ratio", [](const Run& one) { return text_or_null(one.no_ratio); }},
+  };
+}
+
+// Each ratio, and in tables its verdict.
+Figures<RepeatedFigures> ratio_figures(const Significance& significance, bool with_value) {
+  Figures<RepeatedFigures> figures;
+  for (const RatioRow& row : kRatios) {
+    const bool of_value = row.ratio == &RepeatedFigures::value_ratio;
+    if (of_value && !with_value) continue;
+    const std::string heading = of_value ? value_heading(significance) : row.heading;
+    const auto of = [ratio = row.ratio](const RepeatedFigures& one) { return ratio_json(one.*ratio); };
+    figures.emplace_back(row.key, heading, "", of,
+                         [ratio = row.ratio](const RepeatedFigures& one) { return ratio_words(one.*ratio); });
+    const auto verdict_of = [row](const RepeatedFigures& one) { return verdict(one.*row.ratio, row.more, row.less); };
+    figures.emplace_back("", "", "", verdict_of, forms::kText);
+  }
+  return figures;
+}
+
+// The runs that have a ratio to the first; "" where none has.
+std::string ratios_text(const Significance& significance, bool timed) {
+  const Figures<RepeatedFigures> all = repeated_figures(significance);
+  Figures<RepeatedFigures> figures = ratio_figures(significance, timed);
+  figures.insert(figures.begin(), chosen(all, {"name"}).front());
+  figures.push_back(chosen(all, {"differs_in"}).front());
+  std::vector<RepeatedFigures> compared(significance.runs.begin() + 1, significance.runs.end());
+  std::erase_if(compared, [](const RepeatedFigures& one) { return !one.no_ratio.empty(); });
+  if (compared.empty()) return "";
+  return fmt::format("\nRatio to {} [95 % interval of all ratios of a run together]\n",
+                     significance.runs.front().name) +
+         table_of(figures, compared).render();
+}
+
+}  // namespace
+
+std::string ratio_words(const std::optional<RatioEstimate>& estimate) {
+  if (!estimate) return std::string(kNone);
+  std::string out = format_ratio(estimate->ratio);
+  if (estimate->interval) {
+    out += fmt::format(" [{}, {}]", format_ratio(estimate->interval->low), format_ratio(estimate->interval->high));
+  }
+  return out;
+}
+
+std::string no_difference_words(const RatioEstimate& estimate) {
+  const auto size = estimate.shown_by_half();
+  if (!size) return "no difference: all equal";
+  return fmt::format("no difference shown ({:.{}f} % would show in 50 of 100)", *size * 100, *size < 0.1 ? 1 : 0);
+}
+
+std::string significance_text(const Significance& significance) {
+  const bool timed = significance.after_s && !significance.metric.empty();
+  const Figures<RepeatedFigures> figures =
+      chosen(repeated_figures(significance), {"name", "runs", "workers", "time_to_goal_s", "samples_per_s",
+                                              timed ? "value_after" : "", "communication_per_compute", "labels"});
+  std::string out =
+      "Geometric mean of the repeats [its 95 % interval]\n" + table_of(figures, significance.runs).render();
+  out += ratios_text(significance, timed);
+  for (const std::string& note : significance.notes) out += "  " + note + "\n";
+  return printable_lines(out, "");
+}
+
+Json to_json(const Significance& significance) {
+  const Figures<RepeatedFigures> figures = repeated_figures(significance), ratios = ratio_figures(significance, true);
+  Json rows = Json::array();
+  for (const RepeatedFigures& one : significance.runs) {
+    rows.push_back(json_of(figures, one));
+    rows.back().update(json_of(ratios, one));
+  }
+  return {{"runs", rows},
+          {"metric", significance.metric},
+          {"split", significance.split},
+          {"after_s", or_null(significance.after_s)},
+          {"confidence", 0.95},
+          {"notes", significance.notes}};
+}
+
+}  // namespace mlbench::report

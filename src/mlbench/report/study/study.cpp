@@ -1,0 +1,449 @@
+#include "mlbench/report/study/study.h"
+#include "mlbench/base/or_null.h"
+#include "mlbench/base/text.h"
+#include "mlbench/report/study/comparison.h"
+#include "mlbench/report/study/scaling.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/printable.h"
+#include "mlbench/report/draw/figure.h"
+#include "mlbench/report/draw/table.h"
+#include "mlbench/report/figures.h"
+#include "mlbench/report/records.h"
+#include "mlbench/report/study/price.h"
+#include "mlbench/report/study/statistics.h"
+#include "mlbench/spec/task.h"
+
+namespace mlbench::report {
+
+namespace {
+
+using Value = std::optional<double>;
+using record::Record;
+
+// Samples of all workers in thousands.
+Value kilosamples(const Record& record) {
+  if (const int64_t samples = record.throughput.samples.value_or(0); samples > 0) {
+    return static_cast<double>(samples) / 1000;
+  }
+  const double samples = record.throughput.samples_per_s.value_or(0) * record.clocks.train_s.value_or(0);
+  return samples > 0 ? Value(samples / 1000) : Value();
+}
+
+Value with_value(Value value) { return value && *value > 0 ? value : Value(); }
+
+Value median_over(const std::vector<size_t>& runs, const auto& figure) {
+  std::vector<double> values;
+  for (const size_t run : runs) {
+    if (const Value value = figure(run)) values.push_back(*value);
+  }
+  return median(values);
+}
+
+// The task of this program that the records were made with, where it is one.
+std::optional<spec::TaskSpec> official_task(const Record& record) {
+  try {
+    spec::FrozenTask frozen = spec::find_task(record.task, record.rules, record.variant, {});
+    if (frozen.hash == record.task_hash) return frozen.task;
+  } catch (const UserError&) {
+    // A task file of somebody's own, of another version, or an archive that names none.
+  }
+  return std::nullopt;
+}
+
+class StudyMaker {
+ public:
+  StudyMaker(const std::vector<MeasuredRun>& runs, const std::vector<Conditions>& conditions,
+             const StudyOptions& options)
+      : runs_(runs), conditions_(conditions), options_(options) {}
+
+  Study make(const std::vector<size_t>& members) {
+    describe(record(members.front()));
+    study_.billed = options_.billed;
+    study_.to_goal = std::any_of(members.begin(), members.end(), [&](size_t run) { return goal_s(run).has_value(); });
+    const std::vector<std::vector<size_t>> lines = grouped_to_lines(conditions_, members);
+    const Distinction distinction =
+        distinguish(conditions_, lines, [](const ComparisonKey& key) { return key.kind != KeyKind::kWorkers; });
+    for (const ComparisonKey* key : distinction.keys) study_.lines_differ_in.emplace_back(key->name);
+    for (size_t i = 0; i < lines.size(); ++i) {
+      StudyLine line;
+      line.name = lines.size() > 1 ? distinction.names[i] : lone_name(record(members.front()));
+      std::map<int64_t, std::vector<size_t>> points;
+      for (const size_t run : lines[i]) {
+        points[record(run).workers.value_or(0)].push_back(run);
+      }
+      for (const auto& [workers, repeats] : points) line.points.push_back(point_of(workers, repeats));
+      scale(line);
+      label(line);
+      study_.lines.push_back(std::move(line));
+    }
+    add_notes(members, distinction.keys);
+    study_.notes.emplace_back(study_.billed == BilledClock::kWall
+                                  ? "Cost and price index are on the wall clock, all else on the train clock"
+                                  : "All figures are on the train clock");
+    return std::move(study_);
+  }
+
+ private:
+  const Record& record(size_t run) const { return runs_[run].record; }
+  Value goal_s(size_t run) const { return figures_of(record(run)).time_to_goal_s; }
+
+  static std::string lone_name(const Record& record) {
+    std::vector<std::string> words;
+    for (const std::string& word : {record.framework, record.backend}) {
+      if (!word.empty()) words.push_back(word);
+    }
+    return words.empty() ? "default" : fmt::format("{}", fmt::join(words, ", "));
+  }
+
+  void add_notes(const std::vector<size_t>& members, const Keys& keys) {
+    if (keys.size() > 1) {
+      study_.notes.push_back(fmt::format(
+          "The lines differ in {}: they stand side by side, and no figure compares one with another", in_words(keys)));
+    }
+    std::vector<const Record*> records;
+    for (const size_t run : members) records.push_back(&record(run));
+    if (std::string note = version_note(records); !note.empty()) study_.notes.push_back(std::move(note));
+  }
+
+  void describe(const Record& record) {
+    study_.task = record.task.empty() ? "unknown task" : record.task;
+    study_.title = study_.task;
+    if (!record.rules.empty()) study_.title += ", rules " + record.rules;
+    if (!record.variant.empty()) study_.title += ", " + record.variant;
+    official_ = official_task(record);
+    const record::Goal goal = record.goal.value_or(record::Goal{});
+    study_.metric = goal.metric;
+    study_.split = goal.split;
+    study_.target = goal.target;
+    study_.target_loss = goal.target_loss;
+    // Of a metric of another program, what is known of the goal is drawn all the same.
+    study_.higher_is_better = goal.higher_is_better.value_or(true);
+    if (study_.target) {
+      study_.title += fmt::format(", goal {} {} {:g} on {} data", study_.metric,
+                                  study_.higher_is_better ? ">=" : "<=", *study_.target, study_.split);
+    } else {
+      study_.title += ", throughput";
+    }
+  }
+
+  // Of the time that `seconds` are; without parts where they are not on record.
+  TimeSums sums(size_t run) const {
+    return study_.to_goal ? sums_to_goal(record(run)).value_or(TimeSums{}) : sums_of(record(run));
+  }
+
+  // What a duration of this run is divided by.
+  Value unit(size_t run) const { return study_.to_goal ? Value(1) : kilosamples(record(run)); }
+  Value in_unit(size_t run, Value seconds) const {
+    const Value divisor = unit(run);
+    return seconds && divisor ? Value(*seconds / *divisor) : Value();
+  }
+  Value seconds_of(size_t run) const {
+    return in_unit(run, with_value(study_.to_goal ? goal_s(run) : record(run).clocks.train_s));
+  }
+
+  Value billed_seconds(size_t run) const {
+    if (study_.billed == BilledClock::kTrain) return seconds_of(run);
+    const RunFigures figures = figures_of(record(run));
+    return in_unit(run, with_value(study_.to_goal ? figures.wall_to_goal_s : figures.wall_s));
+  }
+
+  StudyPoint point_of(int64_t workers, const std::vector<size_t>& repeats) {
+    StudyPoint point;
+    point.workers = workers;
+    point.runs = repeats;
+    std::vector<double> train;
+    std::vector<double> times;
+    for (const size_t run : repeats) {
+      if (goal_s(run)) ++point.reached;
+      if (const Value seconds = seconds_of(run)) times.push_back(*seconds);
+      train.push_back(in_unit(run, record(run).clocks.train_s).value_or(0));
+    }
+    const bool complete = !study_.to_goal || point.reached == std::ssize(repeats);
+    point.shown = repeats[median_index(complete && times.size() == repeats.size() ? times : train)];
+    if (complete && !times.empty()) {
+      point.seconds = median(times);
+      point.least_s = *std::min_element(times.begin(), times.end());
+      point.most_s = *std::max_element(times.begin(), times.end());
+      point.compute_s = median_over(
+          repeats, [&](size_t run) { return in_unit(run, with_value(compute_seconds(sums(run).steps_s))); });
+      add_cost(point);
+    } else if (study_.to_goal) {
+      study_.notes.push_back(fmt::format("{}: {} of {} did not reach the goal, so k = {} has no time to it",
+                                         names_of(repeats), std::ssize(repeats) - point.reached, std::ssize(repeats),
+                                         workers));
+    }
+    point.samples_per_s = median_over(repeats, [&](size_t run) { return record(run).throughput.samples_per_s; });
+    point.communication_share =
+        median_over(repeats, [&](size_t run) { return figures_of(record(run)).communication_share; });
+    point.communication_per_compute = median_over(repeats, [&](size_t run) {
+      const Value agg = spec::find_number(record(run).steps_s, "agg");
+      const Value compute = with_value(compute_seconds(record(run).steps_s));
+      return agg && compute ? Value(*agg / *compute) : Value();
+    });
+    add_exchange(point);
+    const TimeSums shown = sums(point.shown);
+    for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
+      point.kinds_s[kind] = in_unit(point.shown, spec::find_number(shown.steps_s, record::kStepKindNames[kind]));
+    }
+    if (goal_s(point.shown) && shown.steps_s.empty()) {
+      study_.notes.push_back(
+          fmt::format("{}: what its steps took up to the goal is not on record, so k = {} has no bars",
+                      names_of({point.shown}), workers));
+    }
+    if (official_ && official_->schedule.decay == "inverse_sqrt") {
+      const auto alpha = official_->schedule.lr_by_workers.find(workers);
+      if (alpha != official_->schedule.lr_by_workers.end()) point.alpha = alpha->second;
+    }
+    return point;
+  }
+
+  void add_exchange(StudyPoint& point) const {
+    const auto figures = [&](size_t run) { return figures_of(record(run)); };
+    point.wait_share = median_over(point.runs, [&](size_t run) { return figures(run).wait_share; });
+    point.transfer_share = median_over(point.runs, [&](size_t run) { return figures(run).transfer_share; });
+    point.exchange_exact = std::ranges::all_of(point.runs, [&](size_t run) { return figures(run).exchange_exact; });
+    point.hidden_share = median_over(point.runs, [&](size_t run) { return figures(run).hidden_share; });
+    const record::Exchange exchange = sums(point.shown).exchange.value_or(record::Exchange{});
+    const auto of_shown = [&](const auto& of_ranks) { return in_unit(point.shown, of_rank_0(of_ranks)); };
+    point.wait_s = of_shown(exchange.wait_s);
+    point.transfer_s = of_shown(exchange.transfer_s);
+    point.exposed_s = of_shown(exchange.exposed_s);
+    point.hidden_s = of_shown(exchange.hidden_s);
+  }
+
+  std::string names_of(const std::vector<size_t>& runs) const {
+    std::vector<std::string> names;
+    for (const size_t run : runs) names.push_back(record(run).name);
+    return fmt::format("{}", fmt::join(names, ", "));
+  }
+
+  void add_cost(StudyPoint& point) {
+    point.billed_s = median_over(point.runs, [&](size_t run) { return billed_seconds(run); });
+    if (point.billed_s) {
+      const double samples = study_.to_goal ? 1 : 1000;  // of 1,000 samples; the cost is per million
+      point.cost = cost_of(*point.billed_s * samples, point.workers, options_.worker_per_hour);
+    } else {
+      study_.notes.push_back(fmt::format("{}: no {} clock{} is on record, so k = {} has no cost", names_of(point.runs),
+                                         name_of(study_.billed), study_.to_goal ? " up to the goal" : "",
+                                         point.workers));
+    }
+  }
+
+  void scale(StudyLine& line) const {
+    const StudyPoint& base = line.points.front();
+    line.baseline = names_of(base.runs);
+    if (!base.seconds) {
+      line.no_baseline =
+          study_.to_goal ? "its smallest worker count did not reach the goal" : "its smallest worker count has no time";
+      return;
+    }
+    if (base.workers <= 0) {
+      line.no_baseline = "its number of workers is not known";
+      return;
+    }
+    const double base_cost = base.cost.value_or(0), base_s = *base.seconds, base_billed_s = base.billed_s.value_or(0);
+    const Value base_compute = base.compute_s;
+    for (StudyPoint& point : line.points) {
+      if (!point.seconds) continue;
+      const Scaling scaling = scaling_of_time(base_s, base.workers, *point.seconds, point.workers);
+      point.speed_up = scaling.speed_up;
+      point.efficiency = scaling.efficiency;
+      if (base_compute && point.compute_s) point.compute_speed_up = *base_compute / *point.compute_s;
+      if (point.cost && base_cost > 0) {
+        point.price_increase = *point.cost / base_cost;
+        point.price_index = price_index(*point.cost, base_cost, base_billed_s / *point.billed_s);
+      }
+    }
+  }
+
+  void label(StudyLine& line) {
+    std::map<std::string, std::vector<std::string>> labelled;
+    for (const StudyPoint& point : line.points) {
+      for (const size_t run : point.runs) {
+        for (const std::string& one : figures_of(record(run)).labels) labelled[one].push_back(record(run).name);
+      }
+    }
+    for (const auto& [one, names] : labelled) {
+      line.labels.push_back(one);
+      study_.notes.push_back(fmt::format("{}: {}", one, fmt::join(names, ", ")));
+    }
+    const int64_t workers = line.points.front().workers;
+    const std::string what = line.no_baseline.empty()
+                                 ? fmt::format("{} ({}{})", line.baseline, counted(workers, "worker"),
+                                               line.points.front().runs.size() > 1 ? ", median" : "")
+                                 : "none, " + line.no_baseline;
+    study_.notes.push_back(fmt::format("Baseline of {}: {}", line.name, what));
+  }
+
+  const std::vector<MeasuredRun>& runs_;
+  const std::vector<Conditions>& conditions_;
+  const StudyOptions& options_;
+  std::optional<spec::TaskSpec> official_;
+  Study study_;
+};
+
+// Studies of one title say in what they differ.
+void tell_apart(std::vector<Study>& studies, const std::vector<Conditions>& conditions,
+                const std::vector<std::vector<size_t>>& groups, const KeyChoice& apart) {
+  std::map<std::string, std::vector<size_t>> by_title;
+  for (size_t i = 0; i < studies.size(); ++i) by_title[studies[i].title].push_back(i);
+  for (const auto& [title, same] : by_title) {
+    if (same.size() < 2) continue;
+    std::vector<std::vector<size_t>> runs;
+    for (const size_t study : same) runs.push_back(groups[study]);
+    const Distinction distinction = distinguish(conditions, runs, apart);
+    for (size_t i = 0; i < same.size(); ++i) studies[same[i]].title += fmt::format(" ({})", distinction.names[i]);
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(BilledClock clock) { return clock == BilledClock::kWall ? "wall" : "train"; }
+
+std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const StudyOptions& options,
+                                std::vector<std::string>& notes) {
+  std::vector<Conditions> conditions;
+  std::vector<size_t> members;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const Record& record = runs[i].record;
+    conditions.emplace_back(record);
+    if (record.state != "finished") {
+      notes.push_back(fmt::format("run '{}' is left out: it is {}", record.name,
+                                  record.state.empty() ? "of unknown state" : record.state));
+    } else if (figures_of(record).shared_host) {
+      notes.push_back(
+          fmt::format("run '{}' is left out: other runs were on its host (--share-host), so its times are "
+                      "compared with none",
+                      record.name));
+    } else if (!with_value(record.clocks.train_s) || record.workers.value_or(0) < 1) {
+      notes.push_back(fmt::format("run '{}' is left out: it measured no training", record.name));
+    } else {
+      members.push_back(i);
+    }
+  }
+  const KeyChoice apart = [&](const ComparisonKey& key) {
+    const bool of_lines = options.lines.empty() || std::ranges::count(options.lines, key.name) > 0;
+    return key.kind == KeyKind::kFixed || (key.kind == KeyKind::kFree && !of_lines);
+  };
+  const std::vector<std::vector<size_t>> groups = grouped(conditions, members, apart);
+  std::vector<Study> made;
+  for (const auto& group : groups) made.push_back(StudyMaker(runs, conditions, options).make(group));
+  tell_apart(made, conditions, groups, apart);
+  return made;
+}
+
+namespace {
+
+// What is told of a point, in the order of JSON.
+Figures<StudyPoint> study_figures(const Study& study, const std::vector<MeasuredRun>& runs,
+                                  const std::string& currency) {
+  using Point = StudyPoint;
+  const bool to_goal = study.to_goal;
+  const auto names = [&runs](const Point& point) {
+    Json list = Json::array();
+    for (const size_t run : point.runs) list.push_back(runs[run].record.name);
+    return list;
+  };
+  const auto seconds = [to_goal](const Point& point) {
+    return to_goal && !point.seconds ? "not reached" : format_seconds(point.seconds);
+  };
+  const auto kinds = [](const Point& point) {
+    Json found = Json::object();
+    for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
+      found[std::string(record::kStepKindNames[kind])] = or_null(point.kinds_s[kind]);
+    }
+    return found;
+  };
+  return {
+      {"workers", "k", "", &Point::workers, forms::kNumber},
+      {"runs", "runs", "", names, [](const Point& point) { return std::to_string(point.runs.size()); }},
+      {"shown", [&runs](const Point& point) { return runs[point.shown].record.name; }},
+      {"reached", &Point::reached},
+      {"seconds", to_goal ? "time to goal" : "time", to_goal ? "s" : "s/1000 samples", &Point::seconds, seconds},
+      {"least_s", &Point::least_s},
+      {"most_s", &Point::most_s},
+      {"compute_s", &Point::compute_s},
+      {"samples_per_s", &Point::samples_per_s},
+      {"speed_up", "speed-up", "total", &Point::speed_up, forms::kRatio},
+      {"efficiency", "efficiency", "", &Point::efficiency, forms::kPercent},
+      {"compute_speed_up", "speed-up", "compute", &Point::compute_speed_up, forms::kRatio},
+      {"communication_share", "comm.", "of train", &Point::communication_share, forms::kPercent},
+      {"communication_per_compute", "comm.", "/ compute", &Point::communication_per_compute, forms::kRatio},
+      {"wait_share", "wait", "of train", &Point::wait_share,
+       [](const Point& point) { return format_wait(point.wait_share, point.exchange_exact); }},
+      {"transfer_share", "transfer", "of train", &Point::transfer_share,
+       [](const Point& point) { return format_transfer(point.transfer_share, point.exchange_exact); }},
+      {"exchange_exact", &Point::exchange_exact},
+      {"hidden_share", "hidden", "of train", &Point::hidden_share, forms::kPercent},
+      {"steps_s", kinds},
+      {"wait_s", &Point::wait_s},
+      {"transfer_s", &Point::transfer_s},
+      {"exposed_s", &Point::exposed_s},
+      {"hidden_s", &Point::hidden_s},
+      {"billed_s", &Point::billed_s},
+      {"cost", "cost", currency + (to_goal ? "" : "/million samples"), &Point::cost, forms::kSeconds},
+      {"price_increase", &Point::price_increase},
+      {"price_index", "price", "index", &Point::price_index, forms::kRatio},
+      {"alpha", "alpha", "", &Point::alpha, forms::kShort},
+  };
+}
+
+}  // namespace
+
+std::string study_table(const Study& study, const std::string& currency) {
+  bool alpha = false, hidden = false;
+  for (const StudyLine& line : study.lines) {
+    alpha = alpha || std::ranges::any_of(line.points, [](const auto& point) { return point.alpha.has_value(); });
+    hidden = hidden || std::ranges::any_of(line.points, [](const auto& point) { return point.hidden_share > 0.0; });
+  }
+  const Figures<StudyPoint> figures =
+      chosen(study_figures(study, {}, currency),
+             {"workers", "runs", "seconds", "speed_up", "compute_speed_up", "efficiency", "communication_share",
+              "wait_share", "transfer_share", hidden ? "hidden_share" : "", "communication_per_compute", "cost",
+              "price_index", alpha ? "alpha" : ""});
+  std::vector<Column> columns = columns_of(figures);
+  columns.insert(columns.begin(), Column{"line", "", Align::kLeft});
+  Table table(std::move(columns));
+  for (const StudyLine& line : study.lines) {
+    for (const StudyPoint& point : line.points) {
+      std::vector<std::string> cells = cells_of(figures, point);
+      cells.insert(cells.begin(), line.name);
+      table.add_row(std::move(cells));
+    }
+  }
+  std::string out = study.title + "\n" + table.render();
+  for (const std::string& note : study.notes) out += "  " + note + "\n";
+  return printable_lines(out, "");
+}
+
+Json to_json(const Study& study, const std::vector<MeasuredRun>& runs) {
+  const Figures<StudyPoint> figures = study_figures(study, runs, "");
+  Json lines = Json::array();
+  for (const StudyLine& line : study.lines) {
+    Json points = Json::array();
+    for (const StudyPoint& point : line.points) points.push_back(json_of(figures, point));
+    lines.push_back({{"name", line.name},
+                     {"baseline", line.no_baseline.empty() ? Json(line.baseline) : Json(nullptr)},
+                     {"labels", line.labels},
+                     {"points", points}});
+  }
+  return {{"task", study.task},
+          {"title", study.title},
+          {"unit", study.to_goal ? "seconds to the goal" : "seconds per 1,000 samples"},
+          {"billed_clock", name_of(study.billed)},
+          {"metric", study.metric},
+          {"target", or_null(study.target)},
+          {"target_loss", or_null(study.target_loss)},
+          {"lines", lines},
+          {"lines_differ_in", study.lines_differ_in},
+          {"notes", study.notes}};
+}
+
+}  // namespace mlbench::report

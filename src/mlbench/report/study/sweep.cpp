@@ -1,0 +1,279 @@
+#include "mlbench/report/study/sweep.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "mlbench/report/figures.h"
+#include "mlbench/report/study/comparison.h"
+#include "mlbench/report/study/scaling.h"
+#include "mlbench/report/study/statistics.h"
+
+namespace mlbench::report {
+
+namespace {
+
+// Less than this part of the baseline's time is no loss to speak of.
+constexpr double kNoLoss = 0.05;
+
+double& part_in(TimeParts& parts, TimePart part) { return parts[static_cast<size_t>(part)]; }
+
+std::string_view meaning_of(TimePart part) {
+  switch (part) {
+    case TimePart::kCompute:
+      return "the same work takes longer: cores or memory bandwidth are shared";
+    case TimePart::kWaiting:
+      return "ranks wait for the slowest one";
+    case TimePart::kCommunication:
+      return "exchange of the gradient that no computation hides";
+    case TimePart::kInput:
+      return "workers wait for their batches";
+    case TimePart::kOther:
+      return "metrics and checkpoints";
+  }
+  return "";
+}
+
+// Nodes that were asked for and hosts that there were are not the same.
+void add_host_label(SweepPoint& point, const record::Record& record) {
+  int64_t count = std::ssize(record.hosts);
+  if (count == 0 && record.executor == "local") count = 1;
+  if (count == 0 || count >= point.request.nodes) return;
+  add_label(point.labels, count == 1 ? "ranks on one host" : fmt::format("ranks on {} hosts", count));
+}
+
+std::optional<double> last_accuracy(const record::Record& record, const std::string& metric, const std::string& split) {
+  std::optional<double> last;
+  const auto look_at = [&](const auto& row) {
+    if (const auto value = spec::find_number(row.metrics, metric)) last = value;
+  };
+  if (split == "train") {
+    std::ranges::for_each(record.epochs, look_at);
+  } else {
+    for (const record::Evaluation& evaluation : record.evaluations) {
+      if (evaluation.split == split) look_at(evaluation);
+    }
+  }
+  return last && std::isfinite(*last) ? last : std::nullopt;
+}
+
+void set_state(SweepPoint& point, const SweepAnswer& answer) {
+  std::vector<std::string> wrong;
+  point.state = answer.records.empty() ? "not run" : "finished";
+  for (const record::Record& record : answer.records) {
+    if (record.state == "finished") continue;
+    if (point.state != "failed") point.state = record.state;
+    const std::string message = record.failure ? record.failure->message : "";
+    wrong.push_back(fmt::format("{} {}{}", record.name, record.state, message.empty() ? "" : ": " + message));
+  }
+  if (!answer.refused.empty()) {
+    point.state = "failed";
+    wrong.push_back(answer.refused);
+  }
+  point.why = fmt::format("{}", fmt::join(wrong, "; "));
+}
+
+SweepPoint sweep_point(const SweepAnswer& answer, const std::string& metric, const std::string& split) {
+  SweepPoint point;
+  point.request = answer.request;
+  point.timeline = answer.timeline;
+  set_state(point, answer);
+  std::vector<double> rates, last, best;
+  std::vector<const record::Record*> measured;
+  for (const record::Record& record : answer.records) {
+    point.runs.push_back(record.name);
+    if (record.state != "finished") continue;
+    for (const std::string& label : figures_of(record).labels) add_label(point.labels, label);
+    add_host_label(point, record);
+    if (const auto rate = record.throughput.samples_per_s; rate && *rate > 0) {
+      rates.push_back(*rate);
+      measured.push_back(&record);
+    }
+    if (const auto value = last_accuracy(record, metric, split)) last.push_back(*value);
+    if (!record.goal) continue;
+    const auto value = record.goal->best ? std::optional(record.goal->best->value) : record.goal->value;
+    if (value) best.push_back(*value);
+  }
+  point.accuracy = median(last);
+  point.best_accuracy = median(best);
+  point.samples_per_s = median(rates);
+  if (rates.empty()) return point;
+  const auto [least, most] = std::ranges::minmax(rates);
+  point.least = least;
+  point.most = most;
+  point.parts = time_parts(*measured[median_index(rates)]);
+  return point;
+}
+
+const record::Record* finished_record(const SweepAnswer& answer) {
+  const auto found = std::ranges::find(answer.records, "finished", &record::Record::state);
+  return found == answer.records.end() ? nullptr : &*found;
+}
+
+// The point of the fewest nodes that has a throughput, of the same learning rates.
+std::optional<size_t> baseline_of(const std::vector<SweepPoint>& points, bool lr_scaling) {
+  std::optional<size_t> baseline;
+  for (size_t i = 0; i < points.size(); ++i) {
+    const SweepPoint& point = points[i];
+    if (point.request.lr_scaling != lr_scaling || !point.samples_per_s) continue;
+    if (!baseline || point.request.nodes < points[*baseline].request.nodes) baseline = i;
+  }
+  return baseline;
+}
+
+void scale_points(std::vector<SweepPoint>& points, const std::vector<SweepAnswer>& answers) {
+  for (size_t i = 0; i < points.size(); ++i) {
+    SweepPoint& point = points[i];
+    const auto baseline = baseline_of(points, point.request.lr_scaling);
+    if (!point.samples_per_s || !baseline) {
+      point.no_efficiency = "nothing was measured";
+      continue;
+    }
+    const SweepPoint& base = points[*baseline];
+    const bool alone = *baseline == i || !base.parts || !point.parts;
+    if (point.parts) point.bottleneck = alone ? bottleneck_of(*point.parts) : bottleneck_of(*base.parts, *point.parts);
+    const record::Record *one = finished_record(answers[*baseline]), *other = finished_record(answers[i]);
+    Keys keys = Conditions(*other).differences(Conditions(*one));
+    point.crowded = std::erase_if(keys, [](const ComparisonKey* key) { return key->name == "oversubscribed"; }) > 0;
+    point.no_efficiency = why_no_speed_up(keys);
+    if (!point.no_efficiency.empty()) continue;
+    const Scaling scaling =
+        scaling_of_rate(*base.samples_per_s, base.request.workers(), *point.samples_per_s, point.request.workers());
+    point.speed_up = scaling.speed_up;
+    point.efficiency = scaling.efficiency;
+  }
+}
+
+void note_labels(Sweep& sweep) {
+  const auto any = [&](const auto& predicate) { return std::ranges::any_of(sweep.nodes, predicate); };
+  if (any([](const SweepPoint& point) { return point.crowded && point.efficiency; })) {
+    sweep.notes.emplace_back(
+        "efficiencies in brackets are between runs of which one had more threads than cores: they measure the "
+        "scheduler, too");
+  }
+  if (any([](const SweepPoint& point) { return std::ranges::count(point.labels, "ranks on one host") > 0; })) {
+    sweep.notes.emplace_back(
+        "node counts above 1 stood on one host: they share its cores, its memory and no network, and say nothing of a "
+        "cluster");
+  }
+  const bool several =
+      std::ranges::any_of(sweep.settings, [](const auto& one) { return one.request.setting.inter_op > 1; });
+  if (several) {
+    sweep.notes.emplace_back(
+        "inter-op: a training step of these tasks launches no operation on that pool, so what it seems to change is "
+        "noise");
+  }
+}
+
+}  // namespace
+
+std::string short_name(const SweepSetting& setting) {
+  return fmt::format("p{}t{}i{}", setting.procs_per_node, setting.intra_op, setting.inter_op);
+}
+
+std::vector<SweepSetting> settings_of(const std::vector<int64_t>& procs_per_node, const std::vector<int64_t>& intra_op,
+                                      const std::vector<int64_t>& inter_op) {
+  std::vector<SweepSetting> settings;
+  for (const int64_t procs : procs_per_node) {
+    for (const int64_t intra : intra_op) {
+      for (const int64_t inter : inter_op) {
+        const SweepSetting one{procs, intra, inter};
+        if (std::ranges::find(settings, one) == settings.end()) settings.push_back(one);
+      }
+    }
+  }
+  return settings;
+}
+
+std::string_view name_of(TimePart part) {
+  static constexpr std::array<std::string_view, kTimeParts> kNames = {"compute", "waiting", "communication", "input",
+                                                                      "other"};
+  return kNames[static_cast<size_t>(part)];
+}
+
+double total_of(const TimeParts& parts) { return std::accumulate(parts.begin(), parts.end(), 0.0); }
+
+std::optional<TimeParts> time_parts(const record::Record& record) {
+  const double train_s = record.clocks.train_s.value_or(0), rate = record.throughput.samples_per_s.value_or(0);
+  const auto seconds = [&](const char* kind) { return spec::find_number(record.steps_s, kind); };
+  if (train_s <= 0 || rate <= 0 || !record.workers || !seconds("backprop")) return std::nullopt;
+  TimeParts parts{};
+  part_in(parts, TimePart::kCompute) = compute_seconds(record.steps_s).value_or(0);
+  const record::Exchange exchange = record.exchange.value_or(record::Exchange{});
+  const double aggregation = seconds("agg").value_or(0);
+  const bool hides = of_rank_0(exchange.hidden_s).value_or(0) > 0;
+  const double waited = hides ? 0 : of_rank_0(exchange.wait_s).value_or(0);
+  part_in(parts, TimePart::kWaiting) = std::min(waited, aggregation);
+  part_in(parts, TimePart::kCommunication) = aggregation - part_in(parts, TimePart::kWaiting);
+  part_in(parts, TimePart::kInput) = seconds("batch_load").value_or(0);
+  part_in(parts, TimePart::kOther) = std::max(0.0, train_s - total_of(parts));
+  for (double& part : parts) part *= static_cast<double>(*record.workers) / rate / train_s;
+  return parts;
+}
+
+Bottleneck bottleneck_of(const TimeParts& here) {
+  Bottleneck found;
+  const auto most = std::ranges::max_element(here);
+  const auto part = static_cast<TimePart>(most - here.begin());
+  found.part = part;
+  found.share = *most / total_of(here);
+  found.text = fmt::format("{}: {} of the time", name_of(part), format_percent(found.share));
+  return found;
+}
+
+Bottleneck bottleneck_of(const TimeParts& baseline, const TimeParts& here) {
+  Bottleneck found;
+  const double lost = total_of(here) - total_of(baseline);
+  if (lost <= kNoLoss * total_of(baseline)) {
+    found.text = "none: nearly nothing is lost";
+    return found;
+  }
+  TimeParts growth{};
+  for (size_t i = 0; i < kTimeParts; ++i) growth[i] = here[i] - baseline[i];
+  const auto most = std::ranges::max_element(growth);
+  const auto part = static_cast<TimePart>(most - growth.begin());
+  found.part = part;
+  found.share = std::min(1.0, *most / lost);
+  found.text = fmt::format("{}: {} of the loss ({})", name_of(part), format_percent(found.share), meaning_of(part));
+  return found;
+}
+
+std::optional<size_t> best_of(const std::vector<SweepPoint>& settings) {
+  std::optional<size_t> best;
+  for (size_t i = 0; i < settings.size(); ++i) {
+    if (!settings[i].finished() || !settings[i].samples_per_s) continue;
+    if (!best || *settings[i].samples_per_s > *settings[*best].samples_per_s) best = i;
+  }
+  return best;
+}
+
+Sweep analyse_sweep(const std::vector<SweepAnswer>& settings, const std::vector<SweepAnswer>& nodes) {
+  Sweep sweep;
+  std::vector<const record::Record*> compared;
+  for (const auto* answers : {&settings, &nodes}) {
+    for (const SweepAnswer& answer : *answers) {
+      for (const record::Record& record : answer.records) {
+        if (sweep.task.empty()) sweep.task = record.task;
+        if (sweep.metric.empty() && record.goal) sweep.metric = record.goal->metric;
+        if (sweep.split.empty() && record.goal) sweep.split = record.goal->split;
+        if (record.state == "finished") compared.push_back(&record);
+      }
+    }
+  }
+  for (const SweepAnswer& answer : settings) sweep.settings.push_back(sweep_point(answer, sweep.metric, sweep.split));
+  for (const SweepAnswer& answer : nodes) sweep.nodes.push_back(sweep_point(answer, sweep.metric, sweep.split));
+  sweep.best = best_of(sweep.settings);
+  scale_points(sweep.nodes, nodes);
+  for (SweepPoint& point : sweep.settings) {
+    if (point.parts) point.bottleneck = bottleneck_of(*point.parts);
+  }
+  note_labels(sweep);
+  if (std::string note = version_note(compared); !note.empty()) sweep.notes.push_back(std::move(note));
+  return sweep;
+}
+
+}  // namespace mlbench::report
