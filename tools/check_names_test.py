@@ -13,7 +13,7 @@ TREE = {
     "docs/a.md": "",
     "src/mlbench/base/input.h": "",
     "src/mlbench/base/README.md": "",
-    "src/mlbench/cli/verb_run.cpp": 'add_verb(app, program, "run", "Run it"); add("--max-steps");\n',
+    "src/mlbench/cli/verbs/run.cpp": 'add_verb(app, program, "run", "Run it"); add("--max-steps");\n',
     "src/mlbench/comm/gloo/gloo.cpp": "",
     "src/mlbench/comm/gloo/gloo_test.cpp": "TEST(Ring, Sends) {}\n",
     "src/mlbench/comm/CMakeLists.txt": "mlbench_test(comm_test LABELS long TIMEOUT 9)\n",
@@ -39,7 +39,7 @@ class CheckNames(unittest.TestCase):
 
     def test_a_page_of_what_is_there(self):
         self.expect_none(
-            "`base/input.h`, `verb_*.cpp`, `gloo/`, `comm/gloo`, `gloo{,_test}.cpp`, `./test.sh speed`\n"
+            "`base/input.h`, `verbs/*.cpp`, `gloo/`, `comm/gloo`, `gloo{,_test}.cpp`, `./test.sh speed`\n"
             "[a](docs/a.md#b)\n"
             "test `comm_test`, set `long`, `gloo_test`, `Ring.Sends`, `Ring.*`, `and/or`, `2.5`\n"
             "`mlbench run x --max-steps 3`\n"

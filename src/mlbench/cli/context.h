@@ -37,7 +37,8 @@ struct Program {
   Context context;
   std::optional<std::vector<std::string>> behind;  // words behind "--" of the verb run: the command of a custom run
   std::function<ExitCode()> action;
-  bool reads_signals = false;  // the action acts on SIGINT and SIGTERM itself (interrupt.h), from its first instruction
+  // The action acts on SIGINT and SIGTERM itself (terminal/interrupt.h), from its first instruction.
+  bool reads_signals = false;
 };
 
 // A subcommand with --home and --json.

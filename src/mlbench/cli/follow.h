@@ -9,8 +9,8 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
-#include "mlbench/cli/collectives_view.h"
 #include "mlbench/cli/remote.h"
+#include "mlbench/cli/terminal/collectives_view.h"
 #include "mlbench/record/record.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/supervise/supervisor.h"

@@ -16,7 +16,7 @@
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/runs.h"
-#include "mlbench/cli/verbs.h"
+#include "mlbench/cli/verbs/verbs.h"
 #include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::cli {

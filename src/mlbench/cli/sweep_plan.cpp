@@ -10,7 +10,7 @@
 #include "mlbench/base/sha256.h"
 #include "mlbench/cli/plan.h"
 #include "mlbench/cli/runs.h"
-#include "mlbench/cli/schedule_plot.h"
+#include "mlbench/cli/verbs/schedule_plot.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/epoch.h"
 

@@ -12,7 +12,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/process.h"
 #include "mlbench/cli/context.h"
-#include "mlbench/cli/interrupt.h"
+#include "mlbench/cli/terminal/interrupt.h"
 #include "mlbench/exec/executor.h"
 
 namespace mlbench::cli {

@@ -1,0 +1,91 @@
+#include "mlbench/cli/terminal/progress_view.h"
+
+#include <fmt/format.h>
+
+#include "mlbench/base/printable.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/record/events.h"
+#include "mlbench/report/draw/table.h"
+
+namespace mlbench::cli {
+
+namespace {
+std::string stage(const spec::RunSpec& run, const report::Progress& progress, Phase phase) {
+  if (phase == Phase::kWaiting) {
+    return run.executor == "local" ? "waiting for the cores (another run holds them)"
+                                   : "waiting in the queue of " + run.executor;
+  }
+  if (phase == Phase::kQueued || progress.segment == 0) return "starting";
+  if (!progress.prepared) return "preparing data";
+  if (progress.end) return "ending";
+  return progress.training ? "training" : "building the model";
+}
+
+// "measuring all_reduce, 4096 bytes"
+std::string measuring(const spec::RunSpec& run, const report::Progress& progress, Phase phase) {
+  if (phase != Phase::kStarted || progress.segment == 0 || progress.end) return stage(run, progress, phase);
+  if (!progress.collective) return progress.training ? "measuring" : "connecting";
+  return fmt::format("measuring {}, {} bytes", progress.collective->operation, progress.collective->size_bytes);
+}
+}  // namespace
+
+std::string progress_line(const spec::RunSpec& run, const report::Progress& progress, Phase phase, double elapsed_s) {
+  if (run.collectives) {
+    return fmt::format("{}  {}  {}", run.name, measuring(run, progress, phase), report::format_elapsed(elapsed_s));
+  }
+  std::string line = run.name;
+  const std::string now = stage(run, progress, phase);
+  if (now != "training" || progress.steps_per_epoch == 0) {
+    return fmt::format("{}  {}  {}", line, now, report::format_elapsed(elapsed_s));
+  }
+  line += fmt::format("  epoch {:.2f}", double(progress.steps_done) / double(progress.steps_per_epoch));
+  if (progress.last_step > 0) {
+    line += fmt::format(" of {:.3g}", double(progress.last_step) / double(progress.steps_per_epoch));
+  }
+  line += fmt::format("  step {}", report::format_count(progress.steps_done));
+  if (progress.loss) line += "  loss " + report::format_metric(*progress.loss);
+  if (progress.samples_per_s) {
+    line += fmt::format("  {} samples/s", report::format_rate(*progress.samples_per_s * double(run.workers)));
+  }
+  const spec::GoalSpec& goal = run.task.task.goal;
+  if (!run.fixed_batch && progress.evaluation) {
+    const Json metrics = record::get(*progress.evaluation, record::member::kMetrics, Json::object());
+    if (metrics.contains(goal.metric) && metrics[goal.metric].is_number()) {
+      line += fmt::format("  {} {} (goal {:g})", goal.metric, report::format_metric(metrics[goal.metric].get<double>()),
+                          spec::goal_target(goal, run.limits.light));
+    }
+  }
+  return line + "  " + report::format_elapsed(elapsed_s);
+}
+
+ProgressView::ProgressView(std::FILE* out, bool terminal, std::chrono::seconds interval)
+    : out_(out), terminal_(terminal), interval_(interval) {}
+
+void ProgressView::show(const spec::RunSpec& run, const report::Progress& progress, Phase phase, double elapsed_s) {
+  std::string line = printable_lines(progress_line(run, progress, phase, elapsed_s), "");
+  if (terminal_) {
+    // One column stays free: some terminals wrap when the last one is written.
+    const auto width = static_cast<size_t>(terminal_width(fileno(out_)) - 1);
+    if (line.size() > width) line.resize(width);
+    tell(out_, "\r\x1b[K" + line);
+    drawn_ = true;
+    return;
+  }
+  const std::string key = fmt::format("{} {} {}", run.name, stage(run, progress, phase), progress.evaluations);
+  if (key == last_stage_ && elapsed_s - last_line_s_ < double(interval_.count())) return;
+  last_stage_ = key;
+  last_line_s_ = elapsed_s;
+  tell(out_, line + "\n");
+}
+
+void ProgressView::note(const std::string& text) {
+  clear();
+  tell(out_, printable_lines(text, "") + "\n");
+}
+
+void ProgressView::clear() {
+  if (drawn_) tell(out_, "\r\x1b[K");
+  drawn_ = false;
+}
+
+}  // namespace mlbench::cli

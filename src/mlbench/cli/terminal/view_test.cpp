@@ -1,0 +1,207 @@
+#include <gmock/gmock.h>
+
+#include <deque>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/terminal/progress_view.h"
+#include "mlbench/cli/terminal/prompt.h"
+#include "mlbench/cli/verbs/schedule_plot.h"
+
+namespace mlbench::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+spec::RunSpec make_spec() {
+  spec::RunSpec run;
+  run.name = "r-2";
+  run.workers = 2;
+  run.limits.light = true;
+  spec::set_task(run, spec::find_task("fashion-mnist", "", "", {}), {});
+  return run;
+}
+
+report::Progress make_progress() {
+  report::Progress progress;
+  progress.segment = 1;
+  progress.prepared = progress.training = true;
+  progress.steps_per_epoch = 300;
+  progress.last_step = 12000;
+  progress.steps_done = 375;
+  progress.loss = 0.4321;
+  progress.samples_per_s = 3000;
+  progress.evaluation = Json{{"metrics", {{"Prec@1", 84.2}, {"loss", 0.44}}}};
+  progress.evaluations = 1;
+  return progress;
+}
+
+TEST(ProgressLine, SaysWhereTheRunIs) {
+  EXPECT_EQ(progress_line(make_spec(), make_progress(), Phase::kStarted, 41.5),
+            "r-2  epoch 1.25 of 40  step 375  loss 0.4321  6,000 samples/s  Prec@1 84.20 (goal 85)  0:41");
+}
+
+TEST(ProgressLine, BeforeTraining) {
+  report::Progress progress;
+  EXPECT_EQ(progress_line(make_spec(), progress, Phase::kQueued, 0.4), "r-2  starting  0:00");
+  EXPECT_EQ(progress_line(make_spec(), progress, Phase::kWaiting, 62),
+            "r-2  waiting for the cores (another run holds them)  1:02");
+  spec::RunSpec elsewhere = make_spec();
+  elsewhere.executor = "slurm";
+  EXPECT_EQ(progress_line(elsewhere, progress, Phase::kWaiting, 62), "r-2  waiting in the queue of slurm  1:02");
+  progress.segment = 1;
+  EXPECT_EQ(progress_line(make_spec(), progress, Phase::kStarted, 3), "r-2  preparing data  0:03");
+  progress.prepared = true;
+  EXPECT_EQ(progress_line(make_spec(), progress, Phase::kStarted, 3), "r-2  building the model  0:03");
+  progress = make_progress();
+  progress.end = Json{{"reason", "goal"}};
+  EXPECT_EQ(progress_line(make_spec(), progress, Phase::kStarted, 3), "r-2  ending  0:03");
+}
+
+// What a view writes to a file that is no terminal.
+std::string written(bool terminal, const std::function<void(ProgressView&)>& body) {
+  char* text = nullptr;
+  size_t size = 0;
+  std::FILE* stream = open_memstream(&text, &size);
+  {
+    ProgressView view(stream, terminal, std::chrono::seconds(10));
+    body(view);
+  }
+  std::fclose(stream);
+  std::string result(text, size);
+  std::free(text);
+  return result;
+}
+
+TEST(ProgressView, WritesALinePerEvaluationAndNowAndThen) {
+  const std::string text = written(false, [](ProgressView& view) {
+    report::Progress progress = make_progress();
+    view.show(make_spec(), progress, Phase::kStarted, 1);
+    view.show(make_spec(), progress, Phase::kStarted, 2);   // nothing new
+    view.show(make_spec(), progress, Phase::kStarted, 11);  // 10 s later
+    ++progress.evaluations;
+    view.show(make_spec(), progress, Phase::kStarted, 12);
+    view.note("done");
+  });
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
+  EXPECT_THAT(text, Not(HasSubstr("\r")));
+  EXPECT_THAT(text, HasSubstr("0:01\nr-2"));
+  EXPECT_THAT(text, HasSubstr("0:12\ndone\n"));
+}
+
+TEST(ProgressView, RedrawsOneLineOnATerminal) {
+  const std::string text = written(true, [](ProgressView& view) {
+    view.show(make_spec(), make_progress(), Phase::kStarted, 1);
+    view.show(make_spec(), make_progress(), Phase::kStarted, 2);
+    view.note("done");
+  });
+  EXPECT_THAT(text, testing::StartsWith("\r\x1b[Kr-2  epoch"));
+  EXPECT_THAT(text, testing::EndsWith("\r\x1b[Kdone\n"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+}
+
+// ---- prompts --------------------------------------------------------------------------------------------------------
+
+struct Answers {
+  std::deque<std::string> lines;
+  std::optional<std::string> operator()() {
+    if (lines.empty()) return std::nullopt;
+    std::string line = lines.front();
+    lines.pop_front();
+    return line;
+  }
+};
+
+std::string asked(std::deque<std::string> lines, const std::string& preset, std::string* shown = nullptr) {
+  char* text = nullptr;
+  size_t size = 0;
+  std::FILE* stream = open_memstream(&text, &size);
+  std::string answer;
+  try {
+    answer = ask("Benchmark", {{"fashion-mnist", "CNN"}, {"mnist", "CNN"}}, preset, stream, Answers{std::move(lines)});
+  } catch (const UserError& error) {
+    answer = error.what();
+  }
+  std::fclose(stream);
+  if (shown != nullptr) *shown = std::string(text, size);
+  std::free(text);
+  return answer;
+}
+
+TEST(Prompt, TakesNumbersNamesAndTheDefault) {
+  std::string shown;
+  EXPECT_EQ(asked({"1"}, "", &shown), "mnist");
+  EXPECT_EQ(shown,
+            "Benchmark:\n"
+            "  0  fashion-mnist  CNN\n"
+            "  1  mnist          CNN\n"
+            "Benchmark [fashion-mnist]: ");
+  EXPECT_EQ(asked({"mnist"}, ""), "mnist");
+  EXPECT_EQ(asked({""}, ""), "fashion-mnist");
+  EXPECT_EQ(asked({""}, "mnist"), "mnist");
+  EXPECT_EQ(asked({""}, "gone"), "fashion-mnist");
+}
+
+TEST(Prompt, AsksAgainAndEndsWithTheInput) {
+  std::string shown;
+  EXPECT_EQ(asked({"7", "x", "0"}, "", &shown), "fashion-mnist");
+  EXPECT_THAT(shown, HasSubstr("'7' is none of these: a number from 0 to 1, or a name\n"));
+  EXPECT_THAT(asked({}, ""), HasSubstr("no answer to 'Benchmark'"));
+}
+
+TEST(Prompt, LastAnswersAreKept) {
+  const TemporaryFolder home;
+  EXPECT_EQ(load_answers(home.path()).task, "");
+  save_answers(home.path(), {"mnist", "gloo"});
+  EXPECT_EQ(load_answers(home.path()).task, "mnist");
+  EXPECT_EQ(load_answers(home.path()).backend, "gloo");
+}
+
+// ---- schedule plot --------------------------------------------------------------------------------------------------
+
+TEST(SchedulePlot, CurveOfALinearWarmUp) {
+  const spec::TaskSpec task = spec::find_task("fashion-mnist", "", "", {}).task;
+  const Curve curve = lr_curve(task, 4, 60000, 1000);
+  EXPECT_EQ(curve.steps_per_epoch, 150);
+  ASSERT_EQ(curve.lr.size(), 1000U);
+  EXPECT_DOUBLE_EQ(curve.epochs.front(), 0);
+  EXPECT_NEAR(curve.epochs.back(), 40, 0.01);
+  EXPECT_NEAR(curve.lr.back(), 4 * task.optimizer.lr, 1e-12) << "linear scaling after the warm-up";
+  EXPECT_LT(curve.lr.front(), curve.lr.back());
+  EXPECT_EQ(lr_curve(task, 1, 60000, 10).lr, std::vector<double>(10, task.optimizer.lr));
+}
+
+TEST(SchedulePlot, StepsOfTextsAreExpectedFromTheDescription) {
+  spec::TaskSpec task;
+  task.data.batching = "columns";
+  task.data.bptt = 70;
+  task.data.short_probability = 0.05;
+  task.batch_size = 80;
+  EXPECT_EQ(expected_steps_per_epoch(task, 1, 2'088'628), 383);  // 26,107 positions in steps of 68.25
+  EXPECT_EQ(expected_steps_per_epoch(task, 4, 2'088'628), 96);
+  task.data.batching = "sentences";
+  task.global_batch = 2048;
+  EXPECT_EQ(expected_steps_per_epoch(task, 16, 4'068'191), 1987);
+  task.data.batching = "tokens";
+  task.data.max_length = 80;
+  task.global_batch = 131'072;
+  EXPECT_EQ(expected_steps_per_epoch(task, 16, 4'590'101), 1401);
+}
+
+TEST(SchedulePlot, ChartHasALinePerCurve) {
+  const Curve one{.workers = 1, .epochs = {0, 1}, .lr = {0.1, 0.2}}, two{.workers = 2, .epochs = {0}, .lr = {0.3}};
+  const report::Chart chart = chart_of("a task", {one, two});
+  EXPECT_EQ(chart.title, "a task");
+  EXPECT_EQ(chart.x_label, "epoch");
+  ASSERT_EQ(chart.series.size(), 2U);
+  EXPECT_EQ(chart.series[0].name, "1 worker");
+  EXPECT_EQ(chart.series[0].points[1].x, 1);
+  EXPECT_EQ(chart.series[0].points[1].y, 0.2);
+  EXPECT_EQ(chart.series[1].name, "2 workers");
+  EXPECT_EQ(chart.series[1].points.size(), 1U);
+}
+
+}  // namespace
+}  // namespace mlbench::cli

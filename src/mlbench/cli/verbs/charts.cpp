@@ -1,0 +1,208 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "mlbench/base/build_info.h"
+#include "mlbench/base/choices.h"
+#include "mlbench/base/clock.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/remote_runs.h"
+#include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/report/collectives/charts.h"
+#include "mlbench/report/draw/charts.h"
+#include "mlbench/report/draw/gnuplot.h"
+#include "mlbench/report/draw/page.h"
+#include "mlbench/report/draw/table.h"
+#include "mlbench/report/figures.h"
+#include "mlbench/report/study/comparison.h"
+#include "mlbench/report/study/measured_run.h"
+#include "mlbench/report/study/price.h"
+#include "mlbench/report/study/study.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::vector<std::string> kFormats = {"png", "svg", "csv", "html"};
+const std::vector<std::string> kClocks = {"wall", "train"};
+
+struct ChartsOptions {
+  std::vector<std::string> paths;
+  std::string output = "charts", filter, prices, worker = "n1-standard-4", clock = "wall";
+  std::vector<std::string> formats = kFormats, lines;
+  bool preemptible = false;
+};
+
+// Base names of a study's files: none where there is one study, else its task and number.
+std::string prefix_of(const report::Study& study, size_t index, size_t count) {
+  if (count == 1) return "";
+  std::string name = study.task.substr(0, 40);
+  std::replace_if(
+      name.begin(), name.end(),
+      [](char c) {
+        const bool digit = c >= '0' && c <= '9', letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        return !digit && !letter && c != '-';
+      },
+      '_');
+  return fmt::format("{}-{}-", index + 1, name);
+}
+
+std::vector<report::MeasuredRun> read_all_of(const MasterClient& master, const std::string& filter,
+                                             std::vector<std::string>& notes) {
+  std::vector<report::MeasuredRun> runs;
+  for (const Json& summary : remote_summaries(master, filter)) {
+    const auto name = summary.value("name", std::string());
+    if (name.find(filter) == std::string::npos) continue;  // the master searches notes, too, and in any case
+    try {
+      runs.push_back(remote_run(master, name));
+    } catch (const UserError& wrong) {
+      notes.push_back(fmt::format("{} is left out: {}", name, wrong.what()));
+    }
+  }
+  return runs;
+}
+
+std::vector<report::MeasuredRun> read_all(const Context& context, const ChartsOptions& options,
+                                          std::vector<std::string>& notes) {
+  std::vector<fs::path> paths(options.paths.begin(), options.paths.end());
+  if (paths.empty()) paths.push_back(context.home_to_read());
+  std::vector<report::MeasuredRun> runs;
+  if (const auto master = given_master(context); master && options.paths.empty()) {
+    runs = read_all_of(*master, options.filter, notes);
+    paths.clear();
+  }
+  for (const fs::path& path : paths) {
+    for (report::MeasuredRun& run : report::read_runs(path, notes)) {
+      if (run.record.name.find(options.filter) != std::string::npos) runs.push_back(std::move(run));
+    }
+  }
+  if (runs.empty()) {
+    throw UserError(fmt::format("no run in {}{}", fmt::join(options.paths, ", "),
+                                options.filter.empty() ? "" : fmt::format(" has '{}' in its name", options.filter)));
+  }
+  return runs;
+}
+
+// Benchmarks of collectives train nothing: they have charts of their own.
+std::vector<report::CollectivesResult> take_collectives(std::vector<report::MeasuredRun>& runs) {
+  std::vector<report::CollectivesResult> found;
+  for (const report::MeasuredRun& run : runs) {
+    if (auto result = report::collectives_of(run.record)) found.push_back(std::move(*result));
+  }
+  std::erase_if(runs, [](const report::MeasuredRun& run) { return run.record.collectives.has_value(); });
+  return found;
+}
+
+ExitCode charts(const Context& context, const ChartsOptions& options) {
+  for (const std::string& format : options.formats) check_choice("format", format, kFormats);
+  for (const std::string& key : options.lines) check_choice("key of --lines", key, report::keys_of_lines());
+  check_choice("clock", options.clock, kClocks);
+  const auto wanted = [&](const char* format) { return std::ranges::count(options.formats, format) > 0; };
+  const bool images = wanted("png") || wanted("svg");
+  if (images && !report::gnuplot_exists()) {
+    throw UserError(
+        "PNG and SVG charts need the program gnuplot, which is not installed: apt-get install gnuplot-nox "
+        "(without it: --format html,csv)");
+  }
+  report::Page page;
+  page.prices = options.prices.empty() ? report::default_prices()
+                                       : report::prices_from_json(read_json_file(options.prices, inputs::kPrices));
+  page.worker = options.worker;
+  page.preemptible = options.preemptible;
+  const double per_hour = report::price_of_worker(page.prices, options.worker, options.preemptible);
+  page.price_note =
+      fmt::format("{}{}: {:g} {}/h per worker, {} clock", options.worker, options.preemptible ? ", preemptible" : "",
+                  per_hour, page.prices.currency, options.clock);
+
+  std::vector<report::MeasuredRun> runs = read_all(context, options, page.notes);
+  std::vector<report::Chart> collectives = report::collectives_charts(take_collectives(runs));
+  const auto billed = options.clock == "wall" ? report::BilledClock::kWall : report::BilledClock::kTrain;
+  const std::vector<report::Study> studies = report::make_studies(runs, {per_hour, billed, options.lines}, page.notes);
+  if (studies.empty() && collectives.empty()) {
+    throw UserError(fmt::format("none of the {} runs can be drawn: {}", runs.size(), fmt::join(page.notes, "; ")));
+  }
+
+  const fs::path folder = fs::absolute(options.output).lexically_normal();
+  const UserUmask named;
+  make_folder(folder);
+  Json files = Json::array(), answer = Json::array();
+  const auto write = [&](const std::string& name, const std::string& content) {
+    write_file_atomically(folder / name, content);
+    files.push_back((folder / name).string());
+  };
+  const auto write_chart = [&](const report::Chart& chart) {
+    if (wanted("png")) write(chart.id + ".png", report::draw(chart, report::ImageFormat::kPng));
+    if (wanted("svg")) write(chart.id + ".svg", report::draw(chart, report::ImageFormat::kSvg));
+    if (wanted("csv")) write(chart.id + ".csv", report::chart_csv(chart));
+  };
+  std::string tables;
+  for (size_t i = 0; i < studies.size(); ++i) {
+    std::vector<report::Chart> drawn = report::charts_of(studies[i], runs, {page.prices.currency, page.price_note});
+    const std::string prefix = prefix_of(studies[i], i, studies.size());
+    for (report::Chart& chart : drawn) {
+      chart.id = prefix + chart.id;
+      write_chart(chart);
+    }
+    answer.push_back(report::to_json(studies[i], runs));
+    tables += report::study_table(studies[i], page.prices.currency) + "\n";
+    page.studies.push_back({answer.back(), std::move(drawn)});
+  }
+  for (const report::Chart& chart : collectives) write_chart(chart);
+  if (!collectives.empty()) page.studies.push_back(report::collectives_study(std::move(collectives)));
+  page.made = fmt::format("Made by mlbench {} ({}), {} UTC.", build_info().version, build_info().git_describe,
+                          format_utc(std::chrono::system_clock::now()).substr(0, 16));
+  if (wanted("html")) write("report.html", report::report_page(page));
+
+  if (context.json) {
+    print_json({{"folder", folder.string()},
+                {"files", files},
+                {"worker_per_hour", per_hour},
+                {"currency", page.prices.currency},
+                {"billed_clock", options.clock},
+                {"studies", answer},
+                {"notes", page.notes}});
+  } else {
+    print(tables);
+    if (!studies.empty()) print(fmt::format("Each worker is priced as {}\n", page.price_note));
+    for (const std::string& note : page.notes) say(note);
+    print(fmt::format("{} files in {}\n", files.size(), folder.string()));
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void add_charts(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "charts", "Draw how runs scale: PNG, SVG, CSV and an offline report.html");
+  add_master_options(*verb, program);
+  auto options = std::make_shared<ChartsOptions>();
+  verb->add_option("FOLDER", options->paths, "run folders, archives, records, homes (default: this home)");
+  verb->add_option("-o,--output", options->output, "the folder of the charts (default: charts)")->type_name("DIR");
+  verb->add_option("-f,--filter", options->filter, "only runs with this in their name")->type_name("TEXT");
+  verb->add_option("--format", options->formats, "of png, svg, csv, html (default: all)")
+      ->delimiter(',')
+      ->type_name("LIST");
+  verb->add_option("--lines", options->lines,
+                   "what tells lines apart, e.g. hardware,network: runs that differ in more get charts of their own "
+                   "(default: whatever differs)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("KEYS");
+  verb->add_option("--prices", options->prices, "a price table (JSON, see docs/reports.md)")->type_name("FILE");
+  verb->add_option("--worker", options->worker, "what each worker is, of the price table (default: n1-standard-4)")
+      ->type_name("NAME[+NAME]");
+  verb->add_option("--clock", options->clock, "of cost and price index: wall or train (default: wall)")
+      ->type_name("CLOCK");
+  verb->add_flag("--preemptible", options->preemptible, "preemptible prices");
+  act(*verb, program, [options](const Context& context) { return charts(context, *options); });
+}
+
+}  // namespace mlbench::cli

@@ -1,0 +1,227 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "mlbench/base/environment.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
+#include "mlbench/base/own_variables.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/printable.h"
+#include "mlbench/base/process.h"
+#include "mlbench/base/processor.h"
+#include "mlbench/base/run_folder.h"
+#include "mlbench/base/text.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/plan.h"
+#include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/dataset/description.h"
+#include "mlbench/dataset/locate.h"
+#include "mlbench/report/draw/table.h"
+#include "mlbench/supervise/core_lock.h"
+#include "mlbench/supervise/supervisor.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+enum class Verdict { kOk, kWarn, kFail };
+struct Finding {
+  const char* check;
+  Verdict verdict;
+  std::string message;
+  std::string advice;  // what to type or do; "" when all is well
+};
+
+Finding check_home(const Context& context) {
+  try {
+    const fs::path home = context.home();
+    write_file_atomically(home / fmt::format(".doctor-{}", getpid()), "writable\n");
+    fs::remove(home / fmt::format(".doctor-{}", getpid()));
+    return {"home", Verdict::kOk, home.string() + " is writable", ""};
+  } catch (const std::exception& error) {
+    return {"home", Verdict::kFail, error.what(), fmt::format("give another with --home DIR or {}", variables::kHome)};
+  }
+}
+
+Finding check_disk(const Context& context) {
+  constexpr uint64_t kLittle = 500'000'000, kEnough = 2'000'000'000;
+  try {
+    const fs::path home = context.home();
+    const uint64_t free_bytes = fs::space(home).available;
+    const std::string message = fmt::format("{} free in {}", report::format_bytes(free_bytes), home.string());
+    if (free_bytes < kLittle)
+      return {"disk", Verdict::kFail, message, fmt::format("free some space, or move the home: {}", variables::kHome)};
+    if (free_bytes < kEnough) return {"disk", Verdict::kWarn, message, "data caches and checkpoints may need more"};
+    return {"disk", Verdict::kOk, message, ""};
+  } catch (const std::exception& error) {
+    return {"disk", Verdict::kFail, error.what(),
+            fmt::format("give another home with --home DIR or {}", variables::kHome)};
+  }
+}
+
+// Starts the worker even when its catalog is cached: what matters is that its libraries load here and now.
+std::vector<Finding> check_worker(const Context& context) {
+  const fs::path worker = context.worker();
+  const std::string advice = worker_advice();
+  if (!fs::exists(worker)) return {{"worker", Verdict::kFail, "there is no program " + worker.string(), advice}};
+  std::vector<Finding> findings;
+  try {
+    ProcessOptions options;
+    options.arguments = {worker.string(), "--catalog"};
+    const auto start = std::chrono::steady_clock::now();
+    const ProcessOutput output = run_process(options, std::chrono::seconds(60));
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (output.end.code != 0) {
+      return {{"worker", Verdict::kFail,
+               fmt::format("{} exits with {}: {}", worker.string(), output.end.code, output.standard_error), advice}};
+    }
+    const Json catalog = parse_json(output.standard_output, inputs::kWorkerCatalog);
+    findings.push_back({"worker", Verdict::kOk, fmt::format("{} starts in {:.2f} s", worker.string(), seconds), ""});
+    for (const char* table : {"frameworks", "backends"}) {
+      const std::vector<std::string> names = available_names(catalog, table);
+      std::vector<std::string> missing;
+      for (const Json& row : catalog.value(table, Json::array())) {
+        if (row.is_object() && !row.value("available", true)) {
+          missing.push_back(fmt::format("{} ({})", row.value("name", ""), row.value("reason", "")));
+        }
+      }
+      std::string message = names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+      if (!missing.empty()) message += fmt::format("; not available: {}", fmt::join(missing, ", "));
+      findings.push_back({table, names.empty() ? Verdict::kFail : Verdict::kOk, message,
+                          names.empty() ? "mlbench list " + std::string(table) : ""});
+    }
+  } catch (const std::exception& error) {
+    findings.push_back({"worker", Verdict::kFail, error.what(), advice});
+  }
+  return findings;
+}
+
+Finding check_guard() {
+  const fs::path guard = supervise::guard_path();
+  if (access(guard.c_str(), X_OK) == 0) return {"guard", Verdict::kOk, guard.string(), ""};
+  return {"guard", Verdict::kFail, "there is no program " + guard.string() + ": no rank can be started",
+          "build it: cmake --build --preset release --target mlbench-guard; or install the package mlbench again"};
+}
+
+std::vector<Finding> check_data(const Context& context) {
+  std::vector<Finding> findings;
+  std::vector<std::string> dirs;
+  if (const auto folder = environment_variable(variables::kDataDir)) dirs.push_back(*folder);
+  try {
+    dirs.push_back(data_dir_of(context.home()));
+  } catch (const std::exception&) {
+    // The home has its own line.
+  }
+  for (const std::string& name : dataset::dataset_names()) {
+    const dataset::DatasetDescription& description = dataset::find_description(name);
+    if (description.only_made()) continue;
+    const dataset::SearchResult search = dataset::search(description, dirs);
+    if (!search.misfits.empty()) {
+      findings.push_back({"data", Verdict::kWarn,
+                          fmt::format("{}: what lies here does not fit:{}", name, search.misfits),
+                          "complete or remove it: see mlbench data list"});
+    } else if (search.found) {
+      findings.push_back({"data", Verdict::kOk, fmt::format("{} in {}", name, search.found->folder.string()), ""});
+    } else {
+      std::string advice = "mlbench data fetch " + name;
+      if (!description.system_package.empty()) advice += ", or apt-get install " + description.system_package;
+      findings.push_back({"data", Verdict::kWarn, name + " is not here", advice});
+    }
+  }
+  return findings;
+}
+
+std::vector<Finding> check_cores() {
+  std::vector<Finding> findings;
+  const int cores = available_cores();
+  const Json host = capture_host(100);
+  const Json load = host.value("load_1m", Json());
+  std::string message = counted(cores, "core") + " for this process";
+  Verdict verdict = Verdict::kOk;
+  std::string advice;
+  if (load.is_number()) {
+    message += fmt::format(", load {:.1f}", load.get<double>());
+    if (load.get<double>() > 0.5 * cores) {
+      verdict = Verdict::kWarn;
+      advice = "other programs use the cores: times will be longer and vary";
+    }
+  }
+  findings.push_back({"cores", verdict, message, advice});
+  if (const std::string slow = why_bfloat16_is_slow(); !slow.empty()) {
+    findings.push_back({"precision", Verdict::kWarn, slow, "train in float32, or measure both: --set precision=bf16"});
+  }
+  const fs::path lock = supervise::default_core_lock();
+  try {
+    if (supervise::take_core_lock(lock, std::chrono::milliseconds(0))) {
+      findings.push_back({"core lock", Verdict::kOk, lock.string() + " is free", ""});
+    } else {
+      findings.push_back({"core lock", Verdict::kWarn, lock.string() + " is held by a run",
+                          "a new run waits for it; see mlbench status, or start with --no-wait"});
+    }
+  } catch (const std::exception& error) {
+    findings.push_back({"core lock", Verdict::kFail, error.what(),
+                        fmt::format("set {} to a path you may write", variables::kCoreLock)});
+  }
+  return findings;
+}
+
+Finding check_gnuplot() {
+  try {
+    ProcessOptions options;
+    options.arguments = {"gnuplot", "--version"};
+    const ProcessOutput output = run_process(options, std::chrono::seconds(10));
+    std::string version = output.standard_output;
+    while (!version.empty() && version.back() == '\n') version.pop_back();
+    if (output.end.code == 0) return {"gnuplot", Verdict::kOk, version, ""};
+  } catch (const std::exception&) {
+    // The same as an exit code other than 0.
+  }
+  return {"gnuplot", Verdict::kWarn, "not found: only plots need it", "apt-get install gnuplot-nox"};
+}
+
+ExitCode doctor(const Context& context) {
+  std::vector<Finding> findings = {check_home(context), check_disk(context)};
+  const auto add = [&](std::vector<Finding> more) {
+    findings.insert(findings.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  };
+  add(check_worker(context));
+  findings.push_back(check_guard());
+  add(check_data(context));
+  add(check_cores());
+  findings.push_back(check_gnuplot());
+
+  static constexpr std::array<const char*, 3> kWords = {"ok", "warn", "fail"};
+  static constexpr std::array<const char*, 3> kColours = {"\x1b[32m", "\x1b[33m", "\x1b[31m"};
+  const bool colour = colours(STDOUT_FILENO);
+  bool failed = false;
+  Json answer = Json::array();
+  for (const Finding& finding : findings) {
+    const auto verdict = static_cast<size_t>(finding.verdict);
+    failed = failed || finding.verdict == Verdict::kFail;
+    answer.push_back({{"check", finding.check},
+                      {"verdict", kWords[verdict]},
+                      {"message", finding.message},
+                      {"advice", finding.advice}});
+    if (context.json) continue;
+    print_as_it_is(fmt::format("{}{:<4}{}  {:<10}  {}\n", colour ? kColours[verdict] : "", kWords[verdict],
+                               colour ? "\x1b[0m" : "", finding.check, printable_lines(finding.message)));
+    if (!finding.advice.empty()) print(fmt::format("      {:<10}  {}\n", "", finding.advice));
+  }
+  if (context.json) print_json(answer);
+  return failed ? ExitCode::kUserError : ExitCode::kOk;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "doctor", "Check that runs can work here, and say what to do if not");
+  act(*verb, program, [](const Context& context) { return doctor(context); });
+}
+
+}  // namespace mlbench::cli

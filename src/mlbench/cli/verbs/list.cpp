@@ -1,0 +1,262 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+
+#include "mlbench/base/choices.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/or_null.h"
+#include "mlbench/catalog/control/catalog.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/plan.h"
+#include "mlbench/cli/verbs/lists.h"
+#include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/dataset/description.h"
+#include "mlbench/models/model.h"
+#include "mlbench/report/draw/table.h"
+#include "mlbench/spec/run_spec.h"
+#include "mlbench/spec/task.h"
+#include "mlbench/supervise/supervisor.h"
+
+namespace mlbench::cli {
+
+// A list is a JSON array of rows; its table is made from the same rows, so that they never disagree.
+Json list_tasks() {
+  spec::RunSpec measuring;
+  measuring.workers = spec::kTask0aWorkers[0];
+  spec::set_collectives(measuring, spec::task_0a());
+  Json rows = Json::array();
+  rows.push_back({{"name", spec::kTask0a},
+                  {"rules", ""},
+                  {"title", spec::kTask0aTitle},
+                  {"variants", Json::array()},
+                  {"workers", measuring.task.task.workers},
+                  {"data", nullptr},
+                  {"goal", nullptr},
+                  {"max_time_s", nullptr},
+                  {"hash", measuring.task.hash}});
+  for (const spec::TaskSource& source : spec::embedded_tasks()) {
+    const spec::FrozenTask frozen = spec::parse_task(source, "", {});
+    const spec::TaskSpec& task = frozen.task;
+    rows.push_back({{"name", task.name},
+                    {"rules", task.rules},
+                    {"title", task.title},
+                    {"variants", task.variants},
+                    {"workers", task.workers},
+                    {"data", task.data.name},
+                    {"goal",
+                     {{"metric", task.goal.metric},
+                      {"split", task.goal.split},
+                      {"target", task.goal.target},
+                      {"light_target", task.goal.light_target},
+                      {"higher_is_better", task.goal.higher_is_better}}},
+                    {"max_time_s", positive_or_null(task.max_time_s)},
+                    {"hash", frozen.hash}});
+  }
+  return rows;
+}
+
+Json list_executors() {
+  Json rows = Json::array();
+  for (const auto& row : catalog::executors()) {
+    const Availability here = row.available();
+    rows.push_back({{"name", row.name}, {"available", here.available}, {"options", row.options}});
+    if (!here.available) rows.back()["reason"] = here.reason;
+  }
+  return rows;
+}
+
+namespace {
+
+Json model_row(const spec::TaskSpec& task) {
+  const models::ModelDescription model = models::describe_model(task);
+  return {{"task", task.name},
+          {"rules", task.rules},
+          {"variant", task.variant},
+          {"model", task.model.name},
+          {"options", task.model.options},
+          {"parameters", model.parameter_count()},
+          {"tensors", std::ranges::count(model.parameters, true, &models::ParameterSpec::trainable)}};
+}
+
+}  // namespace
+
+Json list_models(const spec::RunOptions& options) {
+  Json rows = Json::array();
+  if (!options.task.empty()) {
+    rows.push_back(model_row(plan_frozen_task(options).task));
+    return rows;
+  }
+  for (const spec::TaskSource& source : spec::embedded_tasks()) {
+    std::vector<std::string> variants = spec::parse_task(source, "", {}).task.variants;
+    if (variants.empty()) variants.emplace_back();
+    for (const std::string& variant : variants) rows.push_back(model_row(spec::parse_task(source, variant, {}).task));
+  }
+  return rows;
+}
+
+namespace {
+
+using report::Align;
+using report::Table;
+
+Json list_data() {
+  Json rows = Json::array();
+  for (const std::string& name : dataset::dataset_names()) {
+    const dataset::DatasetDescription& data = dataset::find_description(name);
+    Json samples = Json::object();
+    for (const dataset::SplitSpec& split : data.splits) samples[split.name] = split.samples;
+    rows.push_back({{"name", name},
+                    {"title", data.title},
+                    {"shape", data.sample_shape},
+                    {"classes", data.classes},
+                    {"samples", samples},
+                    {"package", data.system_package},
+                    {"licence", data.licence}});
+  }
+  return rows;
+}
+
+std::string tasks_table(const Json& rows) {
+  Table table({{"task", "", Align::kLeft},
+               {"rules", "", Align::kLeft},
+               {"goal", "", Align::kLeft},
+               {"light", "", Align::kRight},
+               {"time", "s", Align::kRight},
+               {"workers", "", Align::kLeft},
+               {"variants", "", Align::kLeft},
+               {"", "", Align::kLeft}});
+  for (const Json& row : rows) {
+    const Json& goal = row["goal"];
+    std::string target, light;
+    if (goal.is_object()) {
+      target = fmt::format("{} {} {:g}", goal["metric"].get<std::string>(),
+                           goal["higher_is_better"].get<bool>() ? ">=" : "<=", goal["target"].get<double>());
+      light = fmt::format("{:g}", goal["light_target"].get<double>());
+    }
+    table.add_row({row["name"].get<std::string>(), row["rules"].get<std::string>(), target, light,
+                   row["max_time_s"].is_null() ? "" : fmt::format("{:g}", row["max_time_s"].get<double>()),
+                   fmt::format("{}", fmt::join(row["workers"].get<std::vector<int64_t>>(), " ")),
+                   fmt::format("{}", fmt::join(row["variants"].get<std::vector<std::string>>(), " ")),
+                   row["title"].get<std::string>()});
+  }
+  return table.render();
+}
+
+std::string models_table(const Json& rows) {
+  Table table({{"task", "", Align::kLeft},
+               {"rules", "", Align::kLeft},
+               {"variant", "", Align::kLeft},
+               {"model", "", Align::kLeft},
+               {"parameters", "", Align::kRight}});
+  for (const Json& row : rows) {
+    const auto text = [&](const char* key) { return row[key].get<std::string>(); };
+    table.add_row({text("task"), text("rules"), text("variant"), text("model"),
+                   report::format_count(row["parameters"].get<int64_t>())});
+  }
+  return table.render();
+}
+
+std::string data_table(const Json& rows) {
+  Table table({{"data set", "", Align::kLeft},
+               {"samples", "", Align::kLeft},
+               {"shape", "", Align::kLeft},
+               {"classes", "", Align::kRight},
+               {"", "", Align::kLeft}});
+  for (const Json& row : rows) {
+    std::vector<std::string> samples;
+    for (const auto& [split, count] : row["samples"].items()) {
+      samples.push_back(fmt::format("{} {}", report::format_count(count.get<int64_t>()), split));
+    }
+    table.add_row({row["name"].get<std::string>(), fmt::format("{}", fmt::join(samples, ", ")),
+                   fmt::format("{}", fmt::join(row["shape"].get<std::vector<int64_t>>(), " x ")),
+                   std::to_string(row["classes"].get<int64_t>()), row["title"].get<std::string>()});
+  }
+  return table.render();
+}
+
+// Rows {name, available, reason}, perhaps with what they are about, or bare names.
+std::string availability_table(const Json& rows) {
+  std::string out;
+  size_t width = 0;
+  const auto name_of = [](const Json& row) { return row.is_string() ? row.get<std::string>() : row.value("name", ""); };
+  for (const Json& row : rows) width = std::max(width, name_of(row).size());
+  for (const Json& row : rows) {
+    const bool available = row.is_string() || row.value("available", true);
+    const std::string about = row.is_string() ? "" : row.value("about", "");
+    const std::string text = available ? about : "not available: " + row.value("reason", "");
+    out += text.empty() ? name_of(row) + "\n" : fmt::format("{:<{}}  {}\n", name_of(row), width, text);
+  }
+  return out;
+}
+
+struct List {
+  const char* name;
+  Json (*rows)(const spec::RunOptions& options);  // null: a table of the worker's catalog
+  std::string (*table)(const Json& rows);
+};
+constexpr List kLists[] = {
+    {"tasks", [](const spec::RunOptions&) { return list_tasks(); }, tasks_table},
+    {"models", list_models, models_table},
+    {"frameworks", nullptr, availability_table},
+    {"backends", nullptr, availability_table},
+    {"executors", [](const spec::RunOptions&) { return list_executors(); }, availability_table},
+    {"optimizers", nullptr, availability_table},
+    {"data", [](const spec::RunOptions&) { return list_data(); }, data_table},
+};
+
+ExitCode list(const Context& context, const std::string& wanted, const spec::RunOptions& options) {
+  if (!wanted.empty()) check_choice("list", wanted, names_of(kLists));
+  const bool of_one_task = !(options.task + options.rules + options.variant).empty() || !options.overrides.empty();
+  if (of_one_task && wanted != "models") {
+    throw UserError("--task, --rules, --variant and --set choose a model: give them with 'mlbench list models'");
+  }
+
+  Json worker = Json::object();
+  std::string no_worker;
+  bool asked = false;
+  Json answer = Json::object();
+  for (const List& one : kLists) {
+    if (!wanted.empty() && wanted != one.name) continue;
+    if (one.rows == nullptr && !asked) {
+      asked = true;
+      auto catalog = supervise::worker_catalog(context.worker(), context.home());
+      no_worker = catalog.reason;
+      if (catalog.catalog) worker = std::move(*catalog.catalog);
+    }
+    answer[one.name] = one.rows != nullptr ? one.rows(options) : worker.value(one.name, Json::array());
+    if (context.json) continue;
+    if (wanted.empty()) print(fmt::format("{}{}\n", &one == kLists ? "" : "\n", one.name));
+    if (one.rows != nullptr || no_worker.empty()) {
+      print(one.table(answer[one.name]));
+    } else if (wanted.empty()) {
+      print("unknown without a worker\n");
+    }
+  }
+  if (context.json) print_json(wanted.empty() ? answer : answer[wanted]);
+  if (!no_worker.empty()) {
+    say(fmt::format("{}: what it offers is unknown; {}", no_worker, worker_advice()));
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void add_list(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "list", "What can be chosen");
+  auto wanted = std::make_shared<std::string>();
+  auto options = std::make_shared<spec::RunOptions>();
+  verb->add_option("LIST", *wanted,
+                   "tasks, models, frameworks, backends, executors, optimizers or data (default: all)");
+  verb->add_option("--task", options->task, "models: of this task, or task file")->type_name("TASK");
+  verb->add_option("--rules", options->rules, "its rule set (default: the newest)")->type_name("RULES");
+  verb->add_option("--variant", options->variant, "its official variant (default: the first)")->type_name("VARIANT");
+  verb->add_option("--set", options->overrides, "override a key of it (repeatable)")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  act(*verb, program, [wanted, options](const Context& context) { return list(context, *wanted, *options); });
+}
+
+}  // namespace mlbench::cli

@@ -1,0 +1,260 @@
+#include "mlbench/cli/verbs/start_runs.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "mlbench/base/files.h"
+#include "mlbench/base/input.h"
+#include "mlbench/base/own_variables.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/run_folder.h"
+#include "mlbench/base/text.h"
+#include "mlbench/base/text_blocks.h"
+#include "mlbench/catalog/control/catalog.h"
+#include "mlbench/cli/clusters/defaults.h"
+#include "mlbench/cli/follow.h"
+#include "mlbench/cli/plan.h"
+#include "mlbench/cli/remote.h"
+#include "mlbench/cli/runs.h"
+#include "mlbench/cli/terminal/interrupt.h"
+#include "mlbench/cli/terminal/prompt.h"
+#include "mlbench/cli/verbs/timeline_file.h"
+#include "mlbench/spec/task.h"
+#include "mlbench/spec/variables.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Missing choices, asked on a terminal as MLBench does. False: Ctrl-C was the answer.
+bool ask_missing(RunOptions& options, const PlanFacts& facts) try {
+  LastAnswers answers = load_answers(facts.home);
+  std::vector<Choice> tasks;
+  for (spec::TaskName& one : spec::task_names()) tasks.push_back({std::move(one.name), std::move(one.title)});
+  options.task = ask("Benchmark", tasks, answers.task, stderr, read_input_line);
+  if (options.backend.empty()) {
+    std::vector<Choice> backends;
+    for (const std::string& name : available_names(facts.catalog, "backends")) backends.push_back({name, ""});
+    if (!backends.empty()) options.backend = ask("Backend", backends, answers.backend, stderr, read_input_line);
+  }
+  answers = {options.task, options.backend};
+  save_answers(facts.home, answers);
+  return true;
+} catch (const UserError&) {
+  if (InterruptGuard::count() > 0) return false;
+  throw;
+}
+
+std::vector<std::string> commands_of(const spec::RunSpec& run, const fs::path& worker, int64_t segment,
+                                     std::optional<int64_t> resume_step) {
+  const auto executor = catalog::make_executor(run.executor, run.engine);
+  return executor->describe(
+      supervise::launch_request(run, *executor, worker, segment, resume_step, run.oversubscribed));
+}
+
+std::string limits_text(const spec::Limits& limits) {
+  std::vector<std::string> words;
+  if (limits.max_steps > 0) words.push_back(fmt::format("{} steps", limits.max_steps));
+  if (limits.max_epochs > 0) words.push_back(fmt::format("{} epochs", limits.max_epochs));
+  if (limits.max_time_s > 0) words.push_back(fmt::format("{} s", limits.max_time_s));
+  if (limits.to_the_end) words.emplace_back("to the end");
+  return words.empty() ? "" : fmt::format("  limits    {}\n", fmt::join(words, ", "));
+}
+
+// What the files and variables of this command mean must not depend on where the master runs.
+Json request_of(RunOptions options) {
+  if (options.task.ends_with(".toml")) {
+    options.task_text = read_text_file(options.task, inputs::kTaskFile);
+    options.task = fs::path(options.task).filename();
+  }
+  if (spec::asks_for_training(options)) {
+    if (options.data_dir.empty()) options.data_dir = environment_variable(variables::kDataDir).value_or("");
+    if (!options.data_dir.empty()) options.data_dir = fs::absolute(options.data_dir).lexically_normal();
+  }
+  Json request = to_json(options);
+  // Of variables that are only named: to the master's memory.
+  for (const std::string& one : options.environment) {
+    const char* value = std::getenv(one.c_str());
+    if (value != nullptr && one.find('=') == std::string::npos) request["env_values"][one] = value;
+  }
+  return request;
+}
+
+// The runs belong to the master: this command only looks on.
+StartedRuns run_served(const Context& context, const MasterClient& master, const RunOptions& options,
+                       const StartOptions& start, const TimelineFiles& timelines, RowFormat rows) {
+  if (InterruptGuard::count() > 0) return {.ends_with = ExitCode::kStopped};
+  Json request = request_of(options);
+  if (!start.executor_given && options.executor == RunOptions().executor) request.erase("executor");
+  const Json answer = master.post("/runs", request);
+  for (const Json& warning : answer.at("warnings")) say("note: " + warning.get<std::string>());
+  StartedRuns started;
+  std::vector<std::string>& names = started.names;
+  for (const Json& run : answer.at("runs")) names.push_back(run.value("name", ""));
+  say(fmt::format("{} {} to the master at {}", fmt::join(names, ", "), names.size() == 1 ? "belongs" : "belong",
+                  master.url()));
+  if (start.detach) {
+    timelines.say_how(context, names);
+    started.summaries = answer.at("runs");
+    return started;
+  }
+  const bool here = !master.elsewhere();
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string position = names.size() == 1 ? "" : fmt::format("run {} of {}  ", i + 1, names.size());
+    Served served = follow_served(master, names, i, here ? runs_dir(context.home()) / names[i] : fs::path(),
+                                  position + names[i], rows);
+    started.records.push_back(std::move(served.record));
+    started.interrupted = started.interrupted || served.interrupted;
+    if (served.left) return {.ends_with = ExitCode::kStopped};
+  }
+  timelines.write(context, context.home(), &master, names, names.size());
+  return started;
+}
+
+// On this machine, each as soon as the one before is over.
+StartedRuns run_here(const Context& context, const std::vector<spec::RunSpec>& runs, const fs::path& home, bool no_wait,
+                     bool detach, RowFormat rows) {
+  StartedRuns started;
+  for (const spec::RunSpec& planned : runs) {
+    started.interrupted = InterruptGuard::count() > 0;
+    if (started.interrupted) break;
+    const spec::RunSpec made = create_run(home, planned);
+    started.names.push_back(made.name);
+    supervise::SupervisorOptions supervisor = supervisor_options(context.worker(), made);
+    supervisor.no_wait = no_wait;
+    if (detach) {
+      started.records.push_back(run_detached(made, supervisor));
+      continue;
+    }
+    const std::string position =
+        runs.size() == 1 ? "" : fmt::format("run {} of {}  ", started.records.size() + 1, runs.size());
+    Followed followed = run_attached(made, supervisor, position + describe(made), rows);
+    started.records.push_back(std::move(followed.record));
+    started.interrupted = followed.interrupted;
+    if (started.interrupted || started.records.back().state == "stopped") break;
+  }
+  if (started.records.size() < runs.size()) {
+    std::vector<std::string> rest;
+    for (size_t i = started.records.size(); i < runs.size(); ++i) rest.push_back(runs[i].name);
+    say(fmt::format("not started: {}", fmt::join(rest, ", ")));
+  }
+  return started;
+}
+
+}  // namespace
+
+std::string describe(const spec::RunSpec& run) {
+  std::string labels = run.division;
+  if (run.limits.light) labels += ", light";
+  if (run.synthetic) labels += ", synthetic";
+  if (!run.communication.netem.empty()) labels += ", synthetic network";
+  if (run.oversubscribed) labels += ", oversubscribed";
+  if (run.share_host) labels += ", shared host";
+  const std::string framework = run.collectives ? "" : run.framework + ", ";
+  return fmt::format("{}: {}, {} x {}, {}{}, {}", run.name,
+                     run.command.empty() ? run.task.task.name : exec::command_line({}, run.command),
+                     counted(run.workers, "worker"), spec::cpus_text(run), framework, run.backend, labels);
+}
+
+Json plans_of(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,
+              std::optional<int64_t> resume_step) {
+  Json plans = Json::array();
+  for (const spec::RunSpec& run : runs) {
+    plans.push_back({{"name", run.name},
+                     {"spec", spec::to_json(run)},
+                     {"commands", commands_of(run, context.worker(), segment, resume_step)}});
+  }
+  return plans;
+}
+
+void print_dry_run(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,
+                   std::optional<int64_t> resume_step) {
+  const Json plans = plans_of(context, runs, segment, resume_step);
+  if (context.json) return print_json(plans);
+  for (size_t run = 0; run < runs.size(); ++run) {
+    const spec::RunSpec& one = runs[run];
+    print(fmt::format("{}\n  folder    {}\n  seed      {}\n  task hash {}\n{}", describe(one), one.run_dir, one.seed,
+                      one.task.hash, limits_text(one.limits)));
+    const Json& commands = plans[run].at("commands");
+    for (size_t i = 0; i < commands.size(); ++i) {
+      print_as_it_is(fmt::format("  {:<9} {}\n", commands.size() == 1 ? "command" : fmt::format("rank {}", i),
+                                 commands[i].get<std::string>()));
+    }
+  }
+}
+
+void print_manifest(const Context& context, const std::vector<spec::RunSpec>& runs, const std::string& kind) {
+  Json objects = Json::array();
+  for (const spec::RunSpec& run : runs) {
+    if (run.engine.requeue > 0) {
+      throw UserError("--emit with --requeue: such ranks have no supervisor that could begin again; leave it out");
+    }
+    for (const std::string& text : run.environment) {
+      const spec::Variable variable = spec::parse_variable(text);
+      if (variable.from == spec::ValueFrom::kText) continue;
+      throw UserError(
+          fmt::format("--emit with --env {}: a secret stands in no manifest; leave it out, and name one of "
+                      "Kubernetes' in a --pod-overlay (env, valueFrom, secretKeyRef)",
+                      variable.name));
+    }
+    const auto executor = catalog::make_executor(run.executor, run.engine);
+    const exec::LaunchRequest request =
+        supervise::launch_request(run, *executor, context.worker(), 1, std::nullopt, run.oversubscribed);
+    const Json spec = spec::uses_worker(run) ? spec::to_json(run) : Json();
+    for (Json& object : executor->manifest(kind, request, spec)) objects.push_back(std::move(object));
+  }
+  print_json(objects.size() == 1 ? objects[0] : Json{{"apiVersion", "v1"}, {"kind", "List"}, {"items", objects}});
+}
+
+StartedRuns start_runs(const Context& context, RunOptions options, const StartOptions& start, RowFormat rows) {
+  if (start.local && context.url_option) throw UserError("--local starts the runs here: leave out -u");
+  if (!start.local) apply_cluster(context, start.executor_given, options);
+  const TimelineFiles timelines(start.timeline, !options.command.empty());
+  options.timeline = timelines.wanted();
+  const bool unsaid = options.task.empty() && spec::asks_for_training(options);
+  const bool can_ask = !context.json && is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO);
+  if (!start.local && !start.dry_run && start.emit.empty()) {
+    if (const auto master = find_master(context)) {
+      if (unsaid && !master->elsewhere() && can_ask) {
+        if (!ask_missing(options, gather_facts(context.worker(), context.home()))) {
+          return {.ends_with = ExitCode::kStopped};
+        }
+      }
+      return run_served(context, *master, options, start, timelines, rows);
+    }
+  }
+  const bool custom = !options.command.empty();
+  const PlanFacts facts = custom ? gather_facts(context.home()) : gather_facts(context.worker(), context.home());
+  if (unsaid && can_ask && !ask_missing(options, facts)) return {.ends_with = ExitCode::kStopped};
+  std::vector<spec::RunSpec> runs = plan_runs(options, facts);
+  std::vector<std::string> names;
+  for (spec::RunSpec& run : runs) {
+    run.run_dir = runs_dir(facts.home) / run.name;
+    names.push_back(run.name);
+  }
+  check_names_free(facts.home, names);
+  for (const std::string& warning : plan_warnings(runs, facts.cores)) say("note: " + warning);
+  if (!start.emit.empty()) {
+    print_manifest(context, runs, start.emit);
+    return {.ends_with = ExitCode::kOk};
+  }
+  if (start.dry_run) {
+    print_dry_run(context, runs, 1, std::nullopt);
+    return {.ends_with = ExitCode::kOk};
+  }
+  StartedRuns started = run_here(context, runs, facts.home, options.no_wait, start.detach, rows);
+  if (start.detach) {
+    timelines.say_how(context, started.names);
+  } else {
+    timelines.write(context, facts.home, nullptr, started.names, runs.size());
+  }
+  return started;
+}
+
+}  // namespace mlbench::cli

@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+#include <memory>
+
+#include "mlbench/base/clock.h"
+#include "mlbench/base/printable.h"
+#include "mlbench/base/system_error.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/remote.h"
+#include "mlbench/cli/remote_runs.h"
+#include "mlbench/cli/runs.h"
+#include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/report/draw/table.h"
+#include "mlbench/report/notes.h"
+#include "mlbench/report/records.h"
+#include "mlbench/report/run_figures.h"
+#include "mlbench/report/summary.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The last lines of `status NAME`, as MLBench's scripts read them.
+std::string current_values(const record::Record& record, const std::string& metric) {
+  record::Evaluation last;
+  for (const record::Evaluation& one : record.evaluations) {
+    if (one.split == "test") last = one;
+  }
+  const auto value_line = [&](const std::string& key, const std::string& what, const char* missing) {
+    const auto value = spec::find_number(last.metrics, key);
+    if (!value || std::isnan(*value)) return fmt::format("No Validation {} Data yet\n", missing);
+    std::string date;
+    if (!record.started_at.empty()) {
+      const std::chrono::duration<double> passed(last.wall_s.value_or(0));
+      date = format_utc(parse_utc(record.started_at) + std::chrono::round<std::chrono::microseconds>(passed));
+    }
+    return fmt::format("Current Global {}: {:.2f} ({})\n", what, *value, date);
+  };
+  return "\n" + value_line("loss", "Loss", "Loss") + value_line(metric, metric, "Precision");
+}
+
+struct StatusOptions {
+  std::string name, search, metric = "Prec@1";
+};
+
+ExitCode show_run(const Context& context, const record::Record& record, const report::RunNotes& notes,
+                  const std::string& metric) {
+  if (context.json) {
+    print_json(record::to_json(record));
+  } else {
+    const std::string said = report::notes_text(notes);
+    const std::string last = record.collectives ? "" : current_values(record, metric);
+    print(report::run_details(record) + (said.empty() ? "" : "\n" + said) + last);
+  }
+  return ExitCode::kOk;
+}
+
+// From a master elsewhere.
+ExitCode remote_status(const Context& context, const MasterClient& master, const StatusOptions& options) {
+  if (!options.name.empty()) {
+    const std::string path = path_of_run(options.name);
+    return show_run(context, remote_record(master, options.name), report::notes_from_json(master.get(path + "/notes")),
+                    options.metric);
+  }
+  const Json runs = remote_summaries(master, options.search);
+  if (context.json) {
+    print_json(runs);
+    return ExitCode::kOk;
+  }
+  print(runs.empty() ? fmt::format("no runs at {}\n", master.url())
+                     : report::summaries_table(runs.get<std::vector<Json>>(),
+                                               {"name", "state", "task", "workers", "time_to_goal_s"}));
+  return ExitCode::kOk;
+}
+
+// As a master does (store/run_index.h): part of the name or of the notes, in any case.
+bool is_meant(const fs::path& run, const std::string& search) {
+  report::RunNotes words = report::notes_or_none(run);
+  words.tags.push_back(run.filename());
+  return search.empty() || report::mentions(words, search);
+}
+
+ExitCode status(const Context& context, const StatusOptions& options) {
+  if (!options.name.empty() && !options.search.empty()) throw UserError("--search is for the table: leave out NAME-K");
+  if (const auto master = given_master(context)) return remote_status(context, *master, options);
+  const fs::path home = context.home_to_read();
+  if (!options.name.empty()) {
+    const fs::path run = report::find_run(home, options.name);
+    return show_run(context, current_record(run), report::notes_or_none(run), options.metric);
+  }
+  std::vector<record::Record> records;
+  for (const fs::path& run : report::list_runs(home)) {
+    if (!is_meant(run, options.search)) continue;
+    try {
+      records.push_back(current_record(run));
+    } catch (const std::exception& error) {
+      const std::string name = run.filename();
+      say(is_transient(error) ? fmt::format("run '{}' cannot be read now: {}", name, error.what())
+                              : fmt::format("run '{}' is damaged ({}): mlbench delete {}", name, error.what(), name));
+    }
+  }
+  if (context.json) {
+    print_json(record::to_json(records));
+  } else if (records.empty() && !options.search.empty()) {
+    print(fmt::format("no run in {} has '{}' in its name or notes\n", home.string(), printable(options.search)));
+  } else if (records.empty()) {
+    print(fmt::format("no runs in {}; start one with: mlbench run NAME 1 2 --task TASK\n", home.string()));
+  } else {
+    print(report::status_table(records));
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void add_status(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "status", "All runs of this home, or one in detail");
+  add_master_options(*verb, program);
+  auto options = std::make_shared<StatusOptions>();
+  verb->add_option("NAME-K", options->name, "the run (default: a table of all)");
+  verb->add_option("-s,--search", options->search, "only runs with this in their name or notes")->type_name("TEXT");
+  verb->add_option("-m,--metric", options->metric, "of the last evaluation, shown behind a run in detail")
+      ->type_name("METRIC")
+      ->capture_default_str();
+  act(*verb, program, [options](const Context& context) { return status(context, *options); });
+}
+
+}  // namespace mlbench::cli

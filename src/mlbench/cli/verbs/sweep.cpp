@@ -1,0 +1,444 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "mlbench/base/build_info.h"
+#include "mlbench/base/choices.h"
+#include "mlbench/base/clock.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
+#include "mlbench/cli/clusters/defaults.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/plan.h"
+#include "mlbench/cli/remote.h"
+#include "mlbench/cli/runs.h"
+#include "mlbench/cli/sweep_plan.h"
+#include "mlbench/cli/terminal/interrupt.h"
+#include "mlbench/cli/verbs/option_flags.h"
+#include "mlbench/cli/verbs/start_runs.h"
+#include "mlbench/cli/verbs/timeline_file.h"
+#include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/report/draw/gnuplot.h"
+#include "mlbench/report/draw/page.h"
+#include "mlbench/report/records.h"
+#include "mlbench/report/study/measured_run.h"
+#include "mlbench/report/study/study.h"
+#include "mlbench/report/study/sweep.h"
+#include "mlbench/report/timeline/run.h"
+#include "mlbench/report/timeline/summary.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+using report::Sweep;
+using report::SweepAnswer;
+using report::SweepPoint;
+using report::SweepRequest;
+using report::SweepSetting;
+
+namespace {
+
+constexpr Range kProcsPerNode{1, 1024};
+const std::vector<std::string> kSweepFormats = {"png", "svg", "csv", "html", "md", "json"};
+const std::vector<std::string> kOnOff = {"on", "off"};
+
+// As given.
+struct SweepWords {
+  spec::RunOptions run;
+  StartOptions start;
+  std::vector<std::string> procs_per_node = {"1", "2", "4"}, intra_op = {"1", "2"}, inter_op = {"1"},
+                           nodes = {"1", "2", "4", "8"}, lr_scaling, formats;
+  std::string probe_steps = "200", output;
+  bool steps_only = false;
+};
+
+SweepOptions options_of(const SweepWords& words) {
+  SweepOptions options;
+  options.run = words.run;
+  const Range threads = spec::kThreadCounts;
+  options.procs_per_node = parse_counts(words.procs_per_node, "--procs-per-node", kProcsPerNode);
+  options.intra_op = parse_counts(words.intra_op, "--intra-op", threads);
+  options.inter_op = parse_counts(words.inter_op, "--inter-op", threads);
+  options.nodes = parse_counts(words.nodes, "--nodes", spec::run_option(&spec::RunOptions::workers).range);
+  options.probe_steps =
+      parse_count(words.probe_steps, "--probe-steps", spec::run_option(&spec::RunOptions::max_steps).range);
+  for (const std::string& word : words.lr_scaling) check_choice("value of --lr-scaling", word, kOnOff);
+  const auto wanted = [&](const char* word) {
+    return words.lr_scaling.empty() || std::ranges::count(words.lr_scaling, word) > 0;
+  };
+  options.scaled = wanted("on");
+  options.unscaled = wanted("off");
+  if (options.run.task.empty()) throw UserError("no task: give --task TASK, as in --task mnist");
+  if (!spec::asks_for_training(options.run)) {
+    throw UserError(fmt::format("task {} trains nothing: 'mlbench bench collectives' measures it", options.run.task));
+  }
+  check_lr_scaling(options, !words.lr_scaling.empty());
+  return options;
+}
+
+// Where what is made is written; images only where gnuplot is, unless they were asked for by name.
+class SweepFiles {
+ public:
+  explicit SweepFiles(const SweepWords& words) : formats_(words.formats) {
+    for (const std::string& format : formats_) check_choice("format", format, kSweepFormats);
+    const auto named = [&](const char* format) { return std::ranges::count(formats_, format) > 0; };
+    const bool images = formats_.empty() || named("png") || named("svg");
+    if (images && !report::gnuplot_exists()) {
+      const char* missing =
+          "PNG and SVG charts need the program gnuplot, which is not installed: apt-get install gnuplot-nox";
+      if (!formats_.empty()) throw UserError(fmt::format("{} (without it: --format csv,html,md,json)", missing));
+      note_ = missing;
+      formats_ = {"csv", "html", "md", "json"};
+    } else if (formats_.empty()) {
+      formats_ = kSweepFormats;
+    }
+    folder_ = fs::absolute(words.output.empty() ? words.run.name : words.output).lexically_normal();
+  }
+
+  const fs::path& folder() const { return folder_; }
+  const std::vector<std::string>& files() const { return files_; }
+
+  void write(const Sweep& sweep, const std::vector<report::MeasuredRun>& runs) {
+    const UserUmask named;
+    make_folder(folder_);
+    if (!note_.empty()) say(note_);
+    const std::vector<report::Chart> charts = report::charts_of(sweep);
+    for (const report::Chart& chart : charts) {
+      if (wanted("png")) put(chart.id + ".png", report::draw(chart, report::ImageFormat::kPng));
+      if (wanted("svg")) put(chart.id + ".svg", report::draw(chart, report::ImageFormat::kSvg));
+    }
+    if (wanted("csv")) put("sweep.csv", report::csv_of(sweep));
+    if (wanted("json")) put("sweep.json", report::to_json(sweep).dump(2) + "\n");
+    if (wanted("md")) put("sweep.md", markdown(sweep, charts));
+    if (wanted("html")) put("report.html", report::report_page(page_of(sweep, charts, runs)));
+  }
+
+ private:
+  bool wanted(const char* format) const { return std::ranges::count(formats_, format) > 0; }
+  void put(const std::string& name, const std::string& content) {
+    write_file_atomically(folder_ / name, content);
+    files_.push_back((folder_ / name).string());
+  }
+
+  std::string markdown(const Sweep& sweep, const std::vector<report::Chart>& charts) const {
+    std::string out = fmt::format("# Scaling of {}\n\n", sweep.task) + report::markdown_of(report::tables_of(sweep));
+    for (const std::string& line : report::findings_of(sweep)) out += fmt::format("- {}\n", line);
+    for (const report::Chart& chart : charts) {
+      if (wanted("png")) out += fmt::format("\n![{}]({}.png)\n", chart.title, chart.id);
+    }
+    return out;
+  }
+
+  // The points as a part of their own, then the runs over nodes as `mlbench charts` has them.
+  static report::Page page_of(const Sweep& sweep, const std::vector<report::Chart>& charts,
+                              const std::vector<report::MeasuredRun>& runs) {
+    report::Page page;
+    page.prices = report::default_prices();
+    page.worker = "n1-standard-4";
+    const double per_hour = report::price_of_worker(page.prices, page.worker, false);
+    page.price_note = fmt::format("{}: {:g} {}/h per worker, wall clock", page.worker, per_hour, page.prices.currency);
+    page.made = fmt::format("Made by mlbench {} ({}), {} UTC.", build_info().version, build_info().git_describe,
+                            format_utc(std::chrono::system_clock::now()).substr(0, 16));
+    page.studies.push_back({{{"task", sweep.task},
+                             {"title", "Scaling of " + sweep.task},
+                             {"lines", Json::array()},
+                             {"notes", report::findings_of(sweep)}},
+                            charts});
+    const report::StudyOptions options{per_hour, report::BilledClock::kWall};
+    for (const report::Study& study : report::make_studies(runs, options, page.notes)) {
+      page.studies.push_back(
+          {report::to_json(study, runs), report::charts_of(study, runs, {page.prices.currency, page.price_note})});
+    }
+    return page;
+  }
+
+  std::vector<std::string> formats_, files_;
+  std::string note_;
+  fs::path folder_;
+};
+
+// Makes the runs of points that are not there yet.
+class SweepRunner {
+ public:
+  SweepRunner(const Context& context, const SweepWords& words, const SweepOptions& options)
+      : context_(context),
+        options_(options),
+        start_(words.start),
+        timelines_(words.start.timeline, false),
+        facts_(gather_facts(context.worker(), context.home())),
+        repeats_(spec::count_of(options.run, &spec::RunOptions::repeat, 1)) {}
+
+  bool interrupted() const { return interrupted_; }
+
+  // Refuses what cannot be run before anything is.
+  void check() const {
+    const auto settings = report::settings_of(options_.procs_per_node, options_.intra_op, options_.inter_op);
+    const int64_t most = *std::ranges::max_element(options_.nodes);
+    for (const SweepSetting& setting : settings) {
+      plan(setting_options(options_, setting, 0));
+      plan(nodes_options(options_, {setting, most, options_.scaled}, 0));
+    }
+  }
+
+  std::vector<SweepSetting> settings() const {
+    return report::settings_of(options_.procs_per_node, options_.intra_op, options_.inter_op);
+  }
+
+  SweepAnswer answer_setting(const SweepSetting& setting) {
+    SweepAnswer answer{.request = {.setting = setting}};
+    for (int64_t repeat = 0; repeat < repeats_ && !interrupted_; ++repeat) {
+      add_run(answer, setting_options(options_, setting, repeat));
+    }
+    return answer;
+  }
+
+  SweepAnswer answer_nodes(const SweepRequest& request) {
+    SweepAnswer answer{.request = request};
+    for (int64_t repeat = 0; repeat < repeats_ && !interrupted_; ++repeat) {
+      add_run(answer, nodes_options(options_, request, repeat));
+    }
+    add_timeline(answer);
+    return answer;
+  }
+
+  // What is there already of a point that is not to be run now; and what would be made.
+  SweepAnswer look_at(const SweepRequest& request, bool setting, std::vector<spec::RunSpec>& missing) const {
+    SweepAnswer answer{.request = request};
+    for (int64_t repeat = 0; repeat < repeats_; ++repeat) {
+      spec::RunSpec run =
+          plan(setting ? setting_options(options_, request.setting, repeat) : nodes_options(options_, request, repeat));
+      if (auto record = finished_like(run)) {
+        answer.records.push_back(std::move(*record));
+      } else {
+        run.run_dir = runs_dir(facts_.home) / run.name;
+        missing.push_back(std::move(run));
+      }
+    }
+    return answer;
+  }
+
+ private:
+  spec::RunSpec plan(spec::RunOptions run) const {
+    run.timeline = timelines_.wanted();
+    return plan_runs(run, facts_).front();
+  }
+
+  // The record of a finished run with the same specification. UserError when one is under way.
+  std::optional<record::Record> finished_like(const spec::RunSpec& planned) const {
+    std::optional<record::Record> finished;
+    for (const std::string& name : runs_like(facts_.home, planned)) {
+      record::Record record = current_record(runs_dir(facts_.home) / name);
+      if (record::is_active(record)) {
+        throw UserError(
+            fmt::format("run '{}' of this sweep is {}: wait for it, or stop it with 'mlbench stop {}', and "
+                        "type the same again",
+                        name, record.state, name));
+      }
+      if (record.state == "finished") finished = std::move(record);
+    }
+    return finished;
+  }
+
+  void add_run(SweepAnswer& answer, const spec::RunOptions& options) {
+    const spec::RunSpec planned = plan(options);
+    if (auto kept = finished_like(planned)) {
+      say(fmt::format("{} is kept", kept->name));
+      answer.records.push_back(std::move(*kept));
+      return;
+    }
+    StartOptions start = start_;
+    if (timelines_.wanted()) start.timeline = timelines_.of(planned.name, 2);
+    try {
+      StartedRuns started = start_runs(context_, options, start, RowFormat::kNone);
+      interrupted_ = started.interrupted || started.ends_with.has_value();
+      for (record::Record& record : started.records) {
+        interrupted_ = interrupted_ || record.state == "stopped";
+        answer.records.push_back(std::move(record));
+      }
+    } catch (const std::exception& error) {
+      answer.refused = error.what();
+      say(fmt::format("{}: {}", planned.name, error.what()));
+    }
+  }
+
+  void add_timeline(SweepAnswer& answer) const {
+    for (const record::Record& record : answer.records) {
+      const fs::path run_dir = runs_dir(facts_.home) / record.name;
+      if (record.state != "finished" || !report::has_timeline(run_dir)) continue;
+      try {
+        report::TimelineRun run = report::read_timeline_run(run_dir, record);
+        answer.timeline = report::summarize_timeline(run).at("verdict").at("text");
+      } catch (const UserError& wrong) {
+        say(fmt::format("the timeline of {} is left out: {}", record.name, wrong.what()));
+      }
+    }
+  }
+
+  const Context& context_;
+  const SweepOptions& options_;
+  const StartOptions start_;
+  const TimelineFiles timelines_;
+  const PlanFacts facts_;
+  const int64_t repeats_;
+  bool interrupted_ = false;
+};
+
+ExitCode print_steps(const Context& context, const SweepOptions& options) {
+  const std::vector<report::SweepSteps> steps = steps_of(options);
+  if (context.json) {
+    print_json(report::to_json(steps));
+  } else {
+    print(report::text_of({report::table_of(steps)}));
+  }
+  return ExitCode::kOk;
+}
+
+// The runs that are missing, and the commands that they would start. Which setting is the best is known only when all
+// have been measured; until then the first one stands for it.
+ExitCode print_plan(const Context& context, const SweepOptions& options, const SweepRunner& runner) {
+  std::vector<SweepAnswer> settings, nodes;
+  std::vector<spec::RunSpec> first, second;
+  for (const SweepSetting& setting : runner.settings()) {
+    settings.push_back(runner.look_at({.setting = setting}, true, first));
+  }
+  const Sweep so_far = report::analyse_sweep(settings, {});
+  const bool known = first.empty() && so_far.best;
+  const SweepSetting setting = known ? so_far.settings[*so_far.best].request.setting : runner.settings().front();
+  for (const SweepRequest& request : node_requests(options, setting)) {
+    if (!same_as_scaled(options, request)) nodes.push_back(runner.look_at(request, false, second));
+  }
+  if (context.json) {
+    print_json({{"best_is_known", known},
+                {"setting", report::short_name(setting)},
+                {"settings", plans_of(context, first, 1, std::nullopt)},
+                {"nodes", plans_of(context, second, 1, std::nullopt)}});
+    return ExitCode::kOk;
+  }
+  print(fmt::format("{} runs to find the best setting of one node\n", first.size()));
+  print_dry_run(context, first, 1, std::nullopt);
+  print(fmt::format("\n{} runs over nodes with {}{}\n", second.size(), report::short_name(setting),
+                    known ? "" : ", if that is the best setting"));
+  print_dry_run(context, second, 1, std::nullopt);
+  return ExitCode::kOk;
+}
+
+ExitCode finish_sweep(const Context& context, const std::vector<SweepAnswer>& settings,
+                      const std::vector<SweepAnswer>& nodes, bool interrupted, SweepFiles& files) {
+  const Sweep sweep = report::analyse_sweep(settings, nodes);
+  std::vector<report::MeasuredRun> runs;
+  for (const SweepAnswer& answer : nodes) {
+    for (const record::Record& record : answer.records) {
+      const bool again = std::ranges::any_of(runs, [&](const auto& one) { return one.record.name == record.name; });
+      if (!again && record.state == "finished") {
+        runs.push_back(report::read_run_folder(runs_dir(context.home()) / record.name));
+      }
+    }
+  }
+  files.write(sweep, runs);
+  if (context.json) {
+    Json answer = report::to_json(sweep);
+    answer["folder"] = files.folder().string();
+    answer["files"] = files.files();
+    answer["interrupted"] = interrupted;
+    print_json(answer);
+  } else {
+    print(report::text_of(report::tables_of(sweep)));
+    for (const std::string& line : report::findings_of(sweep)) print(line + "\n");
+    print(fmt::format("{} files in {}\n", files.files().size(), files.folder().string()));
+  }
+  if (interrupted) {
+    say("the sweep was interrupted: type the same again to go on with what is missing");
+    return ExitCode::kStopped;
+  }
+  const bool complete = sweep.best && std::ranges::all_of(sweep.nodes, &SweepPoint::finished);
+  return complete ? ExitCode::kOk : ExitCode::kRunFailed;
+}
+
+ExitCode sweep(const Context& context, SweepWords words) {
+  if (!words.start.local && !words.steps_only) apply_cluster(context, words.start.executor_given, words.run);
+  words.start.executor_given = true;
+  const SweepOptions options = options_of(words);
+  if (words.steps_only) return print_steps(context, options);
+  const InterruptGuard guard;
+  if (const auto master = given_master(context); master && !words.start.local) {
+    throw UserError(
+        fmt::format("a sweep reads the folders of its runs, and the chosen master {} is elsewhere: add "
+                    "--local, or 'mlbench set-cluster local'",
+                    master->url()));
+  }
+  SweepFiles files(words);
+  SweepRunner runner(context, words, options);
+  runner.check();
+  if (words.start.dry_run) return print_plan(context, options, runner);
+
+  std::vector<SweepAnswer> settings, nodes;
+  for (const SweepSetting& setting : runner.settings()) {
+    if (!runner.interrupted()) settings.push_back(runner.answer_setting(setting));
+  }
+  const Sweep so_far = report::analyse_sweep(settings, {});
+  if (so_far.best && !runner.interrupted()) {
+    for (const SweepRequest& request : node_requests(options, so_far.settings[*so_far.best].request.setting)) {
+      if (runner.interrupted()) break;
+      if (same_as_scaled(options, request)) {
+        nodes.push_back(nodes.back());
+        nodes.back().request = request;
+      } else {
+        nodes.push_back(runner.answer_nodes(request));
+      }
+    }
+  }
+  return finish_sweep(context, settings, nodes, runner.interrupted(), files);
+}
+
+// The options of `run` less those that a sweep sets itself, and such as leave it no times.
+void add_options_of_runs(CLI::App& verb, spec::RunOptions& options) {
+  for (const spec::RunOption& option : spec::run_options()) {
+    const bool set_here = option.name == "workers" || option.name == "threads_per_worker" ||
+                          option.name == "inter_op_threads" || option.name == "ranks_per_host" ||
+                          option.name == "to_the_end" || option.name == "share_host" ||
+                          option.applies == spec::AppliesTo::kCommands;
+    if (!option.flags.empty() && !set_here) add_run_option(verb, options, option.member);
+  }
+  verb.get_option("NAME")->required(false)->description("the runs are called NAME.SETTING-K (default: sweep)");
+}
+
+}  // namespace
+
+void add_sweep(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "sweep", "Find the best setting of one node, and how it scales over nodes");
+  auto words = std::make_shared<SweepWords>();
+  words->run.name = "sweep";
+  add_options_of_runs(*verb, words->run);
+  const auto list = [&](const char* flag, std::vector<std::string>& values, const char* help) {
+    verb->add_option(flag, values, help)->delimiter(',')->allow_extra_args(false)->type_name("LIST")->group("Sweep");
+  };
+  list("--procs-per-node", words->procs_per_node, "processes of a node to try (default: 1,2,4)");
+  list("--intra-op", words->intra_op, "threads of each process to try (default: 1,2)");
+  list("--inter-op", words->inter_op, "threads for operations beside each other to try (default: 1)");
+  list("--nodes", words->nodes, "numbers of nodes for the best setting (default: 1,2,4,8)");
+  list("--lr-scaling", words->lr_scaling, "over nodes: on (as the task scales it), off, or both (default)");
+  list("--format", words->formats, "of png, svg, csv, html, md, json (default: all)");
+  verb->add_option("--probe-steps", words->probe_steps, "steps of each setting's run (default: 200)")
+      ->type_name("N")
+      ->group("Sweep");
+  verb->add_flag("--steps-only", words->steps_only, "compute how many steps cover the epochs, and run nothing")
+      ->group("Sweep");
+  verb->add_option("-o,--output", words->output, "the folder of tables and charts (default: NAME)")->type_name("DIR");
+  verb->add_flag("--local", words->start.local, "start runs from here even when a master serves this home");
+  verb->add_flag("--dry-run", words->start.dry_run, "print what would run, and start nothing");
+  add_timeline_option(*verb, words->start.timeline);
+  verb->footer(
+      "Runs that have finished with the same specification are kept: type the same again to go on.\n"
+      "Limits (--max-epochs, --max-time, ...) are those of the runs over nodes. See docs/scaling-exercise.md");
+  const auto action = [words, verb](const Context& context) {
+    words->start.executor_given = verb->count("--executor") > 0;
+    return sweep(context, *words);
+  };
+  act(*verb, program, action, Signals::kRead);
+}
+
+}  // namespace mlbench::cli
