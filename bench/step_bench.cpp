@@ -105,7 +105,7 @@ int run(const Options& chosen) {
   const auto comm = std::move(comm::make_in_process_group(1, std::chrono::seconds(30)).front());
   const auto optimizer =
       optim::make_optimizer(task.optimizer, framework->layout(), *comm, {.memory = framework->separate_memory()});
-  optim::FlatTensors tensors{framework->parameters(), framework->gradients()};
+  optim::FlatTensors tensors = optim::flat_tensors(framework->parameters(), framework->gradients());
   const FixedBatch batch = model.make_batch(options.model, task, batch_size);
 
   framework->forward(batch.view, framework::Mode::kEvaluate);

@@ -56,8 +56,8 @@ TEST_P(FullModels, HaveTheParametersOfTheirTask) {
   }
   EXPECT_EQ(count, GetParam().parameters);
   EXPECT_GE(layout.parameter_elements, end);
-  EXPECT_EQ(framework_->parameters().numel(), layout.parameter_elements);
-  EXPECT_EQ(framework_->gradients().numel(), layout.parameter_elements);
+  EXPECT_EQ(framework_->parameters().count, layout.parameter_elements);
+  EXPECT_EQ(framework_->gradients().count, layout.parameter_elements);
 }
 
 class FullCheckpoint : public FullModels {};

@@ -17,6 +17,7 @@
 #include "mlbench/base/random.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/framework/sample_batch_test.h"
+#include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/models/model.h"
 #include "mlbench/models/smooth_test.h"
@@ -202,7 +203,7 @@ Outcome our_step(const Case& test) {
   const auto framework = make_framework(test, 2);
   const auto comm = std::move(comm::make_in_process_group(1, std::chrono::seconds(20)).front());
   const auto optimizer = optim::make_optimizer(test.task.optimizer, framework->layout(), *comm);
-  optim::FlatTensors tensors{framework->parameters(), framework->gradients()};
+  optim::FlatTensors tensors = optim::flat_tensors(framework->parameters(), framework->gradients());
   Outcome outcome;
   optimizer->begin(kStep, tensors);
   framework->begin_step(kStep);
@@ -213,7 +214,7 @@ Outcome our_step(const Case& test) {
   outcome.gradients = logical(framework->layout(), tensors.gradients);
   optimizer->step(tensors, test.task.optimizer.lr);
   outcome.parameters = logical(framework->layout(), tensors.parameters);
-  const Values buffers = logical(framework->layout(), framework->buffers(), false);
+  const Values buffers = logical(framework->layout(), framework::flat_tensor(framework->buffers()), false);
   outcome.parameters.insert(outcome.parameters.end(), buffers.begin(), buffers.end());
   return outcome;
 }
@@ -228,7 +229,7 @@ Values sharded_gradient(const Case& test, int ranks) {
       const auto framework = make_framework(test, 1);
       const auto optimizer =
           optim::make_optimizer(test.task.optimizer, framework->layout(), *group[static_cast<size_t>(rank)]);
-      optim::FlatTensors tensors{framework->parameters(), framework->gradients()};
+      optim::FlatTensors tensors = optim::flat_tensors(framework->parameters(), framework->gradients());
       const int64_t count = kSamples / ranks + (rank < kSamples % ranks ? 1 : 0);
       const int64_t first = kSamples / ranks * rank + std::min<int64_t>(rank, kSamples % ranks);
       optimizer->begin(kStep, tensors);

@@ -126,7 +126,7 @@ Outcome train(const Rows& rows, double l2, int workers) {
       framework->initialise();
       const auto optimizer =
           optim::make_optimizer(task.optimizer, framework->layout(), *group[static_cast<size_t>(rank)]);
-      optim::FlatTensors tensors{framework->parameters(), framework->gradients()};
+      optim::FlatTensors tensors = optim::flat_tensors(framework->parameters(), framework->gradients());
       const auto loader = data::make_train_loader(
           data::make_sample_source(rows.split, data::make_transform({}, task.data, kSeed)),
           data::make_sample_plan(kSamples, {.workers = workers, .batch_size = kGlobalBatch / workers, .seed = kSeed}),

@@ -118,7 +118,7 @@ TextOutcome our_pass(const FrameworkUnderTest& tested, const TextCase& test) {
   outcome.loss = framework->loss();
   framework->backward({});
   for (const FlatRange& range : framework->layout().ranges) {
-    const float* first = framework->gradients().const_data_ptr<float>() + range.offset;
+    const float* first = static_cast<const float*>(framework->gradients().data) + range.offset;
     outcome.gradients.insert(outcome.gradients.end(), first, first + range.count);
   }
   return outcome;

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 
 #include "mlbench/base/buffer.h"
 
@@ -15,6 +16,11 @@ struct SeparateMemory {
   // parameters, gradients, running statistics and what an optimizer keeps beside them. Whoever copies counts, on any
   // thread.
   std::atomic<uint64_t> batch_bytes{0}, flat_bytes{0};
+
+  virtual ~SeparateMemory() = default;
+  // Copies a buffer that lies there to the host's memory, or from there; the host waits. Default: of the CPU's memory.
+  virtual void to_host(const BufferView& from, void* to) { std::memcpy(to, from.data, from.size_bytes()); }
+  virtual void from_host(const void* from, const BufferView& to) { std::memcpy(to.data, from, to.size_bytes()); }
 };
 
 }  // namespace mlbench

@@ -12,6 +12,7 @@
 
 #include "mlbench/framework/framework.h"
 #include "mlbench/framework/sample_batch_test.h"
+#include "mlbench/framework/tensors/flat.h"
 #include "mlbench/models/chain.h"
 
 namespace mlbench::framework::contract {
@@ -61,7 +62,7 @@ inline BatchView rows_view(const std::vector<float>& features, const std::vector
 //   gradient  ((0.5 - 1) (1, 2) + (s - 0) (1, 0)) / 2 + 0.1 (2, -1) with s = sigmoid(2)
 inline void expect_logistic_regression_by_hand(const Make& make) {
   const auto framework = make(logistic_options(2, 0.1));
-  framework->parameters().narrow(0, 0, 2).copy_(at::tensor({2.0F, -1.0F}));
+  flat_tensor(framework->parameters()).narrow(0, 0, 2).copy_(at::tensor({2.0F, -1.0F}));
   const std::vector<float> features = {1, 2, 1, 0};
   const std::vector<int64_t> labels = {1, 0};
   const double s = 1 / (1 + std::exp(-2.0));
@@ -69,8 +70,8 @@ inline void expect_logistic_regression_by_hand(const Make& make) {
   const double gradient[] = {(-0.5 + s) / 2 + 0.2, -0.5 - 0.1};
 
   EXPECT_NEAR(step(*framework, rows_view(features, labels, 2)), loss, 1e-6);
-  EXPECT_NEAR(framework->gradients()[0].item<float>(), gradient[0], 1e-6);
-  EXPECT_NEAR(framework->gradients()[1].item<float>(), gradient[1], 1e-6);
+  EXPECT_NEAR(flat_tensor(framework->gradients())[0].item<float>(), gradient[0], 1e-6);
+  EXPECT_NEAR(flat_tensor(framework->gradients())[1].item<float>(), gradient[1], 1e-6);
   const auto probabilities = framework->outputs();
   ASSERT_EQ(probabilities.size(), 2U);
   EXPECT_FLOAT_EQ(probabilities[0], 0.5F);
@@ -78,19 +79,19 @@ inline void expect_logistic_regression_by_hand(const Make& make) {
 
   // A quarter of the loss on top of it.
   step(*framework, rows_view(features, labels, 2), 0, 0.25, true);
-  EXPECT_NEAR(framework->gradients()[0].item<float>(), 1.25 * gradient[0], 1e-6);
+  EXPECT_NEAR(flat_tensor(framework->gradients())[0].item<float>(), 1.25 * gradient[0], 1e-6);
   framework->forward(rows_view(features, labels, 2), Mode::kEvaluate);
   EXPECT_NEAR(framework->loss(), loss, 1e-6);
 }
 
 inline void expect_finite_losses_of_large_logits(const Make& make) {
   const auto framework = make(logistic_options(1, 0));
-  framework->parameters().narrow(0, 0, 1).fill_(500);
+  flat_tensor(framework->parameters()).narrow(0, 0, 1).fill_(500);
   for (const int64_t label : {0, 1}) {
     for (const float x : {-1.0F, 1.0F}) {
       const bool right = (x > 0) == (label == 1);
       EXPECT_FLOAT_EQ(static_cast<float>(step(*framework, rows_view({x}, {label}, 1))), right ? 0 : 500);
-      EXPECT_FLOAT_EQ(framework->gradients()[0].item<float>(), right ? 0 : 1);
+      EXPECT_FLOAT_EQ(flat_tensor(framework->gradients())[0].item<float>(), right ? 0 : 1);
     }
   }
 }

@@ -6,8 +6,6 @@
 // `std::unique_ptr<Framework> make(const FrameworkOptions&)`; make throws UserError for a loss, precision or
 // layer that it lacks, naming those that it has.
 
-#include <ATen/ATen.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -30,10 +28,10 @@ namespace mlbench::framework {
 
 enum class Mode { kTrain, kEvaluate };
 
-// The values of a flat float32 tensor in the host's memory. Of a framework's buffers: host_values.h.
-inline std::span<float> values_of(const at::Tensor& flat) {
-  MLBENCH_CHECK(flat.is_cpu(), "values of a tensor that is not in the host's memory");
-  return {flat.data_ptr<float>(), static_cast<size_t>(flat.numel())};
+// The values of a flat float32 buffer in the host's memory. Wherever a framework's buffers lie: host_values.h.
+inline std::span<float> values_of(const BufferView& flat) {
+  MLBENCH_CHECK(flat.stream.device.kind == Device::Kind::kCpu, "values of a buffer that is not in the host's memory");
+  return {static_cast<float*>(flat.data), static_cast<size_t>(flat.count)};
 }
 
 using MakeMemory = std::function<std::shared_ptr<std::byte>(size_t bytes)>;
@@ -55,14 +53,6 @@ struct FrameworkOptions {
   // not ask.
   MakeMemory gradient_memory;
 };
-
-// Zeros, in the memory that the options name.
-inline at::Tensor make_gradients(const FrameworkOptions& options, int64_t elements) {
-  if (!options.gradient_memory) return at::zeros({elements}, at::kFloat);
-  const std::shared_ptr<std::byte> memory = options.gradient_memory(static_cast<size_t>(elements) * sizeof(float));
-  return at::from_blob(
-      memory.get(), {elements}, [memory](void*) {}, at::kFloat);
-}
 
 // What one operation of a training step is, and what it cost.
 struct OperationCost {
@@ -92,12 +82,6 @@ struct BackwardOptions {
   bool last = true;         // of its step: gradients are final, and the callback learns of it
 };
 
-// The model's L2 penalty.
-double l2_penalty(const models::ModelDescription& model, const at::Tensor& parameters);
-// Its part of the gradients, before any operation's: so one is final when its operation has added its part. Returns
-// whether operations add to what is there.
-bool begin_gradients(const models::ModelDescription& model, const at::Tensor& parameters, at::Tensor& gradients,
-                     const BackwardOptions& options);
 // UserError of Framework::outputs() for a model over tokens.
 [[noreturn]] void refuse_outputs(const models::ModelDescription& model);
 
@@ -130,11 +114,12 @@ class Framework {
   virtual ~Framework() = default;
 
   virtual const models::FlatLayout& layout() const = 0;
-  // Where the framework computes, the same memory for ever: what stands in them counts from the next forward pass on,
-  // and after backward the gradients and statistics are complete. The host reads and writes them through host_values.h.
-  virtual at::Tensor parameters() = 0;  // flat [layout().parameter_elements]
-  virtual at::Tensor gradients() = 0;   // flat, same layout
-  virtual at::Tensor buffers() = 0;     // flat [layout().buffer_elements]: BatchNorm running statistics
+  // Float32, where the framework computes, the same memory for ever: what stands in them counts from the next forward
+  // pass on, and after backward the gradients and statistics are complete. The host reads and writes them through
+  // host_values.h.
+  virtual BufferView parameters() = 0;  // flat [layout().parameter_elements]
+  virtual BufferView gradients() = 0;   // flat, same layout
+  virtual BufferView buffers() = 0;     // flat [layout().buffer_elements]: BatchNorm running statistics
   // Where these lie apart from the host's memory; null: they are in it. As long as the framework.
   virtual SeparateMemory* separate_memory() { return nullptr; }
   // The host waits for all that was begun in separate memory.

@@ -1,22 +1,23 @@
 #include "mlbench/framework/host_values.h"
 
-#include <utility>
-
 namespace mlbench::framework {
 
-HostValues::HostValues(Framework& framework, at::Tensor flat)
-    : memory_(framework.separate_memory()), flat_(std::move(flat)), host_(flat_) {
+HostValues::HostValues(Framework& framework, const BufferView& flat)
+    : memory_(framework.separate_memory()), flat_(flat) {
   if (memory_ == nullptr) return;
-  host_ = flat_.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
-  count();
+  copy_ = std::make_unique_for_overwrite<float[]>(static_cast<size_t>(flat_.count));
+  memory_->to_host(flat_, copy_.get());
+  memory_->flat_bytes += flat_.size_bytes();
+}
+
+std::span<float> HostValues::values() const {
+  return copy_ == nullptr ? values_of(flat_) : std::span(copy_.get(), static_cast<size_t>(flat_.count));
 }
 
 void HostValues::store() {
   if (memory_ == nullptr) return;
-  flat_.copy_(host_);
-  count();
+  memory_->from_host(copy_.get(), flat_);
+  memory_->flat_bytes += flat_.size_bytes();
 }
-
-void HostValues::count() { memory_->flat_bytes += flat_.nbytes(); }
 
 }  // namespace mlbench::framework

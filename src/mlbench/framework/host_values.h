@@ -1,9 +1,9 @@
 #pragma once
 
-#include <ATen/ATen.h>
-
+#include <memory>
 #include <span>
 
+#include "mlbench/base/buffer.h"
 #include "mlbench/framework/framework.h"
 
 namespace mlbench::framework {
@@ -12,17 +12,16 @@ namespace mlbench::framework {
 // copy, taken here.
 class HostValues {
  public:
-  HostValues(Framework& framework, at::Tensor flat);
+  HostValues(Framework& framework, const BufferView& flat);
 
-  std::span<float> values() const { return values_of(host_); }
+  std::span<float> values() const;
   // What stands in values() counts from the next forward pass on. Without separate memory it does anyway.
   void store();
 
  private:
-  void count();
-
   SeparateMemory* memory_;  // null: the host's
-  at::Tensor flat_, host_;
+  BufferView flat_;
+  std::unique_ptr<float[]> copy_;
 };
 
 }  // namespace mlbench::framework

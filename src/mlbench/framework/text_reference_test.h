@@ -14,6 +14,7 @@
 
 #include "mlbench/base/random.h"
 #include "mlbench/framework/framework.h"
+#include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/token_batch_test.h"
 
 namespace mlbench::framework {
@@ -25,7 +26,8 @@ class TextReference {
                 int64_t micro_batch = 0)
       : options_(options), batch_(batch), step_(step), micro_batch_(micro_batch) {
     for (const FlatRange& range : framework.layout().ranges) {
-      const at::Tensor values = framework.parameters().narrow(0, range.offset, range.count).view(range.shape);
+      const at::Tensor values =
+          flat_tensor(framework.parameters()).narrow(0, range.offset, range.count).view(range.shape);
       p_[range.name] = values.to(at::kDouble).clone().requires_grad_(true);
     }
     const std::string& name = options.model.name;

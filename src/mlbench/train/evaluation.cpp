@@ -92,11 +92,11 @@ void add_shard(framework::Framework& framework, data::EvalLoader& loader, Metric
 void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm, bool replicated, const AddShard& add,
                        MetricSet& metrics) {
   const AveragedModel averaged = average_model(framework, comm, replicated);
-  const auto values_of = [&](const at::Tensor& flat) {
+  const auto values_of = [&](const BufferView& flat) {
     const framework::HostValues own(framework, flat);
     return std::vector<float>(own.values().begin(), own.values().end());
   };
-  const auto write = [&](const std::vector<float>& values, const at::Tensor& flat) {
+  const auto write = [&](const std::vector<float>& values, const BufferView& flat) {
     if (values.empty()) return;
     framework::HostValues written(framework, flat);
     std::ranges::copy(values, written.values().begin());

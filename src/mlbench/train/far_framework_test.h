@@ -17,6 +17,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/framework.h"
+#include "mlbench/framework/tensors/flat.h"
 
 namespace mlbench::train::test {
 
@@ -67,6 +68,16 @@ class FarPages {
   std::vector<std::pair<void*, size_t>> buffers_;
 };
 
+// Copied by operations of LibTorch, which may reach there.
+struct FarMemory final : SeparateMemory {
+  void to_host(const BufferView& from, void* to) override {
+    at::from_blob(to, {from.count}, at::kFloat).copy_(framework::flat_tensor(from));
+  }
+  void from_host(const void* from, const BufferView& to) override {
+    framework::flat_tensor(to).copy_(at::from_blob(const_cast<void*>(from), {to.count}, at::kFloat));
+  }
+};
+
 // Another framework's computing, on far buffers.
 class FarFramework final : public framework::Framework {
  public:
@@ -77,28 +88,28 @@ class FarFramework final : public framework::Framework {
         buffers_(FarPages::instance().zeros(near_->layout().buffer_elements)) {}
 
   const models::FlatLayout& layout() const override { return near_->layout(); }
-  at::Tensor parameters() override { return parameters_; }
-  at::Tensor gradients() override { return gradients_; }
-  at::Tensor buffers() override { return buffers_; }
+  BufferView parameters() override { return framework::flat_view(parameters_); }
+  BufferView gradients() override { return framework::flat_view(gradients_); }
+  BufferView buffers() override { return framework::flat_view(buffers_); }
   SeparateMemory* separate_memory() override { return &memory_; }
 
   void initialise() override {
     near_->initialise();
-    parameters_.copy_(near_->parameters());
-    buffers_.copy_(near_->buffers());
+    parameters_.copy_(framework::flat_tensor(near_->parameters()));
+    buffers_.copy_(framework::flat_tensor(near_->buffers()));
   }
   void begin_step(int64_t step) override { near_->begin_step(step); }
   void forward(const BatchView& batch, framework::Mode mode) override {
-    near_->parameters().copy_(parameters_);
-    near_->buffers().copy_(buffers_);
+    framework::flat_tensor(near_->parameters()).copy_(parameters_);
+    framework::flat_tensor(near_->buffers()).copy_(buffers_);
     near_->forward(batch, mode);
-    buffers_.copy_(near_->buffers());
+    buffers_.copy_(framework::flat_tensor(near_->buffers()));
   }
   double loss() override { return near_->loss(); }
   framework::MetricSums metric_sums() override { return near_->metric_sums(); }
   void backward(const framework::BackwardOptions& options) override {
     near_->backward(options);
-    if (!ready_) gradients_.copy_(near_->gradients());
+    if (!ready_) gradients_.copy_(framework::flat_tensor(near_->gradients()));
   }
   void zero_gradients() override {
     near_->zero_gradients();
@@ -109,7 +120,7 @@ class FarFramework final : public framework::Framework {
     ready_ = std::move(callback);
     if (!ready_) return near_->on_gradient_ready({});
     near_->on_gradient_ready([this](int64_t first, int64_t count) {
-      gradients_.narrow(0, first, count).copy_(near_->gradients().narrow(0, first, count));
+      gradients_.narrow(0, first, count).copy_(framework::flat_tensor(near_->gradients()).narrow(0, first, count));
       ready_(first, count);
     });
   }
@@ -118,7 +129,7 @@ class FarFramework final : public framework::Framework {
 
  private:
   const std::unique_ptr<Framework> near_;
-  SeparateMemory memory_;
+  FarMemory memory_;
   at::Tensor parameters_, gradients_, buffers_;
   GradientReady ready_;
 };

@@ -47,7 +47,7 @@ std::vector<float> averaged_over_ranks(std::span<const float> own, comm::Communi
 
 AveragedModel average_model(framework::Framework& framework, comm::Communicator& comm, bool replicated) {
   AveragedModel averaged;
-  const auto average = [&](const at::Tensor& flat) {
+  const auto average = [&](const BufferView& flat) {
     return averaged_over_ranks(HostValues(framework, flat).values(), comm);
   };
   if (!replicated) averaged.parameters = average(framework.parameters());

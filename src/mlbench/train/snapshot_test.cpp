@@ -37,8 +37,8 @@ std::map<std::string, HostTensor> stored() {
 std::vector<float> values_of(framework::Framework& framework, const std::string& name) {
   for (const FlatRange& range : framework.layout().ranges) {
     if (range.name != name) continue;
-    const at::Tensor flat = range.trainable ? framework.parameters() : framework.buffers();
-    const float* first = flat.data_ptr<float>() + range.offset;
+    const BufferView flat = range.trainable ? framework.parameters() : framework.buffers();
+    const float* first = static_cast<const float*>(flat.data) + range.offset;
     return {first, first + range.count};
   }
   return {};
@@ -125,7 +125,7 @@ TEST(AverageModel, IsTheMeanOfParametersWhereRanksDiffer) {
   comm::run_group(comm::make_in_process_group(2, std::chrono::seconds(20)), [&](comm::Communicator& comm) {
     const int rank = comm.rank();
     const auto model = make_model();
-    model->parameters().fill_(static_cast<float>(3 * rank));
+    std::ranges::fill(framework::values_of(model->parameters()), static_cast<float>(3 * rank));
     const AveragedModel averaged = average_model(*model, comm, false);
     EXPECT_THAT(averaged.parameters, testing::Each(1.5F));
     EXPECT_THAT(values_of(*model, "fc.bias"), testing::Each(static_cast<float>(3 * rank)));
@@ -140,7 +140,7 @@ TEST(AverageModel, IsTheMeanOfParametersWhereRanksDiffer) {
   EXPECT_EQ(hashes[0], hashes[1]);
   auto alone = std::move(comm::make_in_process_group(1, std::chrono::seconds(20)).front());
   const auto model = make_model();
-  model->parameters().fill_(1.5F);
+  std::ranges::fill(framework::values_of(model->parameters()), 1.5F);
   EXPECT_EQ(agreed_weights_sha256(*model, *alone, true), hashes[0]);
 }
 

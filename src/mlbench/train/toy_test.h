@@ -43,16 +43,15 @@ class ToyFramework : public framework::Framework {
     model_.name = "toy";
     model_.parameters.push_back({"w", {size}, {models::Initialiser::Kind::kNormal, 0.5}});
     layout_ = models::lay_out(model_);
-    parameters_ = at::zeros({layout_.parameter_elements}, at::kFloat);
-    gradients_ = at::zeros({layout_.parameter_elements}, at::kFloat);
-    buffers_ = at::zeros({0}, at::kFloat);
+    parameters_.resize(static_cast<size_t>(layout_.parameter_elements));
+    gradients_.resize(parameters_.size());
   }
 
   const models::FlatLayout& layout() const override { return layout_; }
-  at::Tensor parameters() override { return parameters_; }
-  at::Tensor gradients() override { return gradients_; }
-  at::Tensor buffers() override { return buffers_; }
-  void initialise() override { models::initialise(model_, layout_, 42, framework::values_of(parameters_), {}); }
+  BufferView parameters() override { return view_of(std::span(parameters_)); }
+  BufferView gradients() override { return view_of(std::span(gradients_)); }
+  BufferView buffers() override { return {}; }
+  void initialise() override { models::initialise(model_, layout_, 42, parameters_, {}); }
 
   void begin_step(int64_t) override {}
   void forward(const BatchView& batch, framework::Mode mode) override {
@@ -64,15 +63,14 @@ class ToyFramework : public framework::Framework {
   double loss() override { return sums_.loss / static_cast<double>(sums_.weight); }
   framework::MetricSums metric_sums() override { return sums_; }
   void backward(const framework::BackwardOptions& options) override {
-    const std::span<float> gradients = framework::values_of(gradients_);
-    if (!options.accumulate) std::ranges::fill(gradients, 0.0F);
+    if (!options.accumulate) std::ranges::fill(gradients_, 0.0F);
     for (size_t i = 0; i < slopes_.size(); ++i) {
-      gradients[i] += static_cast<float>(slopes_[i] * options.scale / static_cast<double>(sums_.weight));
+      gradients_[i] += static_cast<float>(slopes_[i] * options.scale / static_cast<double>(sums_.weight));
     }
     if (options.last && ready_) ready_(0, layout_.parameter_elements);
   }
   void zero_gradients() override {
-    gradients_.zero_();
+    std::ranges::fill(gradients_, 0.0F);
     if (ready_) ready_(0, layout_.parameter_elements);
   }
   std::span<const float> outputs() override { throw UserError("a toy has sums alone"); }
@@ -83,7 +81,7 @@ class ToyFramework : public framework::Framework {
  protected:
   virtual void compute(const BatchView& batch, framework::Mode mode) = 0;
 
-  double w(int64_t i) { return framework::values_of(parameters_)[static_cast<size_t>(i)]; }
+  double w(int64_t i) { return parameters_[static_cast<size_t>(i)]; }
   // e^2 / 2; gives its slope, e.
   double add_square(double error) {
     sums_.loss += error * error / 2;
@@ -94,7 +92,7 @@ class ToyFramework : public framework::Framework {
  private:
   models::ModelDescription model_;
   models::FlatLayout layout_;
-  at::Tensor parameters_, gradients_, buffers_;
+  std::vector<float> parameters_, gradients_;
   GradientReady ready_;
   framework::MetricSums sums_;
   std::vector<double> slopes_;  // of the sum of losses
@@ -116,9 +114,9 @@ class WatchedFramework final : public framework::Framework {
       : own_(std::move(framework)), cut_off_(cut_off) {}
 
   const models::FlatLayout& layout() const override { return own_->layout(); }
-  at::Tensor parameters() override { return own_->parameters(); }
-  at::Tensor gradients() override { return own_->gradients(); }
-  at::Tensor buffers() override { return own_->buffers(); }
+  BufferView parameters() override { return own_->parameters(); }
+  BufferView gradients() override { return own_->gradients(); }
+  BufferView buffers() override { return own_->buffers(); }
   void initialise() override { own_->initialise(); }
   void begin_step(int64_t step) override {
     place_ = {step, 0};

@@ -130,7 +130,7 @@ TrainRun::TrainRun(const TrainContext& context)
       schedule_(schedule::make_schedule(task_.schedule, {task_.optimizer.lr, context.run.workers,
                                                          plan_.steps_per_epoch(), plan_.steps_after(task_.epochs)})),
       replicated_(context.optimizer.promise().replicated),
-      tensors_{context.framework.parameters(), context.framework.gradients()},
+      tensors_(optim::flat_tensors(context.framework.parameters(), context.framework.gradients())),
       train_metrics_(metrics::without_translations(task_.evaluation.metrics)),
       evaluation_metrics_(task_.evaluation.metrics),
       checkpoints_(context, *schedule_, train_metrics_),

@@ -74,9 +74,9 @@ class KnownFramework final : public framework::Framework {
         after_backward_(std::move(after_backward)) {}
 
   const models::FlatLayout& layout() const override { return null_->layout(); }
-  at::Tensor parameters() override { return null_->parameters(); }
-  at::Tensor gradients() override { return null_->gradients(); }
-  at::Tensor buffers() override { return null_->buffers(); }
+  BufferView parameters() override { return null_->parameters(); }
+  BufferView gradients() override { return null_->gradients(); }
+  BufferView buffers() override { return null_->buffers(); }
   void initialise() override { null_->initialise(); }
 
   void begin_step(int64_t step) override {
@@ -87,10 +87,10 @@ class KnownFramework final : public framework::Framework {
     training_ = mode == framework::Mode::kTrain;
     spend_in_layer(framework::LayerPass::kForward, training_ ? kForward : kEvaluation);
     if (training_) {
-      buffers().add_(rank_ + 1);
+      for (float& value : framework::values_of(buffers())) value += static_cast<float>(rank_ + 1);
     } else {
-      evaluated_with.push_back(*buffers().data_ptr<float>());
-      evaluated_weights.push_back(*parameters().data_ptr<float>());
+      evaluated_with.push_back(framework::values_of(buffers())[0]);
+      evaluated_weights.push_back(framework::values_of(parameters())[0]);
     }
     const auto* labels = static_cast<const int64_t*>(batch.at("labels").values.data);
     outputs_.assign(static_cast<size_t>(2 * batch.samples), 0);
@@ -106,13 +106,14 @@ class KnownFramework final : public framework::Framework {
   framework::MetricSums metric_sums() override { return null_->metric_sums(); }
   void backward(const framework::BackwardOptions& options) override {
     spend_in_layer(framework::LayerPass::kBackward, kBackward);
-    gradients().fill_(options.scale * (1 + rank_ * spread_));  // samples are not cut into micro-batches
-    null_->backward(options);                                  // tells who listens
+    // Samples are not cut into micro-batches.
+    std::ranges::fill(framework::values_of(gradients()), static_cast<float>(options.scale * (1 + rank_ * spread_)));
+    null_->backward(options);  // tells who listens
     if (after_backward_) after_backward_(rank_, steps_);
     ++steps_;
   }
   void zero_gradients() override {
-    gradients().zero_();
+    std::ranges::fill(framework::values_of(gradients()), 0.0F);
     null_->zero_gradients();
     ++steps_;
   }

@@ -11,6 +11,7 @@
 #include "mlbench/base/random.h"
 #include "mlbench/base/shape.h"
 #include "mlbench/framework/sample_batch_test.h"
+#include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/token_batch_test.h"
 #include "mlbench/models/model.h"
 #include "mlbench/spec/task.h"
@@ -49,13 +50,13 @@ void expect_one_step(const std::string& framework_name, const spec::TaskSpec& ta
   framework->forward(batch, framework::Mode::kTrain);
   const double first = framework->loss();
   framework->backward({});
-  const double norm = framework->gradients().norm().item<double>();
+  const double norm = framework::flat_tensor(framework->gradients()).norm().item<double>();
   if (!text) {
     EXPECT_EQ(framework->outputs().size(), static_cast<size_t>(kSamples * options.model.outputs));
   }
   if (framework_name == "null") return;
   EXPECT_TRUE(std::isfinite(first) && std::isfinite(norm) && norm > 0) << first << ", " << norm;
-  framework->parameters().sub_(framework->gradients(), 1e-3 / norm);
+  framework::flat_tensor(framework->parameters()).sub_(framework::flat_tensor(framework->gradients()), 1e-3 / norm);
   framework->forward(batch, framework::Mode::kTrain);
   EXPECT_LT(framework->loss(), first);
 }

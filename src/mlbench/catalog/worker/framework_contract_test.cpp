@@ -19,6 +19,7 @@
 #include "mlbench/base/shape.h"
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/framework/contract_test.h"
+#include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/token_batch_test.h"
 #include "mlbench/models/chain.h"
 #include "mlbench/models/smooth_test.h"
@@ -27,6 +28,7 @@
 namespace mlbench::catalog {
 namespace {
 
+using framework::flat_tensor;
 using framework::Framework;
 using framework::FrameworkOptions;
 using framework::Mode;
@@ -172,18 +174,20 @@ TEST_P(FrameworkContract, OwnsFlatBuffersInTheNeutralLayout) {
       EXPECT_EQ(layout.ranges[i].offset, expected.ranges[i].offset);
       EXPECT_EQ(layout.ranges[i].trainable, expected.ranges[i].trainable);
     }
-    for (const at::Tensor& flat : {framework->parameters(), framework->gradients(), framework->buffers()}) {
-      EXPECT_TRUE(flat.is_cpu() && flat.is_contiguous() && flat.scalar_type() == at::kFloat && flat.dim() == 1);
+    for (const BufferView& flat : {framework->parameters(), framework->gradients(), framework->buffers()}) {
+      EXPECT_EQ(flat.dtype, DType::kFloat32);
+      EXPECT_EQ(flat.stream.device, Device());
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(flat.data) % 64, 0U);
     }
-    EXPECT_EQ(framework->parameters().numel(), layout.parameter_elements);
-    EXPECT_EQ(framework->gradients().numel(), layout.parameter_elements);
-    EXPECT_EQ(framework->buffers().numel(), layout.buffer_elements);
-    const float* parameters = framework->parameters().const_data_ptr<float>();
-    const float* gradients = framework->gradients().const_data_ptr<float>();
+    EXPECT_EQ(framework->parameters().count, layout.parameter_elements);
+    EXPECT_EQ(framework->gradients().count, layout.parameter_elements);
+    EXPECT_EQ(framework->buffers().count, layout.buffer_elements);
+    const void* const parameters = framework->parameters().data;
+    const void* const gradients = framework->gradients().data;
     const Samples samples(options.model, 2);
     step(*framework, samples.view());
-    EXPECT_EQ(framework->parameters().const_data_ptr<float>(), parameters) << "the same memory for ever";
-    EXPECT_EQ(framework->gradients().const_data_ptr<float>(), gradients);
+    EXPECT_EQ(framework->parameters().data, parameters) << "the same memory for ever";
+    EXPECT_EQ(framework->gradients().data, gradients);
   }
 }
 
@@ -206,12 +210,12 @@ TEST_P(FrameworkContract, GradientsLieInTheMemoryThatIsGiven) {
     {
       const auto framework = make(options);
       EXPECT_EQ(asked, 1);
-      EXPECT_EQ(static_cast<void*>(framework->gradients().data_ptr<float>()), memory.get());
+      EXPECT_EQ(framework->gradients().data, memory.get());
       EXPECT_EQ(step(*framework, samples.view()), loss);
-      EXPECT_TRUE(same_bits(framework->gradients(), usual->gradients()));
-      EXPECT_EQ(static_cast<void*>(framework->gradients().data_ptr<float>()), memory.get());
+      EXPECT_TRUE(same_bits(flat_tensor(framework->gradients()), flat_tensor(usual->gradients())));
+      EXPECT_EQ(framework->gradients().data, memory.get());
       framework->zero_gradients();
-      EXPECT_EQ(framework->gradients().abs().max().item<float>(), 0);
+      EXPECT_EQ(flat_tensor(framework->gradients()).abs().max().item<float>(), 0);
     }
     options.gradient_memory = nullptr;
     EXPECT_EQ(memory.use_count(), 1);
@@ -224,10 +228,11 @@ TEST_P(FrameworkContract, StartsFromTheNeutralBits) {
     for (const uint64_t seed : {42, 7}) {
       options.seed = seed;
       const auto framework = make(options);
-      at::Tensor parameters = at::zeros_like(framework->parameters()), buffers = at::zeros_like(framework->buffers());
+      at::Tensor parameters = at::zeros_like(flat_tensor(framework->parameters())),
+                 buffers = at::zeros_like(flat_tensor(framework->buffers()));
       models::initialise(options.model, framework->layout(), seed, values_of(parameters), values_of(buffers));
-      EXPECT_TRUE(same_bits(framework->parameters(), parameters));
-      EXPECT_TRUE(same_bits(framework->buffers(), buffers));
+      EXPECT_TRUE(same_bits(flat_tensor(framework->parameters()), parameters));
+      EXPECT_TRUE(same_bits(flat_tensor(framework->buffers()), buffers));
     }
   }
 }
@@ -237,7 +242,7 @@ TEST_P(FrameworkNumbers, ParametersCountFromTheNextForwardPassOn) {
   const Samples samples(small_model(), 3);
   framework->forward(samples.view(), Mode::kEvaluate);
   EXPECT_GT(std::abs(framework->outputs()[0]), 0);
-  framework->parameters().zero_();
+  flat_tensor(framework->parameters()).zero_();
   framework->forward(samples.view(), Mode::kEvaluate);
   for (const float logit : framework->outputs()) EXPECT_EQ(logit, 0);
   EXPECT_NEAR(framework->loss(), std::log(3.0), 1e-6);
@@ -268,17 +273,18 @@ TEST_P(FrameworkContract, EvaluationHasNoSideEffect) {
   const Samples samples(small_model(), 7), others(small_model(), 10, 6);
   step(*framework, samples.view());
   step(*undisturbed, samples.view());
-  const at::Tensor parameters = framework->parameters().clone(), gradients = framework->gradients().clone(),
-                   buffers = framework->buffers().clone();
+  const at::Tensor parameters = flat_tensor(framework->parameters()).clone(),
+                   gradients = flat_tensor(framework->gradients()).clone(),
+                   buffers = flat_tensor(framework->buffers()).clone();
   framework->forward(others.view(), Mode::kEvaluate);
   framework->loss();
   framework->outputs();
-  EXPECT_TRUE(same_bits(framework->parameters(), parameters));
-  EXPECT_TRUE(same_bits(framework->gradients(), gradients));
-  EXPECT_TRUE(same_bits(framework->buffers(), buffers));
+  EXPECT_TRUE(same_bits(flat_tensor(framework->parameters()), parameters));
+  EXPECT_TRUE(same_bits(flat_tensor(framework->gradients()), gradients));
+  EXPECT_TRUE(same_bits(flat_tensor(framework->buffers()), buffers));
   EXPECT_EQ(step(*framework, samples.view(), 1), step(*undisturbed, samples.view(), 1));
-  EXPECT_TRUE(same_bits(framework->gradients(), undisturbed->gradients()));
-  EXPECT_TRUE(same_bits(framework->buffers(), undisturbed->buffers()));
+  EXPECT_TRUE(same_bits(flat_tensor(framework->gradients()), flat_tensor(undisturbed->gradients())));
+  EXPECT_TRUE(same_bits(flat_tensor(framework->buffers()), flat_tensor(undisturbed->buffers())));
 }
 
 TEST_P(FrameworkNumbers, GatheredRowsEqualTheDenseBatch) {
@@ -294,9 +300,9 @@ TEST_P(FrameworkNumbers, GatheredRowsEqualTheDenseBatch) {
     const BatchView gathered = framework::gathered_view(dense.view(), cache.features, rows);
     const auto framework = make(options);
     const double loss = step(*framework, dense.view());
-    const at::Tensor gradients = framework->gradients().clone();
+    const at::Tensor gradients = flat_tensor(framework->gradients()).clone();
     EXPECT_EQ(step(*framework, gathered), loss);
-    EXPECT_TRUE(same_bits(framework->gradients(), gradients));
+    EXPECT_TRUE(same_bits(flat_tensor(framework->gradients()), gradients));
   }
 }
 
@@ -313,8 +319,8 @@ void expect_same_step(const FrameworkRow& row, const FrameworkOptions& options, 
   double differences = 0, norms = 0;
   for (const FlatRange& range : mine->layout().ranges) {
     if (!range.trainable) continue;
-    const at::Tensor exact = reference->gradients().narrow(0, range.offset, range.count).to(at::kDouble);
-    const at::Tensor value = mine->gradients().narrow(0, range.offset, range.count).to(at::kDouble);
+    const at::Tensor exact = flat_tensor(reference->gradients()).narrow(0, range.offset, range.count).to(at::kDouble);
+    const at::Tensor value = flat_tensor(mine->gradients()).narrow(0, range.offset, range.count).to(at::kDouble);
     const double difference = (value - exact).norm().item<double>(), norm = exact.norm().item<double>();
     if (range.count < 64) {
       differences += difference * difference;
@@ -347,14 +353,14 @@ TEST_P(FrameworkNumbers, BackwardScalesOverwritesAndAdds) {
     SCOPED_TRACE(options.model.name);
     const auto framework = make(options);
     const Samples samples(options.model, 9);
-    framework->gradients().fill_(1e9F);  // must not shine through
+    flat_tensor(framework->gradients()).fill_(1e9F);  // must not shine through
     step(*framework, samples.view());
-    const at::Tensor once = logical(*framework, framework->gradients());
+    const at::Tensor once = logical(*framework, flat_tensor(framework->gradients()));
     EXPECT_LT(once.abs().max().item<float>(), 100);
     step(*framework, samples.view(), 0, 0.5);
-    EXPECT_LT(relative_error(logical(*framework, framework->gradients()), once * 0.5), 1e-6);
+    EXPECT_LT(relative_error(logical(*framework, flat_tensor(framework->gradients())), once * 0.5), 1e-6);
     step(*framework, samples.view(), 0, 2, true);
-    EXPECT_LT(relative_error(logical(*framework, framework->gradients()), once * 2.5), 1e-6);
+    EXPECT_LT(relative_error(logical(*framework, flat_tensor(framework->gradients())), once * 2.5), 1e-6);
   }
 }
 
@@ -363,13 +369,13 @@ TEST_P(FrameworkNumbers, ARankWithoutSamplesHasAGradientOfZeros) {
   const auto framework = make(steady_options());
   const Samples samples(small_model(), 5);
   step(*framework, samples.view());
-  framework->gradients().fill_(1);
+  flat_tensor(framework->gradients()).fill_(1);
   framework->zero_gradients();
-  EXPECT_EQ(framework->gradients().abs().sum().item<float>(), 0) << "padding, too";
+  EXPECT_EQ(flat_tensor(framework->gradients()).abs().sum().item<float>(), 0) << "padding, too";
   step(*framework, samples.view(), 0, 1, true);
-  const at::Tensor added = logical(*framework, framework->gradients());
+  const at::Tensor added = logical(*framework, flat_tensor(framework->gradients()));
   step(*framework, samples.view());
-  EXPECT_LT(relative_error(added, logical(*framework, framework->gradients())), 1e-6);
+  EXPECT_LT(relative_error(added, logical(*framework, flat_tensor(framework->gradients()))), 1e-6);
 }
 
 TEST_P(FrameworkNumbers, ShardsOfAnySizeGiveTheGradientOfTheWhole) {
@@ -379,7 +385,7 @@ TEST_P(FrameworkNumbers, ShardsOfAnySizeGiveTheGradientOfTheWhole) {
     constexpr int64_t kAll = 73;
     const Samples samples(options.model, kAll);
     step(*framework, samples.view());
-    const at::Tensor whole = logical(*framework, framework->gradients());
+    const at::Tensor whole = logical(*framework, flat_tensor(framework->gradients()));
     int64_t first = 0;
     for (const int64_t count : {1, 7, 2, 60, 3}) {  // fewer than threads, odd, larger and smaller than the one before
       const double share = static_cast<double>(count) / kAll;
@@ -387,7 +393,7 @@ TEST_P(FrameworkNumbers, ShardsOfAnySizeGiveTheGradientOfTheWhole) {
       first += count;
     }
     ASSERT_EQ(first, kAll);
-    EXPECT_LT(relative_error(logical(*framework, framework->gradients()), whole), 2e-6);
+    EXPECT_LT(relative_error(logical(*framework, flat_tensor(framework->gradients())), whole), 2e-6);
   }
 }
 
@@ -398,10 +404,10 @@ TEST_P(FrameworkNumbers, SameStepSameBitsOtherStepRankOrSeedOtherDropout) {
     options.seed = seed;
     options.rank = rank;
     const auto framework = GetParam()->make(options);
-    models::initialise(options.model, framework->layout(), 1, values_of(framework->parameters()),
-                       values_of(framework->buffers()));
+    models::initialise(options.model, framework->layout(), 1, values_of(flat_tensor(framework->parameters())),
+                       values_of(flat_tensor(framework->buffers())));
     step(*framework, samples.view(), number);
-    return logical(*framework, framework->gradients());
+    return logical(*framework, flat_tensor(framework->gradients()));
   };
   const at::Tensor gradient = gradient_of(42, 0, 4);
   EXPECT_TRUE(same_bits(gradient, gradient_of(42, 0, 4)));
@@ -445,13 +451,13 @@ TEST_P(FrameworkContract, TellsEachGradientOnceAndWhenItIsFinal) {
     const Samples samples(options.model, 3);
     for (const bool accumulate : {false, true}) {
       std::vector<int> told(static_cast<size_t>(framework->layout().parameter_elements));
-      at::Tensor when_told = at::zeros_like(framework->gradients());
+      at::Tensor when_told = at::zeros_like(flat_tensor(framework->gradients()));
       framework->on_gradient_ready([&, caller = std::this_thread::get_id()](int64_t first, int64_t count) {
         EXPECT_EQ(std::this_thread::get_id(), caller);
         EXPECT_FALSE(omp_in_parallel());
         ASSERT_TRUE(first >= 0 && count > 0 && first + count <= when_told.numel());
         for (int64_t i = first; i < first + count; ++i) ++told[static_cast<size_t>(i)];
-        when_told.narrow(0, first, count).copy_(framework->gradients().narrow(0, first, count));
+        when_told.narrow(0, first, count).copy_(flat_tensor(framework->gradients()).narrow(0, first, count));
       });
       step(*framework, samples.view(), 0, 1, accumulate);
       for (const FlatRange& range : framework->layout().ranges) {
@@ -460,7 +466,7 @@ TEST_P(FrameworkContract, TellsEachGradientOnceAndWhenItIsFinal) {
         EXPECT_TRUE(std::all_of(begin, begin + range.count, [](int times) { return times == 1; })) << range.name;
       }
       EXPECT_TRUE(std::ranges::all_of(told, [](int times) { return times <= 1; })) << "padding";
-      EXPECT_TRUE(same_bits(logical(*framework, when_told), logical(*framework, framework->gradients())));
+      EXPECT_TRUE(same_bits(logical(*framework, when_told), logical(*framework, flat_tensor(framework->gradients()))));
     }
     framework->on_gradient_ready({});
     step(*framework, samples.view());
@@ -475,7 +481,7 @@ TEST_P(FrameworkContract, TellsTheWholeGradientOfARankWithoutSamples) {
     std::vector<std::pair<int64_t, int64_t>> told;
     framework->on_gradient_ready([&](int64_t first, int64_t count) {
       told.emplace_back(first, count);
-      EXPECT_EQ(framework->gradients().abs().max().item<float>(), 0);
+      EXPECT_EQ(flat_tensor(framework->gradients()).abs().max().item<float>(), 0);
     });
     framework->begin_step(1);
     framework->zero_gradients();
@@ -488,10 +494,10 @@ TEST_P(FrameworkNumbers, TellsAGradientBeforeItGoesOn) {
   const auto framework = make(options_of(small_model()));
   const auto gradient_of = [&](const std::string& name) {
     const auto range = std::ranges::find(framework->layout().ranges, name, &FlatRange::name);
-    return framework->gradients().narrow(0, range->offset, range->count);
+    return flat_tensor(framework->gradients()).narrow(0, range->offset, range->count);
   };
   constexpr float kNotYet = 12345;
-  framework->gradients().fill_(kNotYet);
+  flat_tensor(framework->gradients()).fill_(kNotYet);
   std::vector<std::string> told;
   framework->on_gradient_ready([&](int64_t first, int64_t) {
     const auto range = std::ranges::find_if(framework->layout().ranges,
@@ -635,7 +641,7 @@ TEST_P(FrameworkNumbers, ComputesTheSameWhereLayersAreTimed) {
     framework->initialise();
     if (timed) framework->on_layer(clock, [](const framework::LayerTime&) {});
     step(*framework, samples.view());
-    gradients.push_back(logical(*framework, framework->gradients()));
+    gradients.push_back(logical(*framework, flat_tensor(framework->gradients())));
   }
   EXPECT_TRUE(same_bits(gradients[0], gradients[1]));
 }

@@ -16,6 +16,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/framework/contract_test.h"
+#include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/text_reference_test.h"
 #include "mlbench/framework/token_batch_test.h"
 #include "mlbench/models/graph.h"
@@ -55,7 +56,7 @@ double relative_difference(const at::Tensor& value, const at::Tensor& expected) 
 }
 
 at::Tensor gradient_of(Framework& framework, const FlatRange& range) {
-  return framework.gradients().narrow(0, range.offset, range.count);
+  return flat_tensor(framework.gradients()).narrow(0, range.offset, range.count);
 }
 
 // Without padding.
@@ -165,7 +166,7 @@ TEST_P(TextModel, BackwardOverwritesAddsAndScales) {
   options.dropout = false;
   const auto framework = started(options);
   const TokenBatch batch = batch_for(model());
-  framework->gradients().fill_(1e9F);  // must not shine through
+  flat_tensor(framework->gradients()).fill_(1e9F);  // must not shine through
   step(*framework, batch.view());
   const at::Tensor once = all_gradients(*framework);
   EXPECT_LT(once.abs().max().item<float>(), 100);
@@ -180,10 +181,10 @@ TEST_P(TextModel, TellsEachGradientOnceAndWhenItIsFinal) {
   const auto framework = started(text_options(model()));
   const TokenBatch batch = batch_for(model());
   std::set<int64_t> told;
-  at::Tensor when_told = at::zeros_like(framework->gradients());
+  at::Tensor when_told = at::zeros_like(flat_tensor(framework->gradients()));
   framework->on_gradient_ready([&](int64_t first, int64_t count) {
     EXPECT_TRUE(told.insert(first).second);
-    when_told.narrow(0, first, count).copy_(framework->gradients().narrow(0, first, count));
+    when_told.narrow(0, first, count).copy_(flat_tensor(framework->gradients()).narrow(0, first, count));
   });
   framework->begin_step(0);
   framework->forward(batch.view(), Mode::kTrain);
@@ -306,13 +307,13 @@ TEST_P(TextModel, FiniteDifferencesAgree) {
     return framework->loss();
   };
   step(*framework, batch.view(), 1);
-  const at::Tensor gradients = framework->gradients().clone();
+  const at::Tensor gradients = flat_tensor(framework->gradients()).clone();
   // Along the gradient of each tensor, whose norm is the slope.
   for (const FlatRange& range : framework->layout().ranges) {
     const at::Tensor direction = gradients.narrow(0, range.offset, range.count);
     const double norm = direction.norm().item<double>();
     if (norm < 1e-3) continue;  // below what float32 losses tell apart
-    const at::Tensor values = framework->parameters().narrow(0, range.offset, range.count);
+    const at::Tensor values = flat_tensor(framework->parameters()).narrow(0, range.offset, range.count);
     const at::Tensor before = values.clone();
     constexpr double kStepSize = 5e-4;  // a ReLU of the transformer has its kink within 2e-3
     values.copy_(before + direction * (kStepSize / norm));

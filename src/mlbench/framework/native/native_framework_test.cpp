@@ -15,6 +15,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/framework/contract_test.h"
+#include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/models/chain.h"
 #include "mlbench/models/graph.h"
@@ -78,7 +79,7 @@ class Oracle {
   Oracle(const FrameworkOptions& options, Framework& framework, const Batch& batch, int64_t step = 0)
       : options_(options), step_(step) {
     for (const FlatRange& range : framework.layout().ranges) {
-      const at::Tensor flat = range.trainable ? framework.parameters() : framework.buffers();
+      const at::Tensor flat = range.trainable ? flat_tensor(framework.parameters()) : flat_tensor(framework.buffers());
       const at::Tensor values = flat.narrow(0, range.offset, range.count).view(range.shape).to(at::kDouble);
       p_[range.name] = range.trainable ? values.clone().requires_grad_(true) : values.clone();
     }
@@ -151,10 +152,10 @@ void expect_as_exact_as_torch(const FrameworkOptions& options, const Batch& batc
   peer->initialise();
   // Something for biases and scales to do.
   RandomSequence random(3);
-  for (int64_t i = 0; i < ours->parameters().numel(); ++i) {
-    ours->parameters().data_ptr<float>()[i] += 0.05F * static_cast<float>(random.normal());
+  for (int64_t i = 0; i < flat_tensor(ours->parameters()).numel(); ++i) {
+    flat_tensor(ours->parameters()).data_ptr<float>()[i] += 0.05F * static_cast<float>(random.normal());
   }
-  peer->parameters().copy_(ours->parameters());
+  flat_tensor(peer->parameters()).copy_(flat_tensor(ours->parameters()));
   const Oracle oracle(options, *ours, batch, 4);
   const double loss = step(*ours, batch.view(), 4), peer_loss = step(*peer, batch.view(), 4);
   // The error of one number may be small by chance.
@@ -185,7 +186,7 @@ void expect_as_exact_as_torch(const FrameworkOptions& options, const Batch& batc
     const std::string type = !range.trainable ? "statistics" : norm ? "bn" : range.shape.size() == 4 ? "conv" : "other";
     const std::string group = range.count < 64 ? "small tensors of " + type : range.name;
     const auto part = [&](Framework& framework) {
-      const at::Tensor flat = range.trainable ? framework.gradients() : framework.buffers();
+      const at::Tensor flat = range.trainable ? flat_tensor(framework.gradients()) : flat_tensor(framework.buffers());
       return flat.narrow(0, range.offset, range.count).to(at::kDouble);
     };
     mine[group].push_back(part(*ours));
@@ -321,7 +322,8 @@ TEST(NativeFramework, TwentyStepsStayBesideLibTorch) {
   for (int i = 0; i < 20; ++i) {
     const double loss = step(*ours, batch.view(), i), expected = step(*peer, batch.view(), i);
     EXPECT_NEAR(loss, expected, 1e-3 * expected) << "step " << i;
-    for (Framework* framework : {ours.get(), peer.get()}) framework->parameters().sub_(framework->gradients(), 0.02);
+    for (Framework* framework : {ours.get(), peer.get()})
+      flat_tensor(framework->parameters()).sub_(flat_tensor(framework->gradients()), 0.02);
   }
 }
 
@@ -346,7 +348,7 @@ models::ModelDescription small_model() {
 at::Tensor logical_gradients(Framework& framework) {
   std::vector<at::Tensor> parts;
   for (const FlatRange& range : framework.layout().ranges) {
-    if (range.trainable) parts.push_back(framework.gradients().narrow(0, range.offset, range.count));
+    if (range.trainable) parts.push_back(flat_tensor(framework.gradients()).narrow(0, range.offset, range.count));
   }
   return at::cat(parts);
 }
@@ -361,13 +363,13 @@ TEST(NativeFramework, BackwardOverwritesOrAddsAndScales) {
   const auto framework = make(options);
   framework->initialise();
   const Batch batch(options.model, 9);
-  framework->gradients().fill_(1e9F);  // must not shine through
+  flat_tensor(framework->gradients()).fill_(1e9F);  // must not shine through
   step(*framework, batch.view());
   const at::Tensor once = logical_gradients(*framework);
   EXPECT_LT(once.abs().max().item<float>(), 100);
-  EXPECT_EQ(framework->gradients().max().item<float>(), 1e9F) << "padding is not touched";
+  EXPECT_EQ(flat_tensor(framework->gradients()).max().item<float>(), 1e9F) << "padding is not touched";
   framework->zero_gradients();
-  EXPECT_EQ(framework->gradients().abs().sum().item<float>(), 0);
+  EXPECT_EQ(flat_tensor(framework->gradients()).abs().sum().item<float>(), 0);
   step(*framework, batch.view(), 0, 0.5);
   EXPECT_LT(relative_error(logical_gradients(*framework), once * 0.5), 1e-6);
   step(*framework, batch.view(), 0, 2, true);
@@ -412,17 +414,17 @@ TEST(NativeFramework, AnySizeOfBatchAfterAnyOther) {
   for (const int64_t samples : {7, 1, 64, 2, 131, 7}) {  // fewer than threads, and more than ever before
     SCOPED_TRACE(samples);
     const Batch batch(options.model, samples);
-    const at::Tensor buffers = framework->buffers().clone();
+    const at::Tensor buffers = flat_tensor(framework->buffers()).clone();
     const Oracle oracle(options, *framework, batch);
     EXPECT_NEAR(step(*framework, batch.view()), oracle.loss, 1e-5);
     for (const FlatRange& range : framework->layout().ranges) {
       if (!range.trainable || samples == 1) continue;
-      const at::Tensor gradient = framework->gradients().narrow(0, range.offset, range.count);
+      const at::Tensor gradient = flat_tensor(framework->gradients()).narrow(0, range.offset, range.count);
       // A bias before a batch norm has none but rounding.
       if (range.name == "conv1.bias") continue;
       EXPECT_LT(relative_error(gradient, oracle.gradient(range.name).flatten()), 1e-4) << range.name;
     }
-    framework->buffers().copy_(buffers);
+    flat_tensor(framework->buffers()).copy_(buffers);
   }
 }
 
@@ -433,13 +435,13 @@ TEST(NativeFramework, EvaluationUsesRunningStatisticsAndLeavesThemAlone) {
   framework->initialise();
   const Batch batch(options.model, 20);
   step(*framework, batch.view());
-  const at::Tensor buffers = framework->buffers().clone();
-  peer->parameters().copy_(framework->parameters());
-  peer->buffers().copy_(buffers);
+  const at::Tensor buffers = flat_tensor(framework->buffers()).clone();
+  flat_tensor(peer->parameters()).copy_(flat_tensor(framework->parameters()));
+  flat_tensor(peer->buffers()).copy_(buffers);
   framework->forward(batch.view(), Mode::kEvaluate);
   peer->forward(batch.view(), Mode::kEvaluate);
   EXPECT_NEAR(framework->loss(), peer->loss(), 1e-5);
-  EXPECT_TRUE(at::equal(framework->buffers(), buffers));
+  EXPECT_TRUE(at::equal(flat_tensor(framework->buffers()), buffers));
   for (size_t i = 0; i < framework->outputs().size(); ++i) {
     EXPECT_NEAR(framework->outputs()[i], peer->outputs()[i], 1e-4);
   }
@@ -471,12 +473,13 @@ TEST(NativeFramework, TellsWhichGradientsAreFinalLastLayerFirst) {
   const auto framework = make(options_of(small_model()));
   framework->initialise();
   std::vector<std::string> order;
-  framework->gradients().fill_(1e9F);
+  flat_tensor(framework->gradients()).fill_(1e9F);
   framework->on_gradient_ready([&](int64_t first, int64_t count) {
     for (const FlatRange& range : framework->layout().ranges) {
       if (!range.trainable || range.offset != first) continue;
       EXPECT_EQ(range.count, count);
-      EXPECT_LT(framework->gradients().narrow(0, first, count).abs().max().item<float>(), 1e9F) << range.name;
+      EXPECT_LT(flat_tensor(framework->gradients()).narrow(0, first, count).abs().max().item<float>(), 1e9F)
+          << range.name;
       order.push_back(range.name);
     }
   });
@@ -491,8 +494,8 @@ TEST(NativeFramework, StartsFromTheNeutralBits) {
   const auto peer = torch_framework::make(options);
   framework->initialise();
   peer->initialise();
-  EXPECT_TRUE(at::equal(framework->parameters(), peer->parameters()));
-  EXPECT_TRUE(at::equal(framework->buffers(), peer->buffers()));
+  EXPECT_TRUE(at::equal(flat_tensor(framework->parameters()), flat_tensor(peer->parameters())));
+  EXPECT_TRUE(at::equal(flat_tensor(framework->buffers()), flat_tensor(peer->buffers())));
 }
 
 TEST(NativeFramework, AnErrorOfTheCallbackIsThrownAndLeavesNothing) {
@@ -500,7 +503,7 @@ TEST(NativeFramework, AnErrorOfTheCallbackIsThrownAndLeavesNothing) {
   framework->initialise();
   const Batch batch(small_model(), 6);
   step(*framework, batch.view());
-  const at::Tensor gradients = framework->gradients().clone();
+  const at::Tensor gradients = flat_tensor(framework->gradients()).clone();
   for (int failing = 1; failing <= 10; ++failing) {  // as many parameters
     int calls = 0;
     framework->on_gradient_ready([&](int64_t, int64_t) {
@@ -511,7 +514,7 @@ TEST(NativeFramework, AnErrorOfTheCallbackIsThrownAndLeavesNothing) {
   }
   framework->on_gradient_ready({});
   step(*framework, batch.view());
-  EXPECT_TRUE(at::equal(framework->gradients(), gradients));
+  EXPECT_TRUE(at::equal(flat_tensor(framework->gradients()), gradients));
 }
 
 TEST(NativeFramework, ATeamSmallerThanAskedForIsRefused) {
@@ -519,7 +522,7 @@ TEST(NativeFramework, ATeamSmallerThanAskedForIsRefused) {
   framework->initialise();
   const Batch batch(small_model(), 6);
   step(*framework, batch.view());
-  const at::Tensor gradients = framework->gradients().clone();
+  const at::Tensor gradients = flat_tensor(framework->gradients()).clone();
   const auto refused = ThrowsMessage<UserError>(AllOf(HasSubstr("for 2 threads and got 1"), HasSubstr("OMP_")));
   {
     const contract::OneThreadOnly limit;
@@ -531,7 +534,7 @@ TEST(NativeFramework, ATeamSmallerThanAskedForIsRefused) {
     EXPECT_THAT([&] { framework->backward({}); }, refused);
   }
   step(*framework, batch.view());
-  EXPECT_TRUE(at::equal(framework->gradients(), gradients)) << "and nothing is left of it";
+  EXPECT_TRUE(at::equal(flat_tensor(framework->gradients()), gradients)) << "and nothing is left of it";
 }
 
 TEST(NativeFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
@@ -592,13 +595,13 @@ TEST(NativeFramework, Bf16KeepsMasterWeightsInFloat32AndLearns) {
   options.precision = "bf16";
   const auto framework = make(options);
   framework->initialise();
-  const at::Tensor start = framework->parameters().clone();
+  const at::Tensor start = flat_tensor(framework->parameters()).clone();
   const Batch batch(options.model, 30);
   const double first = step(*framework, batch.view());
-  EXPECT_TRUE(at::equal(framework->parameters(), start)) << "the master weights are not rounded";
+  EXPECT_TRUE(at::equal(flat_tensor(framework->parameters()), start)) << "the master weights are not rounded";
   double last = 0;
   for (int i = 0; i < 200; ++i) {
-    framework->parameters().sub_(framework->gradients(), 0.05);
+    flat_tensor(framework->parameters()).sub_(flat_tensor(framework->gradients()), 0.05);
     last = step(*framework, batch.view(), i);
   }
   EXPECT_LT(last, 0.3 * first);
@@ -622,7 +625,7 @@ TEST(NativeLogisticRegression, ATeamSmallerThanAskedForDoesAllTheWork) {
   step(*framework, before.view());
   const contract::OneThreadOnly limit;
   EXPECT_EQ(step(*framework, batch.view()), step(*expected, batch.view()));
-  EXPECT_TRUE(at::equal(framework->gradients(), expected->gradients()));
+  EXPECT_TRUE(at::equal(flat_tensor(framework->gradients()), flat_tensor(expected->gradients())));
   EXPECT_TRUE(std::ranges::equal(framework->outputs(), expected->outputs()));
 }
 
@@ -645,12 +648,12 @@ TEST(NativeLogisticRegression, IsAsExactAsLibTorchAndReadsRowsWhereTheyLie) {
     EXPECT_EQ(ours->effective()["kernels"], Json::array({"gather+linear+loss+gradient"}));
     EXPECT_NEAR(step(*ours, batch), step(*peer, batch), 1e-6);
     const at::Tensor x = at::from_blob(features.data(), {200, 300}).index_select(0, at::tensor(rows)).to(at::kDouble);
-    const at::Tensor w = peer->parameters().narrow(0, 0, 300).to(at::kDouble).requires_grad_(true);
+    const at::Tensor w = flat_tensor(peer->parameters()).narrow(0, 0, 300).to(at::kDouble).requires_grad_(true);
     const at::Tensor value =
         at::binary_cross_entropy_with_logits(x.mv(w), at::tensor(labels).to(at::kDouble)) + 0.005 * w.dot(w);
     value.backward();
     const auto error = [&](Framework& framework) {
-      return norm_of(framework.gradients().narrow(0, 0, 300).to(at::kDouble) - w.grad());
+      return norm_of(flat_tensor(framework.gradients()).narrow(0, 0, 300).to(at::kDouble) - w.grad());
     };
     EXPECT_LE(error(*ours), std::max(2 * error(*peer), 2 * kEps * norm_of(w.grad())));
   }

@@ -1,5 +1,9 @@
 #include "mlbench/framework/null/null_framework.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -9,22 +13,40 @@ namespace mlbench::framework::null_framework {
 
 namespace {
 
+constexpr size_t kAlignment = 64;
+
+std::shared_ptr<std::byte> allocate(size_t bytes) {
+  const size_t whole = std::max<size_t>((bytes + kAlignment - 1) / kAlignment, 1) * kAlignment;
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kAlignment, whole));
+  if (memory == nullptr) throw std::bad_alloc();
+  std::memset(memory, 0, whole);
+  return {memory, [](std::byte* one) { std::free(one); }};
+}
+
+struct Flat {
+  Flat(int64_t elements, const MakeMemory& make)
+      : memory(make(static_cast<size_t>(elements) * sizeof(float))),
+        view{memory.get(), elements, DType::kFloat32, {}} {}
+  std::shared_ptr<std::byte> memory;
+  BufferView view;
+};
+
 class NullFramework final : public Framework {
  public:
   explicit NullFramework(const FrameworkOptions& options)
       : options_(options),
         layout_(models::lay_out(options.model)),
-        parameters_(at::zeros({layout_.parameter_elements}, at::kFloat)),
-        gradients_(make_gradients(options, layout_.parameter_elements)),
-        buffers_(at::zeros({layout_.buffer_elements}, at::kFloat)) {}
+        parameters_(layout_.parameter_elements, allocate),
+        gradients_(layout_.parameter_elements, options.gradient_memory ? options.gradient_memory : allocate),
+        buffers_(layout_.buffer_elements, allocate) {}
 
   const FlatLayout& layout() const override { return layout_; }
-  at::Tensor parameters() override { return parameters_; }
-  at::Tensor gradients() override { return gradients_; }
-  at::Tensor buffers() override { return buffers_; }
+  BufferView parameters() override { return parameters_.view; }
+  BufferView gradients() override { return gradients_.view; }
+  BufferView buffers() override { return buffers_.view; }
 
   void initialise() override {
-    models::initialise(options_.model, layout_, options_.seed, values_of(parameters_), values_of(buffers_));
+    models::initialise(options_.model, layout_, options_.seed, values_of(parameters_.view), values_of(buffers_.view));
   }
 
   void begin_step(int64_t) override {}
@@ -56,7 +78,7 @@ class NullFramework final : public Framework {
  private:
   FrameworkOptions options_;
   FlatLayout layout_;
-  at::Tensor parameters_, gradients_, buffers_;
+  Flat parameters_, gradients_, buffers_;
   std::vector<float> outputs_;
   size_t samples_ = 0;
   int64_t weight_ = 0;

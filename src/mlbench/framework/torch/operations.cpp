@@ -12,6 +12,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/framework/tensors/dropout.h"
+#include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/tensors/products.h"
 #include "mlbench/framework/torch/batch_norm_layer.h"
 #include "mlbench/framework/torch/differentiable.h"

@@ -5,6 +5,7 @@
 #include <torch/cuda.h>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/framework/tensors/flat.h"
 
 namespace mlbench::framework::torch_framework {
 
@@ -24,19 +25,28 @@ at::Device find_gpu(int local_rank) {
   return {at::kCUDA, static_cast<at::DeviceIndex>(local_rank)};
 }
 
+struct GpuMemory final : SeparateMemory {
+  void to_host(const BufferView& from, void* to) override {
+    at::from_blob(to, {from.count}, at::kFloat).copy_(flat_tensor(from));
+  }
+  void from_host(const void* from, const BufferView& to) override {
+    flat_tensor(to).copy_(at::from_blob(const_cast<void*>(from), {to.count}, at::kFloat));
+  }
+};
+
 }  // namespace
 
 Placement::Placement(const std::string& device, int local_rank, const std::string& precision) {
   if (device == "cuda") {
     device_ = find_gpu(local_rank);
-    memory_.emplace();
+    memory_ = std::make_unique<GpuMemory>();
     // LibTorch's default stream, in which all work here goes, is CUDA's own: null.
     memory_->stream.device = {Device::Kind::kCuda, local_rank};
     // LibTorch multiplies in TF32 in convolutions unless told not to; here nothing is rounded that nobody asked for.
     at::globalContext().setAllowTF32CuDNN(precision == "tf32");
     at::globalContext().setAllowTF32CuBLAS(precision == "tf32");
   } else if (device == "mirror") {
-    memory_.emplace();
+    memory_ = std::make_unique<SeparateMemory>();
   } else if (device != "cpu") {
     throw UserError(fmt::format("framework 'torch' has no device '{}'; valid: cpu, cuda", device));
   }

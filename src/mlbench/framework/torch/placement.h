@@ -7,7 +7,7 @@
 
 #include <ATen/ATen.h>
 
-#include <optional>
+#include <memory>
 #include <string>
 
 #include "mlbench/base/separate_memory.h"
@@ -20,8 +20,8 @@ class Placement {
   // where either cannot be had, with the reason.
   Placement(const std::string& device, int local_rank, const std::string& precision);
 
-  SeparateMemory* memory() { return memory_ ? &*memory_ : nullptr; }  // null: the host's
-  bool separate() const { return memory_.has_value(); }
+  SeparateMemory* memory() { return memory_.get(); }  // null: the host's
+  bool separate() const { return memory_ != nullptr; }
   std::string name() const;  // for the record: "cpu", "cuda:0"
   const at::Device& device() const { return device_; }
 
@@ -34,7 +34,7 @@ class Placement {
 
  private:
   at::Device device_ = at::kCPU;
-  std::optional<SeparateMemory> memory_;
+  std::unique_ptr<SeparateMemory> memory_;
 };
 
 }  // namespace mlbench::framework::torch_framework

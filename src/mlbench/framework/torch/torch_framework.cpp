@@ -13,6 +13,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/host_values.h"
+#include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/tensors/gradients.h"
 #include "mlbench/framework/tensors/host_memory.h"
 #include "mlbench/framework/tensors/sequence_decoder.h"
@@ -80,14 +81,14 @@ class TorchFramework final : public Framework {
   }
 
   const FlatLayout& layout() const override { return layout_; }
-  at::Tensor parameters() override { return parameters_; }
-  at::Tensor gradients() override { return gradients_; }
-  at::Tensor buffers() override { return buffers_; }
+  BufferView parameters() override { return flat_view(parameters_, placement_.memory()); }
+  BufferView gradients() override { return flat_view(gradients_, placement_.memory()); }
+  BufferView buffers() override { return flat_view(buffers_, placement_.memory()); }
   SeparateMemory* separate_memory() override { return placement_.memory(); }
   void synchronize() override { placement_.synchronize(); }
 
   void initialise() override {
-    HostValues parameters(*this, parameters_), buffers(*this, buffers_);
+    HostValues parameters(*this, this->parameters()), buffers(*this, this->buffers());
     models::initialise(options_.model, layout_, options_.seed, parameters.values(), buffers.values());
     parameters.store();
     buffers.store();

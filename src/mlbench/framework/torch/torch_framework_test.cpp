@@ -1,4 +1,5 @@
 #include "mlbench/framework/torch/torch_framework.h"
+#include "mlbench/framework/tensors/flat.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -71,7 +72,7 @@ struct Oracle {
   Oracle(const models::ModelDescription& model, Framework& framework, const Batch& batch, const at::Tensor& mask) {
     std::map<std::string, at::Tensor> p;
     for (const FlatRange& range : framework.layout().ranges) {
-      const auto values = framework.parameters().narrow(0, range.offset, range.count).view(range.shape);
+      const auto values = flat_tensor(framework.parameters()).narrow(0, range.offset, range.count).view(range.shape);
       p[range.name] = values.to(at::kDouble).requires_grad_(true);
     }
     const auto n = static_cast<int64_t>(batch.labels.size());
@@ -121,7 +122,7 @@ TEST(TorchFramework, LossOutputsAndGradientsEqualFloat64PerTensor) {
     EXPECT_LT(relative_error(at::tensor(outputs).view({9, 3}), oracle.outputs), 1e-6);
     for (const FlatRange& range : framework->layout().ranges) {
       const auto part = [&range](const at::Tensor& flat) { return flat.narrow(0, range.offset, range.count); };
-      EXPECT_LT(relative_error(part(framework->gradients()), part(oracle.gradients)), 2e-6) << range.name;
+      EXPECT_LT(relative_error(part(flat_tensor(framework->gradients())), part(oracle.gradients)), 2e-6) << range.name;
     }
   }
 }
@@ -134,25 +135,25 @@ TEST(TorchFramework, Bf16RoundsProductsAndKeepsTheRestInFloat32) {
   const auto framework = make(options);
   EXPECT_EQ(framework->effective()["precision"], "bf16");
   framework->initialise();
-  const at::Tensor start = framework->parameters().clone();
+  const at::Tensor start = flat_tensor(framework->parameters()).clone();
   const Batch batch(9);
   step(*framework, batch.view());
-  EXPECT_TRUE(at::equal(framework->parameters(), start)) << "the master weights are not rounded";
-  EXPECT_EQ(framework->parameters().scalar_type(), at::kFloat);
-  EXPECT_EQ(framework->gradients().scalar_type(), at::kFloat);
+  EXPECT_TRUE(at::equal(flat_tensor(framework->parameters()), start)) << "the master weights are not rounded";
+  EXPECT_EQ(flat_tensor(framework->parameters()).scalar_type(), at::kFloat);
+  EXPECT_EQ(flat_tensor(framework->gradients()).scalar_type(), at::kFloat);
   const Oracle oracle(options.model, *framework, batch, {});
-  const at::Tensor once = framework->gradients().clone();
+  const at::Tensor once = flat_tensor(framework->gradients()).clone();
   const double error = relative_error(once, oracle.gradients);
   EXPECT_LT(error, 0.05);
   EXPECT_GT(error, 1e-4) << "it is not float32";
 
   // Contributions add up in float32: the same gradient twice is exactly twice it.
   step(*framework, batch.view(), 0, 1, true);
-  EXPECT_TRUE(at::equal(framework->gradients(), once * 2));
+  EXPECT_TRUE(at::equal(flat_tensor(framework->gradients()), once * 2));
   // As in float32, a rank's share is a share.
   step(*framework, batch.view(0, 6), 0, 6.0 / 9);
   step(*framework, batch.view(6, 3), 0, 3.0 / 9, true);
-  EXPECT_LT(relative_error(framework->gradients(), oracle.gradients), 0.05);
+  EXPECT_LT(relative_error(flat_tensor(framework->gradients()), oracle.gradients), 0.05);
 }
 
 TEST(TorchFramework, Bf16Learns) {
@@ -165,7 +166,7 @@ TEST(TorchFramework, Bf16Learns) {
   for (int i = 0; i < 300; ++i) {
     last = step(*framework, batch.view(), i);
     if (i == 0) first = last;
-    framework->parameters().sub_(framework->gradients(), 0.1);
+    flat_tensor(framework->parameters()).sub_(flat_tensor(framework->gradients()), 0.1);
   }
   EXPECT_GT(first, 1);
   EXPECT_LT(last, 0.3);
@@ -187,7 +188,7 @@ TEST(TorchFramework, DropoutUsesTheMaskOfTheStreamAndEvaluationNone) {
   const double loss = step(*framework, batch.view(), 17);
   const Oracle oracle(options.model, *framework, batch, at::tensor(mask).view({9, 33}));
   EXPECT_NEAR(loss, oracle.loss, 1e-6);
-  EXPECT_LT(relative_error(framework->gradients(), oracle.gradients), 2e-6);
+  EXPECT_LT(relative_error(flat_tensor(framework->gradients()), oracle.gradients), 2e-6);
 
   framework->forward(batch.view(), Mode::kEvaluate);
   EXPECT_NEAR(framework->loss(), Oracle(options.model, *framework, batch, {}).loss, 1e-6);
@@ -214,7 +215,7 @@ TEST(TorchFramework, SameStepSameBitsOtherStepOrRankOtherDropout) {
     const auto framework = make(options);
     framework->initialise();
     step(*framework, batch.view(), number);
-    return framework->gradients();
+    return flat_tensor(framework->gradients());
   };
   const at::Tensor gradients = gradients_of(0, 4);
   EXPECT_TRUE(at::equal(gradients, gradients_of(0, 4)));
@@ -229,17 +230,17 @@ TEST(TorchFramework, BackwardOverwritesOrAddsAndScales) {
   const auto logical = [&] {  // without padding, which is nobody's
     std::vector<at::Tensor> parts;
     for (const FlatRange& range : framework->layout().ranges) {
-      parts.push_back(framework->gradients().narrow(0, range.offset, range.count));
+      parts.push_back(flat_tensor(framework->gradients()).narrow(0, range.offset, range.count));
     }
     return at::cat(parts);
   };
-  framework->gradients().fill_(1e9F);  // must not shine through
+  flat_tensor(framework->gradients()).fill_(1e9F);  // must not shine through
   step(*framework, batch.view());
   const at::Tensor once = logical();
   EXPECT_LT(once.abs().max().item<float>(), 100);
-  EXPECT_EQ(framework->gradients().max().item<float>(), 1e9F) << "padding is not touched";
+  EXPECT_EQ(flat_tensor(framework->gradients()).max().item<float>(), 1e9F) << "padding is not touched";
   framework->zero_gradients();
-  EXPECT_EQ(framework->gradients().abs().sum().item<float>(), 0);
+  EXPECT_EQ(flat_tensor(framework->gradients()).abs().sum().item<float>(), 0);
 
   step(*framework, batch.view(), 0, 0.5);
   EXPECT_TRUE(at::allclose(logical(), once * 0.5, 1e-5, 1e-8));
@@ -254,10 +255,10 @@ TEST(TorchFramework, ShardsWeightedBySamplesGiveTheGradientOfTheWhole) {
   framework->initialise();
   const Batch batch(11);
   step(*framework, batch.view());
-  const at::Tensor whole = framework->gradients().to(at::kDouble);
+  const at::Tensor whole = flat_tensor(framework->gradients()).to(at::kDouble);
   step(*framework, batch.view(0, 6), 0, 6.0 / 11);
   step(*framework, batch.view(6, 5), 0, 5.0 / 11, true);
-  EXPECT_LT(relative_error(framework->gradients(), whole), 2e-6);
+  EXPECT_LT(relative_error(flat_tensor(framework->gradients()), whole), 2e-6);
 }
 
 TEST(TorchFramework, GatheredRowsEqualTheDenseBatch) {
@@ -271,9 +272,9 @@ TEST(TorchFramework, GatheredRowsEqualTheDenseBatch) {
   const auto framework = make(options_of(small_model()));
   framework->initialise();
   const double loss = step(*framework, dense.view());
-  const at::Tensor gradients = framework->gradients().clone();
+  const at::Tensor gradients = flat_tensor(framework->gradients()).clone();
   EXPECT_EQ(step(*framework, gathered), loss);
-  EXPECT_TRUE(at::equal(framework->gradients(), gradients));
+  EXPECT_TRUE(at::equal(flat_tensor(framework->gradients()), gradients));
 }
 
 TEST(TorchFramework, TellsWhichGradientsAreFinalLastLayerFirst) {
@@ -312,10 +313,10 @@ TEST(LogisticRegression, ShardsWeightedBySamplesCountThePenaltyOnce) {
     return view;
   };
   step(*framework, with_labels(part(0, 11), 0));
-  const at::Tensor whole = framework->gradients().to(at::kDouble);
+  const at::Tensor whole = flat_tensor(framework->gradients()).to(at::kDouble);
   step(*framework, with_labels(part(0, 6), 0), 0, 6.0 / 11);
   step(*framework, with_labels(part(6, 5), 6), 0, 5.0 / 11, true);
-  EXPECT_LT(relative_error(framework->gradients(), whole), 2e-6);
+  EXPECT_LT(relative_error(flat_tensor(framework->gradients()), whole), 2e-6);
 }
 
 TEST(LogisticRegression, ReadsRowsOfTheCacheWhereTheyLie) {
@@ -329,10 +330,10 @@ TEST(LogisticRegression, ReadsRowsOfTheCacheWhereTheyLie) {
     copies.insert(copies.end(), cache.features.begin() + row * 128, cache.features.begin() + (row + 1) * 128);
   }
   const double loss = step(*framework, rows_view(copies, labels, 128));
-  const at::Tensor gradients = framework->gradients().clone();
+  const at::Tensor gradients = flat_tensor(framework->gradients()).clone();
   const BatchView gathered = gathered_view(rows_view(cache.features, labels, 128), cache.features, rows);
   EXPECT_EQ(step(*framework, gathered), loss);
-  EXPECT_TRUE(at::equal(framework->gradients(), gradients));
+  EXPECT_TRUE(at::equal(flat_tensor(framework->gradients()), gradients));
 }
 
 models::ModelDescription model_with_everything() {
@@ -384,12 +385,13 @@ TEST_P(OnDevice, TrainsAndEvaluatesLikeTheHost) {
   for (int number = 0; number < 3; ++number) {
     const Batch& batch = number == 1 ? second : first;
     EXPECT_NEAR(step(*device_, batch.view(), number), step(*host_, batch.view(), number), 1e-5);
-    expect_same(device_->gradients(), host_->gradients(), "gradients");
-    expect_same(device_->buffers(), host_->buffers(), "running statistics");
+    expect_same(flat_tensor(device_->gradients()), flat_tensor(host_->gradients()), "gradients");
+    expect_same(flat_tensor(device_->buffers()), flat_tensor(host_->buffers()), "running statistics");
     // What an optimizer does counts from the next forward pass on.
-    for (Framework* one : {host_.get(), device_.get()}) one->parameters().sub_(one->gradients(), 0.1);
-    device_->parameters().copy_(host_->parameters());
-    device_->buffers().copy_(host_->buffers());
+    for (Framework* one : {host_.get(), device_.get()})
+      flat_tensor(one->parameters()).sub_(flat_tensor(one->gradients()), 0.1);
+    flat_tensor(device_->parameters()).copy_(flat_tensor(host_->parameters()));
+    flat_tensor(device_->buffers()).copy_(flat_tensor(host_->buffers()));
   }
   EXPECT_EQ(memory.batch_bytes, (9 + 6 + 9) * (128 * sizeof(float) + sizeof(int64_t)));
   EXPECT_EQ(memory.flat_bytes, for_the_start) << "parameters, gradients and statistics stay where they are";
@@ -405,20 +407,20 @@ TEST_P(OnDevice, GradientsAddUpAndAreThereWhenTheyAreSaidToBe) {
   at::Tensor seen;
   device_->on_gradient_ready([&](int64_t begin, int64_t) {
     order.push_back(begin);
-    if (!seen.defined()) seen = device_->gradients().clone();
+    if (!seen.defined()) seen = flat_tensor(device_->gradients()).clone();
   });
   const Batch batch(9);
   for (const bool accumulate : {false, true}) {
     step(*host_, batch.view(), 0, 0.5, accumulate);
     step(*device_, batch.view(), 0, 0.5, accumulate);
-    host_->buffers().zero_();
-    device_->buffers().zero_();
+    flat_tensor(host_->buffers()).zero_();
+    flat_tensor(device_->buffers()).zero_();
   }
-  expect_same(device_->gradients(), host_->gradients(), "gradients");
+  expect_same(flat_tensor(device_->gradients()), flat_tensor(host_->gradients()), "gradients");
   EXPECT_EQ(order, host_order);
   EXPECT_FALSE(seen.eq(0).all().item<bool>());
   device_->zero_gradients();
-  EXPECT_TRUE(device_->gradients().eq(0).all().item<bool>());
+  EXPECT_TRUE(flat_tensor(device_->gradients()).eq(0).all().item<bool>());
 }
 
 TEST_P(OnDevice, GathersRowsOfTheCache) {
@@ -428,7 +430,7 @@ TEST_P(OnDevice, GathersRowsOfTheCache) {
   const BatchView view =
       gathered_view(samples_view(batch.features.data(), labels.data(), {2, 8, 8}, 3), batch.features, rows);
   EXPECT_NEAR(step(*device_, view), step(*host_, view), 1e-5);
-  expect_same(device_->gradients(), host_->gradients(), "gradients");
+  expect_same(flat_tensor(device_->gradients()), flat_tensor(host_->gradients()), "gradients");
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, OnDevice, ::testing::Values("mirror", "cuda"),
@@ -444,14 +446,15 @@ TEST(TorchFramework, LinearLayersWithoutBiasAnywhere) {
   const at::Tensor x = at::tensor(batch.features).view({9, 128}).to(at::kDouble);
   const auto parameter = [&](size_t i) {
     const FlatRange& range = framework->layout().ranges[i];
-    const at::Tensor values = framework->parameters().narrow(0, range.offset, range.count).view(range.shape);
+    const at::Tensor values =
+        flat_tensor(framework->parameters()).narrow(0, range.offset, range.count).view(range.shape);
     return values.to(at::kDouble).requires_grad_(true);
   };
   const at::Tensor first = parameter(0), second = parameter(1);
   at::cross_entropy_loss(at::softplus(x.mm(first.t())).mm(second.t()), at::tensor(batch.labels)).backward();
   const auto gradient = [&](size_t i) {
     const FlatRange& range = framework->layout().ranges[i];
-    return framework->gradients().narrow(0, range.offset, range.count).view(range.shape);
+    return flat_tensor(framework->gradients()).narrow(0, range.offset, range.count).view(range.shape);
   };
   EXPECT_LT(relative_error(gradient(0), first.grad()), 2e-6);
   EXPECT_LT(relative_error(gradient(1), second.grad()), 2e-6);
@@ -465,7 +468,7 @@ TEST(TorchFramework, StartsFromTheNeutralBits) {
     const FlatRange& range = framework->layout().ranges[i];
     std::vector<float> expected(static_cast<size_t>(range.count));
     models::initialise(options.model.parameters[i], i, options.seed, expected);
-    const at::Tensor values = framework->parameters().narrow(0, range.offset, range.count);
+    const at::Tensor values = flat_tensor(framework->parameters()).narrow(0, range.offset, range.count);
     EXPECT_TRUE(at::equal(values, at::tensor(expected))) << range.name;
   }
 }

@@ -9,6 +9,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/native/graph/graph_network.h"
 #include "mlbench/framework/native/library.h"
+#include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/tensors/gradients.h"
 #include "mlbench/framework/tensors/host_memory.h"
 #include "mlbench/framework/tensors/products.h"
@@ -41,9 +42,9 @@ class GraphFramework final : public Framework {
   }
 
   const FlatLayout& layout() const override { return layout_; }
-  at::Tensor parameters() override { return parameters_; }
-  at::Tensor gradients() override { return gradients_; }
-  at::Tensor buffers() override { return buffers_; }
+  BufferView parameters() override { return flat_view(parameters_); }
+  BufferView gradients() override { return flat_view(gradients_); }
+  BufferView buffers() override { return flat_view(buffers_); }
 
   void initialise() override {
     models::initialise(options_.model, layout_, options_.seed, values_of(parameters_), values_of(buffers_));

@@ -11,6 +11,7 @@
 #include "mlbench/framework/native/graph/row_plan.h"
 #include "mlbench/framework/native/graph/token_kernels.h"
 #include "mlbench/framework/tensors/dropout.h"
+#include "mlbench/framework/tensors/flat.h"
 
 namespace mlbench::framework::native_framework {
 namespace {

@@ -13,6 +13,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/framework/tensors/dropout.h"
+#include "mlbench/framework/tensors/flat.h"
 
 namespace mlbench::framework::native_framework {
 

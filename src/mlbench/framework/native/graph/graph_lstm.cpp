@@ -7,6 +7,7 @@
 #include "mlbench/framework/framework.h"
 #include "mlbench/framework/native/graph/graph_layers.h"
 #include "mlbench/framework/tensors/dropout.h"
+#include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/tensors/lstm.h"
 
 namespace mlbench::framework::native_framework {

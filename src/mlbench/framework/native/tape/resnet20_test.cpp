@@ -18,6 +18,7 @@
 #include "mlbench/framework/native/tape/build.h"
 #include "mlbench/framework/native/tape/memory_plan.h"
 #include "mlbench/framework/native/tape/team.h"
+#include "mlbench/framework/tensors/flat.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::framework::native_framework {

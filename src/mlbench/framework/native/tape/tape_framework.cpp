@@ -14,6 +14,7 @@
 #include "mlbench/framework/native/library.h"
 #include "mlbench/framework/native/tape/linear_rows.h"
 #include "mlbench/framework/native/tape/network.h"
+#include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/threads.h"
 
 namespace mlbench::framework::native_framework {
@@ -104,9 +105,9 @@ class TapeFramework final : public Framework {
   }
 
   const FlatLayout& layout() const override { return layout_; }
-  at::Tensor parameters() override { return parameters_; }
-  at::Tensor gradients() override { return gradients_; }
-  at::Tensor buffers() override { return buffers_; }
+  BufferView parameters() override { return flat_view(parameters_); }
+  BufferView gradients() override { return flat_view(gradients_); }
+  BufferView buffers() override { return flat_view(buffers_); }
 
   void initialise() override {
     models::initialise(options_.model, layout_, options_.seed, values_of(parameters_), values_of(buffers_));
