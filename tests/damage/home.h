@@ -80,7 +80,7 @@ inline std::filesystem::path make_lost_run(const std::filesystem::path& home, co
   if (command.empty()) {
     spec::set_task(run, spec::find_task("fashion-mnist", "", "", {}), {});
   } else {
-    spec::set_command(run, command);
+    spec::set_command(run, {command});
   }
   const std::string identity = home::create_run(home, run, std::nullopt).identity;
   const std::filesystem::path folder = home / "runs" / name;

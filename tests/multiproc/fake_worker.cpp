@@ -243,7 +243,8 @@ int run(const Arguments& arguments) {
       meet("step/" + std::to_string(step));
       in_progress = false;
       spool.step(static_cast<uint64_t>(step), std::chrono::steady_clock::now() - begin);
-      if (run.collectives && rank == 0) write_row(fault.what == "wrong" && step == fault.step ? fault.number : 0);
+      if (spec::collectives_of(run) != nullptr && rank == 0)
+        write_row(fault.what == "wrong" && step == fault.step ? fault.number : 0);
       ++step;
       if (rank == 0 && step % checkpoint_every == 0) write_checkpoint(arguments, step);
     }

@@ -74,9 +74,7 @@ class SupervisorTest : public testing::Test {
                         std::vector<std::string> environment = {}) {
     const fs::path dir = make_run(name, workers);
     spec::RunSpec run = spec::run_spec_from_json(read_json_file(dir / "spec.json"));
-    spec::set_command(run, {"/bin/sh", "-c", script});
-    run.work_dir = folder_.path();
-    run.environment = std::move(environment);
+    spec::set_command(run, {{"/bin/sh", "-c", script}, folder_.path(), std::move(environment)});
     write_json_file(dir / "spec.json", spec::to_json(run));
     return dir;
   }

@@ -311,10 +311,8 @@ std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const Pla
   common.seed = spec::seed_of(options, common.seed);
   common.threads_per_worker = threads_of(options, facts, engine);
   common.cache_dir = cache_dir_of(facts.home);
-  spec::set_command(common, options.command);
+  spec::set_command(common, {options.command, options.work_dir, options.environment});
   if (options.gpu) common.device = "cuda";
-  common.work_dir = options.work_dir;
-  common.environment = options.environment;
   const bool rank_word = std::any_of(options.command.begin(), options.command.end(),
                                      [](const std::string& word) { return word.find("{rank}") != std::string::npos; });
   if (common.backend == "mpi" && rank_word && options.executor == "local") {

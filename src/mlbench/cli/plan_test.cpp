@@ -152,7 +152,7 @@ TEST_F(Plan, InAnImageACommandStartsWhereTheImageSays) {
   options_.image = "team/image:1";
   const spec::RunSpec run = plan_runs(options_, facts_).front();
   EXPECT_EQ(run.engine.image, "team/image:1");
-  EXPECT_EQ(run.work_dir, "");
+  EXPECT_EQ(spec::command_of(run)->work_dir, "");
   options_.work_dir = "/";
   EXPECT_THAT(error(), HasSubstr("work_dir '/' cannot be that of an image"));
   options_.work_dir = "relative";
@@ -236,9 +236,9 @@ TEST_F(Plan, RanksInImagesSeeTheirFiles) {
   options_.memory.clear();
   options_.task.clear();
   options_.command = {"true"};
-  EXPECT_EQ(plan_runs(options_, facts_).front().work_dir, "") << "the image's own";
+  EXPECT_EQ(spec::command_of(plan_runs(options_, facts_).front())->work_dir, "") << "the image's own";
   options_.work_dir = "/only/in/the/image";
-  EXPECT_EQ(plan_runs(options_, facts_).front().work_dir, "/only/in/the/image");
+  EXPECT_EQ(spec::command_of(plan_runs(options_, facts_).front())->work_dir, "/only/in/the/image");
   options_.backend = "mpi";
   EXPECT_EQ(plan_runs(options_, facts_).front().backend, "mpi");
 }
@@ -329,7 +329,7 @@ TEST_F(Plan, BenchmarksOfCollectives) {
   EXPECT_EQ(runs[0].division, "closed");
   EXPECT_EQ(runs[1].division, "open");
   EXPECT_EQ(runs[0].threads_per_worker, 1);
-  EXPECT_EQ(runs[0].collectives, spec::task_0a());
+  EXPECT_EQ(*spec::collectives_of(runs[0]), spec::task_0a());
 
   options_.task.clear();
   options_.collectives = {{"operations", {"broadcast"}}, {"sizes", {{"end_bytes", 64}}}, {"root", 1}};
@@ -341,7 +341,7 @@ TEST_F(Plan, BenchmarksOfCollectives) {
   expected.operations = {spec::Collective::kBroadcast};
   expected.sizes.end_bytes = 64;
   expected.root = 1;
-  EXPECT_EQ(runs[0].collectives, expected);
+  EXPECT_EQ(*spec::collectives_of(runs[0]), expected);
   options_.collectives["root"] = 2;
   EXPECT_THAT(error(), HasSubstr("expected a rank from 0 to 1"));
   options_.collectives["rot"] = 2;

@@ -21,7 +21,7 @@ TEST(Ingest, WhatRanksUseBecomesSeries) {
   spec::RunSpec spec;
   spec.name = "busy";
   spec.division = "custom";
-  spec.command = {"/bin/true"};
+  spec.workload = spec::Command{{"/bin/true"}};
   spec.workers = 2;
   const spec::RunSpec run = home::create_run(home.path(), spec, std::nullopt);
   std::filesystem::create_directories(home / "store");

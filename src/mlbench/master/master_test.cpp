@@ -638,7 +638,7 @@ TEST_F(MasterTest, ACustomImageIsForThoseWhoShowTheToken) {
     run.name = "planned-2";
     run.workers = 2;
     run.cache_dir = home() / "cache";
-    spec::set_command(run, {"true"});
+    spec::set_command(run, {{"true"}});
     return PlannedRuns{{run}, {}};
   };
   const std::string form =
@@ -672,7 +672,7 @@ TEST_F(MasterTest, ClientsGetTheCpusThatTheExecutorCanGive) {
     run.name = "planned-1";
     run.executor = offer.executor;
     run.cache_dir = home() / "cache";
-    spec::set_command(run, {"true"});
+    spec::set_command(run, {{"true"}});
     return PlannedRuns{{run}, {}};
   };
   int number = 0;
@@ -703,7 +703,7 @@ TEST_F(MasterTest, ACloneHasTheLimitOfCpusWithTheSameExecutor) {
   run.threads_per_worker = 2;
   run.engine.cpus = 2.5;
   run.cache_dir = home() / "cache";
-  spec::set_command(run, {"true"});
+  spec::set_command(run, {{"true"}});
   home::create_run(home(), run, home::Waiting{});
   Json planned;
   hooks_.plan = [&](const Json& request) -> PlannedRuns {
@@ -761,7 +761,7 @@ TEST_F(MasterTest, ShowsTheNodesOfTheClustersInUse) {
     run.executor = "mpirun";
     run.engine.hosts = hosts;
     run.cache_dir = home() / "cache";
-    spec::set_command(run, {"true"});
+    spec::set_command(run, {{"true"}});
     home::create_run(home(), run, home::Waiting{});
   }
   Json shown;

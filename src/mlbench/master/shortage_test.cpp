@@ -53,7 +53,7 @@ class Shortage : public testing::Test {
     spec::RunSpec spec;
     spec.name = name;
     spec.division = "custom";
-    spec.command = {"/bin/true"};
+    spec.workload = spec::Command{{"/bin/true"}};
     spec.workers = 1;
     return home::create_run(home(), spec, waiting);
   }

@@ -260,7 +260,8 @@ std::string stop_reason_of(const std::vector<RankSpool>& segments) {
 }
 
 // The measurements of a custom run are what its script recorded.
-void add_tracker_figures(Record& record, const spec::RunSpec& spec, const RunProgress& progress) {
+void add_tracker_figures(Record& record, const spec::RunSpec& spec, const spec::Command& command,
+                         const RunProgress& progress) {
   const auto started = parse_stamp(progress.started_at);
   TrackerLines read;
   try {
@@ -280,7 +281,7 @@ void add_tracker_figures(Record& record, const spec::RunSpec& spec, const RunPro
   record.epochs = std::move(figures.epochs);
   record.clocks.train_s = record.clocks.train_legacy_s = figures.train_s;
   record.throughput.steps = figures.steps;
-  record.custom = Custom{spec.command, figures.result};
+  record.custom = Custom{command.words, figures.result};
 }
 
 // What a benchmark of collectives measured so far.
@@ -395,8 +396,8 @@ Record build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   const Json costs = field_of(last_event(rank0, EventKind::kOperations), member::kOperationCosts);
   record.operations = parts_of<OperationCost>(costs, "what rank 0 says of its operations", notes);
   record.parameters = find(begin, member::kParameters);
-  if (spec.collectives) record.collectives = collectives_of(*spec.collectives, rank0, notes);
-  if (spec::kind_of(spec) == spec::RunKind::kCommand) add_tracker_figures(record, spec, progress);
+  if (const auto* measured = spec::collectives_of(spec)) record.collectives = collectives_of(*measured, rank0, notes);
+  if (const auto* command = spec::command_of(spec)) add_tracker_figures(record, spec, *command, progress);
   return record;
 }
 

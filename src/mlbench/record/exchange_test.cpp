@@ -141,7 +141,7 @@ TEST_F(Exchange, OfNothingThereIsNone) {
   EXPECT_FALSE(told(&notes));
   spec_.workers = 2;
   spool(1, {exchanges(0, {10})});
-  spec_.command = {"train.py"};
+  spec_.workload = spec::Command{{"train.py"}};
   EXPECT_FALSE(told(&notes));
   EXPECT_THAT(notes, IsEmpty());
 }

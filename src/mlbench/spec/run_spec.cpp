@@ -51,6 +51,24 @@ void describe_engine(V& v, Engine& one) {
   v.field("requeue", one.requeue, {.required = true, .range = Range{0, kRequeues.most}});
 }
 
+template <typename V, typename C>
+void describe_command(V& v, C& command) {
+  v.field("command", command.words);
+  v.field("work_dir", command.work_dir);
+  v.field("environment", command.environment);
+}
+
+void describe_workload(FieldWriter& writer, const Workload& workload) {
+  if (const auto* command = std::get_if<Command>(&workload)) describe_command(writer, *command);
+}
+
+// What else it may be, its task's canonical form says.
+void describe_workload(FieldReader& reader, Workload& workload) {
+  Command command;
+  describe_command(reader, command);
+  if (!command.words.empty()) workload = std::move(command);
+}
+
 template <typename V, typename Spec>
 void describe_run(V& v, Spec& spec) {
   const auto range_of = [](RunOption::Member member) {
@@ -75,9 +93,7 @@ void describe_run(V& v, Spec& spec) {
     v.field("value", setting.value, kRequired);
   });
   v.field("division", spec.division, {.required = true, .choices = kDivisions});
-  v.field("command", spec.command);
-  v.field("work_dir", spec.work_dir);
-  v.field("environment", spec.environment);
+  describe_workload(v, spec.workload);
   v.field("framework", spec.framework, kRequired);
   v.field("backend", spec.backend, kRequired);
   v.field("executor", spec.executor, kRequired);
@@ -157,20 +173,21 @@ std::string division_of(const RunSpec& spec) {
 
 void set_task(RunSpec& spec, FrozenTask task, std::vector<Override> overrides) {
   spec.task = std::move(task);
+  spec.workload = Training{};
   spec.overrides = std::move(overrides);
   spec.precision = spec.task.task.precision;
   spec.division = division_of(spec);
 }
 
-void set_command(RunSpec& spec, std::vector<std::string> command) {
-  MLBENCH_CHECK(!command.empty() && !command.front().empty(), "a command has a program");
+void set_command(RunSpec& spec, Command command) {
+  MLBENCH_CHECK(!command.words.empty() && !command.words.front().empty(), "a command has a program");
   spec.task = FrozenTask{};
   spec.task.task.name = kCustom;
-  spec.task.canonical = {{"command", command}};
+  spec.task.canonical = {{"command", command.words}};
   spec.task.hash = sha256_hex(canonical_json(spec.task.canonical));
   spec.overrides.clear();
   spec.division = spec.framework = spec.data_name = kCustom;
-  spec.command = std::move(command);
+  spec.workload = std::move(command);
 }
 
 void set_collectives(RunSpec& spec, CollectivesSpec collectives) {
@@ -184,7 +201,7 @@ void set_collectives(RunSpec& spec, CollectivesSpec collectives) {
   const bool closed = !opens(spec.communication) && std::ranges::count(kTask0aWorkers, spec.workers) > 0;
   spec.division = !official ? "own" : closed ? "closed" : "open";
   spec.framework = spec.data_name = "none";
-  spec.collectives = std::move(collectives);
+  spec.workload = std::move(collectives);
 }
 
 double cpus_per_worker(const RunSpec& spec) {
@@ -200,20 +217,11 @@ int64_t cores_needed(const RunSpec& spec) {
   return static_cast<int64_t>(std::ceil(static_cast<double>(spec.workers) * cpus_per_worker(spec)));
 }
 
-RunKind kind_of(const RunSpec& spec) {
-  if (spec.collectives) return RunKind::kCollectives;
-  return spec.command.empty() ? RunKind::kTrain : RunKind::kCommand;
-}
-
 Json to_json(const RunSpec& spec) {
   Json fields;
   FieldWriter writer(fields);
   describe_run(writer, spec);
-  if (kind_of(spec) != RunKind::kCommand) {
-    for (const char* key : {"command", "work_dir", "environment"}) fields.erase(key);
-  } else {
-    fields.erase("communication");
-  }
+  if (!uses_worker(spec)) fields.erase("communication");
   Json json = {{"spec_version", kVersion}};
   json.update(fields);
   return json;
@@ -233,7 +241,7 @@ RunSpec run_spec_from_json(const Json& json, const std::string& file) {
   reader.finish();
   spec.framework = present_framework(spec.framework);
   check_identity(spec, file);
-  if (kind_of(spec) == RunKind::kCommand) {
+  if (!uses_worker(spec)) {
     spec.task.task.name = spec.division = kCustom;
     return spec;
   }

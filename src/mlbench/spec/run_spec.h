@@ -8,13 +8,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "mlbench/base/json.h"
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/communication.h"
 #include "mlbench/spec/engine.h"
-#include "mlbench/spec/run_kind.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::spec {
@@ -37,6 +37,22 @@ struct CheckpointPolicy {
 
 inline constexpr std::string_view kDevices[] = {"cpu", "cuda"};
 
+// What a run consists of; `task` names and hashes it.
+// A task of ours, by our worker: steps with an exchange each, evaluations, a goal, data and a model.
+struct Training {
+  bool operator==(const Training&) const = default;
+};
+// Any program, a custom run: what each rank is started as instead of our worker. Such ranks write tracker lines, and
+// only how they end can be seen.
+struct Command {
+  std::vector<std::string> words;             // at least the program
+  std::string work_dir = {};                  // where it starts; "": where its image says
+  std::vector<std::string> environment = {};  // beside what the machine has: as variables.h says
+  bool operator==(const Command&) const = default;
+};
+// The third is a benchmark of communication, by our worker; also in task.canonical, and hashed.
+using Workload = std::variant<Training, Command, CollectivesSpec>;
+
 struct RunSpec {
   int64_t id = 0;          // unique in the home, as long as that has its counter
   std::string identity;    // unique: 128 random bits, 32 hexadecimal digits; "" of plans
@@ -47,15 +63,7 @@ struct RunSpec {
   FrozenTask task;
   std::vector<Override> overrides;
   std::string division;  // closed | open | own | throughput | custom
-
-  // A custom run: what each rank is started as instead of the worker, which has no task of ours. Empty for a task.
-  std::vector<std::string> command;
-  std::string work_dir;                  // where it starts
-  std::vector<std::string> environment;  // beside what the machine has: as variables.h says
-
-  // A benchmark of collectives: what it measures; also in task.canonical, and hashed. Nothing for a task.
-  std::optional<CollectivesSpec> collectives;
-
+  Workload workload;
   std::string framework = "torch";
   std::string backend = "gloo";
   std::string executor = "local";
@@ -89,9 +97,8 @@ struct RunSpec {
 // `communication`.
 void set_task(RunSpec& spec, FrozenTask task, std::vector<Override> overrides);
 
-// Makes it a custom run of this command (at least one word): division "custom", task and framework "custom", the hash
-// that of the command.
-void set_command(RunSpec& spec, std::vector<std::string> command);
+// Makes it a custom run of this command: division "custom", task and framework "custom", the hash that of its words.
+void set_command(RunSpec& spec, Command command);
 
 // Makes it a benchmark of these collectives: of task "0a" where it is that task (task_0a()), else "collectives" and of
 // division "own". Call it after `workers` and
@@ -105,10 +112,14 @@ std::string cpus_text(const RunSpec& spec);
 // Whole cores for all of its workers.
 int64_t cores_needed(const RunSpec& spec);
 
-RunKind kind_of(const RunSpec& spec);
-// Shorthands for the row of its kind.
-inline bool uses_worker(const RunSpec& spec) { return row_of(kind_of(spec)).worker; }
-inline bool trains(const RunSpec& spec) { return row_of(kind_of(spec)).trains; }
+inline bool trains(const RunSpec& spec) { return std::holds_alternative<Training>(spec.workload); }
+// Null of other runs.
+inline const Command* command_of(const RunSpec& spec) { return std::get_if<Command>(&spec.workload); }
+inline const CollectivesSpec* collectives_of(const RunSpec& spec) {
+  return std::get_if<CollectivesSpec>(&spec.workload);
+}
+// Whether the ranks are our worker: they join the rendezvous, send heartbeats and write spools.
+inline bool uses_worker(const RunSpec& spec) { return command_of(spec) == nullptr; }
 
 // "throughput" with a fixed batch; "own" where the task is not official (task_hash.h); else "closed", or "open" with
 // any override, a communication that opens it, or a number of workers that is not one of the task's. (A data set of

@@ -207,10 +207,10 @@ TEST(RunSpec, ATaskThatIsNotOfficialIsOnesOwn) {
 // Whoever edits a run's file gets a refusal, or the label that is due.
 TEST(RunSpec, ABenchmarkOfCollectivesIsAKindOfItsOwn) {
   RunSpec run;
-  EXPECT_EQ(kind_of(run), RunKind::kTrain);
+  EXPECT_TRUE(trains(run));
   run.workers = 4;
   set_collectives(run, task_0a());
-  EXPECT_EQ(kind_of(run), RunKind::kCollectives);
+  EXPECT_EQ(*collectives_of(run), task_0a());
   EXPECT_TRUE(uses_worker(run));
   EXPECT_FALSE(trains(run));
   EXPECT_EQ(run.task.task.name, "0a");

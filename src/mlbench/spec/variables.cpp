@@ -80,9 +80,14 @@ void check_variables(const std::vector<std::string>& variables) {
   }
 }
 
+std::vector<std::string> variables_of(const RunSpec& run) {
+  const Command* const command = command_of(run);
+  return command == nullptr ? std::vector<std::string>() : command->environment;
+}
+
 std::vector<std::string> names_to_give(const RunSpec& run) {
   std::vector<std::string> names;
-  for (const std::string& text : run.environment) {
+  for (const std::string& text : variables_of(run)) {
     if (const Variable variable = parse_variable(text); variable.from == ValueFrom::kStarter) {
       names.push_back(variable.name);
     }
@@ -92,7 +97,7 @@ std::vector<std::string> names_to_give(const RunSpec& run) {
 
 std::vector<std::pair<std::string, std::string>> variable_values(const RunSpec& run) {
   std::vector<std::pair<std::string, std::string>> values;
-  for (const std::string& text : run.environment) {
+  for (const std::string& text : variables_of(run)) {
     Variable variable = parse_variable(text);
     if (variable.from == ValueFrom::kFile) {
       const std::string file = variable.value;

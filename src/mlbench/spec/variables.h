@@ -33,6 +33,8 @@ bool looks_secret(std::string_view name);
 // UserError, which names the two other ways, for a value that would lie in the specification under such a name.
 void check_variables(const std::vector<std::string>& variables);
 
+// Those of a command; none of other runs.
+std::vector<std::string> variables_of(const RunSpec& run);
 // Names whose values whoever starts the run has to give.
 std::vector<std::string> names_to_give(const RunSpec& run);
 

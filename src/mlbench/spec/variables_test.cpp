@@ -50,7 +50,7 @@ TEST(Variables, ValuesAreThoseOfTheMoment) {
   const TemporaryFolder folder;
   write_file_atomically(folder / "token", "s3cret\n");
   RunSpec run;
-  run.environment = {"A=1", "B=@" + (folder / "token").string(), "MLBENCH_TEST_GIVEN"};
+  set_command(run, {{"true"}, "", {"A=1", "B=@" + (folder / "token").string(), "MLBENCH_TEST_GIVEN"}});
   EXPECT_THAT(names_to_give(run), ElementsAre("MLBENCH_TEST_GIVEN"));
   unsetenv("MLBENCH_TEST_GIVEN");
   EXPECT_THAT([&] { variable_values(run); }, ThrowsMessage<UserError>(HasSubstr("MLBENCH_TEST_GIVEN")));
@@ -58,7 +58,7 @@ TEST(Variables, ValuesAreThoseOfTheMoment) {
   EXPECT_THAT(variable_values(run),
               ElementsAre(Pair("A", "1"), Pair("B", "s3cret"), Pair("MLBENCH_TEST_GIVEN", "now")));
   unsetenv("MLBENCH_TEST_GIVEN");
-  run.environment = {"B=@/no/such/file"};
+  set_command(run, {{"true"}, "", {"B=@/no/such/file"}});
   EXPECT_THAT([&] { variable_values(run); }, ThrowsMessage<IoError>(HasSubstr("/no/such/file")));
 }
 

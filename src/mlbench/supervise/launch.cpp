@@ -16,8 +16,8 @@ namespace {
 
 // A custom command with its run's words in place of {run_id}, {backend} and, where all ranks are on this host, {hosts}
 // (one per rank); {rank} is the executor's.
-std::vector<std::string> filled_in(const spec::RunSpec& run, const exec::Executor& executor) {
-  std::vector<std::string> command = run.command;
+std::vector<std::string> filled_in(std::vector<std::string> command, const spec::RunSpec& run,
+                                   const exec::Executor& executor) {
   fill_in(command, "{run_id}", std::to_string(run.id));
   if (executor.on_this_host()) {
     const std::vector<std::string> hosts(static_cast<size_t>(run.workers), "127.0.0.1");
@@ -66,12 +66,12 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
   request.network_interface = run.communication.network_interface;
   request.in_image = executor.in_images() || !run.engine.image.empty();
   request.guard = guard_path();
-  if (!spec::uses_worker(run)) {
-    request.command = filled_in(run, executor);
+  if (const spec::Command* command = spec::command_of(run)) {
+    request.command = filled_in(command->words, run, executor);
     request.rank_words = true;
-    request.working_directory = run.work_dir;
-    if (!run.work_dir.empty()) request.folders.push_back({run.work_dir, true});
-    for (const std::string& text : run.environment) {
+    request.working_directory = command->work_dir;
+    if (!command->work_dir.empty()) request.folders.push_back({command->work_dir, true});
+    for (const std::string& text : command->environment) {
       const spec::Variable variable = spec::parse_variable(text);
       if (variable.from == spec::ValueFrom::kText) request.environment[variable.name] = variable.value;
     }

@@ -104,9 +104,9 @@ TEST(LaunchRequest, InAnImageTheWorkerIsTheImagesOwn) {
   EXPECT_TRUE(request.folders[0].writable);
   EXPECT_EQ(request.folders[1].path, folder.path());
   EXPECT_FALSE(request.folders[1].writable);
-  spec::set_command(run, {"true"});
+  spec::set_command(run, {{"true"}});
   EXPECT_TRUE(launch_request(run, Somewhere(true), "", 1, std::nullopt, false).folders.empty());
-  run.work_dir = "/home/x";
+  spec::set_command(run, {{"true"}, "/home/x"});
   request = launch_request(run, Somewhere(true), "", 1, std::nullopt, false);
   ASSERT_EQ(request.folders.size(), 1u);
   EXPECT_EQ(request.folders[0].path, "/home/x");

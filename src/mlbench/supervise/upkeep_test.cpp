@@ -20,7 +20,7 @@ class UpkeepTest : public testing::Test {
     clock_.advance(1h);
     run_.name = "r-1";
     run_.run_dir = folder_.path();
-    spec::set_command(run_, {"true"});
+    spec::set_command(run_, {{"true"}});
   }
   Json record() const { return read_json_file(folder_ / "run.json"); }
   LeaseContent lease() const { return read_lease(folder_.path()).value(); }

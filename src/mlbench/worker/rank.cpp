@@ -121,7 +121,8 @@ void train_run(const spec::RunSpec& run, const RankOptions& options, const net::
                result.weights_sha256.substr(0, 12));
 }
 
-void measure_collectives(const spec::RunSpec& run, Session& session, Instruments& with) {
+void measure_collectives(const spec::RunSpec& run, const spec::CollectivesSpec& measured, Session& session,
+                         Instruments& with) {
   const auto comm = catalog::make_backend(run.backend, session.comm_options(), session.board(), run.communication);
   with.preparation.skip(record::SpanKind::kPrepare, "connect");
   const auto spans = watch_operations(*comm, with.timeline);
@@ -144,9 +145,9 @@ void measure_collectives(const spec::RunSpec& run, Session& session, Instruments
   };
   if (run.device == "cuda") {
     const auto memory = catalog::make_gpu_memory(run.backend, session.comm_options());
-    collectives::run(*run.collectives, *comm, *memory, with.clock, sink);
+    collectives::run(measured, *comm, *memory, with.clock, sink);
   } else {
-    collectives::run(*run.collectives, *comm, with.clock, sink);
+    collectives::run(measured, *comm, with.clock, sink);
   }
   with.recorder.event(record::make_event(
       record::EventKind::kEnd,
@@ -197,8 +198,8 @@ int run_rank(const RankOptions& options) {
   try {
     session.emplace(run, options.segment, launch, recorder, wanted);
     instruments.preparation.skip(record::SpanKind::kPrepare, "join");
-    if (spec::kind_of(run) == spec::RunKind::kCollectives) {
-      measure_collectives(run, *session, instruments);
+    if (const spec::CollectivesSpec* measured = spec::collectives_of(run)) {
+      measure_collectives(run, *measured, *session, instruments);
     } else {
       train_run(run, options, launch, *session, instruments);
     }

@@ -30,7 +30,7 @@ std::string measuring(const spec::RunSpec& run, const report::Progress& progress
 }  // namespace
 
 std::string progress_line(const spec::RunSpec& run, const report::Progress& progress, Phase phase, double elapsed_s) {
-  if (run.collectives) {
+  if (spec::collectives_of(run) != nullptr) {
     return fmt::format("{}  {}  {}", run.name, measuring(run, progress, phase), report::format_elapsed(elapsed_s));
   }
   std::string line = run.name;

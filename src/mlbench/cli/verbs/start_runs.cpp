@@ -156,9 +156,10 @@ std::string describe(const spec::RunSpec& run) {
   if (!run.communication.netem.empty()) labels += ", synthetic network";
   if (run.oversubscribed) labels += ", oversubscribed";
   if (run.share_host) labels += ", shared host";
-  const std::string framework = run.collectives ? "" : run.framework + ", ";
+  const std::string framework = spec::collectives_of(run) != nullptr ? "" : run.framework + ", ";
+  const spec::Command* const command = spec::command_of(run);
   return fmt::format("{}: {}, {} x {}, {}{}, {}", run.name,
-                     run.command.empty() ? run.task.task.name : exec::command_line({}, run.command),
+                     command == nullptr ? run.task.task.name : exec::command_line({}, command->words),
                      counted(run.workers, "worker"), spec::cpus_text(run), framework, run.backend, labels);
 }
 
@@ -195,7 +196,7 @@ void print_manifest(const Context& context, const std::vector<spec::RunSpec>& ru
     if (run.engine.requeue > 0) {
       throw UserError("--emit with --requeue: such ranks have no supervisor that could begin again; leave it out");
     }
-    for (const std::string& text : run.environment) {
+    for (const std::string& text : spec::variables_of(run)) {
       const spec::Variable variable = spec::parse_variable(text);
       if (variable.from == spec::ValueFrom::kText) continue;
       throw UserError(

@@ -119,14 +119,18 @@ void add_communication(Json& request, const spec::Communication& communication) 
 
 // What would make this run again, as a request, but for what its executor was told.
 Json request_of(const spec::RunSpec& run) {
-  if (spec::kind_of(run) == spec::RunKind::kCommand) {
-    return {{"workers", {run.workers}},   {"command", run.command},
-            {"work_dir", run.work_dir},   {"env", run.environment},
-            {"backend", run.backend},     {"executor", run.executor},
-            {"seed", run.seed},           {"threads_per_worker", run.threads_per_worker},
+  if (const spec::Command* command = spec::command_of(run)) {
+    return {{"workers", {run.workers}},
+            {"command", command->words},
+            {"work_dir", command->work_dir},
+            {"env", command->environment},
+            {"backend", run.backend},
+            {"executor", run.executor},
+            {"seed", run.seed},
+            {"threads_per_worker", run.threads_per_worker},
             {"gpu", run.device == "cuda"}};
   }
-  if (run.collectives) {
+  if (const spec::CollectivesSpec* measured = spec::collectives_of(run)) {
     Json request = {{"workers", {run.workers}},
                     {"backend", run.backend},
                     {"executor", run.executor},
@@ -135,10 +139,10 @@ Json request_of(const spec::RunSpec& run) {
                     {"gpu", run.device == "cuda"},
                     {"comm_timeout", run.comm_timeout_s}};
     add_communication(request, run.communication);
-    if (*run.collectives == spec::task_0a()) {
+    if (*measured == spec::task_0a()) {
       request["task"] = spec::kTask0a;
     } else {
-      request["collectives"] = spec::to_json(*run.collectives);
+      request["collectives"] = spec::to_json(*measured);
     }
     return request;
   }
