@@ -293,6 +293,12 @@ TEST_F(Serve, ARunFromItsRequestToItsDeletion) {
   EXPECT_EQ(post("/runs/r-2/clone", clone, 201)["runs"][0]["name"], "c-2");
   ASSERT_TRUE(becomes("c-2", "finished"));
   EXPECT_EQ(get("/runs/c-2")["seed"], 7);
+  const fs::path file = home() / "runs/r-1/spec.json";
+  Json older = read_json_file(file);
+  older.erase("asked");
+  write_json_file(file, older);
+  EXPECT_THAT(post("/runs/r-1/clone", clone, 422)["message"].get<std::string>(),
+              HasSubstr("does not hold the request that made it"));
   post("/runs/r-1/stop", Json::object(), 409);
   EXPECT_EQ(send("DELETE", "/api/v1/runs/r-2").status, 204);
   EXPECT_EQ(send("GET", "/api/v1/runs/r-2").status, 404);

@@ -81,6 +81,11 @@ spec::Limits limits_of(const RunOptions& options, const spec::TaskSpec& task) {
   return limits;
 }
 
+// Of a task file.
+std::string task_text_of(const RunOptions& options) {
+  return options.task_text.empty() ? read_text_file(options.task, inputs::kTaskFile) : options.task_text;
+}
+
 spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Override>& overrides) {
   if (options.task.empty()) {
     throw UserError(fmt::format("no task: give --task TASK; valid: {}, or the path of a task file",
@@ -88,9 +93,7 @@ spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Overr
   }
   if (!options.task.ends_with(".toml")) return spec::find_task(options.task, options.rules, options.variant, overrides);
   if (!options.rules.empty()) throw UserError("--rules chooses among the built-in tasks; a task file is one rule set");
-  const std::string text =
-      options.task_text.empty() ? read_text_file(options.task, inputs::kTaskFile) : options.task_text;
-  return spec::parse_task({options.task, text}, options.variant, overrides);
+  return spec::parse_task({options.task, task_text_of(options)}, options.variant, overrides);
 }
 
 // UserError for more than one where the framework's row of the catalog does not say that it has such a pool.
@@ -171,6 +174,13 @@ std::vector<std::string> available_names(const Json& catalog, const char* table)
   return names;
 }
 
+RunOptions with_task_text(RunOptions options) {
+  if (!options.task.ends_with(".toml")) return options;
+  options.task_text = task_text_of(options);
+  options.task = fs::path(options.task).filename();
+  return options;
+}
+
 spec::FrozenTask plan_frozen_task(const RunOptions& options) {
   std::vector<spec::Override> overrides;
   for (const std::string& text : options.overrides) overrides.push_back(spec::parse_override(text));
@@ -218,6 +228,24 @@ std::string free_name(const fs::path& home, const std::vector<spec::RunSpec>& pl
   return name;
 }
 
+// What RunSpec::asked is of one of the runs.
+Json asked_of(RunOptions options, const spec::RunSpec& run) {
+  options.workers = {std::to_string(run.workers)};
+  options.seed = std::to_string(run.seed);
+  options.repeat.clear();
+  options.next_repeat = options.no_wait = false;
+  options.backend = run.backend;
+  if (options.threads_per_worker.empty()) options.threads_per_worker = std::to_string(run.threads_per_worker);
+  if (spec::trains(run)) {
+    options.framework = run.framework;
+    if (options.task_text.empty()) {
+      options.rules = run.task.task.rules;
+      options.variant = run.task.task.variant;
+    }
+  }
+  return to_json(with_task_text(std::move(options)));
+}
+
 // NAME-K, NAME-K.2, ... of what they have in common; `finish` sets the rest of each.
 template <typename Finish>
 std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanFacts& facts, const PlanEngine& engine,
@@ -243,6 +271,7 @@ std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanF
       run.oversubscribed =
           static_cast<double>(engine.most_on_a_host(count).value_or(0)) * spec::cpus_per_worker(run) > facts.cores;
       finish(run);
+      run.asked = asked_of(options, run);
       engine.check(run);
       runs.push_back(std::move(run));
     }
@@ -371,9 +400,11 @@ std::vector<spec::RunSpec> plan_collectives(const RunOptions& options, const Pla
 
 }  // namespace
 
-std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts& facts) {
-  check_name(options.name, "run name");
-  spec::check_run_options(options);
+std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& facts) {
+  check_name(given.name, "run name");
+  spec::check_run_options(given);
+  RunOptions options = given;
+  if (options.task.ends_with(".toml")) options.task_text = task_text_of(given);  // once: it may be a pipe
   if (!options.command.empty()) return plan_custom_runs(options, facts);
   if (!spec::asks_for_training(options)) return plan_collectives(options, facts);
   const PlanEngine engine(options, facts.executors);

@@ -34,6 +34,9 @@ PlanFacts gather_facts(const std::filesystem::path& home);
 int64_t most_ranks(int cores);
 int64_t most_threads(int cores);
 
+// Of a task file its content, and its name without its folder: the same on every host. IoError where it cannot be read.
+RunOptions with_task_text(RunOptions options);
+
 // The task alone, with its overrides: a built-in one, or a task file. UserError as find_task() and parse_task().
 spec::FrozenTask plan_frozen_task(const RunOptions& options);
 

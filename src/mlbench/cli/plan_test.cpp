@@ -585,6 +585,29 @@ TEST_F(Plan, ACommandMayHaveGpus) {
   unsetenv(kVisibleGpus);
 }
 
+TEST_F(Plan, WhatWasAskedMakesTheSameRunAgain) {
+  const auto expect_again = [&] {
+    for (const spec::RunSpec& run : plan_runs(options_, facts_)) {
+      SCOPED_TRACE(run.asked.dump());
+      spec::RunSpec again = plan_runs(spec::run_options_from_json(run.asked), facts_).front();
+      again.name = run.name;
+      again.repeat = run.repeat;
+      EXPECT_EQ(again, run);
+    }
+  };
+  facts_.cores = 4;
+  options_.workers = {"1", "2"};  // whose threads are the fair share of the larger one
+  options_.repeat = "2";
+  options_.max_time = "90s";
+  options_.overlap = options_.light = true;
+  expect_again();
+  for (const spec::TaskSource& source : spec::embedded_tasks()) {
+    if (source.name == "fashion-mnist.toml") write_file_atomically(folder_ / "mine.toml", source.text);
+  }
+  options_.task = folder_ / "mine.toml";
+  expect_again();
+}
+
 TEST_F(Plan, OverlapIsAnOverrideThatLeavesARunClosed) {
   options_.overlap = true;
   const spec::RunSpec run = plan_runs(options_, facts_).front();

@@ -100,8 +100,8 @@ void check_lr_scaling(SweepOptions& options, bool asked_for) {
 
 std::string specification_hash(const spec::RunSpec& run) {
   Json json = spec::to_json(run);
-  for (const char* key :
-       {"id", "identity", "name", "repeat", "created_at", "run_dir", "cache_dir", "data_dirs", "oversubscribed"}) {
+  for (const char* key : {"id", "identity", "name", "repeat", "created_at", "asked", "run_dir", "cache_dir",
+                          "data_dirs", "oversubscribed"}) {
     json.erase(key);
   }
   return sha256_hex(json.dump());

@@ -83,6 +83,7 @@ void describe_run(V& v, Spec& spec) {
   v.field("name", spec.name, kRequired);
   v.field("repeat", spec.repeat, range_of(&RunOptions::repeat));
   v.field("created_at", spec.created_at, kRequired);
+  v.free_table("asked", spec.asked);
   v.table("task", [&] {
     v.any("canonical", spec.task.canonical);
     v.field("hash", spec.task.hash, kRequired);

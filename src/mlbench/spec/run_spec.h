@@ -59,6 +59,9 @@ struct RunSpec {
   std::string name;        // NAME-K or NAME-K.R
   int64_t repeat = 1;      // 1, 2, ...
   std::string created_at;  // UTC
+  // The request for this run alone (RunRequest in api/openapi.json), with what was chosen where it left a choice: who
+  // makes the run again asks it again. Null of runs that were made without one.
+  Json asked = nullptr;
 
   FrozenTask task;
   std::vector<Override> overrides;

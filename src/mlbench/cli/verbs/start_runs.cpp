@@ -69,10 +69,7 @@ std::string limits_text(const spec::Limits& limits) {
 
 // What the files and variables of this command mean must not depend on where the master runs.
 Json request_of(RunOptions options) {
-  if (options.task.ends_with(".toml")) {
-    options.task_text = read_text_file(options.task, inputs::kTaskFile);
-    options.task = fs::path(options.task).filename();
-  }
+  options = with_task_text(std::move(options));
   if (spec::asks_for_training(options)) {
     if (options.data_dir.empty()) options.data_dir = environment_variable(variables::kDataDir).value_or("");
     if (!options.data_dir.empty()) options.data_dir = fs::absolute(options.data_dir).lexically_normal();

@@ -98,80 +98,11 @@ void check_has_task(const spec::RunSpec& run) {
                   fmt::format("the task of run '{}' is none of this program's: give task and task_text", run.name));
 }
 
-void add_engine(Json& request, const spec::EngineOptions& engine) {
-  const Json given = spec::to_json(engine);
-  for (const std::string& name : spec::names_of_given(engine)) request[name] = given.at(name);
-  if (engine.cpus > 0) request["threads_per_worker"] = engine.cpus;
-}
-
-void add_communication(Json& request, const spec::Communication& communication) {
-  const auto add_text = [&](const char* name, const std::string& value) {
-    if (!value.empty()) request[name] = value;
-  };
-  add_text("algorithm", communication.algorithm);
-  add_text("interface", communication.network_interface);
-  add_text("wire_dtype", communication.wire_dtype);
-  add_text("netem", communication.netem);
-  if (communication.links > 1) request["links"] = communication.links;
-  if (communication.socket_buffer_bytes > 0) request["socket_buffer"] = communication.socket_buffer_bytes;
-  if (communication.check) request["check_collectives"] = true;
-}
-
-// What would make this run again, as a request, but for what its executor was told.
-Json request_of(const spec::RunSpec& run) {
-  if (const spec::Command* command = spec::command_of(run)) {
-    return {{"workers", {run.workers}},
-            {"command", command->words},
-            {"work_dir", command->work_dir},
-            {"env", command->environment},
-            {"backend", run.backend},
-            {"executor", run.executor},
-            {"seed", run.seed},
-            {"threads_per_worker", run.threads_per_worker},
-            {"gpu", run.device == "cuda"}};
-  }
-  if (const spec::CollectivesSpec* measured = spec::collectives_of(run)) {
-    Json request = {{"workers", {run.workers}},
-                    {"backend", run.backend},
-                    {"executor", run.executor},
-                    {"seed", run.seed},
-                    {"threads_per_worker", run.threads_per_worker},
-                    {"gpu", run.device == "cuda"},
-                    {"comm_timeout", run.comm_timeout_s}};
-    add_communication(request, run.communication);
-    if (*measured == spec::task_0a()) {
-      request["task"] = spec::kTask0a;
-    } else {
-      request["collectives"] = spec::to_json(*measured);
-    }
-    return request;
-  }
-  Json request = {{"workers", {run.workers}},
-                  {"task", run.task.task.name},
-                  {"rules", run.task.task.rules},
-                  {"variant", run.task.task.variant},
-                  {"framework", run.framework},
-                  {"backend", run.backend},
-                  {"executor", run.executor},
-                  {"set", Json::array()},
-                  {"seed", run.seed},
-                  {"threads_per_worker", run.threads_per_worker},
-                  {"light", run.limits.light},
-                  {"to_the_end", run.limits.to_the_end},
-                  {"synthetic", run.synthetic},
-                  {"fixed_batch", run.fixed_batch},
-                  {"gpu", run.device == "cuda"},
-                  {"comm_timeout", run.comm_timeout_s}};
-  if (run.inter_op_threads > 1) request["inter_op_threads"] = run.inter_op_threads;
-  for (const spec::Override& one : run.overrides) request["set"].push_back(one.key + "=" + one.value);
-  if (run.data_name != run.task.task.data.name) request["data"] = run.data_name;
-  if (run.limits.max_steps > 0) request["max_steps"] = run.limits.max_steps;
-  if (run.limits.max_epochs > 0) request["max_epochs"] = run.limits.max_epochs;
-  if (run.limits.max_time_s > 0) request["max_time"] = run.limits.max_time_s;
-  add_communication(request, run.communication);
-  if (run.checkpoint.every_epoch) request["checkpoint_every"] = "epoch";
-  if (run.checkpoint.every_steps > 0) request["checkpoint_every"] = run.checkpoint.every_steps;
-  return request;
+// Another executor is told nothing of what that of the run was; its hosts may have data elsewhere.
+void forget_executor(Json& request, const spec::RunSpec& run) {
+  for (const std::string& name : spec::names_of_given(run.engine)) request.erase(name);
+  if (run.engine.cpus > 0) request["threads_per_worker"] = run.threads_per_worker;
+  for (const char* name : {"share_host", "data_dir"}) request.erase(name);
 }
 
 }  // namespace
@@ -243,15 +174,20 @@ Response retry(Services& services, const Call& call) {
 // A run like this one, with another name and what else the body says.
 Response clone(Services& services, const Call& call) {
   const spec::RunSpec run = home::read_spec(find_run_folder(services, call.parameters[0]));
-  Json request = request_of(run);
-  Json changes = json_body(call.request);
-  if (spec::trains(run) && !changes.contains("task")) check_has_task(run);
-  // Another executor is told nothing of what this one was.
-  if (changes.value("executor", Json(run.executor)) == run.executor) {
-    add_engine(request, run.engine);
-    if (run.share_host) request["share_host"] = true;
+  if (run.asked.is_null()) {
+    throw HttpError(422, fmt::format("run '{}' does not hold the request that made it: ask for the new one with all of "
+                                     "its options",
+                                     run.name));
   }
+  Json request = run.asked;
+  const Json changes = json_body(call.request);
   if (!changes.contains("name")) throw HttpError(400, "name is needed: that of the new run");
+  if (changes.contains("task")) {
+    request.erase("task_text");
+  } else if (spec::trains(run) && !request.contains("task_text")) {
+    check_has_task(run);
+  }
+  if (changes.value("executor", Json(run.executor)) != run.executor) forget_executor(request, run);
   for (const auto& [key, value] : changes.items()) request[key] = value;
   const bool no_wait = take_no_wait(request);
   const auto values = take_env_values(request);
