@@ -61,7 +61,7 @@
 #include "mlbench/report/summary.h"
 #include "mlbench/report/timeline/summary.h"
 #include "mlbench/report/timeline/trace.h"
-#include "mlbench/spec/engine.h"
+#include "mlbench/spec/hosts.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/spec/task.h"
 #include "mlbench/spec/toml_text.h"

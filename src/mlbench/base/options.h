@@ -56,6 +56,14 @@ class OptionReader {
     if (!value->is_string()) refuse(key, *value, "a string");
     return value->get<std::string>();
   }
+  std::vector<std::string> texts(const std::string& key) {
+    const Json* value = find(key);
+    if (value == nullptr) return {};
+    const bool right =
+        value->is_array() && std::ranges::all_of(*value, [](const Json& one) { return one.is_string(); });
+    if (!right) refuse(key, *value, "a list of strings");
+    return value->get<std::vector<std::string>>();
+  }
   void finish() const {
     for (const auto& [key, value] : options_.items()) {
       if (std::find(keys_.begin(), keys_.end(), key) != keys_.end()) continue;

@@ -33,7 +33,7 @@ bool each_part(std::string_view text, char separator, Good good) {
   return good(text);
 }
 
-// Whether the text is a host's name, as users may name hosts, too (spec/engine.h). Such a name is no option of a
+// Whether the text is a host's name, as users may name hosts, too (spec/hosts.h). Such a name is no option of a
 // program and means nothing to a shell.
 bool is_host(std::string_view text) {
   return is_made_of(text, ".-_") && text.front() != '-' && text.front() != '.' &&

@@ -10,7 +10,7 @@ constexpr std::chrono::seconds kFresh{30};
 
 exec::HostsOffer ask(const std::string& executor) {
   for (const catalog::ExecutorRow& row : catalog::executors()) {
-    if (row.name == executor && row.available().available) return exec::offer_of(row.make({})->nodes());
+    if (row.name == executor && row.available().available) return exec::offer_of(row.make(Json::object())->nodes());
   }
   return {};
 }

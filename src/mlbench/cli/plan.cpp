@@ -18,11 +18,13 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text_blocks.h"
 #include "mlbench/catalog/control/catalog.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/plan_engine.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
 #include "mlbench/metrics/metric.h"
+#include "mlbench/spec/hosts.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -267,6 +269,7 @@ std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanF
       run.seed = common.seed + static_cast<uint64_t>(repeat - 1);
       run.executor = options.executor;
       run.engine = engine.options;
+      run.cpus = engine.cpus;
       run.share_host = options.share_host;
       run.oversubscribed =
           static_cast<double>(engine.most_on_a_host(count).value_or(0)) * spec::cpus_per_worker(run) > facts.cores;
@@ -303,7 +306,7 @@ int64_t threads_of(const RunOptions& options, const PlanFacts& facts, const Plan
   spec::RunSpec whole;
   whole.workers = largest;
   whole.threads_per_worker = threads;
-  whole.engine.cpus = given.limit;
+  whole.cpus = given.limit;
   if (const int64_t cores = spec::cores_needed(whole); options.share_host && cores > facts.cores) {
     throw UserError(
         fmt::format("--share-host: {} workers with {} each need {} cores of their own, and this "
@@ -315,7 +318,8 @@ int64_t threads_of(const RunOptions& options, const PlanFacts& facts, const Plan
 
 // In an image a command starts where the image says, unless a folder of the host is given, which it then has, too.
 void check_work_dir(const RunOptions& options, const PlanEngine& engine) {
-  if (options.work_dir.empty() && (!options.image.empty() || engine.in_images())) return;  // the image's own
+  const bool in_image = !spec::engine_text(engine.options, "image").empty();
+  if (options.work_dir.empty() && (in_image || engine.in_images())) return;  // the image's own
   if (options.work_dir.empty() || !fs::path(options.work_dir).is_absolute()) {
     throw UserError(fmt::format("work_dir '{}' is no absolute path", options.work_dir));
   }
@@ -323,7 +327,7 @@ void check_work_dir(const RunOptions& options, const PlanEngine& engine) {
   if (!fs::is_directory(options.work_dir)) {
     throw UserError(fmt::format("work_dir '{}' is not a folder", options.work_dir));
   }
-  if (!options.image.empty() && fs::path(options.work_dir).lexically_normal() == "/") {
+  if (in_image && fs::path(options.work_dir).lexically_normal() == "/") {
     throw UserError("work_dir '/' cannot be that of an image, too: give a folder below it, or leave it out");
   }
 }
@@ -402,7 +406,7 @@ std::vector<spec::RunSpec> plan_collectives(const RunOptions& options, const Pla
 
 std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& facts) {
   check_name(given.name, "run name");
-  spec::check_run_options(given);
+  spec::check_run_options(given, catalog::run_options());
   RunOptions options = given;
   if (options.task.ends_with(".toml")) options.task_text = task_text_of(given);  // once: it may be a pipe
   if (!options.command.empty()) return plan_custom_runs(options, facts);
@@ -480,7 +484,7 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
     if (std::string slow = why_bfloat16_is_slow(); !slow.empty()) warnings.push_back(std::move(slow));
   }
   if (!communication.netem.empty()) warnings.emplace_back("the network is made (--netem): times are synthetic");
-  if (const double limit = runs.front().engine.cpus; !oversubscribed.empty()) {
+  if (const double limit = runs.front().cpus; !oversubscribed.empty()) {
     warnings.push_back(
         fmt::format("{} workers x {} threads{} on {} cores: oversubscribed, times measure the scheduler too",
                     fmt::join(oversubscribed, ", "), runs.front().threads_per_worker,

@@ -10,46 +10,56 @@
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/catalog/control/catalog.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/context.h"
+#include "mlbench/spec/hosts.h"
 #include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::cli {
 
 PlanEngine::PlanEngine(const spec::RunOptions& given, const std::vector<std::string>& executors)
-    : options(spec::engine_of(given)) {
+    : options(spec::engine_of(given, catalog::run_options())), cpus(spec::cpus_of(given, 1).limit) {
   check_choice("executor", given.executor, executors);
   executor_ = catalog::make_executor(given.executor, options);
+  if (cpus > 0 && !executor_->limits_cpus()) {
+    throw UserError(fmt::format(
+        "--threads-per-worker {}: the executor '{}' limits CPUs of containers alone; give a whole number, an "
+        "--image (slurm: a .sif file), or --executor kubernetes",
+        cpus, given.executor));
+  }
   if (given.share_host && !executor_->shares_hosts()) {
     std::vector<std::string> sharing;
     for (const catalog::ExecutorRow& row : catalog::executors()) {
-      if (row.make({})->shares_hosts()) sharing.emplace_back(row.name);
+      if (row.make(Json::object())->shares_hosts()) sharing.emplace_back(row.name);
     }
     throw UserError(
         fmt::format("--share-host: the cores of other hosts are not ours to share out: the executor '{}' does not "
                     "take it; executors that take it: {}",
                     given.executor, fmt::join(sharing, ", ")));
   }
-  if (options.requeue > 0 && given.checkpoint_every.empty()) {
+  if (options.contains("requeue") && given.checkpoint_every.empty()) {
     throw UserError("--requeue goes on from the last checkpoint: say when they are written with --checkpoint-every");
   }
-  if (!options.ssh_config.empty() && !std::filesystem::is_regular_file(options.ssh_config)) {
-    throw UserError(fmt::format("--ssh-config '{}' is no file", options.ssh_config));
+  const std::string ssh_config = spec::engine_text(options, "ssh_config");
+  if (!ssh_config.empty() && !std::filesystem::is_regular_file(ssh_config)) {
+    throw UserError(fmt::format("--ssh-config '{}' is no file", ssh_config));
   }
 }
 
 std::optional<int64_t> PlanEngine::most_on_a_host(int64_t ranks) const {
   if (executor_->on_this_host()) return ranks;
-  if (options.hosts.empty()) return std::nullopt;
+  const auto places = spec::named_places(options, ranks);
+  if (!places) return std::nullopt;
   std::map<std::string, int64_t> counts;
   int64_t most = 0;
-  for (const std::string& host : spec::place_ranks(spec::parse_hosts(options.hosts), options.ranks_per_host, ranks)) {
+  for (const std::string& host : *places) {
     most = std::max(most, ++counts[host]);
   }
   return most;
 }
 
 void PlanEngine::check(spec::RunSpec run) const {
-  if (executor_->on_this_host() && options.image.empty() && run.device == "cpu") return;
+  if (executor_->on_this_host() && !options.contains("image") && run.device == "cpu") return;
   run.run_dir = "/runs/" + run.name;  // it has none yet
   executor_->describe(
       supervise::launch_request(run, *executor_, "mlbench-worker", 1, std::nullopt, run.oversubscribed));

@@ -24,7 +24,8 @@ class PlanEngine {
   // UserError for what the engine would refuse.
   void check(spec::RunSpec run) const;
 
-  const spec::EngineOptions options;
+  const Json options;  // as it is told
+  const double cpus;   // of RunSpec
 
  private:
   std::unique_ptr<exec::Executor> executor_;

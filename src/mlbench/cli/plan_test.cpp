@@ -10,6 +10,7 @@
 #include "mlbench/base/gpus.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/processor.h"
+#include "mlbench/catalog/options/options.h"
 
 namespace mlbench::cli {
 namespace {
@@ -106,17 +107,17 @@ TEST_F(Plan, RunsThatShareTheirHostHaveCoresOfTheirOwn) {
   EXPECT_THAT(error(), HasSubstr("--share-host: a run with --gpu has the GPUs of its host to itself"));
   options_.gpu = false;
   options_.executor = "mpirun";
-  options_.hosts = "h1:4";
+  options_.engine["hosts"] = "h1:4";
   facts_.executors = {"local", "mpirun"};
   EXPECT_THAT(error(), HasSubstr("--share-host: the cores of other hosts are not ours"));
   options_.executor = "kubernetes";
-  options_.hosts.clear();
-  options_.image = "worker:1";
+  options_.engine.erase("hosts");
+  options_.engine["image"] = "worker:1";
   facts_.executors = {"local", "kubernetes"};
   EXPECT_TRUE(plan_runs(options_, facts_).front().share_host) << "its pods say so to the scheduler";
-  options_.image.clear();
+  options_.engine.erase("image");
   options_.executor = "slurm";
-  options_.hosts.clear();
+  options_.engine.erase("hosts");
   facts_.executors = {"local", "slurm"};
   EXPECT_TRUE(plan_runs(options_, facts_).front().share_host) << "Slurm gives each its cores";
   options_ = {};
@@ -128,15 +129,15 @@ TEST_F(Plan, RunsThatShareTheirHostHaveCoresOfTheirOwn) {
 }
 
 TEST_F(Plan, ARunIsRequeuedFromACheckpoint) {
-  options_.requeue = "2";
+  options_.engine["requeue"] = "2";
   EXPECT_THAT(error(), HasSubstr("--requeue: the executor 'local' starts ranks on this host alone"));
   options_.executor = "mpirun";
-  options_.hosts = "h1:4";
+  options_.engine["hosts"] = "h1:4";
   facts_.executors = {"local", "mpirun"};
   EXPECT_THAT(error(), HasSubstr("--requeue goes on from the last checkpoint"));
   options_.checkpoint_every = "epoch";
-  EXPECT_EQ(plan_runs(options_, facts_).front().engine.requeue, 2);
-  options_.requeue = "0";
+  EXPECT_EQ(plan_runs(options_, facts_).front().engine["requeue"], 2);
+  options_.engine["requeue"] = "0";
   EXPECT_THAT(error(), HasSubstr("from 1 to 100"));
 }
 
@@ -149,9 +150,9 @@ TEST_F(Plan, InAnImageACommandStartsWhereTheImageSays) {
   options_.name = "c";
   options_.workers = {"2"};
   options_.command = {"python3", "train.py"};
-  options_.image = "team/image:1";
+  options_.engine["image"] = "team/image:1";
   const spec::RunSpec run = plan_runs(options_, facts_).front();
-  EXPECT_EQ(run.engine.image, "team/image:1");
+  EXPECT_EQ(run.engine["image"], "team/image:1");
   EXPECT_EQ(spec::command_of(run)->work_dir, "");
   options_.work_dir = "/";
   EXPECT_THAT(error(), HasSubstr("work_dir '/' cannot be that of an image"));
@@ -167,11 +168,11 @@ TEST_F(Plan, InAnImageACommandStartsWhereTheImageSays) {
 }
 
 TEST_F(Plan, WhatAnExecutorDoesNotTakeIsRefused) {
-  options_.hosts = "h1:2";
+  options_.engine["hosts"] = "h1:2";
   EXPECT_THAT(error(), HasSubstr("--hosts: the executor 'local' starts ranks on this host alone; executors that take "
                                  "it: "));
-  options_.hosts.clear();
-  options_.scratch = "here";
+  options_.engine.erase("hosts");
+  options_.engine["scratch"] = "here";
   EXPECT_EQ(error(), "--scratch 'here' is no absolute path");
 }
 
@@ -180,25 +181,25 @@ TEST_F(Plan, HostsBearTheirOwnRanks) {
   options_.executor = "mpirun";
   options_.workers = {"2", "8"};
   EXPECT_THAT(error(), HasSubstr("-H h1:2,h2:2"));
-  options_.hosts = "h1:4,h2:4";
+  options_.engine["hosts"] = "h1:4,h2:4";
   auto runs = plan_runs(options_, facts_);
   EXPECT_EQ(runs[1].threads_per_worker, 2) << "8 cores / 4 workers on each";
   EXPECT_FALSE(runs[1].oversubscribed);
   EXPECT_EQ(runs[1].executor, "mpirun");
-  EXPECT_EQ(runs[1].engine.hosts, "h1:4,h2:4");
+  EXPECT_EQ(runs[1].engine["hosts"], "h1:4,h2:4");
   options_.threads_per_worker = "3";
   runs = plan_runs(options_, facts_);
   EXPECT_FALSE(runs[0].oversubscribed);
   EXPECT_TRUE(runs[1].oversubscribed);
-  options_.hosts = "h1:128,h2:128";
+  options_.engine["hosts"] = "h1:128,h2:128";
   options_.workers = {"200"};
-  options_.ranks_per_host = "129";
+  options_.engine["ranks_per_host"] = "129";
   EXPECT_EQ(error(), "129 workers: a host of 8 cores starts at most 128");
-  options_.ranks_per_host = "100";
+  options_.engine["ranks_per_host"] = "100";
   EXPECT_EQ(error(), "no error");
   options_.workers = {"201"};
   EXPECT_THAT(error(), HasSubstr("201 ranks need 201 slots"));
-  options_.ssh_config = (folder_ / "none").string();
+  options_.engine["ssh_config"] = (folder_ / "none").string();
   EXPECT_THAT(error(), HasSubstr("is no file"));
 }
 
@@ -206,12 +207,12 @@ TEST_F(Plan, SlurmDecidesHowManyRanksAHostBears) {
   facts_.executors = {"local", "slurm"};
   options_.executor = "slurm";
   options_.workers = {"1", "1000"};
-  options_.slurm = {"partition=short"};
+  options_.engine["slurm"] = {"partition=short"};
   const auto runs = plan_runs(options_, facts_);
   EXPECT_EQ(runs[1].threads_per_worker, 1);
   EXPECT_FALSE(runs[1].oversubscribed);
-  EXPECT_THAT(runs[1].engine.slurm, ElementsAre("partition=short"));
-  options_.slurm = {"ntasks=4"};
+  EXPECT_EQ(runs[1].engine["slurm"], Json({"partition=short"}));
+  options_.engine["slurm"] = {"ntasks=4"};
   EXPECT_THAT(error(), HasSubstr("--slurm-option ntasks"));
 }
 
@@ -220,20 +221,20 @@ TEST_F(Plan, RanksInImagesSeeTheirFiles) {
   options_.executor = "kubernetes";
   options_.synthetic = false;  // whether the data are there, the pods say
   EXPECT_THAT(error(), HasSubstr("--image REF"));
-  options_.image = "worker:1";
-  options_.memory = "4Gi";
+  options_.engine["image"] = "worker:1";
+  options_.engine["memory"] = "4Gi";
   auto run = plan_runs(options_, facts_).front();
   EXPECT_THAT(run.data_dirs, ElementsAre("/datasets"));
   EXPECT_EQ(run.cache_dir, "/scratch/cache");
-  EXPECT_EQ(run.engine.image, "worker:1");
-  EXPECT_EQ(run.engine.kubernetes.memory, "4Gi");
+  EXPECT_EQ(run.engine["image"], "worker:1");
+  EXPECT_EQ(run.engine["memory"], "4Gi");
   EXPECT_EQ(run.threads_per_worker, 1);
   options_.data_dir = "/only/in/the/pods";
   EXPECT_THAT(plan_runs(options_, facts_).front().data_dirs, ElementsAre("/only/in/the/pods", "/datasets"));
   options_.data_dir.clear();
-  options_.memory = "much";
+  options_.engine["memory"] = "much";
   EXPECT_THAT(error(), HasSubstr("--memory 'much'"));
-  options_.memory.clear();
+  options_.engine.erase("memory");
   options_.task.clear();
   options_.command = {"true"};
   EXPECT_EQ(spec::command_of(plan_runs(options_, facts_).front())->work_dir, "") << "the image's own";
@@ -249,17 +250,17 @@ TEST_F(Plan, AFractionOfACpuIsALimitWithWholeThreads) {
                              HasSubstr("give a whole number, an --image")));
   facts_.executors = {"local", "kubernetes"};
   options_.executor = "kubernetes";
-  options_.image = "worker:1";
+  options_.engine["image"] = "worker:1";
   auto run = plan_runs(options_, facts_).front();
   EXPECT_EQ(run.threads_per_worker, 2);
-  EXPECT_EQ(run.engine.cpus, 2.5);
+  EXPECT_EQ(run.cpus, 2.5);
   options_.task.clear();
   options_.synthetic = false;
   options_.command = {"true"};
   options_.threads_per_worker = "0.5";
   run = plan_runs(options_, facts_).front();
   EXPECT_EQ(run.threads_per_worker, 1);
-  EXPECT_EQ(run.engine.cpus, 0.5);
+  EXPECT_EQ(run.cpus, 0.5);
   options_.executor = "local";
   options_.workers = {"3", "4"};
   options_.threads_per_worker = "2.5";
@@ -472,7 +473,7 @@ TEST_F(Plan, NoNumberBeyondItsRangeIsPlanned) {
   const Json good = spec::to_json(options_);
   const auto planned = [&](const Json& request) -> std::string {
     try {
-      for (const spec::RunSpec& run : plan_runs(spec::run_options_from_json(request), facts_)) {
+      for (const spec::RunSpec& run : plan_runs(spec::run_options_from_json(request, catalog::run_options()), facts_)) {
         EXPECT_EQ(spec::run_spec_from_json(Json::parse(spec::to_json(run).dump())), run) << request;
       }
     } catch (const UserError& error) {
@@ -481,7 +482,7 @@ TEST_F(Plan, NoNumberBeyondItsRangeIsPlanned) {
     return "";
   };
   ASSERT_EQ(planned(good), "");
-  for (const spec::RunOption& option : spec::run_options()) {
+  for (const spec::RunOption& option : catalog::run_options()) {
     const bool list = option.kind == spec::OptionKind::kCounts;
     const bool number = option.range.most > 0 && option.kind != spec::OptionKind::kTexts;
     if (!number) continue;
@@ -499,12 +500,12 @@ TEST_F(Plan, NoNumberBeyondItsRangeIsPlanned) {
       const Json value = real ? Json(end) : Json(static_cast<int64_t>(end));
       Json request = good;
       request["workers"] = {1};
-      if (option.member == spec::RunOption::Member(&RunOptions::ranks_per_host)) request["executor"] = "slurm";
+      if (option.name == "ranks_per_host") request["executor"] = "slurm";
       if (option.kind == spec::OptionKind::kCpus) {
         request["executor"] = "kubernetes";
         request["image"] = "worker:1";
       }
-      if (option.member == spec::RunOption::Member(&RunOptions::requeue)) {
+      if (option.name == "requeue") {
         request["executor"] = "slurm";
         request["checkpoint_every"] = "10";
       }
@@ -579,7 +580,7 @@ TEST_F(Plan, ACommandMayHaveGpus) {
   options_.environment.clear();
   facts_.executors.emplace_back("kubernetes");
   options_.executor = "kubernetes";
-  options_.image = "theirs:1";
+  options_.engine["image"] = "theirs:1";
   options_.work_dir.clear();
   EXPECT_EQ(plan_runs(options_, facts_).back().device, "cuda") << "its engine says what its nodes have";
   unsetenv(kVisibleGpus);
@@ -589,7 +590,7 @@ TEST_F(Plan, WhatWasAskedMakesTheSameRunAgain) {
   const auto expect_again = [&] {
     for (const spec::RunSpec& run : plan_runs(options_, facts_)) {
       SCOPED_TRACE(run.asked.dump());
-      spec::RunSpec again = plan_runs(spec::run_options_from_json(run.asked), facts_).front();
+      spec::RunSpec again = plan_runs(spec::run_options_from_json(run.asked, catalog::run_options()), facts_).front();
       again.name = run.name;
       again.repeat = run.repeat;
       EXPECT_EQ(again, run);

@@ -81,7 +81,7 @@ TEST(ServeDefaults, MoreThanALimitIsRefusedWithIt) {
   EXPECT_EQ(refused(run_of(3, 8)),
             "run 'r' asks for 8 cores for each worker, and this master gives at most 2 (MLBENCH_WORKER_MAX_CPU)");
   spec::RunSpec fraction = run_of(3, 2);
-  fraction.engine.cpus = 2.5;
+  fraction.cpus = 2.5;
   EXPECT_THAT(refused(fraction), HasSubstr("asks for 2.5 cores for each worker"));
   EXPECT_THAT(refused(run_of(1, 1, "cuda")), AllOf(HasSubstr("1 GPU"), HasSubstr("at most 0")));
   EXPECT_THROW(check_limits(defaults, {run_of(4, 1)}), master::AboveLimit);

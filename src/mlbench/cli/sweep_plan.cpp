@@ -8,6 +8,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/plan.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs/schedule_plot.h"
@@ -36,7 +37,9 @@ spec::RunOptions common_options(const SweepOptions& options, const SweepRequest&
   run.seed = std::to_string(spec::seed_of(options.run, spec::RunSpec().seed) + static_cast<uint64_t>(repeat));
   run.repeat.clear();
   run.next_repeat = true;  // after one that failed
-  if (run.executor != "local") run.ranks_per_host = std::to_string(request.setting.procs_per_node);
+  if (catalog::takes(run.executor, "ranks_per_host")) {
+    run.engine["ranks_per_host"] = std::to_string(request.setting.procs_per_node);
+  }
   return run;
 }
 

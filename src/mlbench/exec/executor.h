@@ -55,6 +55,7 @@ struct LaunchRequest {
   std::filesystem::path guard;  // mlbench-guard, the parent of each rank
   int workers = 1;
   int threads = 1;                                 // cores that each rank uses
+  double cpus = 0;                                 // that its container or pod is limited to; 0: as many as threads
   bool gpu = false;                                // each rank uses one
   bool share_host = false;                         // ranks of other runs may be on its hosts
   std::string network_interface = {};              // name or address that ranks use; "": as they reach the rendezvous
@@ -202,7 +203,7 @@ class Executor {
   // Whether ranks see the files of an image, and not those of this host: data sets lie at kImageData there, and what
   // they prepare goes to kImageCache.
   virtual bool in_images() const { return false; }
-  // Whether each rank is in a container or pod that EngineOptions::cpus limits: only there are fractions of a CPU.
+  // Whether each rank is in a container or pod that LaunchRequest::cpus limits: only there are fractions of a CPU.
   virtual bool limits_cpus() const { return in_images(); }
   // The nodes that there are for ranks, whatever runs on them now. Waits for the engine's answer, some seconds at most;
   // where there is none, ClusterNodes::problem says why.

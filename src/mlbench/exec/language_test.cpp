@@ -187,7 +187,7 @@ Words said_by(const ProcessOptions& options) {
 }
 
 Arrived through_kubernetes(const LaunchRequest& request) {
-  spec::EngineOptions engine;
+  kubernetes::Options engine;
   engine.image = "worker:1";
   kubernetes::check(request, engine, {});
   Variables secret = request.environment;
@@ -199,7 +199,7 @@ Arrived through_kubernetes(const LaunchRequest& request) {
 }
 
 Arrived through_a_job_of_others(const LaunchRequest& request) {
-  spec::EngineOptions engine;
+  kubernetes::Options engine;
   engine.image = "worker:1";
   const Json list = Json::parse(kubernetes::launched_by_others("job", request, nullptr, engine, {}).dump());
   Arrived arrived = of_container(list.at(1).at("spec").at("template").at("spec").at("containers").at(0), {}, request);
@@ -208,7 +208,7 @@ Arrived through_a_job_of_others(const LaunchRequest& request) {
 }
 
 Arrived through_mpirun(const LaunchRequest& request) {
-  spec::EngineOptions engine;
+  mpirun::Options engine;
   engine.hosts = "localhost:2";
   const ProcessOptions options = mpirun::command(engine, request, {"localhost"});
   return of_launcher(options.arguments, options.environment, request);
@@ -333,7 +333,7 @@ TEST(EngineWords, AFileThatApptainerMountsHasNoLanguageInItsPath) {
     LaunchRequest request = request_of(random, true);
     request.working_directory = "/w";
     request.folders = {{path, true}};
-    spec::EngineOptions engine;
+    slurm::Options engine;
     for (const char* image : {"/images/one.sif", "team/image"}) {
       engine.image = image;
       EXPECT_THROW(slurm::batch_script(slurm::on_hosts(request, engine), engine), UserError) << path << " " << image;

@@ -37,7 +37,7 @@ struct Hooks {
   std::function<Json()> tasks;     // list of {name, rules, title, ...}
   std::string executor = "local";  // of requests that name none
   // What nodes the cluster has that an executor with these options uses: {"nodes", "problem"}. Waits for its engine.
-  std::function<Json(const std::string& executor, const spec::EngineOptions& engine)> nodes;
+  std::function<Json(const std::string& executor, const Json& engine)> nodes;
   std::function<Json()> catalog;  // that of the worker, with executors and devices; UserError without a worker
   // What the hosts have for ranks of requests that name no executor. Waits for an engine's answer, for seconds.
   std::function<ClusterOffer()> offer;

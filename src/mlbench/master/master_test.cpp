@@ -19,6 +19,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/home/owner.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/master/hosts.h"
@@ -28,6 +29,7 @@
 #include "mlbench/master/http/points.h"
 #include "mlbench/net/http/client.h"
 #include "mlbench/report/study/test_comparisons.h"
+#include "mlbench/spec/hosts.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/spec/task.h"
@@ -369,7 +371,7 @@ TEST_F(MasterTest, EveryReferenceOfTheDescriptionExists) {
 TEST_F(MasterTest, TheDescriptionOfARequestIsTheTableOfOptions) {
   Json described = Json::parse(openapi_document())["components"]["schemas"]["RunRequest"]["properties"];
   EXPECT_EQ(described.erase("env_values"), 1U);  // no option: it holds what `env` only names
-  const Json table = spec::run_request_properties();
+  const Json table = spec::run_request_properties(catalog::run_options());
   for (auto& [name, property] : described.items()) {
     EXPECT_NE(property.value("description", ""), "") << name;
     property.erase("description");
@@ -701,7 +703,7 @@ TEST_F(MasterTest, ACloneHasTheLimitOfCpusWithTheSameExecutor) {
   run.name = "a-1";
   run.executor = "kubernetes";
   run.threads_per_worker = 2;
-  run.engine.cpus = 2.5;
+  run.cpus = 2.5;
   run.cache_dir = home() / "cache";
   spec::set_command(run, {{"true"}});
   home::create_run(home(), run, home::Waiting{});
@@ -722,7 +724,7 @@ TEST_F(MasterTest, APlanShowsTheRunsAndMakesNone) {
     spec::RunSpec run;
     run.name = "planned-2";
     run.workers = 2;
-    run.engine.cpus = 2.5;
+    run.cpus = 2.5;
     run.cache_dir = home() / "cache";
     spec::set_task(run, spec::find_task("fashion-mnist", "", "", {}), {});
     return PlannedRuns{{run}, {"a warning"}};
@@ -750,16 +752,16 @@ TEST_F(MasterTest, APlanShowsTheRunsAndMakesNone) {
 // Of the usual executor, and of those of active runs.
 TEST_F(MasterTest, ShowsTheNodesOfTheClustersInUse) {
   hooks_.executor = "kubernetes";
-  hooks_.nodes = [](const std::string& executor, const spec::EngineOptions& engine) -> Json {
+  hooks_.nodes = [](const std::string& executor, const Json& engine) -> Json {
     if (executor == "kubernetes") throw UserError("nobody answers");
-    return {{"nodes", {{{"name", engine.hosts}}}}, {"problem", nullptr}};
+    return {{"nodes", {{{"name", spec::engine_text(engine, "hosts")}}}}, {"problem", nullptr}};
   };
   int number = 0;
   for (const char* hosts : {"h1:2", "h2:4", "h1:2"}) {
     spec::RunSpec run;
     run.name = fmt::format("r{}-1", ++number);
     run.executor = "mpirun";
-    run.engine.hosts = hosts;
+    run.engine["hosts"] = hosts;
     run.cache_dir = home() / "cache";
     spec::set_command(run, {{"true"}});
     home::create_run(home(), run, home::Waiting{});

@@ -1,6 +1,7 @@
 #include "mlbench/master/nodes.h"
 
 #include <exception>
+#include <string_view>
 
 #include "mlbench/base/input.h"
 #include "mlbench/base/or_null.h"
@@ -16,17 +17,17 @@ constexpr size_t kMostClusters = 100;  // that are remembered
 
 }  // namespace
 
-spec::EngineOptions cluster_options(const spec::EngineOptions& engine) {
-  spec::EngineOptions those;
-  those.hosts = engine.hosts;
-  those.ranks_per_host = engine.hosts.empty() ? 0 : engine.ranks_per_host;
-  those.kubernetes.context = engine.kubernetes.context;
-  those.kubernetes.name_space = engine.kubernetes.name_space;
+Json cluster_options(const Json& engine) {
+  Json those = Json::object();
+  for (const char* name : {"hosts", "ranks_per_host", "kube_context", "namespace"}) {
+    const bool counts = name != std::string_view("ranks_per_host") || engine.contains("hosts");
+    if (counts && engine.contains(name)) those[name] = engine.at(name);
+  }
   return those;
 }
 
-Json NodeLists::of(const std::string& executor, const spec::EngineOptions& engine) {
-  const spec::EngineOptions cluster = cluster_options(engine);
+Json NodeLists::of(const std::string& executor, const Json& engine) {
+  const Json cluster = cluster_options(engine);
   std::unique_lock all(mutex_);
   if (entries_.size() >= kMostClusters) {
     std::erase_if(entries_, [&](auto& one) {
@@ -34,7 +35,7 @@ Json NodeLists::of(const std::string& executor, const spec::EngineOptions& engin
       return idle && clock_.now() - one.second->time > kNodesPeriod;
     });
   }
-  auto& known = entries_[executor + " " + spec::to_json(cluster).dump()];
+  auto& known = entries_[executor + " " + cluster.dump()];
   if (!known) known = std::make_shared<Entry>();
   const std::shared_ptr<Entry> entry = known;
   all.unlock();

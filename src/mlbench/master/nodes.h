@@ -13,7 +13,6 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/json.h"
-#include "mlbench/spec/engine.h"
 
 namespace mlbench::master {
 
@@ -24,12 +23,12 @@ inline constexpr std::chrono::seconds kNodesPeriod{10};
 class NodeLists {
  public:
   // {"nodes": [...], "problem"} as exec::to_json(ClusterNodes) has it.
-  using Ask = std::function<Json(const std::string& executor, const spec::EngineOptions& engine)>;
+  using Ask = std::function<Json(const std::string& executor, const Json& engine)>;
   // `clock` outlives this.
   NodeLists(Ask ask, const Clock& clock) : ask_(std::move(ask)), clock_(clock) {}
 
   // Of the cluster that an executor with these options uses. What the engine's part throws is the problem.
-  Json of(const std::string& executor, const spec::EngineOptions& engine);
+  Json of(const std::string& executor, const Json& engine);
 
  private:
   struct Entry {
@@ -45,7 +44,7 @@ class NodeLists {
 };
 
 // Of the options, those that say which cluster it is; the others have no part in what nodes there are.
-spec::EngineOptions cluster_options(const spec::EngineOptions& engine);
+Json cluster_options(const Json& engine);
 
 // Of a run that goes on: [{"run", "rank", "node", "cpu_cores", "memory_bytes", "network_in_bytes_per_s",
 // "network_out_bytes_per_s"}] of each rank whose place is known, as the supervisor saw it last; null is what it did not

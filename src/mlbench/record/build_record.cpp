@@ -345,7 +345,10 @@ Record asked_of(const spec::RunSpec& spec, const RunProgress& progress, const Js
                    .to_the_end = spec.limits.to_the_end,
                    .others = {}};
   record.requested = requested_of(spec);
-  record.engine = spec::to_json(spec.engine);
+  if (!spec.engine.empty() || spec.cpus > 0) {
+    record.engine = spec.engine;
+    record.engine["cpus"] = positive_or_null(spec.cpus);
+  }
   return record;
 }
 

@@ -27,11 +27,10 @@ constexpr Range kStepRange{1, 1e12};
 constexpr Range kEpochLimits{1e-6, 1e6};      // a millionth rounds to one step, never to none
 constexpr Range kTimeRange{0.001, 31536000};  // a year
 constexpr Range kTimeoutRange{0.001, 86400};
-constexpr Range kListRange{0, 1000};
 constexpr Range kWordRange{0, 100'000};
 
 constexpr const char *kWhat = "What to run", *kData = "Data", *kLimits = "When to stop", *kHow = "How to run",
-                     *kCommunication = "How ranks communicate", *kWhere = "Where ranks run";
+                     *kCommunication = "How ranks communicate";
 
 using Kind = OptionKind;
 using Options = RunOptions;
@@ -141,50 +140,6 @@ constexpr RunOption kRows[] = {
     {.name = "check_collectives", .flags = "--check-collectives", .member = &Options::check_collectives,
      .kind = Kind::kFlag, .applies = kTasks, .group = kCommunication,
      .help = "name ranks that do not call the same operation, instead of hanging (slower)", .compared = "backend"},
-    {.name = "hosts", .flags = "-H,--hosts", .member = &Options::hosts, .kind = Kind::kText, .value = "HOST[:N],...",
-     .group = kWhere, .help = "hosts, and how many ranks each takes: h1:2,h2:2 (executor mpirun)",
-     .compared = "hosts"},
-    {.name = "ranks_per_host", .flags = "--ranks-per-host,--procs-per-node", .member = &Options::ranks_per_host,
-     .kind = Kind::kCount, .range = kRanksPerHost, .value = "N", .group = kWhere,
-     .help = "so many ranks on each host, in place of its slots", .compared = "hosts"},
-    {.name = "ssh_config", .flags = "--ssh-config", .member = &Options::ssh_config, .kind = Kind::kText,
-     .value = "FILE", .group = kWhere, .help = "configuration of ssh in place of the user's own",
-     .not_compared = "how ranks are started, not how they run"},
-    {.name = "slurm", .flags = "--slurm-option", .member = &Options::slurm, .kind = Kind::kTexts, .range = kListRange,
-     .value = "KEY[=VALUE]", .group = kWhere, .help = "option of sbatch, as it is: partition=short (repeatable)",
-     .compared = "slurm"},
-    {.name = "setup", .flags = "--setup", .member = &Options::setup, .kind = Kind::kText, .value = "FILE",
-     .group = kWhere, .help = "lines of shell that the job runs before its ranks: module load ...",
-     .compared = "setup"},
-    {.name = "scratch", .flags = "--scratch", .member = &Options::scratch, .kind = Kind::kText, .value = "DIR",
-     .group = kWhere, .help = "absolute folder on the hosts for what ranks write (default: /tmp)",
-     .compared = "scratch"},
-    {.name = "image", .flags = "--image", .member = &Options::image, .kind = Kind::kText, .value = "IMAGE",
-     .group = kWhere, .help = "container image in which the ranks run", .compared = "image"},
-    {.name = "kube_context", .flags = "--kube-context", .member = &Options::kube_context, .kind = Kind::kText,
-     .value = "NAME", .group = kWhere, .help = "of the kubeconfig (default: its current one)",
-     .compared = "kube_context"},
-    {.name = "namespace", .flags = "--namespace", .member = &Options::name_space, .kind = Kind::kText,
-     .value = "NAME", .group = kWhere, .help = "of Kubernetes (default: that of the context)",
-     .not_compared = "where pods are listed; its limits are in memory and hardware"},
-    {.name = "memory", .flags = "--memory", .member = &Options::memory, .kind = Kind::kText, .value = "QUANTITY",
-     .group = kWhere, .help = "of each rank on Kubernetes, request and limit: 4Gi", .compared = "memory"},
-    {.name = "data_volume", .flags = "--data-volume", .member = &Options::data_volume, .kind = Kind::kText,
-     .value = "CLAIM|/PATH", .group = kWhere,
-     .help = "claim, or folder of the nodes, with data sets; ranks on Kubernetes read it at /datasets",
-     .compared = "data_volume"},
-    {.name = "queue", .flags = "--queue", .member = &Options::queue, .kind = Kind::kText, .value = "NAME",
-     .group = kWhere, .help = "queue of Kueue that is to admit the job",
-     .not_compared = "waiting in it is in no clock but queue_s"},
-    {.name = "host_network", .flags = "--host-network", .member = &Options::host_network, .kind = Kind::kFlag,
-     .group = kWhere, .help = "ranks on Kubernetes use the network of their nodes", .compared = "host_network"},
-    {.name = "pod_overlay", .flags = "--pod-overlay", .member = &Options::pod_overlay, .kind = Kind::kText,
-     .value = "FILE", .group = kWhere, .help = "JSON or YAML that is merged into the pods' template",
-     .compared = "pod_overlay"},
-    {.name = "requeue", .flags = "--requeue", .member = &Options::requeue, .kind = Kind::kCount,
-     .applies = kTraining, .range = kRequeues, .value = "N", .group = kWhere,
-     .help = "once a host is lost, or an engine takes ranks away, go on from the last checkpoint: at most N times, 3 "
-             "without =N", .bare = "3", .not_compared = "what came of it are segments, which are labelled"},
     {.name = "work_dir", .flags = "--work-dir", .member = &Options::work_dir, .kind = Kind::kText,
      .applies = kCommands, .value = "DIR", .group = kHow,
      .help = "where a command behind -- starts (default: here; with --image its own)",
@@ -217,6 +172,7 @@ constexpr RunOption kRows[] = {
 // clang-format on
 
 bool is_given(const RunOption& option, const RunOptions& options) {
+  if (option.of_executor()) return options.engine.contains(option.name);
   bool given = false;
   visit_member(
       option, options, [&](const std::string& text) { given = !text.empty(); },
@@ -294,7 +250,7 @@ void check_list(const RunOption& option, const std::vector<std::string>& values)
 
 }  // namespace
 
-std::span<const RunOption> run_options() { return kRows; }
+RunOptionRows run_options() { return kRows; }
 
 const RunOption& run_option(RunOption::Member member) {
   const auto* row = std::find_if(std::begin(kRows), std::end(kRows),
@@ -314,40 +270,19 @@ bool asks_for_training(const RunOptions& options) {
   return options.command.empty() && options.task != kTask0a && options.collectives.is_null();
 }
 
-EngineOptions engine_of(const RunOptions& options) {
-  EngineOptions engine;
-  engine.hosts = options.hosts.empty() ? "" : to_text(parse_hosts(options.hosts));
-  engine.ranks_per_host = count_of(options, &Options::ranks_per_host, 0);
-  engine.slurm = options.slurm;
-  engine.setup = options.setup;
-  engine.ssh_config = options.ssh_config;
-  engine.scratch = options.scratch;
-  for (const auto& [path, member] :
-       {std::pair(&engine.ssh_config, &Options::ssh_config), std::pair(&engine.scratch, &Options::scratch)}) {
-    if (path->empty() || path->starts_with('/')) continue;
-    throw UserError(fmt::format("{} '{}' is no absolute path", label_of(run_option(member)), shortened(*path)));
-  }
-  if (engine.setup.size() > kLongestSetup) {
-    throw UserError(fmt::format("--setup has {} bytes; expected at most {}", engine.setup.size(), kLongestSetup));
-  }
-  if (engine.setup.find('\0') != std::string::npos) throw UserError("--setup holds a zero byte: it is no text");
-  engine.image = options.image;
-  if (engine.image.starts_with('-') || has_control_character(engine.image)) {
-    throw UserError(
-        fmt::format("--image '{}': expected an image as in registry.example/team/image:1", shortened(engine.image)));
-  }
-  engine.cpus = cpus_of(options, 1).limit;
-  engine.requeue = count_of(options, &Options::requeue, 0);
-  engine.kubernetes = {options.kube_context, options.name_space,   options.memory,     options.data_volume,
-                       options.queue,        options.host_network, options.pod_overlay};
-  if (options.pod_overlay.size() > kLongestPodOverlay) {
-    throw UserError(
-        fmt::format("--pod-overlay has {} bytes; expected at most {}", options.pod_overlay.size(), kLongestPodOverlay));
+Json engine_of(const RunOptions& options, RunOptionRows rows) {
+  Json engine = Json::object();
+  for (const RunOption& option : rows) {
+    const auto given = options.engine.find(option.name);
+    if (!option.of_executor() || given == options.engine.end()) continue;
+    Json& told = engine[std::string(option.name)] = *given;
+    if (option.kind == Kind::kCount) told = parse_count(given->get<std::string>(), label_of(option), option.range);
+    if (option.form != nullptr) told = option.form(given->get<std::string>(), label_of(option));
   }
   return engine;
 }
 
-void check_run_options(const RunOptions& options) {
+void check_run_options(const RunOptions& options, RunOptionRows rows) {
   const bool custom = !options.command.empty();
   const bool measures = !custom && !asks_for_training(options);
   if (!options.collectives.is_null() && !options.task.empty()) {
@@ -359,7 +294,7 @@ void check_run_options(const RunOptions& options) {
                                             : "what a benchmark of collectives measures is time, which other runs "
                                               "on its host would change"));
   }
-  for (const RunOption& option : kRows) {
+  for (const RunOption& option : rows) {
     if (!is_given(option, options)) continue;
     if (custom && (option.applies == kTasks || option.applies == kTraining)) {
       throw UserError(fmt::format("{} is an option of tasks: give it to your command, behind --", label_of(option)));
@@ -370,6 +305,12 @@ void check_run_options(const RunOptions& options) {
     if (measures && option.applies == kTraining) {
       throw UserError(fmt::format("{} is an option of tasks that train, and {} trains nothing: leave it out",
                                   label_of(option), options.task.empty() ? "a benchmark of collectives" : "task 0a"));
+    }
+    if (option.of_executor()) {
+      const Json& value = options.engine.at(std::string(option.name));
+      if (value.is_string()) check_text(option, value.get<std::string>());
+      if (value.is_array()) check_list(option, value.get<std::vector<std::string>>());
+      continue;
     }
     visit_member(
         option, options, [&](const std::string& text) { check_text(option, text); },

@@ -2,7 +2,8 @@
 
 // What can be asked for when runs are made: one row per option. The command line, the fields of RunRequest over REST,
 // their checks, the schema in api/openapi.json and, by it, the page are all made of these rows. A new option is a
-// member, a row, and the schema's entry that the test `run_options_test` asks for.
+// member, a row, and the schema's entry that the test `run_options_test` asks for. Options of executors have their rows
+// beside them (exec/NAME/options.h) and no member; catalog/options/options.h has all rows in one list.
 
 #include <cstdint>
 #include <span>
@@ -13,7 +14,10 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/base/numbers.h"
-#include "mlbench/spec/engine.h"
+
+namespace mlbench {
+struct Input;
+}
 
 namespace mlbench::spec {
 
@@ -31,12 +35,8 @@ struct RunOptions {
   std::string checkpoint_every, comm_timeout;
   // How ranks communicate (spec/communication.h).
   std::string wire_dtype, netem, algorithm, links, socket_buffer, network_interface;
-  // What the executor is told beside (spec/engine.h); `setup` is text here.
-  std::string hosts, ranks_per_host, ssh_config, setup, scratch, image;
-  std::vector<std::string> slurm;
-  std::string kube_context, name_space, memory, data_volume, queue, pod_overlay;  // pod_overlay is text here
-  bool host_network = false;
-  std::string requeue;
+  // What the executor is told beside, by the names of its options: texts (numbers, too), lists of them, true.
+  Json engine = Json::object();
   // A custom run: what each rank starts, in which folder, with which variables (spec/variables.h) beside those of the
   // machine.
   std::vector<std::string> command;
@@ -69,13 +69,21 @@ enum class OptionKind {
 // Training: tasks but those that measure communication alone, 0a and `collectives`.
 enum class AppliesTo { kAll, kTasks, kTraining, kCommands };
 
+// A flag that gives an option by a file of this host.
+struct FileFlag {
+  std::string_view flags, help;
+  const Input* content;
+  // The option's value. UserError with the file and the line.
+  std::string (*value)(const std::string& content, const std::string& file);
+};
+
 struct RunOption {
   using Member = std::variant<std::string RunOptions::*, std::vector<std::string> RunOptions::*, bool RunOptions::*,
                               Json RunOptions::*>;
 
   std::string_view name;   // the field of RunRequest
   std::string_view flags;  // of `mlbench run`, as CLI11 writes them; NAME, K: positional; empty: over REST alone
-  Member member;
+  Member member = {};      // none: an executor's, whose value is in RunOptions::engine
   OptionKind kind;
   AppliesTo applies = AppliesTo::kAll;
   Range range = {};             // of numbers; of seconds
@@ -90,10 +98,19 @@ struct RunOption {
   // What keeps runs apart that differ in it (report/study/comparison.h): a key of that name, which of an option of the
   // engine is its own; or why none does.
   std::string_view compared = {}, not_compared = {};
-};
+  // Of texts: as they are kept. UserError for what is wrong, with the option's `label`. Null: as they are given.
+  std::string (*form)(const std::string& text, const std::string& label) = nullptr;
+  // Of flags that name a file of this host: the option is its content, or its absolute path.
+  const Input* content = nullptr;
+  bool path = false;
+  const FileFlag* file_flag = nullptr;
 
-// All of them, in the order of help.
-std::span<const RunOption> run_options();
+  bool of_executor() const { return member == Member(); }
+};
+using RunOptionRows = std::span<const RunOption>;
+
+// Those of all executors, in the order of help.
+RunOptionRows run_options();
 const RunOption& run_option(RunOption::Member member);
 
 // "--max-steps"; the field's name where there is no flag. For messages.
@@ -102,13 +119,13 @@ std::string label_of(const RunOption& option);
 // Whether the runs that are asked for train: they neither start a command nor measure communication alone.
 bool asks_for_training(const RunOptions& options);
 
-// What they say to the executor, each value checked for itself (catalog/control says which of them an executor takes).
-// UserError naming the option.
-EngineOptions engine_of(const RunOptions& options);
+// What the executor is told: numbers as such, texts in their forms (catalog/control says which of them an executor
+// takes). UserError naming the option.
+Json engine_of(const RunOptions& options, RunOptionRows rows);
 
 // Every value in its range, nothing beside what it applies to, not more runs than one request may make. UserError with
 // what was given, and what can be. Whether names (of frameworks, data sets, ...) exist is not looked at.
-void check_run_options(const RunOptions& options);
+void check_run_options(const RunOptions& options, RunOptionRows rows);
 
 // What -c says: a whole number is one of threads; any other, 2.5, is the limit of a container, with as many threads as
 // it has whole CPUs, at least one.
@@ -131,15 +148,17 @@ std::vector<int64_t> workers_of(const RunOptions& options);
 // The options as a request to a master (schema RunRequest in api/openapi.json), and back. UserError for an unknown
 // field, or a value of another type.
 Json to_json(const RunOptions& options);
-RunOptions run_options_from_json(const Json& request);
+RunOptions run_options_from_json(const Json& request, RunOptionRows rows);
 
 // The properties of RunRequest, less their descriptions: type, minimum, maximum, default, enum; "x-unit", and
 // "x-applies-to" ("tasks", "training" or "commands") of what does not apply to all.
-Json run_request_properties();
+Json run_request_properties(RunOptionRows rows);
 
 // Most runs that one request makes: worker counts times repeats.
 inline constexpr int64_t kMostRunsPerRequest = 1000;
 inline constexpr int64_t kMostWorkers = 10'000;
 inline constexpr Range kThreadCounts{1, 1024};  // of a worker
+inline constexpr Range kCpusOfARank{0.1, 1024};
+inline constexpr Range kListRange{0, 1000};
 
 }  // namespace mlbench::spec

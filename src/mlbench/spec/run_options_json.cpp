@@ -80,30 +80,58 @@ Json to_json(const RunOptions& options) {
           if (!value.is_null()) request[name] = value;
         });
   }
+  request.update(options.engine);
   return request;
 }
 
-RunOptions run_options_from_json(const Json& request) {
+namespace {
+
+std::vector<std::string> texts_in(const Json& value, const RunOption& option) {
+  if (!value.is_array()) {
+    throw UserError(fmt::format("{} is {}; expected a list", option.name, describe_value(value)));
+  }
+  std::vector<std::string> texts;
+  for (const Json& one : value) texts.push_back(text_of(one, option));
+  return texts;
+}
+
+bool flag_of(const Json& value, const RunOption& option) {
+  if (!value.is_boolean()) {
+    throw UserError(fmt::format("{} is {}; expected true or false", option.name, describe_value(value)));
+  }
+  return value.get<bool>();
+}
+
+// Nothing where it is empty.
+void read_engine_option(const Json& value, const RunOption& option, Json& engine) {
+  Json given;
+  if (option.kind == Kind::kTexts) {
+    given = texts_in(value, option);
+  } else if (option.kind == Kind::kFlag) {
+    given = flag_of(value, option);
+  } else {
+    given = text_of(value, option);
+  }
+  if (given != Json("") && given != Json(false) && given != Json::array()) engine[std::string(option.name)] = given;
+}
+
+}  // namespace
+
+RunOptions run_options_from_json(const Json& request, RunOptionRows rows) {
   RunOptions options;
-  const std::vector<std::string> names = names_of(run_options());
+  const std::vector<std::string> names = names_of(rows);
   for (const auto& [name, value] : request.items()) check_choice("field", name, names);
-  for (const RunOption& option : run_options()) {
+  for (const RunOption& option : rows) {
     const auto found = request.find(option.name);
     if (found == request.end() || found->is_null()) continue;
+    if (option.of_executor()) {
+      read_engine_option(*found, option, options.engine);
+      continue;
+    }
     visit_member(
         option, options, [&](std::string& value) { value = text_of(*found, option); },
-        [&](std::vector<std::string>& values) {
-          if (!found->is_array()) {
-            throw UserError(fmt::format("{} is {}; expected a list", option.name, describe_value(*found)));
-          }
-          for (const Json& value : *found) values.push_back(text_of(value, option));
-        },
-        [&](bool& value) {
-          if (!found->is_boolean()) {
-            throw UserError(fmt::format("{} is {}; expected true or false", option.name, describe_value(*found)));
-          }
-          value = found->get<bool>();
-        },
+        [&](std::vector<std::string>& values) { values = texts_in(*found, option); },
+        [&](bool& value) { value = flag_of(*found, option); },
         [&](Json& value) {
           if (!found->is_object()) {
             throw UserError(fmt::format("{} is {}; expected an object", option.name, describe_value(*found)));
@@ -114,9 +142,9 @@ RunOptions run_options_from_json(const Json& request) {
   return options;
 }
 
-Json run_request_properties() {
+Json run_request_properties(RunOptionRows rows) {
   Json properties = Json::object();
-  for (const RunOption& option : run_options()) {
+  for (const RunOption& option : rows) {
     Json schema = schema_of(option);
     if (!option.unit.empty()) schema["x-unit"] = option.unit;
     if (option.applies == AppliesTo::kTasks) schema["x-applies-to"] = "tasks";

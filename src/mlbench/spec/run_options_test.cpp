@@ -9,6 +9,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/test_error.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/spec/run_spec.h"
 
 namespace mlbench::spec {
@@ -29,10 +30,20 @@ RunOptions plain(bool custom) {
   return options;
 }
 
+RunOptions parsed(const Json& request) { return run_options_from_json(request, catalog::run_options()); }
+Json properties_of_request() { return run_request_properties(catalog::run_options()); }
+
 bool takes_commands(const RunOption& option) { return option.applies == AppliesTo::kCommands; }
 
 RunOptions with(const RunOption& option, const std::string& value) {
   RunOptions options = plain(takes_commands(option));
+  if (option.of_executor()) {
+    Json& given = options.engine[std::string(option.name)];
+    given = option.kind == OptionKind::kTexts  ? Json::array({value})
+            : option.kind == OptionKind::kFlag ? Json(true)
+                                               : Json(value);
+    return options;
+  }
   if (const auto* text = std::get_if<std::string RunOptions::*>(&option.member)) options.** text = value;
   if (const auto* list = std::get_if<std::vector<std::string> RunOptions::*>(&option.member)) options.** list = {value};
   if (const auto* flag = std::get_if<bool RunOptions::*>(&option.member)) options.** flag = true;
@@ -44,7 +55,7 @@ RunOptions with(const RunOption& option, const std::string& value) {
 }
 
 std::string refusal(const RunOptions& options) {
-  return error_of([&] { check_run_options(options); });
+  return error_of([&] { check_run_options(options, catalog::run_options()); });
 }
 
 bool is_number(const RunOption& option) {
@@ -58,10 +69,12 @@ bool is_real(const RunOption& option) {
 
 TEST(RunOptions, EveryRowIsComplete) {
   std::set<std::string_view> names;
-  for (const RunOption& option : run_options()) {
+  for (const RunOption& option : catalog::run_options()) {
     SCOPED_TRACE(option.name);
     EXPECT_TRUE(names.insert(option.name).second);
-    EXPECT_EQ(&run_option(option.member), &option) << "one row per member";
+    if (!option.of_executor()) {
+      EXPECT_EQ(run_option(option.member).name, option.name) << "one row per member";
+    }
     EXPECT_EQ(option.help.empty(), option.flags.empty());
     if (option.kind == OptionKind::kSeed || !is_number(option)) continue;
     EXPECT_LT(option.range.least, option.range.most);
@@ -82,7 +95,7 @@ TEST(RunOptions, AFormerNameOfTheFrameworkIsRefusedWithThePresentOne) {
 }
 
 TEST(RunOptions, TheEndsOfEachRangeAreTakenAndNothingBeyond) {
-  for (const RunOption& option : run_options()) {
+  for (const RunOption& option : catalog::run_options()) {
     if (!is_number(option)) continue;
     std::vector<std::string> wrong = {"abc",   " ",      "1 ",    "+1",  "-1",    "0x1",  "nan", "inf",
                                       "1e308", "1e308h", "1e999", "1,5", "1e18h", "9e18", "--1", "9e18s"};
@@ -124,7 +137,7 @@ TEST(RunOptions, ATextMayHaveChoices) {
 }
 
 TEST(RunOptions, TextsAreUtf8) {
-  for (const RunOption& option : run_options()) {
+  for (const RunOption& option : catalog::run_options()) {
     const bool text = option.kind == OptionKind::kText || option.kind == OptionKind::kTexts;
     if (!text || option.name == "name") continue;  // which has a rule of its own
     EXPECT_EQ(refusal(with(option, "\xff\u00FC")),
@@ -143,7 +156,7 @@ TEST(RunOptions, SizesMayHaveUnits) {
 }
 
 TEST(RunOptions, NothingIsTakenThatDoesNotApply) {
-  for (const RunOption& option : run_options()) {
+  for (const RunOption& option : catalog::run_options()) {
     if (option.applies == AppliesTo::kAll || option.name == "task" || option.name == "command") continue;
     const std::string value = is_number(option)        ? fmt::format("{}", option.range.most)
                               : option.choices.empty() ? "x"
@@ -165,7 +178,7 @@ TEST(RunOptions, NothingIsTakenThatDoesNotApply) {
 }
 
 TEST(RunOptions, WhatTrainsNothingTakesNoOptionsOfTraining) {
-  for (const RunOption& option : run_options()) {
+  for (const RunOption& option : catalog::run_options()) {
     if (option.applies != AppliesTo::kTraining) continue;
     RunOptions measured = with(option, is_number(option) ? fmt::format("{}", option.range.most) : "x");
     measured.task = "0a";
@@ -235,7 +248,6 @@ TEST(RunOptions, AFractionOfACpuIsALimitOfContainers) {
   const auto given = [&](const char* text) {
     options.threads_per_worker = text;
     const CpuShare share = cpus_of(options, 7);
-    EXPECT_EQ(engine_of(options).cpus, share.limit);
     return std::pair(share.threads, share.limit);
   };
   EXPECT_EQ(given(""), std::pair(int64_t{7}, 0.0));
@@ -247,15 +259,15 @@ TEST(RunOptions, AFractionOfACpuIsALimitOfContainers) {
   options.threads_per_worker = "2.0005";
   EXPECT_EQ(refusal(options),
             "--threads-per-worker '2.0005' has more than three digits behind its point: give thousandths, as in 2.125");
-  const Json schema = run_request_properties()["threads_per_worker"];
+  const Json schema = properties_of_request()["threads_per_worker"];
   EXPECT_EQ(schema["type"], Json({"string", "number"}));
   EXPECT_EQ(schema["minimum"], 0.1);
   EXPECT_EQ(schema["maximum"], 1024);
-  EXPECT_EQ(run_options_from_json({{"threads_per_worker", 2.5}}).threads_per_worker, "2.5");
+  EXPECT_EQ(parsed({{"threads_per_worker", 2.5}}).threads_per_worker, "2.5");
 }
 
 TEST(RunOptions, DefaultsAreThoseOfARun) {
-  const Json properties = run_request_properties();
+  const Json properties = properties_of_request();
   const RunSpec spec;
   EXPECT_EQ(properties["seed"]["default"], spec.seed);
   EXPECT_EQ(properties["repeat"]["default"], spec.repeat);
@@ -266,8 +278,10 @@ TEST(RunOptions, DefaultsAreThoseOfARun) {
 
 TEST(RunOptions, ARequestIsExactlyInvertible) {
   RunOptions options;
-  for (const RunOption& option : run_options()) {
+  for (const RunOption& option : catalog::run_options()) {
     const std::string value = fmt::format("the {}", option.name);
+    if (option.of_executor()) options.engine.update(with(option, value).engine);
+    if (option.of_executor()) continue;
     if (const auto* text = std::get_if<std::string RunOptions::*>(&option.member)) options.** text = value;
     if (const auto* list = std::get_if<std::vector<std::string> RunOptions::*>(&option.member))
       options.** list = {value, "more"};
@@ -275,14 +289,14 @@ TEST(RunOptions, ARequestIsExactlyInvertible) {
     if (const auto* object = std::get_if<Json RunOptions::*>(&option.member)) options.** object = Json::object();
   }
   const Json request = to_json(options);
-  EXPECT_EQ(request.size(), run_options().size());
-  EXPECT_EQ(to_json(run_options_from_json(request)), request);
+  EXPECT_EQ(request.size(), catalog::run_options().size());
+  EXPECT_EQ(to_json(parsed(request)), request);
   EXPECT_EQ(to_json(RunOptions()), Json({{"executor", "local"}}));
 }
 
 TEST(RunOptions, ARequestMayHoldNumbers) {
-  const RunOptions options = run_options_from_json(
-      {{"workers", {1, "2"}}, {"seed", 18446744073709551615U}, {"max_time", 0.5}, {"repeat", nullptr}});
+  const RunOptions options =
+      parsed({{"workers", {1, "2"}}, {"seed", 18446744073709551615U}, {"max_time", 0.5}, {"repeat", nullptr}});
   EXPECT_THAT(options.workers, testing::ElementsAre("1", "2"));
   EXPECT_EQ(options.seed, "18446744073709551615");
   EXPECT_EQ(options.max_time, "0.5");
@@ -290,7 +304,7 @@ TEST(RunOptions, ARequestMayHoldNumbers) {
 }
 
 TEST(RunOptions, WrongFieldsOfARequestAreNamed) {
-  const auto refused = [](const Json& request) { return error_of([&] { run_options_from_json(request); }); };
+  const auto refused = [](const Json& request) { return error_of([&] { parsed(request); }); };
   EXPECT_THAT(refused({{"wrokers", 1}}), HasSubstr("unknown field 'wrokers': did you mean 'workers'? valid: "));
   EXPECT_EQ(refused({{"command", "true"}}), "command is \"true\"; expected a list");
   EXPECT_EQ(refused({{"light", 1}}), "light is 1; expected true or false");
@@ -298,6 +312,35 @@ TEST(RunOptions, WrongFieldsOfARequestAreNamed) {
   EXPECT_EQ(refused({{"task", 5}}), "task is 5; expected text");
   EXPECT_EQ(refused({{"set", {1}}}), "set is 1; expected text");
   EXPECT_EQ(refused({{"collectives", "all_reduce"}}), "collectives is \"all_reduce\"; expected an object");
+}
+
+TEST(RunOptions, OptionsOfExecutorsAreToldInTheirForms) {
+  const auto told = [](const Json& request) { return engine_of(parsed(request), catalog::run_options()); };
+  const auto refused = [&](const Json& request) { return error_of([&] { told(request); }); };
+  EXPECT_EQ(told({{"task", "t"}, {"hosts", ""}, {"slurm", Json::array()}, {"host_network", false}}), Json::object());
+  const Json given = {{"hosts", "h1:2,h2"},
+                      {"ranks_per_host", "3"},
+                      {"ssh_config", "/etc/ssh/other"},
+                      {"slurm", {"exclusive"}},
+                      {"setup", "module load mpi\n"},
+                      {"scratch", "/scratch"},
+                      {"image", "worker:1"},
+                      {"kube_context", "lab"},
+                      {"host_network", true},
+                      {"requeue", 2}};
+  Json expected = given;
+  expected["hosts"] = "h1:2,h2:1";
+  expected["ranks_per_host"] = 3;
+  EXPECT_EQ(canonical_json(told(given)), canonical_json(expected));
+  EXPECT_EQ(refused({{"scratch", "scratch"}}), "--scratch 'scratch' is no absolute path");
+  EXPECT_EQ(refused({{"ssh_config", "config"}}), "--ssh-config 'config' is no absolute path");
+  const std::string longest(64 * 1024, ' ');
+  EXPECT_EQ(refused({{"setup", longest + " "}}), "--setup has 65537 bytes; expected at most 65536");
+  EXPECT_EQ(refused({{"setup", std::string("a\0b", 3)}}), "--setup holds a zero byte: it is no text");
+  EXPECT_EQ(refused({{"pod_overlay", longest + " "}}), "--pod-overlay has 65537 bytes; expected at most 65536");
+  for (const char* wrong : {"-v/:/host", "--privileged", "a\nb", "a\tb"}) {
+    EXPECT_THAT(refused({{"image", wrong}}), HasSubstr("--image")) << wrong;
+  }
 }
 
 }  // namespace

@@ -28,29 +28,6 @@ constexpr const char* kCustom = "custom";
 constexpr const char* kBenchmark = "collectives";
 constexpr double kMostId = 1e15;
 
-template <typename V, typename Engine>
-void describe_engine(V& v, Engine& one) {
-  v.field("hosts", one.hosts, kRequired);
-  v.field("ranks_per_host", one.ranks_per_host, {.required = true, .range = Range{0, kRanksPerHost.most}});
-  v.field("ssh_config", one.ssh_config, kRequired);
-  v.field("slurm", one.slurm, kRequired);
-  v.field("setup", one.setup, kRequired);
-  v.field("scratch", one.scratch, kRequired);
-  v.field("image", one.image, kRequired);
-  v.field("cpus", one.cpus, {.required = true, .range = Range{0, kCpusOfARank.most}});
-  v.table("kubernetes", [&] {
-    auto& kubernetes = one.kubernetes;
-    v.field("context", kubernetes.context, kRequired);
-    v.field("namespace", kubernetes.name_space, kRequired);
-    v.field("memory", kubernetes.memory, kRequired);
-    v.field("data_volume", kubernetes.data_volume, kRequired);
-    v.field("queue", kubernetes.queue, kRequired);
-    v.field("host_network", kubernetes.host_network, kRequired);
-    v.field("pod_overlay", kubernetes.pod_overlay, kRequired);
-  });
-  v.field("requeue", one.requeue, {.required = true, .range = Range{0, kRequeues.most}});
-}
-
 template <typename V, typename C>
 void describe_command(V& v, C& command) {
   v.field("command", command.words);
@@ -98,9 +75,10 @@ void describe_run(V& v, Spec& spec) {
   v.field("framework", spec.framework, kRequired);
   v.field("backend", spec.backend, kRequired);
   v.field("executor", spec.executor, kRequired);
-  v.table("engine", [&] { describe_engine(v, spec.engine); });
+  v.free_table("engine", spec.engine);
   v.field("workers", spec.workers, range_of(&RunOptions::workers));
   v.field("threads_per_worker", spec.threads_per_worker, {.required = true, .range = kThreadCounts});
+  v.field("cpus", spec.cpus, {.range = Range{0, kCpusOfARank.most}});
   v.field("inter_op_threads", spec.inter_op_threads, range_of(&RunOptions::inter_op_threads));
   v.field("oversubscribed", spec.oversubscribed, kRequired);
   v.field("share_host", spec.share_host, kRequired);
@@ -138,6 +116,18 @@ void describe_run(V& v, Spec& spec) {
   v.field("device", spec.device, {.required = true, .choices = kDevices});
   v.field("profile", spec.profile, {.required = true, .choices = kProfiles});
   v.field("timeline", spec.timeline, kRequired);
+}
+
+// What says something: earlier versions wrote every option of every executor.
+Json told(const Json& engine) {
+  Json options = Json::object();
+  for (const auto& [name, value] : engine.items()) {
+    const bool empty = value.is_object() ? told(value).empty()
+                                         : value.is_null() || value == Json("") || value == Json(0) ||
+                                               value == Json(false) || value == Json::array();
+    if (!empty) options[name] = value;
+  }
+  return options;
 }
 
 // It becomes a part of paths.
@@ -206,12 +196,11 @@ void set_collectives(RunSpec& spec, CollectivesSpec collectives) {
 }
 
 double cpus_per_worker(const RunSpec& spec) {
-  return std::max(spec.engine.cpus, static_cast<double>(spec.threads_per_worker));
+  return std::max(spec.cpus, static_cast<double>(spec.threads_per_worker));
 }
 
 std::string cpus_text(const RunSpec& spec) {
-  return counted(spec.threads_per_worker, "thread") +
-         (spec.engine.cpus > 0 ? fmt::format(" with {} CPUs", spec.engine.cpus) : "");
+  return counted(spec.threads_per_worker, "thread") + (spec.cpus > 0 ? fmt::format(" with {} CPUs", spec.cpus) : "");
 }
 
 int64_t cores_needed(const RunSpec& spec) {
@@ -241,6 +230,7 @@ RunSpec run_spec_from_json(const Json& json, const std::string& file) {
   describe_run(reader, spec);
   reader.finish();
   spec.framework = present_framework(spec.framework);
+  spec.engine = told(spec.engine);
   check_identity(spec, file);
   if (!uses_worker(spec)) {
     spec.task.task.name = spec.division = kCustom;

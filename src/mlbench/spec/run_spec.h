@@ -14,7 +14,6 @@
 #include "mlbench/base/json.h"
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/communication.h"
-#include "mlbench/spec/engine.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::spec {
@@ -70,9 +69,11 @@ struct RunSpec {
   std::string framework = "torch";
   std::string backend = "gloo";
   std::string executor = "local";
-  EngineOptions engine;  // of the executor
+  Json engine = Json::object();  // what the executor is told beside, by the names of its options
   int64_t workers = 1;
   int64_t threads_per_worker = 1;
+  // That the container or pod of each worker may keep busy at a time, in thousandths: 2.5; 0: as many as threads.
+  double cpus = 0;
   int64_t inter_op_threads = 1;  // of the framework's pool for operations beside each other
   bool oversubscribed = false;   // workers * threads > cores of the host, or --no-wait beside another run
   bool share_host = false;       // it takes workers * threads cores of its host, beside others that do the same

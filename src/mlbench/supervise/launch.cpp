@@ -8,6 +8,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
+#include "mlbench/spec/hosts.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -30,8 +31,7 @@ std::vector<std::string> filled_in(std::vector<std::string> command, const spec:
 }  // namespace
 
 std::optional<std::vector<std::string>> named_places(const spec::RunSpec& run) {
-  if (run.engine.hosts.empty()) return std::nullopt;
-  return spec::place_ranks(spec::parse_hosts(run.engine.hosts), run.engine.ranks_per_host, run.workers);
+  return spec::named_places(run.engine, run.workers);
 }
 
 std::vector<std::string> hosts_needed(const spec::RunSpec& run) {
@@ -61,10 +61,11 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
   request.run_identity = run.identity;
   request.backend = run.backend;
   request.threads = static_cast<int>(run.threads_per_worker);
+  request.cpus = run.cpus;
   request.gpu = run.device == "cuda";
   request.share_host = run.share_host;
   request.network_interface = run.communication.network_interface;
-  request.in_image = executor.in_images() || !run.engine.image.empty();
+  request.in_image = executor.in_images() || !spec::engine_text(run.engine, "image").empty();
   request.guard = guard_path();
   if (const spec::Command* command = spec::command_of(run)) {
     request.command = filled_in(command->words, run, executor);
@@ -79,8 +80,8 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
     request.environment[variables::kRunId] = std::to_string(run.id);
   } else {
     // In an image, it is the image's own.
-    request.command = {run.engine.image.empty() ? worker.string() : "mlbench-worker", "--run-dir", run.run_dir,
-                       "--segment", std::to_string(segment)};
+    request.command = {spec::engine_text(run.engine, "image").empty() ? worker.string() : "mlbench-worker", "--run-dir",
+                       run.run_dir, "--segment", std::to_string(segment)};
     request.folders.push_back({run.cache_dir, true});
     for (const std::string& folder : run.data_dirs) {
       std::error_code ignored;
@@ -96,7 +97,7 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
   request.workers = static_cast<int>(run.workers);
   request.environment["OMP_NUM_THREADS"] = std::to_string(run.threads_per_worker);
   // Only who has all cores of this host to himself may tell threads where to run; a limit of CPUs has none of its own.
-  if (!oversubscribed && run.engine.cpus == 0 && spec::uses_worker(run) && executor.on_this_host()) {
+  if (!oversubscribed && run.cpus == 0 && spec::uses_worker(run) && executor.on_this_host()) {
     request.environment[variables::kCores] = Json(allowed_cores()).dump();
   }
   if (oversubscribed) {

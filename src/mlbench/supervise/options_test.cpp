@@ -96,7 +96,7 @@ TEST(LaunchRequest, InAnImageTheWorkerIsTheImagesOwn) {
   run.run_dir = "/home/runs/r-2";
   run.cache_dir = "/home/cache";
   run.data_dirs = {folder.path(), "/no/such", folder.path()};
-  run.engine.image = "worker:1";
+  run.engine["image"] = "worker:1";
   auto request = launch_request(run, Somewhere(true), "/opt/mlbench-worker", 1, std::nullopt, false);
   EXPECT_EQ(request.command.front(), "mlbench-worker");
   ASSERT_EQ(request.folders.size(), 2u);
@@ -120,10 +120,10 @@ TEST(HostsNeeded, AreThoseThatARunNames) {
   run.executor = "slurm";
   EXPECT_TRUE(hosts_needed(run).empty());
   run.executor = "mpirun";
-  run.engine.hosts = "h1:2,h2:2,h3:2";
+  run.engine["hosts"] = "h1:2,h2:2,h3:2";
   EXPECT_THAT(hosts_needed(run), ElementsAre("h1", "h2"));
   EXPECT_FALSE(names_this_host(run));
-  run.engine.hosts = host_name() + ":1,h2:2";
+  run.engine["hosts"] = host_name() + ":1,h2:2";
   EXPECT_THAT(hosts_needed(run), ElementsAre(kThisHost, "h2"));
   EXPECT_TRUE(names_this_host(run));
 }

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include "mlbench/base/run_folder.h"
+#include "mlbench/spec/hosts.h"
 #include "mlbench/supervise/link_files.h"
 
 namespace mlbench::supervise {
 
 Requeue::Verdict Requeue::next(const Outcome& outcome) {
-  const int64_t most = run_.engine.requeue;
+  const int64_t most = spec::engine_count(run_.engine, "requeue");
   const bool no_start = outcome.failure && outcome.failure->kind == "start_failed";
   if (most == 0 || !(outcome.lost_place || (times_ > 0 && no_start))) return {};
   if (times_ == most)

@@ -19,7 +19,7 @@ class RequeueTest : public testing::Test {
  protected:
   RequeueTest() {
     run_.run_dir = folder_.path();
-    run_.engine.requeue = 2;
+    run_.engine["requeue"] = 2;
   }
 
   void add_checkpoint(int64_t step) const {
@@ -62,7 +62,7 @@ TEST_F(RequeueTest, NothingElseDoes) {
   }
   EXPECT_FALSE(requeue.next({record::RunState::kStopped, std::nullopt, false}).step);
   EXPECT_FALSE(requeue.next({}).step) << "it is finished";
-  run_.engine.requeue = 0;
+  run_.engine.erase("requeue");
   Requeue never(run_);
   EXPECT_FALSE(never.next(lost()).step);
 }

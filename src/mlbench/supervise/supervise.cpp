@@ -315,7 +315,7 @@ class Supervisor {
   exec::LaunchRequest make_request(const net::KvServerOptions& server) {
     exec::LaunchRequest request = plain_request();
     if (!options_.guard.empty()) request.guard = options_.guard;
-    if (!run_.engine.image.empty()) {  // what is not there cannot be shared with a container
+    if (!spec::engine_text(run_.engine, "image").empty()) {  // what is not there cannot be shared with a container
       for (const exec::SharedFolder& folder : request.folders) {
         if (folder.writable) std::filesystem::create_directories(folder.path);
       }

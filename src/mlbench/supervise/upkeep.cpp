@@ -117,7 +117,7 @@ void Upkeep::measure_utilisation(const exec::GroupUsage& usage) {
     age_s += to_seconds(rank->age);
   }
   const double seen_s = progress_.wall_s - wall_before_s_ - age_s / static_cast<double>(usage.ranks.size());
-  const double cpus = run_.engine.cpus > 0 ? run_.engine.cpus * static_cast<double>(run_.workers) : usage.cores;
+  const double cpus = run_.cpus > 0 ? run_.cpus * static_cast<double>(run_.workers) : usage.cores;
   if (seen_s > 0) progress_.utilisation = {{"cpu", cpu_s / (seen_s * cpus)}, {"gpu", nullptr}};
 }
 

@@ -106,7 +106,7 @@ TEST_F(UpkeepTest, UtilisationIsThatOfTheTimeWhenAllRanksWereThere) {
 
 TEST_F(UpkeepTest, UtilisationIsOfTheCpusThatContainersAreLimitedTo) {
   run_.workers = 2;
-  run_.engine.cpus = 2.5;
+  run_.cpus = 2.5;
   upkeep_.begin_segment();
   clock_.advance(10s);
   upkeep_.update_record({{exec::RankUsage{4.5}, exec::RankUsage{3}}, 4});

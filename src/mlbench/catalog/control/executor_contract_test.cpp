@@ -44,7 +44,7 @@ struct Case {
 };
 
 // An engine that lets ranks wait: what is asked of an executor holds there, too.
-std::unique_ptr<exec::Executor> make_queueing(const spec::EngineOptions& /*engine*/) {
+std::unique_ptr<exec::Executor> make_queueing(const Json& /*engine*/) {
   exec::EngineScript script;
   script.lines = {{exec::StartState::kQueued, "PENDING (Priority)", 2},
                   {exec::StartState::kStarting, "CONFIGURING", 1},
@@ -52,14 +52,12 @@ std::unique_ptr<exec::Executor> make_queueing(const spec::EngineOptions& /*engin
   return std::make_unique<exec::ScriptedExecutor>(exec::local::make(), script);
 }
 
-std::unique_ptr<exec::Executor> make_linked(const spec::EngineOptions& /*engine*/) {
-  return std::make_unique<exec::LinkedExecutor>();
-}
+std::unique_ptr<exec::Executor> make_linked(const Json& /*engine*/) { return std::make_unique<exec::LinkedExecutor>(); }
 
 // Ranks of this host in containers.
-std::unique_ptr<exec::Executor> make_in_image(const spec::EngineOptions& engine) {
-  spec::EngineOptions with_image = engine;
-  with_image.image = "here";
+std::unique_ptr<exec::Executor> make_in_image(const Json& engine) {
+  Json with_image = engine;
+  with_image["image"] = "here";
   return exec::local::make(with_image);
 }
 
@@ -91,11 +89,11 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
 
   std::string row_name() const { return GetParam().row.name; }
   // All ranks here, as other hosts have them.
-  spec::EngineOptions engine() const {
-    spec::EngineOptions engine;
-    if (row_name() == "mpirun") engine.hosts = "localhost:8";
-    engine.scratch = scratch_.path();
-    if (in_images(row_name())) engine.image = "worker:1";
+  Json engine() const {
+    Json engine = Json::object();
+    if (row_name() == "mpirun") engine["hosts"] = "localhost:8";
+    if (takes(row_name(), "scratch")) engine["scratch"] = scratch_.path().string();
+    if (in_images(row_name())) engine["image"] = "worker:1";
     return engine;
   }
 
@@ -459,9 +457,9 @@ TEST(ExecutorContract, RankWordsAreFilledIn) {
     request.rank_words = true;
     request.workers = 2;
     request.log_dir = "/runs/r-2/logs";
-    spec::EngineOptions engine;
-    if (std::string_view(row.name) == "mpirun") engine.hosts = "h1:2";
-    if (in_images(row.name)) engine.image = "worker:1";
+    Json engine = Json::object();
+    if (std::string_view(row.name) == "mpirun") engine["hosts"] = "h1:2";
+    if (in_images(row.name)) engine["image"] = "worker:1";
     const auto lines = row.make(engine)->describe(request);
     if (lines.size() == 1) {
       EXPECT_THAT(lines[0], HasSubstr("rank-{rank}-of-2")) << row.name;

@@ -502,14 +502,14 @@ TEST_F(ClusterVerbs, AClusterOfSlurmGivesItsOptionsToRuns) {
   Context context;
   context.home_option = home().string();
   spec::RunOptions options;
-  options.slurm = {"partition=cpu"};
+  options.engine["slurm"] = {"partition=cpu"};
   apply_cluster(context, false, options);
   EXPECT_EQ(options.executor, "slurm");
-  EXPECT_THAT(options.slurm, ElementsAre("account=x", "partition=cpu"));
+  EXPECT_EQ(options.engine["slurm"], Json({"account=x", "partition=cpu"}));
   spec::RunOptions local;
   apply_cluster(context, true, local);
   EXPECT_EQ(local.executor, "local") << "it was given";
-  EXPECT_THAT(local.slurm, IsEmpty());
+  EXPECT_THAT(local.engine, IsEmpty());
 }
 
 TEST_F(ClusterVerbs, HostsAreCheckedAllAtOnceAndSaidWhatIsWrong) {
@@ -531,7 +531,7 @@ TEST_F(ClusterVerbs, HostsAreCheckedAllAtOnceAndSaidWhatIsWrong) {
   spec::RunOptions options;
   apply_cluster(context, false, options);
   EXPECT_EQ(options.executor, "mpirun");
-  EXPECT_EQ(options.hosts, "h1:2");
+  EXPECT_EQ(options.engine["hosts"], "h1:2");
 }
 
 // ---- parts ----------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/text_blocks.h"
 #include "mlbench/cli/clusters/config.h"
+#include "mlbench/spec/hosts.h"
 
 namespace mlbench::cli {
 
@@ -23,20 +24,27 @@ void apply_cluster(const Context& context, bool executor_given, spec::RunOptions
                                 cluster.provider, name));
   }
   options.executor = executor;
-  if (options.hosts.empty()) options.hosts = cluster.hosts;
-  if (options.ssh_config.empty()) options.ssh_config = cluster.ssh_config;
+  const auto usual = [&options = options](const char* option, const std::string& value) {
+    if (!value.empty() && !options.engine.contains(option)) options.engine[option] = value;
+  };
+  usual("hosts", cluster.hosts);
+  usual("ssh_config", cluster.ssh_config);
   if (options.network_interface.empty()) options.network_interface = cluster.interface;
-  if (options.scratch.empty()) options.scratch = cluster.scratch;
-  if (options.setup.empty() && !cluster.setup.empty()) options.setup = read_text_file(cluster.setup, inputs::kSetup);
-  const auto key_of = [](const std::string& option) { return option.substr(0, option.find('=')); };
-  std::vector<std::string> usual;
-  for (const std::string& option : cluster.slurm) {
-    const bool given =
-        std::ranges::any_of(options.slurm, [&](const std::string& other) { return key_of(other) == key_of(option); });
-    if (!given) usual.push_back(option);
+  usual("scratch", cluster.scratch);
+  if (!cluster.setup.empty() && !options.engine.contains("setup")) {
+    usual("setup", read_text_file(cluster.setup, inputs::kSetup));
   }
-  options.slurm.insert(options.slurm.begin(), usual.begin(), usual.end());
-  say(fmt::format("cluster {}: executor {}{}", name, executor, options.hosts.empty() ? "" : " on " + options.hosts));
+  const auto key_of = [](const std::string& option) { return option.substr(0, option.find('=')); };
+  const auto given = options.engine.value("slurm", std::vector<std::string>());
+  std::vector<std::string> slurm;
+  for (const std::string& option : cluster.slurm) {
+    const auto same = [&](const std::string& other) { return key_of(other) == key_of(option); };
+    if (std::ranges::none_of(given, same)) slurm.push_back(option);
+  }
+  slurm.insert(slurm.end(), given.begin(), given.end());
+  if (!slurm.empty()) options.engine["slurm"] = slurm;
+  const std::string hosts = spec::engine_text(options.engine, "hosts");
+  say(fmt::format("cluster {}: executor {}{}", name, executor, hosts.empty() ? "" : " on " + hosts));
 }
 
 }  // namespace mlbench::cli

@@ -9,7 +9,7 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
-#include "mlbench/spec/engine.h"
+#include "mlbench/spec/hosts.h"
 
 namespace mlbench::cli {
 

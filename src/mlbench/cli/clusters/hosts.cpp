@@ -19,7 +19,7 @@
 #include "mlbench/cli/clusters/host_check.h"
 #include "mlbench/cli/clusters/provider.h"
 #include "mlbench/cli/context.h"
-#include "mlbench/spec/engine.h"
+#include "mlbench/spec/hosts.h"
 
 namespace mlbench::cli {
 

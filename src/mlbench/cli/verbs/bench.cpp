@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mlbench/base/files.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/follow.h"
 #include "mlbench/cli/remote.h"
@@ -139,13 +140,9 @@ void add_bench(CLI::App& app, Program& program) {
       "starts of each benchmark, in processes of their own; --compare has verdicts from 2, better 4, of both");
   add_timeline_option(*verb, options->start.timeline);
   using Options = spec::RunOptions;
-  for (const auto member : {&Options::hosts, &Options::ranks_per_host, &Options::ssh_config, &Options::setup,
-                            &Options::scratch, &Options::image, &Options::kube_context, &Options::name_space,
-                            &Options::memory, &Options::data_volume, &Options::queue, &Options::pod_overlay}) {
-    add_run_option(*verb, options->run, member);
+  for (const spec::RunOption& option : catalog::run_options()) {
+    if (option.of_executor() && option.applies == spec::AppliesTo::kAll) add_run_option(*verb, options->run, option);
   }
-  add_run_option(*verb, options->run, &Options::slurm);
-  add_run_option(*verb, options->run, &Options::host_network);
   for (const auto member : {&Options::algorithm, &Options::links, &Options::socket_buffer, &Options::network_interface,
                             &Options::wire_dtype, &Options::netem}) {
     add_run_option(*verb, options->run, member);

@@ -126,7 +126,7 @@ spec::RunSpec plan_evaluation(const Context& context, const EvaluateOptions& opt
   }
   if (!given.framework.empty()) run.framework = given.framework;
   const auto cores = static_cast<int64_t>(std::min<double>(available_cores(), spec::kThreadCounts.most));
-  run.engine.cpus = 0;  // no container is started
+  run.cpus = 0;  // no container is started
   run.threads_per_worker = given.threads_per_worker.empty()
                                ? cores
                                : parse_count(given.threads_per_worker, "--threads-per-worker", spec::kThreadCounts);

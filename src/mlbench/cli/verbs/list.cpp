@@ -9,6 +9,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/or_null.h"
 #include "mlbench/catalog/control/catalog.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/plan.h"
 #include "mlbench/cli/verbs/lists.h"
@@ -62,7 +63,8 @@ Json list_executors() {
   Json rows = Json::array();
   for (const auto& row : catalog::executors()) {
     const Availability here = row.available();
-    rows.push_back({{"name", row.name}, {"available", here.available}, {"options", row.options}});
+    rows.push_back(
+        {{"name", row.name}, {"available", here.available}, {"options", names_of(catalog::options_of(row.name))}});
     if (!here.available) rows.back()["reason"] = here.reason;
   }
   return rows;

@@ -5,12 +5,14 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <memory>
 #include <type_traits>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/text_blocks.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/spec/collectives.h"
 
 namespace mlbench::cli {
@@ -50,61 +52,85 @@ std::string full_help(const RunOption& option, const std::string& help) {
 }
 
 // What names a file of this host is read, or made absolute, before it goes anywhere else.
-void add_meaning_of_files(CLI::App& verb, CLI::Option& added, RunOptions& options, RunOption::Member member) {
-  if (member == RunOption::Member(&RunOptions::setup)) {
-    added.transform([](const std::string& file) { return read_text_file(file, inputs::kSetup); });
-  } else if (member == RunOption::Member(&RunOptions::pod_overlay)) {
-    added.transform([](const std::string& file) { return read_text_file(file, inputs::kPodOverlay); });
-  } else if (member == RunOption::Member(&RunOptions::ssh_config)) {
+void add_meaning_of_files(CLI::App& verb, CLI::Option& added, RunOptions& options, const RunOption& option) {
+  if (option.content != nullptr) {
+    added.transform([&content = *option.content](const std::string& file) { return read_text_file(file, content); });
+  }
+  if (option.path) {
     added.transform(
         [](const std::string& file) { return std::filesystem::absolute(file).lexically_normal().string(); });
-  } else if (member == RunOption::Member(&RunOptions::hosts)) {
-    const auto take = [&options](const std::string& file) {
-      options.hosts = spec::hosts_of_file(read_text_file(file, inputs::kHostFile), file);
+  }
+  if (option.file_flag != nullptr) {
+    const auto take = [&options, &option, &flag = *option.file_flag](const std::string& file) {
+      options.engine[std::string(option.name)] = flag.value(read_text_file(file, *flag.content), file);
     };
-    verb.add_option_function<std::string>("--hostfile", take, "file that names them: lines as 'h1 slots=2'")
+    verb.add_option_function<std::string>(std::string(option.file_flag->flags), take,
+                                          std::string(option.file_flag->help))
         ->type_name("FILE")
         ->group(added.get_group())
         ->excludes(&added);
   }
 }
 
-// Alone or with "=VALUE": the word behind it is none of it.
-CLI::Option* add_flag_with_value(CLI::App& verb, const RunOption& option, RunOptions& options,
-                                 const std::string& text) {
-  std::string& value = options.*std::get<std::string RunOptions::*>(option.member);
-  return verb.add_flag(fmt::format("{}{{{}}}", option.flags, option.bare), value, text);
+// Of an executor: into RunOptions::engine.
+CLI::Option* add_engine_option(CLI::App& verb, RunOptions& options, const RunOption& option, const std::string& text) {
+  const std::string flags(option.flags), name(option.name);
+  if (option.kind == OptionKind::kFlag) {
+    return verb.add_flag_callback(
+        flags, [&options, name] { options.engine[name] = true; }, text);
+  }
+  if (option.kind == OptionKind::kTexts) {
+    const auto take = [&options, name](const std::vector<std::string>& values) { options.engine[name] = values; };
+    return verb.add_option_function<std::vector<std::string>>(flags, take, text);
+  }
+  if (option.bare.empty()) {
+    const auto take = [&options, name](const std::string& value) {
+      if (!value.empty()) options.engine[name] = value;
+    };
+    return verb.add_option_function<std::string>(flags, take, text);
+  }
+  // Alone or with "=VALUE": the word behind it is none of it.
+  const auto given = std::make_shared<std::string>();
+  return verb.add_flag(fmt::format("{}{{{}}}", flags, option.bare), *given, text)
+      ->each([&options, name, given](const std::string& value) { options.engine[name] = value; });
 }
 
-}  // namespace
-
-void add_run_option(CLI::App& verb, RunOptions& options, RunOption::Member member, const std::string& help) {
-  const RunOption& option = spec::run_option(member);
-  const std::string flags(option.flags), text = full_help(option, help);
-  CLI::Option* added = std::visit(
+CLI::Option* add_member_option(CLI::App& verb, RunOptions& options, const RunOption& option, const std::string& text) {
+  const std::string flags(option.flags);
+  return std::visit(
       [&](auto pointer) -> CLI::Option* {
         if constexpr (std::is_same_v<decltype(pointer), Json RunOptions::*>) {
           MLBENCH_CHECK(false, flags);  // objects come over REST alone
           return nullptr;
         } else if constexpr (std::is_same_v<decltype(pointer), bool RunOptions::*>) {
           return verb.add_flag(flags, options.*pointer, text);
-        } else if (!option.bare.empty()) {
-          return add_flag_with_value(verb, option, options, text);
         } else {
           return verb.add_option(flags, options.*pointer, text);
         }
       },
       option.member);
+}
+
+}  // namespace
+
+void add_run_option(CLI::App& verb, RunOptions& options, RunOption::Member member, const std::string& help) {
+  add_run_option(verb, options, spec::run_option(member), help);
+}
+
+void add_run_option(CLI::App& verb, RunOptions& options, const RunOption& option, const std::string& help) {
+  const std::string flags(option.flags), text = full_help(option, help);
+  CLI::Option* added = option.of_executor() ? add_engine_option(verb, options, option, text)
+                                            : add_member_option(verb, options, option, text);
   if (!option.value.empty()) added->type_name(std::string(option.value));
   if (!option.group.empty()) added->group(std::string(option.group));
   if (!flags.starts_with('-')) added->required();
   if (option.kind == OptionKind::kTexts) added->allow_extra_args(false);
-  add_meaning_of_files(verb, *added, options, member);
+  add_meaning_of_files(verb, *added, options, option);
 }
 
 void add_run_options(CLI::App& verb, RunOptions& options) {
-  for (const RunOption& option : spec::run_options()) {
-    if (!option.flags.empty()) add_run_option(verb, options, option.member);
+  for (const RunOption& option : catalog::run_options()) {
+    if (!option.flags.empty()) add_run_option(verb, options, option);
   }
 }
 

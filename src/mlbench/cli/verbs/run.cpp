@@ -18,6 +18,7 @@
 #include "mlbench/cli/verbs/timeline_file.h"
 #include "mlbench/cli/verbs/verbs.h"
 #include "mlbench/report/records.h"
+#include "mlbench/spec/hosts.h"
 #include "mlbench/spec/variables.h"
 
 namespace mlbench::cli {
@@ -58,7 +59,7 @@ void complete_command(spec::RunOptions& options, const std::vector<std::string>&
   if (words.empty()) throw UserError("the command behind -- has no program");
   options.command = words;
   // Of an image, where ranks see its files.
-  const bool in_image = !options.image.empty() || catalog::in_images(options.executor);
+  const bool in_image = !spec::engine_text(options.engine, "image").empty() || catalog::in_images(options.executor);
   if (!options.work_dir.empty() || !in_image) {
     options.work_dir = fs::absolute(options.work_dir.empty() ? "." : options.work_dir).lexically_normal();
   }

@@ -14,6 +14,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/signals.h"
 #include "mlbench/catalog/control/catalog.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/clusters/port_forward.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/executor_offers.h"
@@ -26,6 +27,7 @@
 #include "mlbench/exec/executor.h"
 #include "mlbench/home/owner.h"
 #include "mlbench/master/master.h"
+#include "mlbench/spec/hosts.h"
 #include "mlbench/supervise/core_lock.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -51,7 +53,7 @@ master::Hooks make_hooks(const Context& context, const ServeDefaults& defaults, 
   const fs::path home = context.home(), worker = context.worker();
   master::Hooks hooks;
   hooks.plan = [home, worker, defaults, data_dir](const Json& request) {
-    RunOptions options = spec::run_options_from_json(request);
+    RunOptions options = spec::run_options_from_json(request, catalog::run_options());
     apply_defaults(defaults, request, options);
     // No name in a request is a path on this machine, but for the folder of the data.
     if (options.task.ends_with(".toml") && options.task_text.empty()) {
@@ -59,7 +61,8 @@ master::Hooks make_hooks(const Context& context, const ServeDefaults& defaults, 
     }
     const bool custom = !options.command.empty();
     const bool other_files = catalog::in_images(options.executor);
-    if (custom && options.work_dir.empty() && options.image.empty() && !other_files) options.work_dir = home;
+    if (custom && options.work_dir.empty() && spec::engine_text(options.engine, "image").empty() && !other_files)
+      options.work_dir = home;
     if (options.data_dir.empty()) {
       if (spec::asks_for_training(options) && !other_files) options.data_dir = data_dir;
     } else if (!fs::path(options.data_dir).is_absolute()) {
@@ -74,7 +77,7 @@ master::Hooks make_hooks(const Context& context, const ServeDefaults& defaults, 
   };
   hooks.tasks = list_tasks;
   hooks.executor = defaults.executor.empty() ? "local" : defaults.executor;
-  hooks.nodes = [](const std::string& executor, const spec::EngineOptions& engine) {
+  hooks.nodes = [](const std::string& executor, const Json& engine) {
     return exec::to_json(catalog::make_executor(executor, engine)->nodes());
   };
   const auto offers = std::make_shared<ExecutorOffers>();

@@ -23,6 +23,7 @@
 #include "mlbench/cli/terminal/interrupt.h"
 #include "mlbench/cli/terminal/prompt.h"
 #include "mlbench/cli/verbs/timeline_file.h"
+#include "mlbench/spec/hosts.h"
 #include "mlbench/spec/task.h"
 #include "mlbench/spec/variables.h"
 
@@ -190,7 +191,7 @@ void print_dry_run(const Context& context, const std::vector<spec::RunSpec>& run
 void print_manifest(const Context& context, const std::vector<spec::RunSpec>& runs, const std::string& kind) {
   Json objects = Json::array();
   for (const spec::RunSpec& run : runs) {
-    if (run.engine.requeue > 0) {
+    if (spec::engine_count(run.engine, "requeue") > 0) {
       throw UserError("--emit with --requeue: such ranks have no supervisor that could begin again; leave it out");
     }
     for (const std::string& text : spec::variables_of(run)) {

@@ -11,6 +11,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/clusters/defaults.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/plan.h"
@@ -396,12 +397,12 @@ ExitCode sweep(const Context& context, SweepWords words) {
 
 // The options of `run` less those that a sweep sets itself, and such as leave it no times.
 void add_options_of_runs(CLI::App& verb, spec::RunOptions& options) {
-  for (const spec::RunOption& option : spec::run_options()) {
+  for (const spec::RunOption& option : catalog::run_options()) {
     const bool set_here = option.name == "workers" || option.name == "threads_per_worker" ||
                           option.name == "inter_op_threads" || option.name == "ranks_per_host" ||
                           option.name == "to_the_end" || option.name == "share_host" ||
                           option.applies == spec::AppliesTo::kCommands;
-    if (!option.flags.empty() && !set_here) add_run_option(verb, options, option.member);
+    if (!option.flags.empty() && !set_here) add_run_option(verb, options, option);
   }
   verb.get_option("NAME")->required(false)->description("the runs are called NAME.SETTING-K (default: sweep)");
 }

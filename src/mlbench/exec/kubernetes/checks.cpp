@@ -58,12 +58,11 @@ bool is_label(std::string_view text) {
          std::ranges::all_of(text, [](char c) { return is_lower_alnum(c) || c == '-'; });
 }
 
-std::string data_volume_of(const spec::EngineOptions& engine, const Defaults& defaults) {
-  return engine.kubernetes.data_volume.empty() ? defaults.data_volume : engine.kubernetes.data_volume;
+std::string data_volume_of(const Options& engine, const Defaults& defaults) {
+  return engine.data_volume.empty() ? defaults.data_volume : engine.data_volume;
 }
 
-void check(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults) {
-  const spec::KubernetesOptions& options = engine.kubernetes;
+void check(const LaunchRequest& request, const Options& engine, const Defaults& defaults) {
   const std::string image = image_of(engine, defaults);
   if (image.empty()) {
     throw UserError(
@@ -76,17 +75,17 @@ void check(const LaunchRequest& request, const spec::EngineOptions& engine, cons
   // Open MPI's agent hands it to a shell of the pods.
   expect(request.backend != "mpi" || is_interface(request.network_interface), "--interface", request.network_interface,
          "a name (eth0), an address or a network (10.244.0.0/16)");
-  if (!options.name_space.empty()) {
-    expect(is_label(options.name_space), "--namespace", options.name_space, "small letters, digits and '-'");
+  if (!engine.name_space.empty()) {
+    expect(is_label(engine.name_space), "--namespace", engine.name_space, "small letters, digits and '-'");
   }
-  if (!options.memory.empty())
-    expect(is_quantity(options.memory), "--memory", options.memory, "a quantity as in 512Mi, 4Gi");
-  if (!options.queue.empty()) {
-    expect(is_subdomain(options.queue) && options.queue.size() <= kLongestLabel, "--queue", options.queue,
+  if (!engine.memory.empty())
+    expect(is_quantity(engine.memory), "--memory", engine.memory, "a quantity as in 512Mi, 4Gi");
+  if (!engine.queue.empty()) {
+    expect(is_subdomain(engine.queue) && engine.queue.size() <= kLongestLabel, "--queue", engine.queue,
            "the name of a LocalQueue of Kueue");
   }
   const std::string data = data_volume_of(engine, defaults);
-  const char* source = options.data_volume.empty() ? variables::kDataVolume : "--data-volume";
+  const char* source = engine.data_volume.empty() ? variables::kDataVolume : "--data-volume";
   if (!data.empty() && !data.starts_with('/')) {
     expect(is_subdomain(data), source, data, "the name of a claim, or an absolute path of the nodes");
   } else if (!data.empty()) {

@@ -13,6 +13,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
+#include "mlbench/base/options.h"
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/text.h"
@@ -86,7 +87,7 @@ Json owned_by(Json object, const Json& owner) {
 
 class KubernetesExecutor final : public Executor {
  public:
-  explicit KubernetesExecutor(spec::EngineOptions engine) : engine_(std::move(engine)) {}
+  explicit KubernetesExecutor(const Json& engine) : engine_(read_options(engine)) {}
 
   std::string name() const override { return "kubernetes"; }
   bool on_this_host() const override { return false; }
@@ -106,8 +107,7 @@ class KubernetesExecutor final : public Executor {
   ClusterNodes nodes() const override {
     try {
       Api api(cluster(), {.answer = kNodesAnswer});
-      return nodes_of(api,
-                      engine_.kubernetes.name_space.empty() ? cluster().name_space : engine_.kubernetes.name_space);
+      return nodes_of(api, engine_.name_space.empty() ? cluster().name_space : engine_.name_space);
     } catch (const std::exception& error) {
       return {.nodes = {}, .problem = error.what()};
     }
@@ -120,9 +120,9 @@ class KubernetesExecutor final : public Executor {
     // Random: what was deleted under an earlier name may still be ending.
     JobOfRun job;
     job.name = job_name(request, random_hex(kSuffixBytes));
-    job.name_space = engine_.kubernetes.name_space.empty() ? there.name_space : engine_.kubernetes.name_space;
+    job.name_space = engine_.name_space.empty() ? there.name_space : engine_.name_space;
     job.image = image_of(engine_, defaults());
-    job.queue = engine_.kubernetes.queue;
+    job.queue = engine_.queue;
     job.ranks = request.workers;
     job.supervisor = request.links.rendezvous;
     job.pods_meet = !mpirun_of(request).empty();
@@ -203,13 +203,13 @@ class KubernetesExecutor final : public Executor {
   }
 
   const Cluster& cluster() const {
-    if (!cluster_) cluster_ = find_cluster(engine_.kubernetes.context, own_surroundings());
+    if (!cluster_) cluster_ = find_cluster(engine_.context, own_surroundings());
     return *cluster_;
   }
 
   Json in_namespace(Json objects) const {
-    if (engine_.kubernetes.name_space.empty()) return objects;
-    for (Json& object : objects) object["metadata"]["namespace"] = engine_.kubernetes.name_space;
+    if (engine_.name_space.empty()) return objects;
+    for (Json& object : objects) object["metadata"]["namespace"] = engine_.name_space;
     return objects;
   }
 
@@ -223,7 +223,7 @@ class KubernetesExecutor final : public Executor {
     }
   }
 
-  const spec::EngineOptions engine_;
+  const Options engine_;
   mutable std::optional<Defaults> defaults_;  // of the first question: what only names the executor reads nothing
   mutable std::optional<Cluster> cluster_;
   mutable std::optional<std::string> address_;  // asked for once
@@ -240,8 +240,23 @@ Availability available() {
   }
 }
 
-std::unique_ptr<Executor> make(const spec::EngineOptions& engine) {
-  return std::make_unique<KubernetesExecutor>(engine);
+Options read_options(const Json& engine) {
+  OptionReader reader("executor 'kubernetes'", engine);
+  Options options;
+  options.ranks_per_host = reader.integer("ranks_per_host", 0, spec::kRanksPerHost);
+  options.image = reader.text("image", "");
+  options.context = reader.text("kube_context", "");
+  options.name_space = reader.text("namespace", "");
+  options.memory = reader.text("memory", "");
+  options.data_volume = reader.text("data_volume", "");
+  options.queue = reader.text("queue", "");
+  options.host_network = reader.flag("host_network", false);
+  options.pod_overlay = reader.text("pod_overlay", "");
+  reader.integer("requeue", 0, kRequeues);  // the supervisor's
+  reader.finish();
+  return options;
 }
+
+std::unique_ptr<Executor> make(const Json& engine) { return std::make_unique<KubernetesExecutor>(engine); }
 
 }  // namespace mlbench::exec::kubernetes

@@ -52,8 +52,8 @@ LaunchRequest plain_request() {
   return request;
 }
 
-spec::EngineOptions with_image() {
-  spec::EngineOptions engine;
+Options with_image() {
+  Options engine;
   engine.image = "worker:1";
   return engine;
 }
@@ -61,7 +61,7 @@ spec::EngineOptions with_image() {
 Json template_of(const Objects& objects) { return objects.job.at("spec").at("template"); }
 Json container_of(const Objects& objects) { return template_of(objects).at("spec").at("containers").at(0); }
 
-Objects objects_for(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults = {}) {
+Objects objects_for(const LaunchRequest& request, const Options& engine, const Defaults& defaults = {}) {
   return objects_of(in_pods(request, "mlbench-r-4-ab"), engine, defaults, "mlbench-r-4-ab", {{"OMP_NUM_THREADS", "2"}});
 }
 
@@ -123,24 +123,25 @@ TEST(KubernetesManifest, HasAllThatAClusterMayDecideOtherwise) {
 }
 
 TEST(KubernetesManifest, AFractionOfACpuIsRequestAndLimit) {
-  spec::EngineOptions engine = with_image();
-  engine.cpus = 2.5;
-  const Json container = container_of(objects_for(plain_request(), engine));
+  const Options engine = with_image();
+  LaunchRequest request = plain_request();
+  request.cpus = 2.5;
+  const Json container = container_of(objects_for(request, engine));
   EXPECT_EQ(container["resources"], Json::parse(R"({"requests": {"cpu": "2500m"}, "limits": {"cpu": "2500m"}})"));
-  engine.cpus = 0.125;
-  EXPECT_EQ(container_of(objects_for(plain_request(), engine))["resources"]["limits"]["cpu"], "125m");
+  request.cpus = 0.125;
+  EXPECT_EQ(container_of(objects_for(request, engine))["resources"]["limits"]["cpu"], "125m");
 }
 
 TEST(KubernetesManifest, HasWhatWasAskedFor) {
   LaunchRequest request = plain_request();
   request.gpu = true;
   request.working_directory = "/work";
-  spec::EngineOptions engine = with_image();
+  Options engine = with_image();
   engine.ranks_per_host = 1;
-  engine.kubernetes.memory = "4Gi";
-  engine.kubernetes.data_volume = "data";
-  engine.kubernetes.queue = "team-queue";
-  engine.kubernetes.host_network = true;
+  engine.memory = "4Gi";
+  engine.data_volume = "data";
+  engine.queue = "team-queue";
+  engine.host_network = true;
   const Objects objects = objects_for(request, engine, {.release = "lab"});
   const Json pod = template_of(objects).at("spec"), container = container_of(objects);
   EXPECT_EQ(container["resources"]["limits"], Json({{"cpu", "2"}, {"memory", "4Gi"}, {"nvidia.com/gpu", "1"}}));
@@ -164,7 +165,7 @@ TEST(KubernetesManifest, HasWhatWasAskedFor) {
                                       "mlbench/start": "mlbench-r-4-ab"}}}])"))
       << "a rank per node";
   engine.ranks_per_host = 3;
-  engine.kubernetes.data_volume = "/mnt/data";
+  engine.data_volume = "/mnt/data";
   const Json other = template_of(objects_for(request, engine)).at("spec");
   EXPECT_EQ(other["topologySpreadConstraints"][0]["minDomains"], 2);
   EXPECT_EQ(other["volumes"].back()["hostPath"], Json({{"path", "/mnt/data"}, {"type", "Directory"}}));
@@ -224,7 +225,7 @@ TEST(KubernetesManifest, AnImageOfTheUsersOwnGetsAGuard) {
   request.workers = 2;
   request.environment["MASTER_ADDR"] = "10.0.0.1";
   const Defaults defaults{.worker_image = "worker:1"};
-  spec::EngineOptions engine;
+  Options engine;
   engine.image = "theirs:2";
   const Objects objects = objects_for(request, engine, defaults);
   const Json pod = template_of(objects).at("spec"), container = container_of(objects);
@@ -247,15 +248,15 @@ TEST(KubernetesManifest, WhatTheSiteSaysComesBeforeTheRun) {
                           .data_volume = "corpora",
                           .pod_overlay = R"({"spec": {"nodeSelector": {"pool": "bench"}, "priorityClassName": "low",
                                  "containers": [{"name": "rank", "imagePullPolicy": "Never"}]}})"};
-  spec::EngineOptions engine;
-  engine.kubernetes.pod_overlay = "spec: {priorityClassName: high}";
+  Options engine;
+  engine.pod_overlay = "spec: {priorityClassName: high}";
   const Json pod = template_of(objects_for(plain_request(), engine, defaults)).at("spec");
   EXPECT_EQ(pod["containers"][0]["image"], "worker:1");
   EXPECT_EQ(pod["containers"][0]["imagePullPolicy"], "Never");
   EXPECT_EQ(pod["nodeSelector"], Json({{"pool", "bench"}}));
   EXPECT_EQ(pod["priorityClassName"], "high");
   EXPECT_EQ(pod["volumes"].back()["persistentVolumeClaim"]["claimName"], "corpora");
-  engine.kubernetes.data_volume = "/mnt/data";
+  engine.data_volume = "/mnt/data";
   const Json other = template_of(objects_for(plain_request(), engine, defaults)).at("spec");
   EXPECT_EQ(other["volumes"].back()["hostPath"]["path"], "/mnt/data");
   EXPECT_THAT(error_of([&] { objects_for(plain_request(), with_image(), {.pod_overlay = "tolerations: []"}); }),
@@ -280,8 +281,8 @@ TEST(KubernetesManifest, NamesAreLabels) {
 }
 
 TEST(KubernetesOptions, WhatIsWrongIsNamed) {
-  const auto refused = [](const std::function<void(spec::EngineOptions&, LaunchRequest&)>& change) {
-    spec::EngineOptions engine = with_image();
+  const auto refused = [](const std::function<void(Options&, LaunchRequest&)>& change) {
+    Options engine = with_image();
     LaunchRequest request = plain_request();
     change(engine, request);
     return error_of([&] { check(request, engine, {}); });
@@ -303,24 +304,22 @@ TEST(KubernetesOptions, WhatIsWrongIsNamed) {
               }),
               HasSubstr("--interface '$(id)'"));
   for (const char* wrong : {"4 Gi", "4GB", "-1", "x", "0", "4.", ".5", "1.2.3", "1Gi;"}) {
-    EXPECT_THAT(refused([&](auto& engine, auto&) { engine.kubernetes.memory = wrong; }), HasSubstr("--memory"))
-        << wrong;
+    EXPECT_THAT(refused([&](auto& engine, auto&) { engine.memory = wrong; }), HasSubstr("--memory")) << wrong;
   }
   for (const char* right : {"4Gi", "512Mi", "1.5G", "1000000000"}) {
-    EXPECT_EQ(refused([&](auto& engine, auto&) { engine.kubernetes.memory = right; }), "no error") << right;
+    EXPECT_EQ(refused([&](auto& engine, auto&) { engine.memory = right; }), "no error") << right;
   }
-  EXPECT_THAT(refused([](auto& engine, auto&) { engine.kubernetes.name_space = "../x"; }), HasSubstr("--namespace"));
-  EXPECT_THAT(refused([](auto& engine, auto&) { engine.kubernetes.queue = "A"; }), HasSubstr("--queue"));
-  EXPECT_THAT(refused([](auto& engine, auto&) { engine.kubernetes.data_volume = "a/b"; }), HasSubstr("--data-volume"));
-  EXPECT_THAT(refused([](auto& engine, auto&) { engine.kubernetes.data_volume = "/a/../b"; }),
-              HasSubstr("--data-volume"));
+  EXPECT_THAT(refused([](auto& engine, auto&) { engine.name_space = "../x"; }), HasSubstr("--namespace"));
+  EXPECT_THAT(refused([](auto& engine, auto&) { engine.queue = "A"; }), HasSubstr("--queue"));
+  EXPECT_THAT(refused([](auto& engine, auto&) { engine.data_volume = "a/b"; }), HasSubstr("--data-volume"));
+  EXPECT_THAT(refused([](auto& engine, auto&) { engine.data_volume = "/a/../b"; }), HasSubstr("--data-volume"));
 }
 
 // ---- the overlay ---------------------------------------------------------------------------------------------------
 
 Json overlaid(const std::string& overlay) {
-  spec::EngineOptions engine = with_image();
-  engine.kubernetes.pod_overlay = overlay;
+  Options engine = with_image();
+  engine.pod_overlay = overlay;
   return template_of(objects_for(plain_request(), engine));
 }
 
@@ -873,9 +872,7 @@ TEST_F(KubernetesApi, SaysWhyNodesAreNotKnown) {
   const ClusterNodes none = make({})->nodes();
   EXPECT_TRUE(none.nodes.empty());
   EXPECT_EQ(none.problem, "Kubernetes does not say what nodes it has: made by the test");
-  spec::EngineOptions engine;
-  engine.kubernetes.context = "nowhere";
-  EXPECT_THAT(make(engine)->nodes().problem, HasSubstr("nowhere"));
+  EXPECT_THAT(make({{"kube_context", "nowhere"}})->nodes().problem, HasSubstr("nowhere"));
 }
 
 // ---- a job ---------------------------------------------------------------------------------------------------------
@@ -995,7 +992,7 @@ class KubernetesRun : public testing::Test {
     request_.links.folder = folder_.path();
     request_.links.secret = "sesame";
     request_.environment = {{"MLBENCH_RUN_ID", "1"}, {"EXTRA", "a b"}};
-    engine_.image = "worker:1";
+    engine_["image"] = "worker:1";
   }
   fs::path logs() const { return folder_ / "logs"; }
 
@@ -1040,7 +1037,7 @@ class KubernetesRun : public testing::Test {
 
   TemporaryFolder folder_, scratch_;
   FakeKubernetes fake_{GUARD, scratch_.path()};
-  spec::EngineOptions engine_;
+  Json engine_ = Json::object();
   LaunchRequest request_;
   std::optional<net::LinkServer> links_;
   std::optional<net::KvServer> rendezvous_;
@@ -1093,7 +1090,7 @@ TEST_F(KubernetesRun, AJobIsWithdrawnByWhatWasNotedOfIt) {
     noted = job;
     EXPECT_TRUE(fake_.jobs().empty()) << "known before it is there";
   };
-  engine_.kubernetes.queue = "later";  // it stays suspended
+  engine_["queue"] = "later";  // it stays suspended
   const auto start = begin("exec sleep 600");
   ASSERT_EQ(fake_.jobs().size(), 1u);
   EXPECT_EQ(noted,
@@ -1218,7 +1215,7 @@ TEST_F(KubernetesRun, WhatIsRefusedLeavesNothing) {
 }
 
 TEST_F(KubernetesRun, AQueuedStartThatIsDroppedLeavesNothing) {
-  engine_.kubernetes.queue = "team-queue";
+  engine_["queue"] = "team-queue";
   auto start = begin("true");
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (start->poll(50ms).state != StartState::kQueued && std::chrono::steady_clock::now() < deadline) continue;
@@ -1241,7 +1238,7 @@ TEST_F(KubernetesRun, DescribesObjectsWithoutTheirSecrets) {
   }
   EXPECT_TRUE(list["items"][1]["stringData"].contains("MLBENCH_GUARD_SECRET"));
   EXPECT_TRUE(fake_.asked().empty()) << "nobody is asked";
-  engine_.kubernetes.name_space = "other";
+  engine_["namespace"] = "other";
   EXPECT_THAT(make(engine_)->describe(request_)[0], HasSubstr("\"namespace\": \"other\""));
 }
 
@@ -1410,11 +1407,11 @@ TEST(KubernetesEmit, AnMpiJobHasALauncherAndWorkersWithAnSshd) {
   LaunchRequest request = plain_request();
   request.backend = "mpi";
   request.workers = 2;
-  spec::EngineOptions engine = with_image();
+  Options engine = with_image();
   engine.ranks_per_host = 1;
-  engine.kubernetes.memory = "4Gi";
-  engine.kubernetes.data_volume = "corpora";
-  engine.kubernetes.queue = "team-queue";
+  engine.memory = "4Gi";
+  engine.data_volume = "corpora";
+  engine.queue = "team-queue";
   const Json objects = launched_by_others("mpijob", request, {{"name", "r-2"}}, engine,
                                           {.pod_overlay = R"({"spec": {"imagePullSecrets": [{"name": "lab"}]}})"});
   ASSERT_EQ(objects.size(), 1u);
@@ -1533,7 +1530,7 @@ TEST(KubernetesEmit, AnMpiJobHasALauncherAndWorkersWithAnSshd) {
 
 TEST(KubernetesEmit, WhatWouldNotWorkIsRefused) {
   const LaunchRequest request = plain_request();
-  const auto refused = [&](const std::string& kind, const spec::EngineOptions& engine) {
+  const auto refused = [&](const std::string& kind, const Options& engine) {
     return error_of([&] { launched_by_others(kind, request, Json::object(), engine, {}); });
   };
   EXPECT_THAT(refused("pod", with_image()), HasSubstr("expected job, jobset, trainjob, mpijob"));
@@ -1549,11 +1546,11 @@ TEST(KubernetesEmit, WhatWouldNotWorkIsRefused) {
     theirs.command = {"train", word};
     EXPECT_THAT(error_of([&] { launched_by_others("mpijob", theirs, nullptr, with_image(), {}); }), HasSubstr(text));
   }
-  spec::EngineOptions engine = with_image();
-  engine.kubernetes.host_network = true;
+  Options engine = with_image();
+  engine.host_network = true;
   EXPECT_THAT(refused("mpijob", engine), AllOf(HasSubstr("--host-network"), HasSubstr("jobset")));
-  engine.kubernetes.host_network = false;
-  engine.kubernetes.data_volume = "data";
+  engine.host_network = false;
+  engine.data_volume = "data";
   EXPECT_THAT(refused("trainjob", engine), AllOf(HasSubstr("--data-volume"), HasSubstr("jobset")));
 }
 

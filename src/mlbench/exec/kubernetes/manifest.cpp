@@ -93,9 +93,10 @@ Json container_security() {
           {"capabilities", {{"drop", Json::array({"ALL"})}}}};
 }
 
-Json resources_of(const LaunchRequest& request, const spec::EngineOptions& engine) {
-  Json each = {{"cpu", engine.cpus > 0 ? fmt::format("{:.0f}m", engine.cpus * 1000) : std::to_string(request.threads)}};
-  if (!engine.kubernetes.memory.empty()) each["memory"] = engine.kubernetes.memory;
+Json resources_of(const LaunchRequest& request, const Options& engine) {
+  Json each = {
+      {"cpu", request.cpus > 0 ? fmt::format("{:.0f}m", request.cpus * 1000) : std::to_string(request.threads)}};
+  if (!engine.memory.empty()) each["memory"] = engine.memory;
   if (request.gpu) each[kGpuResource] = "1";
   return {{"requests", each}, {"limits", each}};
 }
@@ -103,7 +104,7 @@ Json resources_of(const LaunchRequest& request, const spec::EngineOptions& engin
 // How ranks spread over nodes. On a node of a measurement there is no other run's rank, in whatever namespace, and one
 // that shares its nodes comes to no measurement's. Each says so itself, and has no other rule of this kind: when a pod
 // goes, the scheduler looks at once at those that wait only if it matches all their own rules, else within 5 minutes.
-void place(Json& pod, const LaunchRequest& request, const spec::EngineOptions& engine, const std::string& name) {
+void place(Json& pod, const LaunchRequest& request, const Options& engine, const std::string& name) {
   Json others = Json::array({{{"key", kStartLabel}, {"operator", "NotIn"}, {"values", Json::array({name})}}});
   if (request.share_host) {
     others.push_back({{"key", kNodesLabel}, {"operator", "In"}, {"values", Json::array({kAlone})}});
@@ -127,9 +128,8 @@ void place(Json& pod, const LaunchRequest& request, const spec::EngineOptions& e
 
 }  // namespace
 
-Json template_of(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults,
-                 const std::string& name, const Rank& rank) {
-  const spec::KubernetesOptions& options = engine.kubernetes;
+Json template_of(const LaunchRequest& request, const Options& engine, const Defaults& defaults, const std::string& name,
+                 const Rank& rank) {
   Json mounts = Json::array({{{"name", "scratch"}, {"mountPath", kScratch}},
                              {{"name", "tmp"}, {"mountPath", "/tmp"}},
                              {{"name", "shm"}, {"mountPath", "/dev/shm"}}});
@@ -157,7 +157,7 @@ Json template_of(const LaunchRequest& request, const spec::EngineOptions& engine
                 {"runAsGroup", kUser},
                 {"fsGroup", kUser},
                 {"seccompProfile", {{"type", "RuntimeDefault"}}}}}};
-  if (options.host_network) {
+  if (engine.host_network) {
     pod["hostNetwork"] = true;
     pod["dnsPolicy"] = "ClusterFirstWithHostNet";
   }
@@ -191,15 +191,15 @@ Json template_of(const LaunchRequest& request, const spec::EngineOptions& engine
   labels[kNodesLabel] = request.share_host ? "shared" : kAlone;
   Json made = {{"metadata", {{"labels", std::move(labels)}}}, {"spec", std::move(pod)}};
   made = with_overlay(std::move(made), defaults.pod_overlay, variables::kPodOverlay);
-  return with_overlay(std::move(made), options.pod_overlay, "--pod-overlay");
+  return with_overlay(std::move(made), engine.pod_overlay, "--pod-overlay");
 }
 
 namespace {
 
-Json job_of(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults,
-            const std::string& name, const Rank& rank) {
+Json job_of(const LaunchRequest& request, const Options& engine, const Defaults& defaults, const std::string& name,
+            const Rank& rank) {
   Json labels = labels_of(request, defaults, name);
-  if (!engine.kubernetes.queue.empty()) labels[kQueueLabel] = engine.kubernetes.queue;
+  if (!engine.queue.empty()) labels[kQueueLabel] = engine.queue;
   return {{"apiVersion", "batch/v1"},
           {"kind", "Job"},
           {"metadata", {{"name", name}, {"labels", labels}}},
@@ -235,7 +235,7 @@ Json place_variables(const LaunchRequest& request) {
   return list;
 }
 
-bool brings_guard(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults) {
+bool brings_guard(const LaunchRequest& request, const Options& engine, const Defaults& defaults) {
   return request.rank_words && !defaults.worker_image.empty() && image_of(engine, defaults) != defaults.worker_image;
 }
 
@@ -266,7 +266,7 @@ Json owner_of_jobs(const Defaults& defaults, const Cluster& cluster, const std::
   return {{"apiVersion", "v1"}, {"kind", "Pod"}, {"name", defaults.pod_name}, {"uid", defaults.pod_uid}};
 }
 
-std::string image_of(const spec::EngineOptions& engine, const Defaults& defaults) {
+std::string image_of(const Options& engine, const Defaults& defaults) {
   return engine.image.empty() ? defaults.worker_image : engine.image;
 }
 
@@ -306,7 +306,7 @@ std::vector<std::string> hosts_of_pods(const std::string& name, int ranks) {
   return hosts;
 }
 
-Objects objects_of(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults,
+Objects objects_of(const LaunchRequest& request, const Options& engine, const Defaults& defaults,
                    const std::string& name, const std::map<std::string, std::string>& values) {
   Rank rank;
   rank.tools = brings_guard(request, engine, defaults);
@@ -383,12 +383,11 @@ Json job_set(Json job, const std::string& name) {
              Json::array({{{"name", "ranks"}, {"replicas", 1}, {"template", {{"spec", std::move(spec)}}}}})}}}};
 }
 
-Json train_job(const Json& job, const LaunchRequest& request, const spec::EngineOptions& engine, const Rank& rank,
+Json train_job(const Json& job, const LaunchRequest& request, const Options& engine, const Rank& rank,
                const std::string& image) {
-  const spec::KubernetesOptions& options = engine.kubernetes;
   for (const auto& [given, option] :
-       {std::pair(!options.data_volume.empty(), "--data-volume"),
-        std::pair(!options.pod_overlay.empty(), "--pod-overlay"), std::pair(options.host_network, "--host-network"),
+       {std::pair(!engine.data_volume.empty(), "--data-volume"),
+        std::pair(!engine.pod_overlay.empty(), "--pod-overlay"), std::pair(engine.host_network, "--host-network"),
         std::pair(engine.ranks_per_host > 0, "--ranks-per-host")}) {
     if (!given) continue;
     throw UserError(fmt::format("--emit trainjob takes no {}: its runtime decides that; give --emit jobset", option));
@@ -409,8 +408,8 @@ Json train_job(const Json& job, const LaunchRequest& request, const spec::Engine
 
 }  // namespace
 
-Json launched_by_others(const std::string& kind, const LaunchRequest& request, const Json& spec,
-                        const spec::EngineOptions& engine, const Defaults& defaults) {
+Json launched_by_others(const std::string& kind, const LaunchRequest& request, const Json& spec, const Options& engine,
+                        const Defaults& defaults) {
   if (std::ranges::find(kKinds, kind) == kKinds.end()) {
     throw UserError(fmt::format("--emit '{}': expected {}", shortened(kind), fmt::join(kKinds, ", ")));
   }
@@ -454,7 +453,7 @@ Json launched_by_others(const std::string& kind, const LaunchRequest& request, c
   if (kind == "trainjob") return Json::array({train_job(job, theirs, engine, rank, image_of(engine, defaults))});
   if (kind == "jobset") return Json::array({job_set(std::move(job), name)});
   // Kueue admits what is suspended.
-  if (engine.kubernetes.queue.empty()) job["spec"].erase("suspend");
+  if (engine.queue.empty()) job["spec"].erase("suspend");
   const Json labels = labels_of(request, defaults, name);
   return Json::array({service_of(labels, name), std::move(job)});
 }

@@ -8,7 +8,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/exec/executor.h"
 #include "mlbench/exec/kubernetes/config.h"
-#include "mlbench/spec/engine.h"
+#include "mlbench/exec/kubernetes/options.h"
 
 namespace mlbench::exec::kubernetes {
 
@@ -39,7 +39,7 @@ Defaults own_defaults(const Surroundings& here);
 
 // UserError for what cannot be run as asked: no image, a memory that is no quantity, names that are none, an overlay
 // that is no template of a pod or changes what is mlbench's own.
-void check(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults);
+void check(const LaunchRequest& request, const Options& engine, const Defaults& defaults);
 
 // "mlbench-RUN-SUFFIX", a label of DNS also with "-INDEX" and `reserved` further characters behind it; RUN is cut where
 // it is too long, and has '-' for what such a label may not hold.
@@ -55,7 +55,7 @@ struct Objects {
   std::vector<std::string> command;  // of each rank's container
 };
 // `values`: the variables of the ranks, which the secret keeps and the job only names. The job is suspended.
-Objects objects_of(const LaunchRequest& in_pods, const spec::EngineOptions& engine, const Defaults& defaults,
+Objects objects_of(const LaunchRequest& in_pods, const Options& engine, const Defaults& defaults,
                    const std::string& name, const std::map<std::string, std::string>& values);
 
 // What its parts are made of.
@@ -70,14 +70,14 @@ Json labels_of(const LaunchRequest& request, const Defaults& defaults, const std
 std::string for_kubelet(const std::string& text);
 std::vector<std::string> for_kubelet(std::vector<std::string> words);
 // Of the pods, with the overlays of site and run.
-Json template_of(const LaunchRequest& request, const spec::EngineOptions& engine, const Defaults& defaults,
-                 const std::string& name, const Rank& rank);
+Json template_of(const LaunchRequest& request, const Options& engine, const Defaults& defaults, const std::string& name,
+                 const Rank& rank);
 // Small letters, digits and '-', as a name of a namespace, a Job or a Service has them: it may stand in a path of the
 // API.
 bool is_label(std::string_view text);
 bool is_alnum(char c);  // of ASCII
 // The run's, else the site's; "": none.
-std::string data_volume_of(const spec::EngineOptions& engine, const Defaults& defaults);
+std::string data_volume_of(const Options& engine, const Defaults& defaults);
 
 // A rank that nobody supervises.
 Rank free_rank(const LaunchRequest& request, const Json& spec, const std::string& first_host,
@@ -85,16 +85,16 @@ Rank free_rank(const LaunchRequest& request, const Json& spec, const std::string
 
 // An MPIJob of Kubeflow: a launcher that starts the ranks by mpirun, and a worker per rank that runs sshd. UserError
 // for what it cannot have.
-Json mpi_job(const LaunchRequest& request, const Json& spec, const std::string& run_dir,
-             const spec::EngineOptions& engine, const Defaults& defaults, const std::string& name);
+Json mpi_job(const LaunchRequest& request, const Json& spec, const std::string& run_dir, const Options& engine,
+             const Defaults& defaults, const std::string& name);
 
 // For those who start ranks by other means: job, jobset or trainjob (of Kubeflow), whose ranks find each other by
 // JOB_COMPLETION_INDEX and a port of rank 0, or mpijob. Of Executor::manifest().
-Json launched_by_others(const std::string& kind, const LaunchRequest& request, const Json& spec,
-                        const spec::EngineOptions& engine, const Defaults& defaults);
+Json launched_by_others(const std::string& kind, const LaunchRequest& request, const Json& spec, const Options& engine,
+                        const Defaults& defaults);
 
 // Of the ranks' containers.
-std::string image_of(const spec::EngineOptions& engine, const Defaults& defaults);
+std::string image_of(const Options& engine, const Defaults& defaults);
 
 // The pod that this process is in, as the owner of a job in `name_space` of `cluster`: Kubernetes removes the job once
 // that pod is gone. Null where it is none of that namespace, since to a job such an owner is one that is gone.

@@ -54,9 +54,9 @@ std::vector<std::string> launcher_command(const LaunchRequest& request, const Js
 
 // Keys, names and the file of hosts are the operator's. What ranks are told goes over mpirun: sshd gives them nothing
 // of its container.
-Json mpi_job(const LaunchRequest& request, const Json& spec, const std::string& run_dir,
-             const spec::EngineOptions& engine, const Defaults& defaults, const std::string& name) {
-  if (engine.kubernetes.host_network) {
+Json mpi_job(const LaunchRequest& request, const Json& spec, const std::string& run_dir, const Options& engine,
+             const Defaults& defaults, const std::string& name) {
+  if (engine.host_network) {
     throw UserError("--emit mpijob takes no --host-network: its sshd would listen on the nodes; give --emit jobset");
   }
   for (const std::string& word : request.command) {
@@ -86,13 +86,13 @@ Json mpi_job(const LaunchRequest& request, const Json& spec, const std::string& 
 
   LaunchRequest starts = request;
   starts.threads = 1;
+  starts.cpus = 0;
   starts.gpu = false;
   starts.share_host = true;  // it measures nothing
-  spec::EngineOptions little = engine;
+  Options little = engine;
   little.ranks_per_host = 0;
-  little.cpus = 0;
-  little.kubernetes.memory = "256Mi";
-  little.kubernetes.data_volume.clear();
+  little.memory = "256Mi";
+  little.data_volume.clear();
   Defaults without_data = defaults;
   without_data.data_volume.clear();
   Json launcher = template_of(starts, little, without_data, name, rank);
@@ -108,8 +108,8 @@ Json mpi_job(const LaunchRequest& request, const Json& spec, const std::string& 
   };
   Json policy = {{"cleanPodPolicy", "Running"}, {"backoffLimit", 0}};
   Json labels = labels_of(request, defaults, name);
-  if (!engine.kubernetes.queue.empty()) {
-    labels[kQueueLabel] = engine.kubernetes.queue;
+  if (!engine.queue.empty()) {
+    labels[kQueueLabel] = engine.queue;
     policy["suspend"] = true;  // Kueue admits what is suspended
   }
   return {

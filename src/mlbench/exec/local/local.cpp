@@ -9,6 +9,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/gpus.h"
+#include "mlbench/base/options.h"
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
@@ -50,8 +51,8 @@ std::vector<std::string> command_of(const LaunchRequest& request, int rank) {
 
 // Containers are in control groups of their own, beside that of this process: what it is held to, each of them is.
 // Podman without root may not be able to do that.
-ContainerOptions container_of(const spec::EngineOptions& engine) {
-  ContainerOptions options{.engine = container_engine(), .image = engine.image, .cpus = engine.cpus};
+ContainerOptions container_of(const std::string& image, double cpus) {
+  ContainerOptions options{.engine = container_engine(), .image = image, .cpus = cpus};
   const std::vector<int> cores = allowed_cores();
   if (std::ssize(cores) < sysconf(_SC_NPROCESSORS_ONLN)) options.cores = cores;
   if (options.engine == "podman" && geteuid() != 0) return options;
@@ -126,16 +127,16 @@ std::vector<Placement> placement_of(const LaunchRequest& request) {
 
 class LocalExecutor final : public Executor {
  public:
-  explicit LocalExecutor(spec::EngineOptions engine) : engine_(std::move(engine)) {}
+  explicit LocalExecutor(std::string image) : image_(std::move(image)) {}
 
   std::string name() const override { return "local"; }
 
   bool on_this_host() const override { return true; }
 
-  bool limits_cpus() const override { return !engine_.image.empty(); }
+  bool limits_cpus() const override { return !image_.empty(); }
 
   std::unique_ptr<Start> start(const LaunchRequest& request) override {
-    if (!engine_.image.empty()) return start_containers(request);
+    if (!image_.empty()) return start_containers(request);
     std::vector<ProcessOptions> launchers;
     if (under_mpirun(request)) {
       expect_mpirun();
@@ -154,15 +155,15 @@ class LocalExecutor final : public Executor {
   }
 
   std::vector<std::string> describe(const LaunchRequest& request) const override {
-    if (!engine_.image.empty()) {
+    if (!image_.empty()) {
       std::vector<std::string> lines;
       if (under_mpirun(request)) {
-        const ProcessOptions options = mpirun_of_containers(container(), request);
+        const ProcessOptions options = mpirun_of_containers(container(request), request);
         return {command_line(options.environment, options.arguments)};
       }
       for (int rank = 0; rank < request.workers; ++rank) {
         lines.push_back(
-            command_line(environment_in_image(request, rank), command_in_image(container(), request, rank)));
+            command_line(environment_in_image(request, rank), command_in_image(container(request), request, rank)));
       }
       return lines;
     }
@@ -182,11 +183,11 @@ class LocalExecutor final : public Executor {
     if (!program_exists("mpirun")) throw IoError("back end mpi: there is no mpirun in PATH (Debian: openmpi-bin)");
   }
 
-  ContainerOptions container() const { return container_of(engine_); }
+  ContainerOptions container(const LaunchRequest& request) const { return container_of(image_, request.cpus); }
 
   std::unique_ptr<Start> start_containers(LaunchRequest request) const {
     request.in_image = true;
-    ContainerOptions options = container();
+    ContainerOptions options = container(request);
     std::vector<ProcessOptions> launchers;
     if (under_mpirun(request)) {
       expect_mpirun();
@@ -206,13 +207,18 @@ class LocalExecutor final : public Executor {
     });
   }
 
-  const spec::EngineOptions engine_;  // without an image ranks are programs of this host
+  const std::string image_;  // "": ranks are programs of this host
 };
 
 }  // namespace
 
 Availability available() { return {true, ""}; }
 
-std::unique_ptr<Executor> make(const spec::EngineOptions& engine) { return std::make_unique<LocalExecutor>(engine); }
+std::unique_ptr<Executor> make(const Json& engine) {
+  OptionReader reader("executor 'local'", engine);
+  std::string image = reader.text("image", "");
+  reader.finish();
+  return std::make_unique<LocalExecutor>(std::move(image));
+}
 
 }  // namespace mlbench::exec::local

@@ -308,11 +308,7 @@ INSTANTIATE_TEST_SUITE_P(BackEnds, LocalExecutorTest, testing::Values("gloo", "m
 
 class LocalImageTest : public LocalExecutorTest {
  protected:
-  static std::unique_ptr<Executor> in(const std::string& image) {
-    spec::EngineOptions engine;
-    engine.image = image;
-    return local::make(engine);
-  }
+  static std::unique_ptr<Executor> in(const std::string& image) { return local::make({{"image", image}}); }
 
   FakePodman podman_{FAKE_PODMAN};
 };
@@ -339,10 +335,9 @@ TEST_P(LocalImageTest, DescribesExactCommandsWithoutValuesOfVariables) {
 }
 
 TEST_P(LocalImageTest, AFractionOfACpuIsALimitOfEachContainer) {
-  spec::EngineOptions engine;
-  engine.image = "i:1";
-  engine.cpus = 0.25;  // less than any quota of this process
-  for (const std::string& line : local::make(engine)->describe(request("true", 2))) {
+  LaunchRequest launch = request("true", 2);
+  launch.cpus = 0.25;  // less than any quota of this process
+  for (const std::string& line : in("i:1")->describe(launch)) {
     EXPECT_THAT(line, testing::HasSubstr(" --cpus 0.25 "));
   }
 }

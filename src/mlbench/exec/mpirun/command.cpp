@@ -67,8 +67,8 @@ bool is_plain(const std::string& text) {
 }
 
 // The same words on all hosts: each has the engine, and the folders.
-std::vector<std::string> in_image(const spec::EngineOptions& engine, const LaunchRequest& moved) {
-  ContainerOptions container{.engine = container_engine(), .image = engine.image, .cpus = engine.cpus};
+std::vector<std::string> in_image(const Options& engine, const LaunchRequest& moved) {
+  ContainerOptions container{.engine = container_engine(), .image = engine.image, .cpus = moved.cpus};
   if (moved.gpu) container.gpus = {kAllGpus};  // of whatever host it is on
   container.folders = {{engine.scratch.empty() ? "/tmp" : engine.scratch, true}};
   container.folders.insert(container.folders.end(), moved.folders.begin(), moved.folders.end());
@@ -82,7 +82,7 @@ std::vector<std::string> in_image(const spec::EngineOptions& engine, const Launc
 
 bool all_here(const std::vector<std::string>& hosts) { return std::ranges::all_of(hosts, is_this_host); }
 
-std::vector<std::string> hosts_of_ranks(const spec::EngineOptions& engine, int ranks) {
+std::vector<std::string> hosts_of_ranks(const Options& engine, int ranks) {
   if (engine.hosts.empty()) {
     throw UserError("executor mpirun needs hosts: name them as -H h1:2,h2:2 (two ranks each) or --hostfile FILE");
   }
@@ -155,8 +155,7 @@ std::string ssh_arguments(const std::string& ssh_config) {
   return fmt::format("{}", fmt::join(ssh_options(ssh_config), " "));
 }
 
-ProcessOptions command(const spec::EngineOptions& engine, const LaunchRequest& moved,
-                       const std::vector<std::string>& hosts) {
+ProcessOptions command(const Options& engine, const LaunchRequest& moved, const std::vector<std::string>& hosts) {
   MpirunOptions launch;
   launch.hosts = hosts;
   if (engine.image.empty()) launch.working_directory = moved.working_directory;

@@ -9,13 +9,13 @@
 
 #include "mlbench/base/process.h"
 #include "mlbench/exec/executor.h"
-#include "mlbench/spec/engine.h"
+#include "mlbench/exec/mpirun/options.h"
 
 namespace mlbench::exec::mpirun {
 
 // The name that an engine's options give the host of each rank, in order. UserError: no hosts, too few slots, a number
 // of IPv6 (which mpirun reads as a port), or "localhost" beside other hosts, which cannot come back to it.
-std::vector<std::string> hosts_of_ranks(const spec::EngineOptions& engine, int ranks);
+std::vector<std::string> hosts_of_ranks(const Options& engine, int ranks);
 bool all_here(const std::vector<std::string>& hosts);
 
 std::vector<Placement> placement_on(const std::vector<std::string>& hosts);
@@ -36,7 +36,6 @@ std::string ssh_arguments(const std::string& ssh_config);
 
 // mpirun with the guards and the request's command, which is `moved` to the hosts. It hands the variables on by their
 // names: their values are in its own environment alone, and reach other hosts over its own connections.
-ProcessOptions command(const spec::EngineOptions& engine, const LaunchRequest& moved,
-                       const std::vector<std::string>& hosts);
+ProcessOptions command(const Options& engine, const LaunchRequest& moved, const std::vector<std::string>& hosts);
 
 }  // namespace mlbench::exec::mpirun

@@ -14,6 +14,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/growing_lines.h"
+#include "mlbench/base/options.h"
 #include "mlbench/base/own_variables.h"
 #include "mlbench/exec/engine_group.h"
 #include "mlbench/exec/linked.h"
@@ -41,7 +42,7 @@ constexpr size_t kMostSaid = size_t{256} << 10;
 class MpirunJob final : public EngineJob {
  public:
   MpirunJob(const ProcessOptions& options, const LaunchRequest& request, std::vector<std::string> hosts,
-            const spec::EngineOptions& engine)
+            const Options& engine)
       : links_(*request.links.server),
         hosts_(std::move(hosts)),
         ssh_config_(engine.ssh_config),
@@ -162,7 +163,7 @@ class MpirunJob final : public EngineJob {
 
 class MpirunExecutor final : public Executor {
  public:
-  explicit MpirunExecutor(spec::EngineOptions engine) : engine_(std::move(engine)) {}
+  explicit MpirunExecutor(const Json& engine) : engine_(read_options(engine)) {}
 
   std::string name() const override { return "mpirun"; }
   bool on_this_host() const override { return false; }
@@ -233,8 +234,7 @@ class MpirunExecutor final : public Executor {
 
   // `copied`: where the programs are instead.
   static std::unique_ptr<Start> launch(const LaunchRequest& request, const std::vector<std::string>& hosts,
-                                       const spec::EngineOptions& engine,
-                                       const std::optional<std::filesystem::path>& copied) {
+                                       const Options& engine, const std::optional<std::filesystem::path>& copied) {
     const std::filesystem::path folder = folder_on_hosts(request, engine.scratch);
     LaunchRequest moved = moved_to(request, folder);
     add_own_gpu(moved);
@@ -279,7 +279,7 @@ class MpirunExecutor final : public Executor {
     return text;
   }
 
-  const spec::EngineOptions engine_;
+  const Options engine_;
 };
 
 }  // namespace
@@ -289,6 +289,19 @@ Availability available() {
   return {true, ""};
 }
 
-std::unique_ptr<Executor> make(const spec::EngineOptions& engine) { return std::make_unique<MpirunExecutor>(engine); }
+Options read_options(const Json& engine) {
+  OptionReader reader("executor 'mpirun'", engine);
+  Options options;
+  options.hosts = reader.text("hosts", "");
+  options.ranks_per_host = reader.integer("ranks_per_host", 0, spec::kRanksPerHost);
+  options.ssh_config = reader.text("ssh_config", "");
+  options.scratch = reader.text("scratch", "");
+  options.image = reader.text("image", "");
+  reader.integer("requeue", 0, kRequeues);  // the supervisor's
+  reader.finish();
+  return options;
+}
+
+std::unique_ptr<Executor> make(const Json& engine) { return std::make_unique<MpirunExecutor>(engine); }
 
 }  // namespace mlbench::exec::mpirun

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "mlbench/base/availability.h"
+#include "mlbench/base/json.h"
 #include "mlbench/exec/executor.h"
-#include "mlbench/spec/engine.h"
 
 namespace mlbench::exec::mpirun {
 
@@ -12,7 +12,7 @@ namespace mlbench::exec::mpirun {
 // whatever the back end; they come over links. It takes the engine's hosts, ranks per host, ssh_config, scratch
 // and image (container.h: podman or docker is on each host).
 // UserError from all that it is asked where there are no hosts, or such as cannot be used together.
-std::unique_ptr<Executor> make(const spec::EngineOptions& engine);
+std::unique_ptr<Executor> make(const Json& engine);
 Availability available();
 
 }  // namespace mlbench::exec::mpirun

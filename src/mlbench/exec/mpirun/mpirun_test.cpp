@@ -20,6 +20,7 @@
 #include "mlbench/exec/mpirun/words.h"
 #include "mlbench/exec/test_fake_podman.h"
 #include "mlbench/net/link/link.h"
+#include "mlbench/spec/hosts.h"
 
 namespace mlbench::exec::mpirun {
 namespace {
@@ -45,16 +46,16 @@ LaunchRequest plan(int workers) {
   return request;
 }
 
-std::string folder_of(const spec::EngineOptions& engine, LaunchRequest request) {
+std::string folder_of(const Json& engine, LaunchRequest request) {
   request.links.folder = request.log_dir.parent_path();
-  return folder_on_hosts(request, engine.scratch).string();
+  return folder_on_hosts(request, spec::engine_text(engine, "scratch")).string();
 }
 
 TEST(Mpirun, DescribesTheExactCommand) {
-  spec::EngineOptions engine;
-  engine.hosts = "h1:2,h2:2";
-  engine.ssh_config = "/home/x/ssh_config";
-  engine.scratch = "/scratch";
+  Json engine = Json::object();
+  engine["hosts"] = "h1:2,h2:2";
+  engine["ssh_config"] = "/home/x/ssh_config";
+  engine["scratch"] = "/scratch";
   LaunchRequest request = plan(3);
   request.network_interface = "eth0";
   const std::string folder = folder_of(engine, request);
@@ -78,10 +79,10 @@ TEST(Mpirun, DescribesTheExactCommand) {
 
 TEST(Mpirun, InAnImageItStartsContainersOnAllHosts) {
   const FakePodman podman(FAKE_PODMAN);
-  spec::EngineOptions engine;
-  engine.hosts = "h1:2,h2:2";
-  engine.scratch = "/scratch";
-  engine.image = "team/image:1";
+  Json engine = Json::object();
+  engine["hosts"] = "h1:2,h2:2";
+  engine["scratch"] = "/scratch";
+  engine["image"] = "team/image:1";
   LaunchRequest request = plan(3);
   request.working_directory = "/home/x/work";
   request.folders = {{"/home/x/work", true}};
@@ -95,7 +96,7 @@ TEST(Mpirun, InAnImageItStartsContainersOnAllHosts) {
                               "/opt/mlbench-guard team/image:1 openmpi /opt/mlbench-worker --run-dir " +
                               folder_of(engine, request)));
   EXPECT_THAT(line, Not(HasSubstr("--cpus")));
-  engine.cpus = 2.5;
+  request.cpus = 2.5;
   EXPECT_THAT(make(engine)->describe(request).front(), HasSubstr(" --cpus 2.5 --volume "));
   request.backend = "mpi";
   EXPECT_THAT([&] { make(engine)->describe(request); },
@@ -104,15 +105,15 @@ TEST(Mpirun, InAnImageItStartsContainersOnAllHosts) {
 
 TEST(Mpirun, GuardsGiveRanksTheirGpus) {
   const FakePodman podman(FAKE_PODMAN);
-  spec::EngineOptions engine;
-  engine.hosts = "h1:2,h2:2";
+  Json engine = Json::object();
+  engine["hosts"] = "h1:2,h2:2";
   LaunchRequest request = plan(3);
   request.gpu = true;
   EXPECT_THAT(make(engine)->describe(request).front(), Not(HasSubstr("GPU"))) << "a worker picks its own";
   request.rank_words = true;
   EXPECT_THAT(make(engine)->describe(request).front(),
               AllOf(HasSubstr("MLBENCH_GUARD_OWN_GPU=1 "), HasSubstr(" -x MLBENCH_GUARD_OWN_GPU ")));
-  engine.image = "team/image:1";
+  engine["image"] = "team/image:1";
   EXPECT_THAT(make(engine)->describe(request).front(),
               AllOf(HasSubstr(" --device nvidia.com/gpu=all "), HasSubstr(" --env MLBENCH_GUARD_OWN_GPU ")));
   EXPECT_FALSE(offer_of(make(engine)->nodes()).gpus) << "which hosts there are, each run says";
@@ -120,8 +121,8 @@ TEST(Mpirun, GuardsGiveRanksTheirGpus) {
 
 TEST(Mpirun, TheNodesAreTheHostsThatWereNamed) {
   EXPECT_THAT(make({})->nodes().problem, HasSubstr("-H, --hostfile"));
-  spec::EngineOptions engine;
-  engine.hosts = "h1:2,h2,localhost:4";
+  Json engine = Json::object();
+  engine["hosts"] = "h1:2,h2,localhost:4";
   ClusterNodes named = make(engine)->nodes();
   ASSERT_EQ(named.nodes.size(), 3U);
   EXPECT_EQ(named.problem, "");
@@ -132,13 +133,13 @@ TEST(Mpirun, TheNodesAreTheHostsThatWereNamed) {
   EXPECT_EQ(named.nodes[2].name, "localhost");
   EXPECT_EQ(named.nodes[2].slots, 4);
   EXPECT_EQ(named.nodes[2].cpus, available_cores());
-  engine.ranks_per_host = 3;
+  engine["ranks_per_host"] = 3;
   EXPECT_EQ(make(engine)->nodes().nodes[1].slots, 3);
 }
 
 TEST(Mpirun, OnThisHostAloneNoSshIsAsked) {
-  spec::EngineOptions engine;
-  engine.hosts = "localhost:4";
+  Json engine = Json::object();
+  engine["hosts"] = "localhost:4";
   LaunchRequest request = plan(2);
   request.environment["MLBENCH_OVERSUBSCRIBED"] = "1";
   request.working_directory = "/home/x/work";
@@ -152,9 +153,9 @@ TEST(Mpirun, OnThisHostAloneNoSshIsAsked) {
 }
 
 TEST(Mpirun, ARankPerHostNeedsNoSharedMemory) {
-  spec::EngineOptions engine;
-  engine.hosts = "h1:8,h2:8";
-  engine.ranks_per_host = 1;
+  Json engine = Json::object();
+  engine["hosts"] = "h1:8,h2:8";
+  engine["ranks_per_host"] = 1;
   const auto lines = make(engine)->describe(plan(2));
   EXPECT_THAT(lines.front(), AllOf(HasSubstr("--host h1,h2 "), HasSubstr("--mca btl self,tcp "),
                                    Not(HasSubstr("if_include")), Not(HasSubstr("mpi_yield_when_idle"))));
@@ -162,8 +163,8 @@ TEST(Mpirun, ARankPerHostNeedsNoSharedMemory) {
 
 TEST(Mpirun, HostsThatDoNotServeAreRefused) {
   const auto use = [](const std::string& hosts) {
-    spec::EngineOptions engine;
-    engine.hosts = hosts;
+    Json engine = Json::object();
+    engine["hosts"] = hosts;
     return make(engine)->describe(plan(2));
   };
   EXPECT_THAT([&] { use(""); }, ThrowsMessage<UserError>(AllOf(HasSubstr("-H h1:2,h2:2"), HasSubstr("--hostfile"))));
@@ -288,8 +289,8 @@ class FakeMpirunTest : public testing::Test {
     fs::create_directories(run() / "logs");
     setenv("PATH", ((dir_ / "bin").string() + ":" + old_path_).c_str(), 1);
     program("ssh", "exit 255\n");
-    engine_.hosts = "h1:1,h2:2";
-    engine_.scratch = dir_ / "scratch";
+    engine_["hosts"] = "h1:1,h2:2";
+    engine_["scratch"] = (dir_ / "scratch").string();
     executor_ = make(engine_);
   }
   ~FakeMpirunTest() override { setenv("PATH", old_path_.c_str(), 1); }
@@ -362,7 +363,7 @@ class FakeMpirunTest : public testing::Test {
 
   TemporaryFolder dir_;
   const std::string old_path_ = getenv("PATH");
-  spec::EngineOptions engine_;
+  Json engine_ = Json::object();
   std::optional<net::LinkServer> links_;
   std::optional<net::KvServer> rendezvous_;
   std::unique_ptr<Executor> executor_;
@@ -431,7 +432,7 @@ class WithoutPrograms : public FakeMpirunTest {
                        "#/absent#')\nexec sh -c \"$line\"\n");
     program("mpirun", "echo \"$*\" > " + (dir_ / "words").string() + kStartGuards + "wait\n");
   }
-  fs::path folder() const { return folder_of_build({GUARD, ""}, engine_.scratch); }
+  fs::path folder() const { return folder_of_build({GUARD, ""}, spec::engine_text(engine_, "scratch")); }
   int64_t copies() const {
     const std::string calls = read_file(dir_ / "calls");
     return static_cast<int64_t>(parts(calls, "tar -x"));
@@ -465,7 +466,7 @@ TEST_F(WithoutPrograms, ProgramsAreBroughtOnceToEachHost) {
 }
 
 TEST_F(WithoutPrograms, WhereAllHaveThemNothingIsBrought) {
-  engine_.hosts = "h1:3";
+  engine_["hosts"] = "h1:3";
   executor_ = make(engine_);
   run_to_its_end();
   EXPECT_EQ(copies(), 0);

@@ -100,13 +100,13 @@ std::string line(const std::string& key, const std::string& value) {
   return fmt::format("#SBATCH --{}={}\n", key, quoted_for_sbatch(value));
 }
 
-std::filesystem::path start_folder(const LaunchRequest& request, const spec::EngineOptions& engine) {
+std::filesystem::path start_folder(const LaunchRequest& request, const Options& engine) {
   if (!request.working_directory.empty()) return request.working_directory;
   return engine.scratch.empty() ? kScratch : engine.scratch;
 }
 
 // Of the guard and of the folders that ranks need, at the same paths within, as both take them.
-std::string mounts(const LaunchRequest& request, const spec::EngineOptions& engine) {
+std::string mounts(const LaunchRequest& request, const Options& engine) {
   std::vector<SharedFolder> folders = {{request.guard, false},
                                        {engine.scratch.empty() ? kScratch : engine.scratch, true}};
   folders.insert(folders.end(), request.folders.begin(), request.folders.end());
@@ -124,14 +124,14 @@ std::string mounts(const LaunchRequest& request, const spec::EngineOptions& engi
 }
 
 // Nothing of the host is there but what is mounted; its devices, processes and /dev/shm are, as Open MPI needs them.
-std::vector<std::string> apptainer(const LaunchRequest& request, const spec::EngineOptions& engine) {
+std::vector<std::string> apptainer(const LaunchRequest& request, const Options& engine) {
   if (!engine.image.starts_with('/')) {
     throw UserError(
         fmt::format("--image {}: a file of Apptainer's needs its absolute path, on all nodes", engine.image));
   }
   std::vector<std::string> words = {"apptainer",    "exec",   "--no-mount",
                                     "home,cwd,tmp", "--bind", mounts(request, engine)};
-  if (engine.cpus > 0) words.insert(words.end(), {"--cpus", fmt::format("{}", engine.cpus)});
+  if (request.cpus > 0) words.insert(words.end(), {"--cpus", fmt::format("{}", request.cpus)});
   if (request.gpu) words.emplace_back("--nv");
   if (!request.working_directory.empty()) {
     words.insert(words.end(), {"--pwd", request.working_directory.string()});
@@ -141,16 +141,16 @@ std::vector<std::string> apptainer(const LaunchRequest& request, const spec::Eng
 }
 
 // Slurm gives whole ones.
-std::string cpus_per_task(const LaunchRequest& request, const spec::EngineOptions& engine) {
-  return std::to_string(engine.cpus > 0 ? static_cast<int>(std::ceil(engine.cpus)) : request.threads);
+std::string cpus_per_task(const LaunchRequest& request) {
+  return std::to_string(request.cpus > 0 ? static_cast<int>(std::ceil(request.cpus)) : request.threads);
 }
 
-std::vector<std::string> srun(const LaunchRequest& request, const spec::EngineOptions& engine) {
+std::vector<std::string> srun(const LaunchRequest& request, const Options& engine) {
   std::vector<std::string> words = {"srun", fmt::format("--ntasks={}", request.workers)};
   if (engine.ranks_per_host > 0) {
     words.push_back(fmt::format("--ntasks-per-node={}", std::min<int64_t>(engine.ranks_per_host, request.workers)));
   }
-  words.push_back("--cpus-per-task=" + cpus_per_task(request, engine));
+  words.push_back("--cpus-per-task=" + cpus_per_task(request));
   if (who_gives_gpus(request, engine.slurm) == GpusBy::kUs) {
     words.emplace_back("--gpus-per-task=1");
     // A worker picks its own among all of its node.
@@ -206,7 +206,7 @@ std::string for_file_pattern(const std::string& path) {
   return escaped;
 }
 
-LaunchRequest on_hosts(const LaunchRequest& request, const spec::EngineOptions& engine) {
+LaunchRequest on_hosts(const LaunchRequest& request, const Options& engine) {
   LaunchRequest theirs = request;
   if (const std::filesystem::path here = folder_here(request); !here.empty()) {
     theirs.links.folder = here;
@@ -242,7 +242,7 @@ std::filesystem::path log_path(const LaunchRequest& request) {
   return launcher_log_path(request.log_dir, "slurm", request.segment);
 }
 
-std::string batch_script(const LaunchRequest& request, const spec::EngineOptions& engine) {
+std::string batch_script(const LaunchRequest& request, const Options& engine) {
   std::string text = "#!/bin/bash\n";
   text += line("job-name", job_name(request.run_name));
   text += line("ntasks", std::to_string(request.workers));
@@ -251,7 +251,7 @@ std::string batch_script(const LaunchRequest& request, const spec::EngineOptions
     text += line("nodes", std::to_string((request.workers + on_each - 1) / on_each));
     text += line("ntasks-per-node", std::to_string(on_each));
   }
-  text += line("cpus-per-task", cpus_per_task(request, engine));
+  text += line("cpus-per-task", cpus_per_task(request));
   if (who_gives_gpus(request, engine.slurm) == GpusBy::kUs) text += line("gpus-per-task", "1");
   text += line("chdir", one_line(start_folder(request, engine).string()));
   text += line("output", for_file_pattern(one_line(log_path(request).string())));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "mlbench/exec/executor.h"
-#include "mlbench/spec/engine.h"
+#include "mlbench/exec/slurm/options.h"
 
 namespace mlbench::exec::slurm {
 
@@ -23,7 +23,7 @@ std::string option_line(const std::string& option);
 std::string for_file_pattern(const std::string& path);
 
 // The request as the job has it: with the run's folder as it is on the hosts, and what Slurm's tasks need beside.
-LaunchRequest on_hosts(const LaunchRequest& request, const spec::EngineOptions& engine);
+LaunchRequest on_hosts(const LaunchRequest& request, const Options& engine);
 
 std::string job_name(const std::string& run_name);
 
@@ -31,7 +31,7 @@ std::filesystem::path script_path(const LaunchRequest& request);  // logs/slurm.
 std::filesystem::path log_path(const LaunchRequest& request);     // logs/slurm.seg-S.log
 
 // The batch script. `request`: of on_hosts(); the paths of script and log are those of the supervisor's host.
-std::string batch_script(const LaunchRequest& request, const spec::EngineOptions& engine);
+std::string batch_script(const LaunchRequest& request, const Options& engine);
 
 // One of Slurm's commands, without the variables of this process that would change what it does: SBATCH_PARTITION,
 // SLURM_CLUSTERS, those of a job in which this process runs itself. Those that say where Slurm is stay.

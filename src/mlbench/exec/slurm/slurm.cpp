@@ -11,6 +11,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/options.h"
 #include "mlbench/base/process.h"
 #include "mlbench/exec/engine_group.h"
 #include "mlbench/exec/linked.h"
@@ -60,13 +61,7 @@ std::string address_for_nodes() {
 
 class SlurmExecutor final : public Executor {
  public:
-  explicit SlurmExecutor(spec::EngineOptions engine) : engine_(std::move(engine)) {
-    for (const std::string& option : engine_.slurm) option_line(option);
-    const auto of_image = [](const std::string& option) { return option.starts_with("container-image"); };
-    if (!engine_.image.empty() && std::ranges::any_of(engine_.slurm, of_image)) {
-      throw UserError("--image and --slurm-option container-image are given: leave out one");
-    }
-  }
+  explicit SlurmExecutor(const Json& engine) : engine_(read_options(engine)) {}
 
   std::string name() const override { return "slurm"; }
   bool on_this_host() const override { return false; }
@@ -140,7 +135,7 @@ class SlurmExecutor final : public Executor {
     }
   }
 
-  const spec::EngineOptions engine_;
+  const Options engine_;
   mutable std::optional<std::string> address_;  // asked for once
 };
 
@@ -156,6 +151,24 @@ Availability available() {
   return {true, ""};
 }
 
-std::unique_ptr<Executor> make(const spec::EngineOptions& engine) { return std::make_unique<SlurmExecutor>(engine); }
+Options read_options(const Json& engine) {
+  OptionReader reader("executor 'slurm'", engine);
+  Options options;
+  options.ranks_per_host = reader.integer("ranks_per_host", 0, spec::kRanksPerHost);
+  options.slurm = reader.texts("slurm");
+  options.setup = reader.text("setup", "");
+  options.scratch = reader.text("scratch", "");
+  options.image = reader.text("image", "");
+  reader.integer("requeue", 0, kRequeues);  // the supervisor's
+  reader.finish();
+  for (const std::string& option : options.slurm) option_line(option);
+  const auto of_image = [](const std::string& option) { return option.starts_with("container-image"); };
+  if (!options.image.empty() && std::ranges::any_of(options.slurm, of_image)) {
+    throw UserError("--image and --slurm-option container-image are given: leave out one");
+  }
+  return options;
+}
+
+std::unique_ptr<Executor> make(const Json& engine) { return std::make_unique<SlurmExecutor>(engine); }
 
 }  // namespace mlbench::exec::slurm

@@ -44,7 +44,7 @@ LaunchRequest plain_request() {
   return request;
 }
 
-std::string scratch_of(const LaunchRequest& request, const spec::EngineOptions& engine = {}) {
+std::string scratch_of(const LaunchRequest& request, const Options& engine = {}) {
   return folder_on_hosts(request, engine.scratch).string();
 }
 
@@ -80,7 +80,7 @@ TEST(SlurmScript, HasWhatWasAskedFor) {
   request.threads = 3;
   request.working_directory = "/home/x/my work";
   request.command = {"/bin/sh", "-c", "echo it's {rank}\n#SBATCH --partition=stolen"};
-  spec::EngineOptions engine;
+  Options engine;
   engine.ranks_per_host = 2;
   engine.scratch = "/scratch";
   engine.setup = "module load openmpi\nexport A='b c'";
@@ -131,7 +131,7 @@ TEST(SlurmScript, TheImageIsThatOfTheRanks) {
   LaunchRequest request = plain_request();
   request.working_directory = "/home/x/work";
   request.folders = {{"/home/x/work", true}, {"/data", false}};
-  spec::EngineOptions engine;
+  Options engine;
   engine.scratch = "/scratch";
   engine.image = "registry.example#team/image:1";
   const std::string script = batch_script(on_hosts(request, engine), engine);
@@ -142,15 +142,18 @@ TEST(SlurmScript, TheImageIsThatOfTheRanks) {
   request.folders = {{"/a,b", true}};
   EXPECT_THAT([&] { batch_script(on_hosts(request, engine), engine); },
               testing::ThrowsMessage<UserError>(HasSubstr("/a,b has a comma")));
-  engine.slurm = {"container-image=other"};
-  EXPECT_THAT([&] { make(engine); }, testing::ThrowsMessage<UserError>(HasSubstr("leave out one")));
+  EXPECT_THAT(
+      [&] {
+        make({{"image", engine.image}, {"slurm", {"container-image=other"}}});
+      },
+      testing::ThrowsMessage<UserError>(HasSubstr("leave out one")));
 }
 
 TEST(SlurmScript, AFileOfApptainersIsItsToRun) {
   LaunchRequest request = plain_request();
   request.command.front() = "mlbench-worker";
   request.folders = {{"/home/x/cache", true}, {"/data", false}};
-  spec::EngineOptions engine;
+  Options engine;
   engine.image = "/images/my worker.sif";
   std::string script = batch_script(on_hosts(request, engine), engine);
   EXPECT_THAT(
@@ -176,7 +179,7 @@ TEST(SlurmScript, AFileOfApptainersIsItsToRun) {
 TEST(SlurmScript, EachTaskHasAGpuUnlessOptionsSayWhichItHas) {
   LaunchRequest request = plain_request();
   request.gpu = true;
-  spec::EngineOptions engine;
+  Options engine;
   const auto script = [&] { return batch_script(on_hosts(request, engine), engine); };
   const auto guard_picks = [&] { return on_hosts(request, engine).environment.contains("MLBENCH_GUARD_OWN_GPU"); };
   const std::string line = "#SBATCH --cpus-per-task=1\n#SBATCH --gpus-per-task=1\n";
@@ -210,9 +213,9 @@ TEST(SlurmScript, EachTaskHasAGpuUnlessOptionsSayWhichItHas) {
 TEST(SlurmScript, ApptainerLimitsAFractionOfTheCpusThatSlurmGives) {
   LaunchRequest request = plain_request();
   request.threads = 2;
-  spec::EngineOptions engine;
+  Options engine;
   engine.image = "/images/worker.sif";
-  engine.cpus = 2.5;
+  request.cpus = 2.5;
   const std::string script = batch_script(on_hosts(request, engine), engine);
   EXPECT_THAT(script, HasSubstr("#SBATCH --cpus-per-task=3\n"));
   EXPECT_THAT(script, HasSubstr("exec srun --ntasks=4 --cpus-per-task=3 "));
@@ -222,7 +225,7 @@ TEST(SlurmScript, ApptainerLimitsAFractionOfTheCpusThatSlurmGives) {
 TEST(SlurmScript, NodesAreOneRunsAloneUnlessItSharesThem) {
   LaunchRequest request = plain_request();
   const std::string line = "#SBATCH --exclusive\n";
-  spec::EngineOptions engine;
+  Options engine;
   EXPECT_THAT(batch_script(request, engine), HasSubstr(line));
   for (const char* option : {"exclusive=user", "oversubscribe"}) {
     engine.slurm = {option};
@@ -238,7 +241,7 @@ TEST(SlurmScript, NodesAreOneRunsAloneUnlessItSharesThem) {
 TEST(SlurmScript, FewerRanksThanAHostTakesAreOnOne) {
   LaunchRequest request = plain_request();
   request.workers = 2;
-  spec::EngineOptions engine;
+  Options engine;
   engine.ranks_per_host = 8;
   EXPECT_THAT(batch_script(request, engine), HasSubstr("#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=2\n"));
 }
@@ -253,9 +256,7 @@ TEST(SlurmScript, RefusesOptionsThatAreNone) {
   }
   EXPECT_THAT([] { option_line("ntasks=9"); }, testing::ThrowsMessage<UserError>(HasSubstr("the number of workers")));
   EXPECT_THAT([] { option_line("array=1-4"); }, testing::ThrowsMessage<UserError>(HasSubstr("--repeat")));
-  spec::EngineOptions engine;
-  engine.slurm = {"export=NONE"};
-  EXPECT_THAT([&] { make(engine); }, testing::ThrowsMessage<UserError>(HasSubstr("--env")));
+  EXPECT_THAT([] { make({{"slurm", {"export=NONE"}}}); }, testing::ThrowsMessage<UserError>(HasSubstr("--env")));
   EXPECT_EQ(option_line("comment=C:\\x"), "#SBATCH --comment=\"C:\\\\x\"\n");
   EXPECT_EQ(option_line("comment="), "#SBATCH --comment=\n");
 }
@@ -276,7 +277,7 @@ TEST(SlurmScript, TheFolderOnTheHostsIsOneRunsAlone) {
   LaunchRequest resumed = request;
   resumed.segment = 3;
   EXPECT_EQ(scratch_of(request), scratch_of(resumed));
-  spec::EngineOptions engine;
+  Options engine;
   engine.scratch = "/scratch";
   EXPECT_THAT(scratch_of(request, engine), testing::StartsWith("/scratch/mlbench-"));
 }
@@ -707,9 +708,7 @@ TEST_F(SlurmTest, WhatRunsWhenItIsDroppedEnds) {
 }
 
 TEST_F(SlurmTest, AJobThatFailsIsQuoted) {
-  spec::EngineOptions engine;
-  engine.setup = "echo no such module >&2; exit 3";
-  executor_ = make(engine);
+  executor_ = make({{"setup", "echo no such module >&2; exit 3"}});
   const auto begun = start(request("exit 0", 1));
   const StartStatus status = wait_for(*begun, StartState::kFailed);
   EXPECT_THAT(status.words, HasSubstr("FAILED (NonZeroExitCode)"));

@@ -6,6 +6,7 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/master/http/services.h"
+#include "mlbench/spec/hosts.h"
 
 namespace mlbench::master {
 
@@ -16,13 +17,13 @@ constexpr size_t kMostRanks = 5000;
 
 struct InUse {
   std::string executor;
-  spec::EngineOptions cluster;
+  Json cluster = Json::object();
   bool usual = false;
 };
 
 // The usual executor's, and those of runs that go on or wait.
 std::vector<InUse> clusters_in_use(const Services& services, Json& ranks) {
-  std::vector<InUse> clusters = {{services.hooks.executor, {}, true}};
+  std::vector<InUse> clusters = {{services.hooks.executor, Json::object(), true}};
   for (const char* state : {"running", "queued"}) {
     for (const std::string& summary : services.index.find({.state = state, .limit = kMostActive}).summaries) {
       const std::string name = text_member(try_parse_json(summary, inputs::kSummary).value_or(Json()), "name");
@@ -51,7 +52,7 @@ std::vector<InUse> clusters_in_use(const Services& services, Json& ranks) {
 Response nodes(Services& services) {
   Json ranks = Json::array(), clusters = Json::array();
   for (const InUse& one : clusters_in_use(services, ranks)) {
-    const std::string& context = one.cluster.kubernetes.context;
+    const std::string context = spec::engine_text(one.cluster, "kube_context");
     Json cluster = {
         {"executor", one.executor}, {"context", context.empty() ? Json() : Json(context)}, {"usual", one.usual}};
     cluster.update(services.nodes.of(one.executor, one.cluster));

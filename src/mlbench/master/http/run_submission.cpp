@@ -100,8 +100,8 @@ void check_has_task(const spec::RunSpec& run) {
 
 // Another executor is told nothing of what that of the run was; its hosts may have data elsewhere.
 void forget_executor(Json& request, const spec::RunSpec& run) {
-  for (const std::string& name : spec::names_of_given(run.engine)) request.erase(name);
-  if (run.engine.cpus > 0) request["threads_per_worker"] = run.threads_per_worker;
+  for (const auto& [name, value] : run.engine.items()) request.erase(name);
+  if (run.cpus > 0) request["threads_per_worker"] = run.threads_per_worker;
   for (const char* name : {"share_host", "data_dir"}) request.erase(name);
 }
 
@@ -146,7 +146,7 @@ Response preview_runs(Services& services, const Request& request) {
                               {"device", run.device},
                               {"workers", run.workers},
                               {"threads_per_worker", run.threads_per_worker},
-                              {"cpus", positive_or_null(run.engine.cpus)},
+                              {"cpus", positive_or_null(run.cpus)},
                               {"seed", run.seed},
                               {"data", run.data_name},
                               {"light", run.limits.light},

@@ -12,8 +12,8 @@
 #include <set>
 
 #include "mlbench/base/sha256.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/report/figures.h"
-#include "mlbench/spec/run_options.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::report {
@@ -290,7 +290,7 @@ std::string told_to_engine(const Record& record, std::string_view option) {
 // The keys of this file, and one of each option of an engine whose row says that it is compared by itself.
 std::vector<ComparisonKey> all_keys() {
   std::vector<ComparisonKey> keys(std::begin(kOwnKeys), std::end(kOwnKeys));
-  for (const spec::RunOption& option : spec::run_options()) {
+  for (const spec::RunOption& option : catalog::run_options()) {
     const std::string_view name = option.name;
     if (option.compared != name || std::ranges::count(keys, name, &ComparisonKey::name) > 0) continue;
     keys.push_back({name, KeyKind::kFree, [name](const Record& record) { return told_to_engine(record, name); }});

@@ -5,13 +5,13 @@
 #include <set>
 
 #include "mlbench/base/files.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/report/draw/charts.h"
 #include "mlbench/report/study/scaling.h"
 #include "mlbench/report/study/significance.h"
 #include "mlbench/report/study/study.h"
 #include "mlbench/report/study/test_comparisons.h"
 #include "mlbench/report/summary.h"
-#include "mlbench/spec/run_options.h"
 
 namespace mlbench::report {
 namespace {
@@ -50,7 +50,7 @@ TEST(Comparison, EveryKeyIsTried) {
 TEST(Comparison, EveryOptionIsComparedByAKeyOrSaysWhyNot) {
   std::set<std::string_view> keys;
   for (const ComparisonKey& key : comparison_keys()) keys.insert(key.name);
-  for (const spec::RunOption& option : spec::run_options()) {
+  for (const spec::RunOption& option : catalog::run_options()) {
     EXPECT_NE(option.compared.empty(), option.not_compared.empty()) << option.name;
     EXPECT_TRUE(option.compared.empty() || keys.contains(option.compared)) << option.name;
   }

@@ -1,4 +1,4 @@
-#include "mlbench/spec/engine.h"
+#include "mlbench/spec/hosts.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/or_null.h"
 
 namespace mlbench::spec {
 namespace {
@@ -183,48 +182,20 @@ std::vector<std::string> place_ranks(const std::vector<HostSlots>& hosts, int64_
   return places;
 }
 
-std::vector<std::string> names_of_given(const EngineOptions& engine) {
-  std::vector<std::string> names;
-  const auto look = [&](const char* name, bool given) {
-    if (given) names.emplace_back(name);
-  };
-  look("hosts", !engine.hosts.empty());
-  look("ranks_per_host", engine.ranks_per_host > 0);
-  look("ssh_config", !engine.ssh_config.empty());
-  look("slurm", !engine.slurm.empty());
-  look("setup", !engine.setup.empty());
-  look("scratch", !engine.scratch.empty());
-  look("image", !engine.image.empty());
-  const KubernetesOptions& kubernetes = engine.kubernetes;
-  look("kube_context", !kubernetes.context.empty());
-  look("namespace", !kubernetes.name_space.empty());
-  look("memory", !kubernetes.memory.empty());
-  look("data_volume", !kubernetes.data_volume.empty());
-  look("queue", !kubernetes.queue.empty());
-  look("host_network", kubernetes.host_network);
-  look("pod_overlay", !kubernetes.pod_overlay.empty());
-  look("requeue", engine.requeue > 0);
-  return names;
+std::optional<std::vector<std::string>> named_places(const Json& engine, int64_t ranks) {
+  const std::string hosts = engine_text(engine, "hosts");
+  if (hosts.empty()) return std::nullopt;
+  return place_ranks(parse_hosts(hosts), engine_count(engine, "ranks_per_host"), ranks);
 }
 
-Json to_json(const EngineOptions& engine) {
-  if (engine == EngineOptions()) return nullptr;
-  return {{"hosts", text_or_null(engine.hosts)},
-          {"ranks_per_host", positive_or_null(engine.ranks_per_host)},
-          {"ssh_config", text_or_null(engine.ssh_config)},
-          {"slurm", engine.slurm},
-          {"setup", text_or_null(engine.setup)},
-          {"scratch", text_or_null(engine.scratch)},
-          {"image", text_or_null(engine.image)},
-          {"cpus", positive_or_null(engine.cpus)},
-          {"kube_context", text_or_null(engine.kubernetes.context)},
-          {"namespace", text_or_null(engine.kubernetes.name_space)},
-          {"memory", text_or_null(engine.kubernetes.memory)},
-          {"data_volume", text_or_null(engine.kubernetes.data_volume)},
-          {"queue", text_or_null(engine.kubernetes.queue)},
-          {"host_network", engine.kubernetes.host_network},
-          {"pod_overlay", text_or_null(engine.kubernetes.pod_overlay)},
-          {"requeue", positive_or_null(engine.requeue)}};
+std::string engine_text(const Json& engine, std::string_view option) {
+  const auto found = engine.find(option);
+  return found == engine.end() || !found->is_string() ? "" : found->get<std::string>();
+}
+
+int64_t engine_count(const Json& engine, std::string_view option) {
+  const auto found = engine.find(option);
+  return found == engine.end() || !found->is_number_integer() ? 0 : found->get<int64_t>();
 }
 
 }  // namespace mlbench::spec

@@ -1,0 +1,42 @@
+#include "mlbench/catalog/options/options.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "mlbench/base/json.h"
+
+namespace mlbench::catalog {
+namespace {
+
+TEST(ExecutorOptions, AreInTheSchemaOfTheRecord) {
+  const Json schema = read_json_file(RUN_SCHEMA)["properties"]["engine"]["oneOf"][1]["properties"];
+  for (const spec::RunOption& option : run_options()) {
+    if (!option.of_executor()) continue;
+    EXPECT_TRUE(schema.contains(option.name)) << "api/run.schema.json: engine lacks \"" << option.name << "\"";
+  }
+}
+
+TEST(ExecutorOptions, WhatSeveralTakeMeansTheSame) {
+  std::set<std::string_view> names;
+  for (const spec::RunOption& option : run_options()) {
+    EXPECT_TRUE(names.insert(option.name).second) << option.name;
+    for (const char* executor : {"local", "mpirun", "slurm", "kubernetes"}) {
+      for (const spec::RunOption& its : options_of(executor)) {
+        EXPECT_TRUE(its.of_executor()) << its.name;
+        if (its.name != option.name) continue;
+        EXPECT_EQ(its.flags, option.flags);
+        EXPECT_EQ(its.help, option.help);
+        EXPECT_EQ(its.kind, option.kind);
+        EXPECT_EQ(its.form, option.form);
+      }
+    }
+  }
+  EXPECT_TRUE(takes("slurm", "setup"));
+  EXPECT_FALSE(takes("mpirun", "setup"));
+  EXPECT_FALSE(takes("slrum", "setup"));
+  EXPECT_EQ(label_of_option("setup"), "--setup");
+}
+
+}  // namespace
+}  // namespace mlbench::catalog

@@ -1,0 +1,53 @@
+#pragma once
+
+// What Kubernetes is told beside the run.
+
+#include <cstdint>
+#include <string>
+
+#include "mlbench/base/input.h"
+#include "mlbench/exec/options.h"
+
+namespace mlbench::exec::kubernetes {
+
+// clang-format off
+inline constexpr spec::RunOption kOptions[] = {
+    kRanksPerHostOption,
+    kImageOption,
+    {.name = "kube_context", .flags = "--kube-context", .kind = OptionKind::kText, .value = "NAME",
+     .help = "of the kubeconfig (default: its current one)", .compared = "kube_context"},
+    {.name = "namespace", .flags = "--namespace", .kind = OptionKind::kText, .value = "NAME",
+     .help = "of Kubernetes (default: that of the context)",
+     .not_compared = "where pods are listed; its limits are in memory and hardware"},
+    {.name = "memory", .flags = "--memory", .kind = OptionKind::kText, .value = "QUANTITY",
+     .help = "of each rank on Kubernetes, request and limit: 4Gi", .compared = "memory"},
+    {.name = "data_volume", .flags = "--data-volume", .kind = OptionKind::kText, .value = "CLAIM|/PATH",
+     .help = "claim, or folder of the nodes, with data sets; ranks on Kubernetes read it at /datasets",
+     .compared = "data_volume"},
+    {.name = "queue", .flags = "--queue", .kind = OptionKind::kText, .value = "NAME",
+     .help = "queue of Kueue that is to admit the job",
+     .not_compared = "waiting in it is in no clock but queue_s"},
+    {.name = "host_network", .flags = "--host-network", .kind = OptionKind::kFlag,
+     .help = "ranks on Kubernetes use the network of their nodes", .compared = "host_network"},
+    {.name = "pod_overlay", .flags = "--pod-overlay", .kind = OptionKind::kText, .value = "FILE",
+     .help = "JSON or YAML that is merged into the pods' template",
+     .compared = "pod_overlay", .form = text_of_64k, .content = &inputs::kPodOverlay},
+    kRequeueOption,
+};
+// clang-format on
+
+struct Options {
+  int64_t ranks_per_host = 0;    // 0: as Kubernetes says
+  std::string image = {};        // "": that of Defaults
+  std::string context = {};      // of the kubeconfig; "": its current one, or within a pod the service account
+  std::string name_space = {};   // "": that of the context or service account
+  std::string memory = {};       // of each rank, request and limit; "": none is said
+  std::string data_volume = {};  // mounted at /datasets, to read; "": nothing is
+  std::string queue = {};        // "": the job waits for no admission
+  bool host_network = false;
+  std::string pod_overlay = {};
+};
+// UserError for what it does not take.
+Options read_options(const Json& engine);
+
+}  // namespace mlbench::exec::kubernetes
