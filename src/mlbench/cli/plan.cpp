@@ -24,6 +24,7 @@
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
 #include "mlbench/metrics/metric.h"
+#include "mlbench/spec/communication.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/supervisor.h"
@@ -348,7 +349,7 @@ std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const Pla
   if (options.gpu) common.device = "cuda";
   const bool rank_word = std::any_of(options.command.begin(), options.command.end(),
                                      [](const std::string& word) { return word.find("{rank}") != std::string::npos; });
-  if (common.backend == "mpi" && rank_word && options.executor == "local") {
+  if (spec::needs_mpirun(common.backend) && rank_word && options.executor == "local") {
     throw UserError("{rank} cannot be filled in under mpirun, which --backend mpi starts: read OMPI_COMM_WORLD_RANK");
   }
   return for_each_count(options, facts, engine, common, [](spec::RunSpec&) {});

@@ -46,9 +46,9 @@ struct LaunchRequest {
   std::string run_name = {};         // letters, digits, '.', '_', '-': for what an engine calls its job
   int64_t run_id = 0;                // in its home
   std::string run_identity = {};     // of spec::RunSpec
-  std::string backend;               // "mpi" makes exec/local use one local mpirun
+  std::string backend;               // needs_mpirun() makes exec/local use one local mpirun
   std::vector<std::string> command;  // worker program and arguments, the same for all ranks
-  // A command of the user's: "{rank}" within its words stands for each rank's number (not with "mpi"), and elsewhere
+  // A command of the user's: "{rank}" within its words stands for each rank's number (not under mpirun), and elsewhere
   // "{hosts}" for where the ranks are; what they find each other by, the executor adds (horovod.h).
   bool rank_words = false;
   bool in_image = false;        // the ranks run in containers: what programs are there, their image says

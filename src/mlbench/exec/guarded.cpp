@@ -23,6 +23,7 @@
 #include "mlbench/guard/descendants.h"
 #include "mlbench/guard/shared_memory.h"
 #include "mlbench/guard/usage.h"
+#include "mlbench/spec/communication.h"
 
 namespace mlbench::exec {
 namespace {
@@ -48,7 +49,7 @@ class GuardedGroup final : public RankGroup {
   // Not in the constructor: when it fails, the destructor is to end what has been started.
   void launch(std::vector<ProcessOptions> launchers) {
     guard::become_subreaper();
-    if (request_.backend == "mpi") above_guards_ = launchers.front();
+    if (spec::needs_mpirun(request_.backend)) above_guards_ = launchers.front();
     in_containers_ = request_.in_image;
     listener_.emplace();
     for (ProcessOptions& options : launchers) {

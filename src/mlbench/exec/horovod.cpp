@@ -1,5 +1,7 @@
 #include "mlbench/exec/horovod.h"
 
+#include "mlbench/spec/communication.h"
+
 #include <map>
 #include <utility>
 
@@ -7,7 +9,7 @@ namespace mlbench::exec {
 
 void add_horovod(LaunchRequest& request) {
   auto& environment = request.environment;
-  const std::string library = request.backend == "mpi" ? "mpi" : "gloo";
+  const std::string library = spec::needs_mpirun(request.backend) ? "mpi" : "gloo";
   environment.emplace("HOROVOD_CONTROLLER", library);
   environment.emplace("HOROVOD_CPU_OPERATIONS", library);
   const auto address = environment.find("MASTER_ADDR"), port = environment.find("MASTER_PORT");

@@ -24,6 +24,7 @@
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/usage.h"
 #include "mlbench/net/link/link.h"
+#include "mlbench/spec/communication.h"
 
 namespace mlbench::exec {
 namespace {
@@ -240,7 +241,7 @@ class LinkedGroup final : public RankGroup {
     const std::vector<HorovodPlace> horovod = horovod_places(places);
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       auto variables = told.environment;
-      if (request_.backend != "mpi") add_horovod(variables, horovod[rank]);
+      if (!spec::needs_mpirun(request_.backend)) add_horovod(variables, horovod[rank]);
       std::vector<std::string> words = {fmt::format("{}", fmt::join(hosts, ","))};
       for (const auto& [name, value] : variables) {
         const auto known = request_.environment.find(name);

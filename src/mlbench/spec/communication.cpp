@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -109,6 +111,11 @@ class NetemReader {
 };
 
 }  // namespace
+
+bool needs_mpirun(std::string_view backend) {
+  constexpr std::string_view kThose[] = {"mpi"};
+  return std::ranges::find(kThose, backend) != std::end(kThose);
+}
 
 bool opens(const Communication& communication) {
   return !communication.wire_dtype.empty() || !communication.netem.empty();

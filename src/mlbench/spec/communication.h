@@ -43,6 +43,10 @@ void describe(V& v, T& communication) {
   v.field_or_null("interface", communication.network_interface, std::string());
 }
 
+// Whether the ranks of this back end find each other through Open MPI's launcher, and so are started by an mpirun, or
+// by an engine that stands for it. Of other back ends a guard each is enough.
+bool needs_mpirun(std::string_view backend);
+
 // Another precision on the wire, or another network: neither is what an official task measures.
 bool opens(const Communication& communication);
 

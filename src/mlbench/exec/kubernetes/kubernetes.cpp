@@ -30,6 +30,7 @@
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/openmpi.h"
 #include "mlbench/net/sockets.h"
+#include "mlbench/spec/communication.h"
 
 namespace mlbench::exec::kubernetes {
 namespace {
@@ -199,7 +200,7 @@ class KubernetesExecutor final : public Executor {
 
   // In the first pod.
   static std::vector<std::string> mpirun_of(const LaunchRequest& request) {
-    return request.backend == "mpi" ? mpirun_over_links(request) : std::vector<std::string>();
+    return spec::needs_mpirun(request.backend) ? mpirun_over_links(request) : std::vector<std::string>();
   }
 
   const Cluster& cluster() const {

@@ -20,6 +20,7 @@
 #include "mlbench/base/text_blocks.h"
 #include "mlbench/exec/kubernetes/overlay.h"
 #include "mlbench/exec/linked.h"
+#include "mlbench/spec/communication.h"
 
 namespace mlbench::exec::kubernetes {
 namespace {
@@ -225,7 +226,7 @@ Json place_variables(const LaunchRequest& request) {
   Json list = Json::array({variable("WORLD_SIZE", std::to_string(request.workers)), variable("LOCAL_RANK", "0"),
                            variable("LOCAL_WORLD_SIZE", "1")});
   if (gives_own_gpu(request)) list.push_back(variable(kVisibleGpus, "0"));  // the one of its pod
-  if (!request.rank_words || request.backend == "mpi") return list;
+  if (!request.rank_words || spec::needs_mpirun(request.backend)) return list;
   // exec/horovod.h, with a rank per host.
   const std::string index = fmt::format("metadata.annotations['{}']", kIndexLabel), one = "1",
                     size = std::to_string(request.workers);
@@ -415,7 +416,7 @@ Json launched_by_others(const std::string& kind, const LaunchRequest& request, c
   }
   check(request, engine, defaults);
   const bool by_mpirun = kind == "mpijob";
-  if (request.backend == "mpi" && !by_mpirun) {
+  if (spec::needs_mpirun(request.backend) && !by_mpirun) {
     throw UserError(
         fmt::format("--emit {} with --backend mpi: nobody starts Open MPI's daemons there; give --emit mpijob or "
                     "--backend gloo, or "

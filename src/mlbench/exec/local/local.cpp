@@ -20,6 +20,7 @@
 #include "mlbench/exec/local/mpirun.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/launcher_words.h"
+#include "mlbench/spec/communication.h"
 
 namespace mlbench::exec::local {
 namespace {
@@ -83,7 +84,7 @@ std::vector<std::string> gpus_in_image(const LaunchRequest& request, int rank) {
   return gpus;
 }
 
-bool under_mpirun(const LaunchRequest& request) { return request.backend == "mpi"; }
+bool under_mpirun(const LaunchRequest& request) { return spec::needs_mpirun(request.backend); }
 
 // The same of all ranks.
 std::map<std::string, std::string> common_environment_in_image(const LaunchRequest& request) {

@@ -19,6 +19,7 @@
 #include "mlbench/exec/openmpi.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/launcher_words.h"
+#include "mlbench/spec/communication.h"
 
 namespace mlbench::exec::slurm {
 namespace {
@@ -157,9 +158,9 @@ std::vector<std::string> srun(const LaunchRequest& request, const Options& engin
     if (!gives_own_gpu(request)) words.emplace_back("--gpu-bind=none");
   }
   // Each of these a site may set otherwise. The supervisor judges which end of a rank ends the run.
-  words.insert(words.end(),
-               {"--distribution=block", "--cpu-bind=none", request.backend == "mpi" ? "--mpi=pmix" : "--mpi=none",
-                "--kill-on-bad-exit=0", "--wait=0", "--export=ALL", "--input=none", "--label"});
+  words.insert(words.end(), {"--distribution=block", "--cpu-bind=none",
+                             spec::needs_mpirun(request.backend) ? "--mpi=pmix" : "--mpi=none", "--kill-on-bad-exit=0",
+                             "--wait=0", "--export=ALL", "--input=none", "--label"});
   if (is_of_apptainer(engine.image)) {
     for (std::string& word : apptainer(request, engine)) words.push_back(std::move(word));
   } else if (!engine.image.empty()) {
@@ -220,7 +221,7 @@ LaunchRequest on_hosts(const LaunchRequest& request, const Options& engine) {
   if (gives_own_gpu(request) && who_gives_gpus(request, engine.slurm) == GpusBy::kJob) {
     theirs.environment[variables::kGuardOwnGpu] = "1";
   }
-  if (request.backend == "mpi") {
+  if (spec::needs_mpirun(request.backend)) {
     if (request.environment.contains(variables::kOversubscribed)) {
       theirs.environment["OMPI_MCA_mpi_yield_when_idle"] = "1";
     }
