@@ -1249,7 +1249,7 @@ TEST_F(OtherHostTest, ARunCanBeStopped) {
 class WatchingExecutor final : public exec::Executor {
  public:
   std::string name() const override { return "watching"; }
-  bool on_this_host() const override { return true; }
+  exec::ExecutorFacts facts() const override { return {.on_this_host = true}; }
   std::unique_ptr<exec::Start> start(const exec::LaunchRequest& request) override {
     const auto progress = read_progress(request.log_dir.parent_path());
     segments_ = progress ? static_cast<int64_t>(progress->segments.size()) : -1;

@@ -207,7 +207,7 @@ spec::RunSpec plan_task(const RunOptions& options, const fs::path& home) {
     task = freeze(options, overrides);
   }
   metrics::check_metrics(task.task);
-  if (!catalog::in_images(options.executor)) common.data_dirs = data_dirs(options.data_dir, home);
+  if (!catalog::facts_of(options.executor).in_images) common.data_dirs = data_dirs(options.data_dir, home);
   common.cache_dir = cache_dir_of(home);
   common.synthetic = options.synthetic;
   common.seed = spec::seed_of(options, common.seed);
@@ -320,11 +320,11 @@ int64_t threads_of(const RunOptions& options, const PlanFacts& facts, const Plan
 // In an image a command starts where the image says, unless a folder of the host is given, which it then has, too.
 void check_work_dir(const RunOptions& options, const PlanEngine& engine) {
   const bool in_image = !spec::engine_text(engine.options, "image").empty();
-  if (options.work_dir.empty() && (in_image || engine.in_images())) return;  // the image's own
+  if (options.work_dir.empty() && (in_image || engine.facts().in_images)) return;  // the image's own
   if (options.work_dir.empty() || !fs::path(options.work_dir).is_absolute()) {
     throw UserError(fmt::format("work_dir '{}' is no absolute path", options.work_dir));
   }
-  if (engine.in_images()) return;  // it is looked for there
+  if (engine.facts().in_images) return;  // it is looked for there
   if (!fs::is_directory(options.work_dir)) {
     throw UserError(fmt::format("work_dir '{}' is not a folder", options.work_dir));
   }
@@ -349,7 +349,7 @@ std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const Pla
   if (options.gpu) common.device = "cuda";
   const bool rank_word = std::any_of(options.command.begin(), options.command.end(),
                                      [](const std::string& word) { return word.find("{rank}") != std::string::npos; });
-  if (spec::needs_mpirun(common.backend) && rank_word && options.executor == "local") {
+  if (spec::needs_mpirun(common.backend) && rank_word && engine.facts().on_this_host) {
     throw UserError("{rank} cannot be filled in under mpirun, which --backend mpi starts: read OMPI_COMM_WORLD_RANK");
   }
   return for_each_count(options, facts, engine, common, [](spec::RunSpec&) {});
@@ -440,7 +440,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& f
         "--fixed-batch has no goal to end at: say when to stop with --max-steps, --max-epochs or --max-time");
   }
 
-  if (engine.in_images()) {
+  if (engine.facts().in_images) {
     common.cache_dir = exec::kImageCache;
     common.data_dirs = {exec::kImageData};
     if (!options.data_dir.empty()) common.data_dirs.insert(common.data_dirs.begin(), options.data_dir);
@@ -451,7 +451,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& f
   // Last: it may be what the user has to fetch, and the rest is then known to be right.
   if (!options.synthetic) {
     const dataset::DatasetDescription& data = dataset::find_description(common.data_name);
-    if (engine.in_images()) {
+    if (engine.facts().in_images) {
       dataset::require_files(data);
     } else {
       dataset::locate(data, common.data_dirs);
@@ -481,7 +481,7 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
     warnings.push_back(fmt::format("float32 travels as {}: no official task does that", communication.wire_dtype));
   }
   const bool bfloat16 = runs.front().precision == "bf16" && runs.front().device == "cpu";
-  if (bfloat16 && catalog::on_this_host(runs.front().executor)) {
+  if (bfloat16 && catalog::facts_of(runs.front().executor).on_this_host) {
     if (std::string slow = why_bfloat16_is_slow(); !slow.empty()) warnings.push_back(std::move(slow));
   }
   if (!communication.netem.empty()) warnings.emplace_back("the network is made (--netem): times are synthetic");

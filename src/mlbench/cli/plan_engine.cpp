@@ -27,10 +27,10 @@ PlanEngine::PlanEngine(const spec::RunOptions& given, const std::vector<std::str
         "--image (slurm: a .sif file), or --executor kubernetes",
         cpus, given.executor));
   }
-  if (given.share_host && !executor_->shares_hosts()) {
+  if (given.share_host && !executor_->facts().shares_hosts) {
     std::vector<std::string> sharing;
     for (const catalog::ExecutorRow& row : catalog::executors()) {
-      if (row.make(Json::object())->shares_hosts()) sharing.emplace_back(row.name);
+      if (catalog::facts_of(row.name).shares_hosts) sharing.emplace_back(row.name);
     }
     throw UserError(
         fmt::format("--share-host: the cores of other hosts are not ours to share out: the executor '{}' does not "

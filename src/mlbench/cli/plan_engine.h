@@ -20,7 +20,7 @@ class PlanEngine {
 
   // Of so many ranks. Empty: the engine decides.
   std::optional<int64_t> most_on_a_host(int64_t ranks) const;
-  bool in_images() const { return executor_->in_images(); }
+  exec::ExecutorFacts facts() const { return executor_->facts(); }
   // UserError for what the engine would refuse.
   void check(spec::RunSpec run) const;
 

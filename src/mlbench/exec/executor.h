@@ -16,6 +16,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
+#include "mlbench/exec/facts.h"
 #include "mlbench/exec/nodes.h"
 #include "mlbench/exec/placement.h"
 
@@ -149,7 +150,7 @@ class RankGroup {
   virtual void stop(std::chrono::milliseconds patience) = 0;
 };
 
-// Of Executor::in_images().
+// Of executors whose ranks are in images.
 inline constexpr const char* kImageData = "/datasets";
 inline constexpr const char* kImageCache = "/scratch/cache";
 
@@ -195,14 +196,9 @@ class Executor {
  public:
   virtual ~Executor() = default;
   virtual std::string name() const = 0;
-  // Whether the ranks take the cores of this host: such runs take turns on it (the core lock), and may be told which
-  // cores they have. Others wait where their engine lets them wait.
-  virtual bool on_this_host() const = 0;
-  // Whether it can put runs that ask for it (--share-host) on one host, and keeps others from it.
-  virtual bool shares_hosts() const { return on_this_host(); }
-  // Whether ranks see the files of an image, and not those of this host: data sets lie at kImageData there, and what
-  // they prepare goes to kImageCache.
-  virtual bool in_images() const { return false; }
+  virtual ExecutorFacts facts() const = 0;
+  bool on_this_host() const { return facts().on_this_host; }
+  bool in_images() const { return facts().in_images; }
   // Whether each rank is in a container or pod that LaunchRequest::cpus limits: only there are fractions of a CPU.
   virtual bool limits_cpus() const { return in_images(); }
   // The nodes that there are for ranks, whatever runs on them now. Waits for the engine's answer, some seconds at most;

@@ -59,7 +59,7 @@ class ScriptedExecutor final : public Executor {
       : below_(std::move(below)), script_(std::move(script)), log_(std::move(log)) {}
 
   std::string name() const override { return "scripted"; }
-  bool on_this_host() const override { return script_.on_this_host; }
+  ExecutorFacts facts() const override { return {.on_this_host = script_.on_this_host}; }
   std::vector<std::string> describe(const LaunchRequest& request) const override { return below_->describe(request); }
   std::unique_ptr<Start> start(const LaunchRequest& request) override {
     ++log_->starts;

@@ -32,7 +32,7 @@ class LinkedExecutor final : public Executor {
   static std::filesystem::path there(const std::filesystem::path& folder) { return folder.string() + "-elsewhere"; }
 
   std::string name() const override { return "linked"; }
-  bool on_this_host() const override { return false; }
+  ExecutorFacts facts() const override { return {}; }
 
   std::vector<std::string> describe(const LaunchRequest& request) const override {
     std::vector<std::string> lines;

@@ -8,6 +8,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/supervisor.h"
@@ -36,7 +37,8 @@ std::optional<std::vector<std::string>> named_places(const spec::RunSpec& run) {
 
 std::vector<std::string> hosts_needed(const spec::RunSpec& run) {
   const auto places = named_places(run);
-  if (!places) return run.executor == "local" ? std::vector<std::string>{kThisHost} : std::vector<std::string>{};
+  if (!places && catalog::facts_of(run.executor).on_this_host) return {kThisHost};
+  if (!places) return {};
   std::vector<std::string> hosts;
   for (const std::string& place : *places) {
     const std::string name = exec::is_this_host(place) ? kThisHost : place;

@@ -57,7 +57,7 @@ class Somewhere final : public exec::Executor {
  public:
   explicit Somewhere(bool on_this_host) : on_this_host_(on_this_host) {}
   std::string name() const override { return "somewhere"; }
-  bool on_this_host() const override { return on_this_host_; }
+  exec::ExecutorFacts facts() const override { return {.on_this_host = on_this_host_}; }
   std::unique_ptr<exec::Start> start(const exec::LaunchRequest& /*request*/) override { return nullptr; }
   std::vector<std::string> describe(const exec::LaunchRequest& /*request*/) const override { return {}; }
 

@@ -48,15 +48,4 @@ std::unique_ptr<exec::Executor> make_executor(const std::string& name, const Jso
   return row.make(engine);
 }
 
-bool in_images(const std::string& name) {
-  return std::ranges::any_of(
-      executors(), [&](const ExecutorRow& row) { return row.name == name && row.make(Json::object())->in_images(); });
-}
-
-bool on_this_host(const std::string& name) {
-  return std::ranges::any_of(executors(), [&](const ExecutorRow& row) {
-    return row.name == name && row.make(Json::object())->on_this_host();
-  });
-}
-
 }  // namespace mlbench::catalog

@@ -5,6 +5,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/test_error.h"
+#include "mlbench/catalog/options/options.h"
 
 namespace mlbench::catalog {
 namespace {
@@ -48,8 +49,8 @@ TEST(ExecutorTable, OptionsOfAnotherEngineAreRefused) {
 }
 
 TEST(ExecutorTable, ImagesHaveFilesOfTheirOwn) {
-  EXPECT_TRUE(in_images("kubernetes"));
-  for (const char* name : {"local", "mpirun", "slurm", "slrum"}) EXPECT_FALSE(in_images(name)) << name;
+  EXPECT_TRUE(facts_of("kubernetes").in_images);
+  for (const char* name : {"local", "mpirun", "slurm", "slrum"}) EXPECT_FALSE(facts_of(name).in_images) << name;
   Json engine;
   engine["image"] = "worker:1";
   for (const ExecutorRow& row : executors()) {

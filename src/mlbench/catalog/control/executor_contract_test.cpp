@@ -18,6 +18,7 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
 #include "mlbench/catalog/control/catalog.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/exec/horovod.h"
 #include "mlbench/exec/kubernetes/test_fake_kubernetes.h"
 #include "mlbench/exec/linked.h"
@@ -93,7 +94,7 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
     Json engine = Json::object();
     if (row_name() == "mpirun") engine["hosts"] = "localhost:8";
     if (takes(row_name(), "scratch")) engine["scratch"] = scratch_.path().string();
-    if (in_images(row_name())) engine["image"] = "worker:1";
+    if (facts_of(row_name()).in_images) engine["image"] = "worker:1";
     return engine;
   }
 
@@ -459,7 +460,7 @@ TEST(ExecutorContract, RankWordsAreFilledIn) {
     request.log_dir = "/runs/r-2/logs";
     Json engine = Json::object();
     if (std::string_view(row.name) == "mpirun") engine["hosts"] = "h1:2";
-    if (in_images(row.name)) engine["image"] = "worker:1";
+    if (facts_of(row.name).in_images) engine["image"] = "worker:1";
     const auto lines = row.make(engine)->describe(request);
     if (lines.size() == 1) {
       EXPECT_THAT(lines[0], HasSubstr("rank-{rank}-of-2")) << row.name;

@@ -1,6 +1,7 @@
 #include "mlbench/catalog/options/options.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "mlbench/exec/kubernetes/options.h"
@@ -11,21 +12,27 @@
 namespace mlbench::catalog {
 namespace {
 
-struct ExecutorOptions {
+struct Row {
   std::string_view name;
+  exec::ExecutorFacts facts;
   spec::RunOptionRows options;
 };
-constexpr ExecutorOptions kExecutors[] = {
-    {"mpirun", exec::mpirun::kOptions},
-    {"slurm", exec::slurm::kOptions},
-    {"kubernetes", exec::kubernetes::kOptions},
-    {"local", exec::local::kOptions},
+constexpr Row kExecutors[] = {
+    {"mpirun", exec::mpirun::kFacts, exec::mpirun::kOptions},
+    {"slurm", exec::slurm::kFacts, exec::slurm::kOptions},
+    {"kubernetes", exec::kubernetes::kFacts, exec::kubernetes::kOptions},
+    {"local", exec::local::kFacts, exec::local::kOptions},
 };
+
+const Row* row_of(std::string_view executor) {
+  const auto* found = std::ranges::find(kExecutors, executor, &Row::name);
+  return found == std::end(kExecutors) ? nullptr : found;
+}
 
 std::vector<spec::RunOption> all_options() {
   const auto own = spec::run_options();
   std::vector<spec::RunOption> rows(own.begin(), own.end());
-  for (const ExecutorOptions& executor : kExecutors) {
+  for (const Row& executor : kExecutors) {
     for (const spec::RunOption& option : executor.options) {
       if (std::ranges::find(rows, option.name, &spec::RunOption::name) != rows.end()) continue;
       rows.push_back(option);
@@ -42,9 +49,14 @@ spec::RunOptionRows run_options() {
   return kRows;
 }
 
+exec::ExecutorFacts facts_of(std::string_view executor) {
+  const Row* row = row_of(executor);
+  return row == nullptr ? exec::ExecutorFacts() : row->facts;
+}
+
 spec::RunOptionRows options_of(std::string_view executor) {
-  const auto* found = std::ranges::find(kExecutors, executor, &ExecutorOptions::name);
-  return found == std::end(kExecutors) ? spec::RunOptionRows() : found->options;
+  const Row* row = row_of(executor);
+  return row == nullptr ? spec::RunOptionRows() : row->options;
 }
 
 bool takes(std::string_view executor, std::string_view option) {

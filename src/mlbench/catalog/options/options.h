@@ -1,17 +1,22 @@
 #pragma once
 
-// The rows of all options that runs are asked for with: those of spec/run_options.h, and what each executor takes.
+// The rows of all options that runs are asked for with: those of spec/run_options.h, and what each executor takes. And
+// what is known of executors without making one.
 
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "mlbench/exec/facts.h"
 #include "mlbench/spec/run_options.h"
 
 namespace mlbench::catalog {
 
 // In the order of help; what several executors take is there once.
 spec::RunOptionRows run_options();
+
+// What holds of an executor: nothing where there is none of that name.
+exec::ExecutorFacts facts_of(std::string_view executor);
 
 // What an executor takes; empty where there is none of that name.
 spec::RunOptionRows options_of(std::string_view executor);

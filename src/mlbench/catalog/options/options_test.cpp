@@ -38,5 +38,11 @@ TEST(ExecutorOptions, WhatSeveralTakeMeansTheSame) {
   EXPECT_EQ(label_of_option("setup"), "--setup");
 }
 
+TEST(ExecutorFacts, OfNobodyNothingHolds) {
+  EXPECT_TRUE(facts_of("local").on_this_host);
+  EXPECT_FALSE(facts_of("mpirun").shares_hosts);
+  EXPECT_FALSE(facts_of("locale").on_this_host);
+}
+
 }  // namespace
 }  // namespace mlbench::catalog

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "mlbench/base/printable.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/record/events.h"
 #include "mlbench/report/draw/table.h"
@@ -12,8 +13,8 @@ namespace mlbench::cli {
 namespace {
 std::string stage(const spec::RunSpec& run, const report::Progress& progress, Phase phase) {
   if (phase == Phase::kWaiting) {
-    return run.executor == "local" ? "waiting for the cores (another run holds them)"
-                                   : "waiting in the queue of " + run.executor;
+    return catalog::facts_of(run.executor).on_this_host ? "waiting for the cores (another run holds them)"
+                                                        : "waiting in the queue of " + run.executor;
   }
   if (phase == Phase::kQueued || progress.segment == 0) return "starting";
   if (!progress.prepared) return "preparing data";

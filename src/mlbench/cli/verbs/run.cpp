@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "mlbench/base/run_folder.h"
-#include "mlbench/catalog/control/catalog.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/follow.h"
 #include "mlbench/cli/remote.h"
@@ -59,7 +59,8 @@ void complete_command(spec::RunOptions& options, const std::vector<std::string>&
   if (words.empty()) throw UserError("the command behind -- has no program");
   options.command = words;
   // Of an image, where ranks see its files.
-  const bool in_image = !spec::engine_text(options.engine, "image").empty() || catalog::in_images(options.executor);
+  const bool in_image =
+      !spec::engine_text(options.engine, "image").empty() || catalog::facts_of(options.executor).in_images;
   if (!options.work_dir.empty() || !in_image) {
     options.work_dir = fs::absolute(options.work_dir.empty() ? "." : options.work_dir).lexically_normal();
   }

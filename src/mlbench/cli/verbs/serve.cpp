@@ -60,7 +60,7 @@ master::Hooks make_hooks(const Context& context, const ServeDefaults& defaults, 
       throw UserError("a task file comes with its content in task_text");
     }
     const bool custom = !options.command.empty();
-    const bool other_files = catalog::in_images(options.executor);
+    const bool other_files = catalog::facts_of(options.executor).in_images;
     if (custom && options.work_dir.empty() && spec::engine_text(options.engine, "image").empty() && !other_files)
       options.work_dir = home;
     if (options.data_dir.empty()) {

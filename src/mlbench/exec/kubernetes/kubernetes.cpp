@@ -91,9 +91,7 @@ class KubernetesExecutor final : public Executor {
   explicit KubernetesExecutor(const Json& engine) : engine_(read_options(engine)) {}
 
   std::string name() const override { return "kubernetes"; }
-  bool on_this_host() const override { return false; }
-  bool shares_hosts() const override { return true; }
-  bool in_images() const override { return true; }
+  ExecutorFacts facts() const override { return kFacts; }
 
   Rendezvous rendezvous(const LaunchRequest& request) const override {
     check(request, engine_, defaults());

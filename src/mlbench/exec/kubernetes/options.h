@@ -6,9 +6,12 @@
 #include <string>
 
 #include "mlbench/base/input.h"
+#include "mlbench/exec/facts.h"
 #include "mlbench/exec/options.h"
 
 namespace mlbench::exec::kubernetes {
+
+inline constexpr ExecutorFacts kFacts = {.shares_hosts = true, .in_images = true};
 
 // clang-format off
 inline constexpr spec::RunOption kOptions[] = {

@@ -18,6 +18,7 @@
 #include "mlbench/exec/horovod.h"
 #include "mlbench/exec/linked.h"
 #include "mlbench/exec/local/mpirun.h"
+#include "mlbench/exec/local/options.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/launcher_words.h"
 #include "mlbench/spec/communication.h"
@@ -132,7 +133,7 @@ class LocalExecutor final : public Executor {
 
   std::string name() const override { return "local"; }
 
-  bool on_this_host() const override { return true; }
+  ExecutorFacts facts() const override { return kFacts; }
 
   bool limits_cpus() const override { return !image_.empty(); }
 

@@ -166,7 +166,7 @@ class MpirunExecutor final : public Executor {
   explicit MpirunExecutor(const Json& engine) : engine_(read_options(engine)) {}
 
   std::string name() const override { return "mpirun"; }
-  bool on_this_host() const override { return false; }
+  ExecutorFacts facts() const override { return kFacts; }
   bool limits_cpus() const override { return !engine_.image.empty(); }
 
   Rendezvous rendezvous(const LaunchRequest& request) const override {

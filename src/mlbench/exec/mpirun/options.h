@@ -6,9 +6,12 @@
 #include <string>
 
 #include "mlbench/base/input.h"
+#include "mlbench/exec/facts.h"
 #include "mlbench/exec/options.h"
 
 namespace mlbench::exec::mpirun {
+
+inline constexpr ExecutorFacts kFacts = {};
 
 inline std::string hosts_with_slots(const std::string& text, const std::string& /*label*/) {
   return spec::to_text(spec::parse_hosts(text));

@@ -7,9 +7,12 @@
 #include <vector>
 
 #include "mlbench/base/input.h"
+#include "mlbench/exec/facts.h"
 #include "mlbench/exec/options.h"
 
 namespace mlbench::exec::slurm {
+
+inline constexpr ExecutorFacts kFacts = {.shares_hosts = true};
 
 // clang-format off
 inline constexpr spec::RunOption kOptions[] = {

@@ -64,8 +64,7 @@ class SlurmExecutor final : public Executor {
   explicit SlurmExecutor(const Json& engine) : engine_(read_options(engine)) {}
 
   std::string name() const override { return "slurm"; }
-  bool on_this_host() const override { return false; }
-  bool shares_hosts() const override { return true; }
+  ExecutorFacts facts() const override { return kFacts; }
   bool limits_cpus() const override { return is_of_apptainer(engine_.image); }  // pyxis has no word for it
 
   Rendezvous rendezvous(const LaunchRequest& /*request*/) const override {

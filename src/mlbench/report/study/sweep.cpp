@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/study/comparison.h"
 #include "mlbench/report/study/scaling.h"
@@ -41,7 +42,7 @@ std::string_view meaning_of(TimePart part) {
 // Nodes that were asked for and hosts that there were are not the same.
 void add_host_label(SweepPoint& point, const record::Record& record) {
   int64_t count = std::ssize(record.hosts);
-  if (count == 0 && record.executor == "local") count = 1;
+  if (count == 0 && catalog::facts_of(record.executor).on_this_host) count = 1;
   if (count == 0 || count >= point.request.nodes) return;
   add_label(point.labels, count == 1 ? "ranks on one host" : fmt::format("ranks on {} hosts", count));
 }
