@@ -124,7 +124,7 @@ class Seeds(InFolder):
 
     def find(self, seed):
         name, folder = text_seeds.find_run(self.study, self.folder, seed)
-        # cli/plan.cpp: the folder of a run is its name and the number of its workers.
+        # plan/plan.cpp: the folder of a run is its name and the number of its workers.
         self.assertEqual(folder, self.folder / "runs" / f"{name}-2")
         return name
 

@@ -9,6 +9,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/master/master.h"
 #include "mlbench/net/http/client.h"
+#include "mlbench/plan/planner.h"
 #include "tests/damage/home.h"
 #include "tests/support/processes.h"
 
@@ -157,12 +158,9 @@ TEST_F(DamagedHome, AMasterServesIt) {
   options.home = home();
   options.program = options.worker = "/nonexistent";
   options.core_lock = folder_ / "cores";
-  master::Hooks hooks;
-  hooks.plan = [](const Json&) -> master::PlannedRuns { throw UserError("nothing is planned here"); };
-  hooks.tasks = [] { return Json::array(); };
-  hooks.catalog = []() -> Json { throw UserError("there is no worker"); };
+  plan::Planner planner({.home = home(), .worker = options.worker});
   for (int start = 1; start <= 2; ++start) {
-    const master::Master master(options, hooks);
+    const master::Master master(options, planner);
     const auto get = [&](const std::string& path) {
       net::http::ClientRequest request;
       request.url = master.url() + path;

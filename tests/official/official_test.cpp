@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/cli/plan.h"
+#include "mlbench/plan/plan.h"
 #include "mlbench/record/build_record.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/spec/task_hash.h"
@@ -42,7 +42,7 @@ bool is_division(const std::string& outcome) {
 
 // Runs of fashion-mnist, or of the file whose text is given.
 struct Asked {
-  cli::RunOptions options;
+  spec::RunOptions options;
   std::string text;  // "": the task that is built in
 
   void edit(const std::string& piece, const std::string& by) {
@@ -221,13 +221,13 @@ class Official : public testing::Test {
       asked.options.task = "copy.toml";
       asked.options.task_text = asked.text;
     }
-    spec::RunSpec run = cli::plan_runs(asked.options, facts_).front();
+    spec::RunSpec run = plan::plan_runs(asked.options, facts_).front();
     run.created_at = "2026-01-31T12:00:00.000000Z";
     return run;
   }
 
   TemporaryFolder folder_;
-  cli::PlanFacts facts_;
+  plan::PlanFacts facts_;
 };
 
 TEST_F(Official, WhatIsAskedForIsRefusedOrLabelled) {

@@ -14,6 +14,7 @@
 #include "mlbench/base/printable.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/plan/plan.h"
 
 namespace mlbench::cli {
 
@@ -66,15 +67,10 @@ void tell(std::FILE* out, std::string_view text) {
 
 void say(std::string_view text) { tell(stderr, fmt::format("mlbench: {}\n", printable_lines(text, ""))); }
 
-std::string worker_advice() {
-  return fmt::format("build it (-DMLBENCH_WORKER=ON), install the package mlbench-worker, or set {}",
-                     variables::kWorker);
-}
-
 void require_worker(const Context& context) {
   const std::filesystem::path worker = context.worker();
   if (std::filesystem::exists(worker)) return;
-  throw UserError(fmt::format("there is no worker program at {}: {}", worker.string(), worker_advice()));
+  throw UserError(fmt::format("there is no worker program at {}: {}", worker.string(), plan::worker_advice()));
 }
 
 bool is_terminal(int fd) { return isatty(fd) == 1; }
@@ -89,20 +85,6 @@ int terminal_width(int fd) {
 int terminal_rows(int fd) {
   winsize size{};
   return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_row > 1 ? size.ws_row : 24;
-}
-
-std::vector<std::string> data_dirs(const std::string& data_dir, const std::filesystem::path& home) {
-  std::vector<std::string> dirs;
-  if (!data_dir.empty()) {
-    if (!std::filesystem::is_directory(data_dir)) {
-      throw UserError(fmt::format("--data-dir '{}' is not a folder", data_dir));
-    }
-    dirs.push_back(std::filesystem::absolute(data_dir).lexically_normal());
-  } else if (const auto folder = environment_variable(variables::kDataDir)) {
-    dirs.push_back(std::filesystem::absolute(*folder).lexically_normal());
-  }
-  dirs.push_back(data_dir_of(home));
-  return dirs;
 }
 
 }  // namespace mlbench::cli

@@ -69,15 +69,7 @@ bool colours(int fd);        // a terminal, and NO_COLOR is not set
 int terminal_width(int fd);  // 80 when unknown
 int terminal_rows(int fd);   // 24 when unknown
 
-// What to do where there is no worker program, or none that works.
-std::string worker_advice();
-// UserError with it where there is none.
+// UserError, with what to do, where there is no worker program.
 void require_worker(const Context& context);
-
-// ---- values given as text ------------------------------------------------------------------------------------------
-
-// Where data sets are looked for, absolute, in order: --data-dir (UserError when it is no folder) or else
-// MLBENCH_DATA_DIR, then HOME/data.
-std::vector<std::string> data_dirs(const std::string& data_dir, const std::filesystem::path& home);
 
 }  // namespace mlbench::cli

@@ -82,9 +82,8 @@ net::http::ServerOptions server_options(const MasterOptions& options) {
 
 class Master::Impl {
  public:
-  Impl(MasterOptions options, Hooks hooks)
+  Impl(MasterOptions options, plan::Planner& planner)
       : options_(std::move(options)),
-        hooks_(std::move(hooks)),
         owner_(options_.home),
         token_file_(checked_token_file(options_)),
         token_(home::ensure_token(token_file_)),
@@ -98,8 +97,8 @@ class Master::Impl {
         scheduler_({options_.home, options_.program, options_.worker, options_.core_lock,
                     Cluster{"local", options_.cores, true}, active_runs()}),
         sessions_(clock_),
-        services_{options_.home, hooks_, index_, series_, journal_, tracking_, scheduler_, watcher_,
-                  ingest_,       live_,  hosts_, gpus_,   nodes_,   sessions_, token_},
+        services_{options_.home, planner, index_, series_, journal_, tracking_, scheduler_,
+                  watcher_,      ingest_, live_,  hosts_,  gpus_,    sessions_, token_},
         api_({token_, options_.legacy_api, allowed_hosts(), &sessions_}, all_routes(services_)),
         server_(server_options(options_), api_) {
     const bool everywhere = options_.host == "0.0.0.0" || options_.host == "::";
@@ -205,7 +204,6 @@ class Master::Impl {
   }
 
   const MasterOptions options_;
-  const Hooks hooks_;
   home::HomeOwner owner_;
   const fs::path token_file_;
   const std::string token_;
@@ -221,7 +219,6 @@ class Master::Impl {
   const SystemClock clock_;
   HostSampler hosts_{clock_};
   GpuSampler gpus_{clock_};
-  NodeLists nodes_{hooks_.nodes, clock_};
   Sessions sessions_;
   Services services_;
   Api api_;
@@ -233,8 +230,8 @@ class Master::Impl {
   std::thread housekeeper_;
 };
 
-Master::Master(MasterOptions options, Hooks hooks)
-    : impl_(std::make_unique<Impl>(std::move(options), std::move(hooks))) {}
+Master::Master(MasterOptions options, plan::Planner& planner)
+    : impl_(std::make_unique<Impl>(std::move(options), planner)) {}
 Master::~Master() = default;
 std::vector<std::string> Master::stop_runs(std::chrono::milliseconds patience) { return impl_->stop_runs(patience); }
 const std::string& Master::url() const { return impl_->url(); }

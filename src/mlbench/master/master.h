@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/master/hooks.h"
 #include "mlbench/net/http/server.h"
+#include "mlbench/plan/planner.h"
 
 namespace mlbench::master {
 
@@ -35,8 +35,8 @@ struct MasterOptions {
 class Master {
  public:
   // Serves on return. UserError when another master owns the home, the port is taken, the token file is open to others,
-  // the certificate is unusable.
-  Master(MasterOptions options, Hooks hooks);
+  // the certificate is unusable. `planner` outlives it.
+  Master(MasterOptions options, plan::Planner& planner);
   // Orderly: running requests end, streams are closed; runs go on.
   ~Master();
   Master(const Master&) = delete;

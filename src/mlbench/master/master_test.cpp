@@ -59,6 +59,25 @@ void expect_error(const Action& action, const std::string& part) {
   }
 }
 
+// Answers as each test has it.
+struct FakePlanner final : plan::Planner {
+  FakePlanner() : Planner({}) {}
+  plan::PlannedRuns plan(const Json& request) override { return on_plan(request); }
+  Json tasks() override { return on_tasks(); }
+  Json catalog() override { return on_catalog(); }
+  std::string executor() override { return usual; }
+  plan::ClusterOffer offer() override { return on_offer(); }
+  exec::ClusterNodes nodes(const std::string& executor, const Json& engine) override {
+    return on_nodes(executor, engine);
+  }
+
+  std::function<plan::PlannedRuns(const Json&)> on_plan;
+  std::function<Json()> on_tasks, on_catalog;
+  std::function<plan::ClusterOffer()> on_offer;
+  std::function<exec::ClusterNodes(const std::string&, const Json&)> on_nodes;
+  std::string usual = "local";
+};
+
 class MasterTest : public testing::Test {
  protected:
   MasterTest() {
@@ -68,14 +87,14 @@ class MasterTest : public testing::Test {
     options_.program = "/nonexistent";
     options_.worker = "/nonexistent";
     options_.core_lock = folder_.path() / "cores";
-    hooks_.plan = [](const Json&) -> PlannedRuns { throw UserError("nothing can be planned here"); };
-    hooks_.tasks = [] { return Json::array({{{"name", "2a"}, {"rules", "2021"}}}); };
-    hooks_.catalog = []() -> Json { throw UserError("there is no worker"); };
-    hooks_.offer = [] { return ClusterOffer{"local", {.gpus = 0, .cores = 8, .cores_on_host = 8}}; };
+    planner_.on_plan = [](const Json&) -> plan::PlannedRuns { throw UserError("nothing can be planned here"); };
+    planner_.on_tasks = [] { return Json::array({{{"name", "2a"}, {"rules", "2021"}}}); };
+    planner_.on_catalog = []() -> Json { throw UserError("there is no worker"); };
+    planner_.on_offer = [] { return plan::ClusterOffer{"local", {.gpus = 0, .cores = 8, .cores_on_host = 8}}; };
   }
   fs::path home() const { return folder_.path() / "home"; }
   Master& master() {
-    if (!master_) master_ = std::make_unique<Master>(options_, hooks_);
+    if (!master_) master_ = std::make_unique<Master>(options_, planner_);
     return *master_;
   }
   ClientResponse send(const std::string& method, const std::string& path, const std::string& body = "",
@@ -104,7 +123,7 @@ class MasterTest : public testing::Test {
 
   TemporaryFolder folder_;
   MasterOptions options_;
-  Hooks hooks_;
+  FakePlanner planner_;
   std::unique_ptr<Master> master_;
 };
 
@@ -298,7 +317,7 @@ TEST_F(MasterTest, AHomeHasOneMaster) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->url, master().url());
   EXPECT_EQ(home::read_token(found->token_file), master().token());
-  expect_error<UserError>([&] { Master(options_, hooks_); }, "another mlbench serve owns");
+  expect_error<UserError>([&] { Master(options_, planner_); }, "another mlbench serve owns");
   master_.reset();
   EXPECT_FALSE(home::find_master(home()));
 }
@@ -309,7 +328,7 @@ TEST_F(MasterTest, AUsedPortLeavesTheHomeFree) {
   other.home = folder_.path() / "other";
   fs::create_directories(other.home);
   other.port = static_cast<uint16_t>(std::stoi(master().url().substr(master().url().rfind(':') + 1)));
-  expect_error<UserError>([&] { Master(other, hooks_); }, "another program uses this port");
+  expect_error<UserError>([&] { Master(other, planner_); }, "another program uses this port");
   EXPECT_FALSE(home::find_master(other.home));
 }
 
@@ -561,14 +580,14 @@ TEST_F(MasterTest, TheApiOfTodaysClientsIsOffUnlessAsked) {
 TEST_F(MasterTest, AnOfficialImageBecomesARunOfItsTask) {
   options_.legacy_api = true;
   Json planned;
-  hooks_.plan = [&](const Json& request) {
+  planner_.on_plan = [&](const Json& request) {
     planned = request;
     spec::RunSpec run;
     run.name = "planned-2";
     run.workers = 2;
     run.cache_dir = home() / "cache";
     spec::set_task(run, spec::find_task("fashion-mnist", "", "", {}), {});
-    return PlannedRuns{{run}, {}};
+    return plan::PlannedRuns{{run}, {}};
   };
   const std::string form =
       "name=Mine-2&num_workers=2&num_cpus=1.0&max_bandwidth=1000&gpu_enabled=false&light_target=true&run_all_nodes="
@@ -592,12 +611,12 @@ TEST_F(MasterTest, AnOfficialImageBecomesARunOfItsTask) {
 TEST_F(MasterTest, MlbenchsClientsGetWhatTheHostsOfTheExecutorHave) {
   options_.legacy_api = true;
   Json planned;
-  hooks_.plan = [&](const Json& request) -> PlannedRuns {
+  planner_.on_plan = [&](const Json& request) -> plan::PlannedRuns {
     planned = request;
     throw UserError("this much is seen");
   };
-  ClusterOffer offer;
-  hooks_.offer = [&] { return offer; };
+  plan::ClusterOffer offer;
+  planner_.on_offer = [&] { return offer; };
   const auto ask = [&](const std::string& cpus, const std::string& gpu) {
     planned = nullptr;
     const ClientResponse answer =
@@ -634,14 +653,14 @@ TEST_F(MasterTest, MlbenchsClientsGetWhatTheHostsOfTheExecutorHave) {
 TEST_F(MasterTest, ACustomImageIsForThoseWhoShowTheToken) {
   options_.legacy_api = true;
   Json planned;
-  hooks_.plan = [&](const Json& request) {
+  planner_.on_plan = [&](const Json& request) {
     planned = request;
     spec::RunSpec run;
     run.name = "planned-2";
     run.workers = 2;
     run.cache_dir = home() / "cache";
     spec::set_command(run, {{"true"}});
-    return PlannedRuns{{run}, {}};
+    return plan::PlannedRuns{{run}, {}};
   };
   const std::string form =
       "name=Mine-2&num_workers=2&num_cpus=1.0&gpu_enabled=false&light_target=true&image_name=custom_image"
@@ -665,17 +684,17 @@ TEST_F(MasterTest, ACustomImageIsForThoseWhoShowTheToken) {
 // MLBench's clients give CPUs with a fraction.
 TEST_F(MasterTest, ClientsGetTheCpusThatTheExecutorCanGive) {
   options_.legacy_api = true;
-  ClusterOffer offer{"local", {.gpus = 0, .cores = 8, .cores_on_host = 8}};
-  hooks_.offer = [&] { return offer; };
+  plan::ClusterOffer offer{"local", {.gpus = 0, .cores = 8, .cores_on_host = 8}};
+  planner_.on_offer = [&] { return offer; };
   Json planned;
-  hooks_.plan = [&](const Json& request) {
+  planner_.on_plan = [&](const Json& request) {
     planned = request;
     spec::RunSpec run;
     run.name = "planned-1";
     run.executor = offer.executor;
     run.cache_dir = home() / "cache";
     spec::set_command(run, {{"true"}});
-    return PlannedRuns{{run}, {}};
+    return plan::PlannedRuns{{run}, {}};
   };
   int number = 0;
   const auto cpus_for = [&](const std::string& given, const std::string& image) {
@@ -708,7 +727,7 @@ TEST_F(MasterTest, ACloneHasTheLimitOfCpusWithTheSameExecutor) {
   spec::set_command(run, {{"true"}});
   home::create_run(home(), run, home::Waiting{});
   Json planned;
-  hooks_.plan = [&](const Json& request) -> PlannedRuns {
+  planner_.on_plan = [&](const Json& request) -> plan::PlannedRuns {
     planned = request;
     throw UserError("enough");
   };
@@ -720,14 +739,14 @@ TEST_F(MasterTest, ACloneHasTheLimitOfCpusWithTheSameExecutor) {
 }
 
 TEST_F(MasterTest, APlanShowsTheRunsAndMakesNone) {
-  hooks_.plan = [&](const Json&) {
+  planner_.on_plan = [&](const Json&) {
     spec::RunSpec run;
     run.name = "planned-2";
     run.workers = 2;
     run.cpus = 2.5;
     run.cache_dir = home() / "cache";
     spec::set_task(run, spec::find_task("fashion-mnist", "", "", {}), {});
-    return PlannedRuns{{run}, {"a warning"}};
+    return plan::PlannedRuns{{run}, {"a warning"}};
   };
   for (const bool taken : {false, true}) {
     const ClientResponse answer = send("POST", "/api/v1/plan", "{\"no_wait\": true}");
@@ -751,10 +770,10 @@ TEST_F(MasterTest, APlanShowsTheRunsAndMakesNone) {
 
 // Of the usual executor, and of those of active runs.
 TEST_F(MasterTest, ShowsTheNodesOfTheClustersInUse) {
-  hooks_.executor = "kubernetes";
-  hooks_.nodes = [](const std::string& executor, const Json& engine) -> Json {
-    if (executor == "kubernetes") throw UserError("nobody answers");
-    return {{"nodes", {{{"name", spec::engine_text(engine, "hosts")}}}}, {"problem", nullptr}};
+  planner_.usual = "kubernetes";
+  planner_.on_nodes = [](const std::string& executor, const Json& engine) -> exec::ClusterNodes {
+    if (executor == "kubernetes") return {.nodes = {}, .problem = "nobody answers"};
+    return {.nodes = {{.name = spec::engine_text(engine, "hosts")}}};
   };
   int number = 0;
   for (const char* hosts : {"h1:2", "h2:4", "h1:2"}) {
@@ -792,8 +811,8 @@ TEST_F(MasterTest, ShowsTheNodesOfTheClustersInUse) {
 class Submissions : public MasterTest {
  protected:
   Submissions() {
-    hooks_.plan = [this](const Json& request) {
-      PlannedRuns planned;
+    planner_.on_plan = [this](const Json& request) {
+      plan::PlannedRuns planned;
       for (const Json& name : request.at("names")) planned.runs.push_back(run_named(name));
       return planned;
     };

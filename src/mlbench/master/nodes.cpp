@@ -1,7 +1,6 @@
 #include "mlbench/master/nodes.h"
 
 #include <exception>
-#include <string_view>
 
 #include "mlbench/base/input.h"
 #include "mlbench/base/or_null.h"
@@ -10,46 +9,6 @@
 #include "mlbench/report/records.h"
 
 namespace mlbench::master {
-
-namespace {
-
-constexpr size_t kMostClusters = 100;  // that are remembered
-
-}  // namespace
-
-Json cluster_options(const Json& engine) {
-  Json those = Json::object();
-  for (const char* name : {"hosts", "ranks_per_host", "kube_context", "namespace"}) {
-    const bool counts = name != std::string_view("ranks_per_host") || engine.contains("hosts");
-    if (counts && engine.contains(name)) those[name] = engine.at(name);
-  }
-  return those;
-}
-
-Json NodeLists::of(const std::string& executor, const Json& engine) {
-  const Json cluster = cluster_options(engine);
-  std::unique_lock all(mutex_);
-  if (entries_.size() >= kMostClusters) {
-    std::erase_if(entries_, [&](auto& one) {
-      const std::unique_lock idle(one.second->mutex, std::try_to_lock);
-      return idle && clock_.now() - one.second->time > kNodesPeriod;
-    });
-  }
-  auto& known = entries_[executor + " " + cluster.dump()];
-  if (!known) known = std::make_shared<Entry>();
-  const std::shared_ptr<Entry> entry = known;
-  all.unlock();
-  const std::lock_guard asking(entry->mutex);
-  if (entry->answer.is_null() || clock_.now() - entry->time >= kNodesPeriod) {
-    try {
-      entry->answer = ask_(executor, cluster);
-    } catch (const std::exception& error) {
-      entry->answer = {{"nodes", Json::array()}, {"problem", error.what()}};
-    }
-    entry->time = clock_.now();
-  }
-  return entry->answer;
-}
 
 Json ranks_on_nodes(const std::filesystem::path& run_dir) {
   Json ranks = Json::array();

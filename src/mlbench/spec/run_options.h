@@ -104,6 +104,7 @@ struct RunOption {
   const Input* content = nullptr;
   bool path = false;
   const FileFlag* file_flag = nullptr;
+  bool names_cluster = false;  // of an executor: it says which cluster the ranks are on
 
   bool of_executor() const { return member == Member(); }
 };

@@ -90,7 +90,7 @@ TEST(RunOptions, AFormerNameOfTheFrameworkIsRefusedWithThePresentOne) {
   RunOptions options;
   options.task = "1a";
   options.framework = "onednn";
-  EXPECT_THAT([&] { check_run_options(options); },
+  EXPECT_THAT([&] { check_run_options(options, catalog::run_options()); },
               testing::ThrowsMessage<UserError>(HasSubstr("unknown framework 'onednn': it is called 'native'")));
 }
 

@@ -163,14 +163,14 @@ TEST(Prompt, LastAnswersAreKept) {
 
 TEST(SchedulePlot, CurveOfALinearWarmUp) {
   const spec::TaskSpec task = spec::find_task("fashion-mnist", "", "", {}).task;
-  const Curve curve = lr_curve(task, 4, 60000, 1000);
+  const plan::Curve curve = plan::lr_curve(task, 4, 60000, 1000);
   EXPECT_EQ(curve.steps_per_epoch, 150);
   ASSERT_EQ(curve.lr.size(), 1000U);
   EXPECT_DOUBLE_EQ(curve.epochs.front(), 0);
   EXPECT_NEAR(curve.epochs.back(), 40, 0.01);
   EXPECT_NEAR(curve.lr.back(), 4 * task.optimizer.lr, 1e-12) << "linear scaling after the warm-up";
   EXPECT_LT(curve.lr.front(), curve.lr.back());
-  EXPECT_EQ(lr_curve(task, 1, 60000, 10).lr, std::vector<double>(10, task.optimizer.lr));
+  EXPECT_EQ(plan::lr_curve(task, 1, 60000, 10).lr, std::vector<double>(10, task.optimizer.lr));
 }
 
 TEST(SchedulePlot, StepsOfTextsAreExpectedFromTheDescription) {
@@ -179,19 +179,20 @@ TEST(SchedulePlot, StepsOfTextsAreExpectedFromTheDescription) {
   task.data.bptt = 70;
   task.data.short_probability = 0.05;
   task.batch_size = 80;
-  EXPECT_EQ(expected_steps_per_epoch(task, 1, 2'088'628), 383);  // 26,107 positions in steps of 68.25
-  EXPECT_EQ(expected_steps_per_epoch(task, 4, 2'088'628), 96);
+  EXPECT_EQ(plan::expected_steps_per_epoch(task, 1, 2'088'628), 383);  // 26,107 positions in steps of 68.25
+  EXPECT_EQ(plan::expected_steps_per_epoch(task, 4, 2'088'628), 96);
   task.data.batching = "sentences";
   task.global_batch = 2048;
-  EXPECT_EQ(expected_steps_per_epoch(task, 16, 4'068'191), 1987);
+  EXPECT_EQ(plan::expected_steps_per_epoch(task, 16, 4'068'191), 1987);
   task.data.batching = "tokens";
   task.data.max_length = 80;
   task.global_batch = 131'072;
-  EXPECT_EQ(expected_steps_per_epoch(task, 16, 4'590'101), 1401);
+  EXPECT_EQ(plan::expected_steps_per_epoch(task, 16, 4'590'101), 1401);
 }
 
 TEST(SchedulePlot, ChartHasALinePerCurve) {
-  const Curve one{.workers = 1, .epochs = {0, 1}, .lr = {0.1, 0.2}}, two{.workers = 2, .epochs = {0}, .lr = {0.3}};
+  const plan::Curve one{.workers = 1, .epochs = {0, 1}, .lr = {0.1, 0.2}},
+      two{.workers = 2, .epochs = {0}, .lr = {0.3}};
   const report::Chart chart = chart_of("a task", {one, two});
   EXPECT_EQ(chart.title, "a task");
   EXPECT_EQ(chart.x_label, "epoch");

@@ -38,7 +38,7 @@ struct DataOptions {
 // ---- list -----------------------------------------------------------------------------------------------------------
 
 ExitCode list(const Context& context, const DataOptions& options) {
-  const auto dirs = data_dirs(options.data_dir, context.home());
+  const auto dirs = plan::data_dirs(options.data_dir, context.home());
   Json rows = Json::array();
   report::Table table({{"data set", "", report::Align::kLeft}, {"found", "", report::Align::kLeft}});
   for (const std::string& name : dataset::dataset_names()) {
@@ -118,7 +118,7 @@ ExitCode fetch(const Context& context, const DataOptions& options) {
 // ---- verify, prepare ------------------------------------------------------------------------------------------------
 
 ExitCode verify(const Context& context, const DataOptions& options) {
-  const auto dirs = data_dirs(options.data_dir, context.home());
+  const auto dirs = plan::data_dirs(options.data_dir, context.home());
   Json rows = Json::array();
   bool good = true;
   for (const std::string& name : options.names) {
@@ -222,7 +222,7 @@ std::string prepared_text(const std::string& name, const dataset::PreparedDatase
 }
 
 ExitCode prepare(const Context& context, const DataOptions& options) {
-  const auto dirs = data_dirs(options.data_dir, context.home());
+  const auto dirs = plan::data_dirs(options.data_dir, context.home());
   const fs::path cache = cache_dir_of(context.home());
   const dataset::Progress progress = [](const std::string& line) { say(line); };
   Json rows = Json::array();

@@ -16,10 +16,10 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
 #include "mlbench/cli/context.h"
-#include "mlbench/cli/plan.h"
 #include "mlbench/cli/verbs/verbs.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
+#include "mlbench/plan/plan.h"
 #include "mlbench/report/draw/table.h"
 #include "mlbench/supervise/core_lock.h"
 #include "mlbench/supervise/supervisor.h"
@@ -68,7 +68,7 @@ Finding check_disk(const Context& context) {
 // Starts the worker even when its catalog is cached: what matters is that its libraries load here and now.
 std::vector<Finding> check_worker(const Context& context) {
   const fs::path worker = context.worker();
-  const std::string advice = worker_advice();
+  const std::string advice = plan::worker_advice();
   if (!fs::exists(worker)) return {{"worker", Verdict::kFail, "there is no program " + worker.string(), advice}};
   std::vector<Finding> findings;
   try {
@@ -84,7 +84,7 @@ std::vector<Finding> check_worker(const Context& context) {
     const Json catalog = parse_json(output.standard_output, inputs::kWorkerCatalog);
     findings.push_back({"worker", Verdict::kOk, fmt::format("{} starts in {:.2f} s", worker.string(), seconds), ""});
     for (const char* table : {"frameworks", "backends"}) {
-      const std::vector<std::string> names = available_names(catalog, table);
+      const std::vector<std::string> names = plan::available_names(catalog, table);
       std::vector<std::string> missing;
       for (const Json& row : catalog.value(table, Json::array())) {
         if (row.is_object() && !row.value("available", true)) {

@@ -16,7 +16,6 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/cli/context.h"
-#include "mlbench/cli/plan.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs/evaluate_translations.h"
 #include "mlbench/cli/verbs/option_flags.h"
@@ -30,6 +29,7 @@
 #include "mlbench/metrics/predictions.h"
 #include "mlbench/metrics/text_predictions.h"
 #include "mlbench/models/model.h"
+#include "mlbench/plan/plan.h"
 #include "mlbench/report/draw/table.h"
 #include "mlbench/spec/evaluation_columns.h"
 #include "mlbench/spec/loss.h"
@@ -48,8 +48,8 @@ constexpr Range kAverageRange{1, 1000};
 
 struct EvaluateOptions {
   std::string input;
-  std::string average;  // checkpoints; "": the input alone
-  RunOptions run;  // task, rules, variant, overrides, data, data_dir, synthetic, framework, threads_per_worker, no_wait
+  std::string average;   // checkpoints; "": the input alone
+  spec::RunOptions run;  // task, rules, variant, overrides, data, data_dir, synthetic, framework, threads, no_wait
   TranslationFlags translations;
 };
 
@@ -84,7 +84,7 @@ Kind kind_of(const fs::path& input) {
 
 // The shards and threads of the training run, so that its own figures come back. What is not there, or wrong, is left
 // to the worker, which checks the whole checkpoint.
-void take_training_facts(spec::RunSpec& run, const fs::path& checkpoint, const RunOptions& given) {
+void take_training_facts(spec::RunSpec& run, const fs::path& checkpoint, const spec::RunOptions& given) {
   const Json scalars = [&] {
     try {
       return read_json_file(checkpoint / kStateFile, inputs::kCheckpointState).value("scalars", Json::object());
@@ -97,16 +97,16 @@ void take_training_facts(spec::RunSpec& run, const fs::path& checkpoint, const R
     if (found == scalars.end() || !found->is_number_integer()) return;
     if (spec::run_option(member).range.contains(found->get<double>())) found->get_to(value);
   };
-  take("train/workers", run.workers, &RunOptions::workers);
+  take("train/workers", run.workers, &spec::RunOptions::workers);
   if (given.threads_per_worker.empty()) {
-    take("train/threads_per_worker", run.threads_per_worker, &RunOptions::threads_per_worker);
+    take("train/threads_per_worker", run.threads_per_worker, &spec::RunOptions::threads_per_worker);
   }
 }
 
 // The specification that evaluates `input`: that of --task, or of the run whose checkpoint it is.
 spec::RunSpec plan_evaluation(const Context& context, const EvaluateOptions& options, const fs::path& input,
                               Kind kind) {
-  const RunOptions& given = options.run;
+  const spec::RunOptions& given = options.run;
   const fs::path run_dir = input.parent_path().parent_path();
   spec::RunSpec run;
   if (given.task.empty() && kind == Kind::kCheckpoint && fs::exists(spec_path(run_dir))) {
@@ -118,11 +118,11 @@ spec::RunSpec plan_evaluation(const Context& context, const EvaluateOptions& opt
       if (set) throw UserError(fmt::format("{} is a choice of a task: give --task TASK, too", flag));
     }
     run = read_spec(run_dir);
-    run.data_dirs = data_dirs(given.data_dir, context.home());
+    run.data_dirs = plan::data_dirs(given.data_dir, context.home());
     run.cache_dir = cache_dir_of(context.home());
     run.synthetic = run.synthetic || given.synthetic;
   } else {
-    run = plan_task(given, context.home());
+    run = plan::plan_task(given, context.home());
   }
   if (!given.framework.empty()) run.framework = given.framework;
   const auto cores = static_cast<int64_t>(std::min<double>(available_cores(), spec::kThreadCounts.most));
@@ -366,21 +366,21 @@ void add_evaluate(CLI::App& app, Program& program) {
       add_verb(app, program, "evaluate",
                "Metrics of a stored model or of predictions, by the rules of a task; BLEU and chrF of translations");
   auto options = std::make_shared<EvaluateOptions>();
-  RunOptions& run = options->run;
+  spec::RunOptions& run = options->run;
   verb->add_option("INPUT", options->input,
                    "a checkpoint folder (RUN/checkpoints/step-N), a .safetensors file, or predictions as JSON lines");
   verb->add_option("--average", options->average,
                    "evaluate the mean of the last N checkpoints: INPUT is a run, or the last one of them")
       ->type_name("N");
-  add_run_option(*verb, run, &RunOptions::task,
+  add_run_option(*verb, run, &spec::RunOptions::task,
                  "a name of 'mlbench list tasks', or a task file (default: the checkpoint's run's)");
-  for (const auto member : {&RunOptions::rules, &RunOptions::variant}) add_run_option(*verb, run, member);
-  add_run_option(*verb, run, &RunOptions::overrides, "override a key of the task (repeatable)");
-  for (const auto member : {&RunOptions::data, &RunOptions::data_dir}) add_run_option(*verb, run, member);
-  add_run_option(*verb, run, &RunOptions::synthetic);
-  add_run_option(*verb, run, &RunOptions::framework);
-  add_run_option(*verb, run, &RunOptions::threads_per_worker, "default: the checkpoint's, or all cores");
-  add_run_option(*verb, run, &RunOptions::no_wait, "start at once even when a run holds the cores");
+  for (const auto member : {&spec::RunOptions::rules, &spec::RunOptions::variant}) add_run_option(*verb, run, member);
+  add_run_option(*verb, run, &spec::RunOptions::overrides, "override a key of the task (repeatable)");
+  for (const auto member : {&spec::RunOptions::data, &spec::RunOptions::data_dir}) add_run_option(*verb, run, member);
+  add_run_option(*verb, run, &spec::RunOptions::synthetic);
+  add_run_option(*verb, run, &spec::RunOptions::framework);
+  add_run_option(*verb, run, &spec::RunOptions::threads_per_worker, "default: the checkpoint's, or all cores");
+  add_run_option(*verb, run, &spec::RunOptions::no_wait, "start at once even when a run holds the cores");
   add_translation_options(*verb, options->translations);
   act(*verb, program, [options, verb](const Context& context) {
     const bool texts = are_translations(*verb, options->translations);

@@ -7,68 +7,17 @@
 
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
-#include "mlbench/base/or_null.h"
-#include "mlbench/catalog/control/catalog.h"
-#include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/context.h"
-#include "mlbench/cli/plan.h"
-#include "mlbench/cli/verbs/lists.h"
 #include "mlbench/cli/verbs/verbs.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/models/model.h"
+#include "mlbench/plan/lists.h"
+#include "mlbench/plan/plan.h"
 #include "mlbench/report/draw/table.h"
-#include "mlbench/spec/run_spec.h"
 #include "mlbench/spec/task.h"
 #include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::cli {
-
-// A list is a JSON array of rows; its table is made from the same rows, so that they never disagree.
-Json list_tasks() {
-  spec::RunSpec measuring;
-  measuring.workers = spec::kTask0aWorkers[0];
-  spec::set_collectives(measuring, spec::task_0a());
-  Json rows = Json::array();
-  rows.push_back({{"name", spec::kTask0a},
-                  {"rules", ""},
-                  {"title", spec::kTask0aTitle},
-                  {"variants", Json::array()},
-                  {"workers", measuring.task.task.workers},
-                  {"data", nullptr},
-                  {"goal", nullptr},
-                  {"max_time_s", nullptr},
-                  {"hash", measuring.task.hash}});
-  for (const spec::TaskSource& source : spec::embedded_tasks()) {
-    const spec::FrozenTask frozen = spec::parse_task(source, "", {});
-    const spec::TaskSpec& task = frozen.task;
-    rows.push_back({{"name", task.name},
-                    {"rules", task.rules},
-                    {"title", task.title},
-                    {"variants", task.variants},
-                    {"workers", task.workers},
-                    {"data", task.data.name},
-                    {"goal",
-                     {{"metric", task.goal.metric},
-                      {"split", task.goal.split},
-                      {"target", task.goal.target},
-                      {"light_target", task.goal.light_target},
-                      {"higher_is_better", task.goal.higher_is_better}}},
-                    {"max_time_s", positive_or_null(task.max_time_s)},
-                    {"hash", frozen.hash}});
-  }
-  return rows;
-}
-
-Json list_executors() {
-  Json rows = Json::array();
-  for (const auto& row : catalog::executors()) {
-    const Availability here = row.available();
-    rows.push_back(
-        {{"name", row.name}, {"available", here.available}, {"options", names_of(catalog::options_of(row.name))}});
-    if (!here.available) rows.back()["reason"] = here.reason;
-  }
-  return rows;
-}
 
 namespace {
 
@@ -83,12 +32,12 @@ Json model_row(const spec::TaskSpec& task) {
           {"tensors", std::ranges::count(model.parameters, true, &models::ParameterSpec::trainable)}};
 }
 
-}  // namespace
-
+// What tasks train, as it is built: of the task that the options name, with its overrides; of all official tasks and
+// variants where they name none. UserError as plan::plan_frozen_task(), and for a model that cannot be built.
 Json list_models(const spec::RunOptions& options) {
   Json rows = Json::array();
   if (!options.task.empty()) {
-    rows.push_back(model_row(plan_frozen_task(options).task));
+    rows.push_back(model_row(plan::plan_frozen_task(options).task));
     return rows;
   }
   for (const spec::TaskSource& source : spec::embedded_tasks()) {
@@ -99,8 +48,7 @@ Json list_models(const spec::RunOptions& options) {
   return rows;
 }
 
-namespace {
-
+// A list is a JSON array of rows; its table is made from the same rows, so that they never disagree.
 using report::Align;
 using report::Table;
 
@@ -200,11 +148,11 @@ struct List {
   std::string (*table)(const Json& rows);
 };
 constexpr List kLists[] = {
-    {"tasks", [](const spec::RunOptions&) { return list_tasks(); }, tasks_table},
+    {"tasks", [](const spec::RunOptions&) { return plan::list_tasks(); }, tasks_table},
     {"models", list_models, models_table},
     {"frameworks", nullptr, availability_table},
     {"backends", nullptr, availability_table},
-    {"executors", [](const spec::RunOptions&) { return list_executors(); }, availability_table},
+    {"executors", [](const spec::RunOptions&) { return plan::list_executors(); }, availability_table},
     {"optimizers", nullptr, availability_table},
     {"data", [](const spec::RunOptions&) { return list_data(); }, data_table},
 };
@@ -239,7 +187,7 @@ ExitCode list(const Context& context, const std::string& wanted, const spec::Run
   }
   if (context.json) print_json(wanted.empty() ? answer : answer[wanted]);
   if (!no_worker.empty()) {
-    say(fmt::format("{}: what it offers is unknown; {}", no_worker, worker_advice()));
+    say(fmt::format("{}: what it offers is unknown; {}", no_worker, plan::worker_advice()));
   }
   return ExitCode::kOk;
 }

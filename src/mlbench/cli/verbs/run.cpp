@@ -129,8 +129,7 @@ ExitCode resume(const Context& context, const std::string& name, const std::stri
   supervisor.no_wait = no_wait;
   supervisor.resume_step = step;
   if (InterruptGuard::count() > 0) return ExitCode::kStopped;
-  if (start.detach)
-    return finish(context, {.names = {spec.name}, .records = {run_detached(spec, supervisor)}}, true);
+  if (start.detach) return finish(context, {.names = {spec.name}, .records = {run_detached(spec, supervisor)}}, true);
   Followed followed =
       run_attached(spec, supervisor, fmt::format("{} from step {} (segment {})", describe(spec), step, segment));
   return finish(context, {.names = {spec.name}, .records = {followed.record}, .interrupted = followed.interrupted},

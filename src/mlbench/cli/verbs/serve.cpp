@@ -13,23 +13,17 @@
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/signals.h"
-#include "mlbench/catalog/control/catalog.h"
-#include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/clusters/port_forward.h"
 #include "mlbench/cli/context.h"
-#include "mlbench/cli/executor_offers.h"
 #include "mlbench/cli/keeper.h"
-#include "mlbench/cli/plan.h"
 #include "mlbench/cli/remote.h"
-#include "mlbench/cli/serve_defaults.h"
-#include "mlbench/cli/verbs/lists.h"
 #include "mlbench/cli/verbs/verbs.h"
 #include "mlbench/exec/executor.h"
 #include "mlbench/home/owner.h"
 #include "mlbench/master/master.h"
-#include "mlbench/spec/hosts.h"
+#include "mlbench/plan/plan.h"
+#include "mlbench/plan/planner.h"
 #include "mlbench/supervise/core_lock.h"
-#include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::cli {
 
@@ -49,55 +43,6 @@ struct ServeOptions {
   bool keep = false;
 };
 
-master::Hooks make_hooks(const Context& context, const ServeDefaults& defaults, const std::string& data_dir) {
-  const fs::path home = context.home(), worker = context.worker();
-  master::Hooks hooks;
-  hooks.plan = [home, worker, defaults, data_dir](const Json& request) {
-    RunOptions options = spec::run_options_from_json(request, catalog::run_options());
-    apply_defaults(defaults, request, options);
-    // No name in a request is a path on this machine, but for the folder of the data.
-    if (options.task.ends_with(".toml") && options.task_text.empty()) {
-      throw UserError("a task file comes with its content in task_text");
-    }
-    const bool custom = !options.command.empty();
-    const bool other_files = catalog::facts_of(options.executor).in_images;
-    if (custom && options.work_dir.empty() && spec::engine_text(options.engine, "image").empty() && !other_files)
-      options.work_dir = home;
-    if (options.data_dir.empty()) {
-      if (spec::asks_for_training(options) && !other_files) options.data_dir = data_dir;
-    } else if (!fs::path(options.data_dir).is_absolute()) {
-      throw UserError(fmt::format("data_dir '{}' is no absolute path", options.data_dir));
-    }
-    const PlanFacts facts = custom ? gather_facts(home) : gather_facts(worker, home);
-    master::PlannedRuns planned;
-    planned.runs = plan_runs(options, facts);
-    check_limits(defaults, planned.runs);
-    planned.warnings = plan_warnings(planned.runs, facts.cores);
-    return planned;
-  };
-  hooks.tasks = list_tasks;
-  hooks.executor = defaults.executor.empty() ? "local" : defaults.executor;
-  hooks.nodes = [](const std::string& executor, const Json& engine) {
-    return exec::to_json(catalog::make_executor(executor, engine)->nodes());
-  };
-  const auto offers = std::make_shared<ExecutorOffers>();
-  hooks.offer = [offers, usual = hooks.executor] { return master::ClusterOffer{usual, offers->of(usual)}; };
-  hooks.catalog = [home, worker, usual = hooks.executor, offers] {
-    const auto found = supervise::worker_catalog(worker, home);
-    if (!found.catalog) throw UserError(found.reason);
-    Json catalog = *found.catalog;
-    catalog["executors"] = list_executors();
-    for (Json& row : catalog["executors"]) row["usual"] = row["name"] == usual;
-    add_gpus(catalog["executors"], *offers);
-    const bool gpus = offers->of(usual).gpus != 0;
-    catalog["devices"] = {
-        {{"name", "cpu"}, {"available", true}, {"reason", ""}},
-        {{"name", "cuda"}, {"available", gpus}, {"reason", gpus ? "" : "no host of its executor has a GPU to give"}}};
-    return catalog;
-  };
-  return hooks;
-}
-
 ExitCode serve(const Context& context, const ServeOptions& options) {
   if (options.keep) {
     if (const auto end = keep_running()) return static_cast<ExitCode>(*end);
@@ -113,7 +58,7 @@ ExitCode serve(const Context& context, const ServeOptions& options) {
   settings.token_file = options.token_file;
   settings.allowed_hosts = options.allowed_hosts;
   settings.legacy_api = options.legacy_api;
-  const ServeDefaults defaults = serve_defaults(environment_variable);
+  const plan::ServeDefaults defaults = plan::serve_defaults(environment_variable);
   settings.address = defaults.address;
   const bool stops = !options.stop_runs.empty();
   const double stop_s = stops ? parse_duration(options.stop_runs, "--stop-runs", kStopTimes) : 0;
@@ -121,9 +66,10 @@ ExitCode serve(const Context& context, const ServeOptions& options) {
   settings.key = options.key;
   settings.cores = available_cores();
   std::string data_dir = options.data_dir;
-  if (!data_dir.empty()) data_dir = data_dirs(data_dir, settings.home).front();
+  if (!data_dir.empty()) data_dir = plan::data_dirs(data_dir, settings.home).front();
 
-  master::Master master(settings, make_hooks(context, defaults, data_dir));
+  plan::Planner planner({settings.home, settings.worker, defaults, data_dir});
+  master::Master master(settings, planner);
   if (context.json) {
     print_json({{"url", master.url()}, {"token_file", master.token_file().string()}, {"home", settings.home.string()}});
   } else {

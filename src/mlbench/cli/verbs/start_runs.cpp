@@ -17,12 +17,12 @@
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/clusters/defaults.h"
 #include "mlbench/cli/follow.h"
-#include "mlbench/cli/plan.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/runs.h"
 #include "mlbench/cli/terminal/interrupt.h"
 #include "mlbench/cli/terminal/prompt.h"
 #include "mlbench/cli/verbs/timeline_file.h"
+#include "mlbench/plan/plan.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/spec/task.h"
 #include "mlbench/spec/variables.h"
@@ -34,14 +34,14 @@ namespace fs = std::filesystem;
 namespace {
 
 // Missing choices, asked on a terminal as MLBench does. False: Ctrl-C was the answer.
-bool ask_missing(RunOptions& options, const PlanFacts& facts) try {
+bool ask_missing(spec::RunOptions& options, const plan::PlanFacts& facts) try {
   LastAnswers answers = load_answers(facts.home);
   std::vector<Choice> tasks;
   for (spec::TaskName& one : spec::task_names()) tasks.push_back({std::move(one.name), std::move(one.title)});
   options.task = ask("Benchmark", tasks, answers.task, stderr, read_input_line);
   if (options.backend.empty()) {
     std::vector<Choice> backends;
-    for (const std::string& name : available_names(facts.catalog, "backends")) backends.push_back({name, ""});
+    for (const std::string& name : plan::available_names(facts.catalog, "backends")) backends.push_back({name, ""});
     if (!backends.empty()) options.backend = ask("Backend", backends, answers.backend, stderr, read_input_line);
   }
   answers = {options.task, options.backend};
@@ -69,8 +69,8 @@ std::string limits_text(const spec::Limits& limits) {
 }
 
 // What the files and variables of this command mean must not depend on where the master runs.
-Json request_of(RunOptions options) {
-  options = with_task_text(std::move(options));
+Json request_of(spec::RunOptions options) {
+  options = plan::with_task_text(std::move(options));
   if (spec::asks_for_training(options)) {
     if (options.data_dir.empty()) options.data_dir = environment_variable(variables::kDataDir).value_or("");
     if (!options.data_dir.empty()) options.data_dir = fs::absolute(options.data_dir).lexically_normal();
@@ -85,11 +85,11 @@ Json request_of(RunOptions options) {
 }
 
 // The runs belong to the master: this command only looks on.
-StartedRuns run_served(const Context& context, const MasterClient& master, const RunOptions& options,
+StartedRuns run_served(const Context& context, const MasterClient& master, const spec::RunOptions& options,
                        const StartOptions& start, const TimelineFiles& timelines, RowFormat rows) {
   if (InterruptGuard::count() > 0) return {.ends_with = ExitCode::kStopped};
   Json request = request_of(options);
-  if (!start.executor_given && options.executor == RunOptions().executor) request.erase("executor");
+  if (!start.executor_given && options.executor == spec::RunOptions().executor) request.erase("executor");
   const Json answer = master.post("/runs", request);
   for (const Json& warning : answer.at("warnings")) say("note: " + warning.get<std::string>());
   StartedRuns started;
@@ -211,7 +211,7 @@ void print_manifest(const Context& context, const std::vector<spec::RunSpec>& ru
   print_json(objects.size() == 1 ? objects[0] : Json{{"apiVersion", "v1"}, {"kind", "List"}, {"items", objects}});
 }
 
-StartedRuns start_runs(const Context& context, RunOptions options, const StartOptions& start, RowFormat rows) {
+StartedRuns start_runs(const Context& context, spec::RunOptions options, const StartOptions& start, RowFormat rows) {
   if (start.local && context.url_option) throw UserError("--local starts the runs here: leave out -u");
   if (!start.local) apply_cluster(context, start.executor_given, options);
   const TimelineFiles timelines(start.timeline, !options.command.empty());
@@ -221,7 +221,7 @@ StartedRuns start_runs(const Context& context, RunOptions options, const StartOp
   if (!start.local && !start.dry_run && start.emit.empty()) {
     if (const auto master = find_master(context)) {
       if (unsaid && !master->elsewhere() && can_ask) {
-        if (!ask_missing(options, gather_facts(context.worker(), context.home()))) {
+        if (!ask_missing(options, plan::gather_facts(context.worker(), context.home()))) {
           return {.ends_with = ExitCode::kStopped};
         }
       }
@@ -229,16 +229,17 @@ StartedRuns start_runs(const Context& context, RunOptions options, const StartOp
     }
   }
   const bool custom = !options.command.empty();
-  const PlanFacts facts = custom ? gather_facts(context.home()) : gather_facts(context.worker(), context.home());
+  const plan::PlanFacts facts =
+      custom ? plan::gather_facts(context.home()) : plan::gather_facts(context.worker(), context.home());
   if (unsaid && can_ask && !ask_missing(options, facts)) return {.ends_with = ExitCode::kStopped};
-  std::vector<spec::RunSpec> runs = plan_runs(options, facts);
+  std::vector<spec::RunSpec> runs = plan::plan_runs(options, facts);
   std::vector<std::string> names;
   for (spec::RunSpec& run : runs) {
     run.run_dir = runs_dir(facts.home) / run.name;
     names.push_back(run.name);
   }
   check_names_free(facts.home, names);
-  for (const std::string& warning : plan_warnings(runs, facts.cores)) say("note: " + warning);
+  for (const std::string& warning : plan::plan_warnings(runs, facts.cores)) say("note: " + warning);
   if (!start.emit.empty()) {
     print_manifest(context, runs, start.emit);
     return {.ends_with = ExitCode::kOk};

@@ -14,15 +14,15 @@
 #include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/clusters/defaults.h"
 #include "mlbench/cli/context.h"
-#include "mlbench/cli/plan.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/runs.h"
-#include "mlbench/cli/sweep_plan.h"
 #include "mlbench/cli/terminal/interrupt.h"
 #include "mlbench/cli/verbs/option_flags.h"
 #include "mlbench/cli/verbs/start_runs.h"
 #include "mlbench/cli/verbs/timeline_file.h"
 #include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/plan/plan.h"
+#include "mlbench/plan/sweep_plan.h"
 #include "mlbench/report/draw/gnuplot.h"
 #include "mlbench/report/draw/page.h"
 #include "mlbench/report/records.h"
@@ -57,14 +57,14 @@ struct SweepWords {
   bool steps_only = false;
 };
 
-SweepOptions options_of(const SweepWords& words) {
-  SweepOptions options;
+plan::SweepOptions options_of(const SweepWords& words) {
+  plan::SweepOptions options;
   options.run = words.run;
   const Range threads = spec::kThreadCounts;
-  options.procs_per_node = parse_counts(words.procs_per_node, "--procs-per-node", kProcsPerNode);
-  options.intra_op = parse_counts(words.intra_op, "--intra-op", threads);
-  options.inter_op = parse_counts(words.inter_op, "--inter-op", threads);
-  options.nodes = parse_counts(words.nodes, "--nodes", spec::run_option(&spec::RunOptions::workers).range);
+  options.procs_per_node = plan::parse_counts(words.procs_per_node, "--procs-per-node", kProcsPerNode);
+  options.intra_op = plan::parse_counts(words.intra_op, "--intra-op", threads);
+  options.inter_op = plan::parse_counts(words.inter_op, "--inter-op", threads);
+  options.nodes = plan::parse_counts(words.nodes, "--nodes", spec::run_option(&spec::RunOptions::workers).range);
   options.probe_steps =
       parse_count(words.probe_steps, "--probe-steps", spec::run_option(&spec::RunOptions::max_steps).range);
   for (const std::string& word : words.lr_scaling) check_choice("value of --lr-scaling", word, kOnOff);
@@ -77,7 +77,7 @@ SweepOptions options_of(const SweepWords& words) {
   if (!spec::asks_for_training(options.run)) {
     throw UserError(fmt::format("task {} trains nothing: 'mlbench bench collectives' measures it", options.run.task));
   }
-  check_lr_scaling(options, !words.lr_scaling.empty());
+  plan::check_lr_scaling(options, !words.lr_scaling.empty());
   return options;
 }
 
@@ -165,12 +165,12 @@ class SweepFiles {
 // Makes the runs of points that are not there yet.
 class SweepRunner {
  public:
-  SweepRunner(const Context& context, const SweepWords& words, const SweepOptions& options)
+  SweepRunner(const Context& context, const SweepWords& words, const plan::SweepOptions& options)
       : context_(context),
         options_(options),
         start_(words.start),
         timelines_(words.start.timeline, false),
-        facts_(gather_facts(context.worker(), context.home())),
+        facts_(plan::gather_facts(context.worker(), context.home())),
         repeats_(spec::count_of(options.run, &spec::RunOptions::repeat, 1)) {}
 
   bool interrupted() const { return interrupted_; }
@@ -180,8 +180,8 @@ class SweepRunner {
     const auto settings = report::settings_of(options_.procs_per_node, options_.intra_op, options_.inter_op);
     const int64_t most = *std::ranges::max_element(options_.nodes);
     for (const SweepSetting& setting : settings) {
-      plan(setting_options(options_, setting, 0));
-      plan(nodes_options(options_, {setting, most, options_.scaled}, 0));
+      plan(plan::setting_options(options_, setting, 0));
+      plan(plan::nodes_options(options_, {setting, most, options_.scaled}, 0));
     }
   }
 
@@ -192,7 +192,7 @@ class SweepRunner {
   SweepAnswer answer_setting(const SweepSetting& setting) {
     SweepAnswer answer{.request = {.setting = setting}};
     for (int64_t repeat = 0; repeat < repeats_ && !interrupted_; ++repeat) {
-      add_run(answer, setting_options(options_, setting, repeat));
+      add_run(answer, plan::setting_options(options_, setting, repeat));
     }
     return answer;
   }
@@ -200,7 +200,7 @@ class SweepRunner {
   SweepAnswer answer_nodes(const SweepRequest& request) {
     SweepAnswer answer{.request = request};
     for (int64_t repeat = 0; repeat < repeats_ && !interrupted_; ++repeat) {
-      add_run(answer, nodes_options(options_, request, repeat));
+      add_run(answer, plan::nodes_options(options_, request, repeat));
     }
     add_timeline(answer);
     return answer;
@@ -210,8 +210,8 @@ class SweepRunner {
   SweepAnswer look_at(const SweepRequest& request, bool setting, std::vector<spec::RunSpec>& missing) const {
     SweepAnswer answer{.request = request};
     for (int64_t repeat = 0; repeat < repeats_; ++repeat) {
-      spec::RunSpec run =
-          plan(setting ? setting_options(options_, request.setting, repeat) : nodes_options(options_, request, repeat));
+      spec::RunSpec run = plan(setting ? plan::setting_options(options_, request.setting, repeat)
+                                       : plan::nodes_options(options_, request, repeat));
       if (auto record = finished_like(run)) {
         answer.records.push_back(std::move(*record));
       } else {
@@ -225,13 +225,13 @@ class SweepRunner {
  private:
   spec::RunSpec plan(spec::RunOptions run) const {
     run.timeline = timelines_.wanted();
-    return plan_runs(run, facts_).front();
+    return plan::plan_runs(run, facts_).front();
   }
 
   // The record of a finished run with the same specification. UserError when one is under way.
   std::optional<record::Record> finished_like(const spec::RunSpec& planned) const {
     std::optional<record::Record> finished;
-    for (const std::string& name : runs_like(facts_.home, planned)) {
+    for (const std::string& name : plan::runs_like(facts_.home, planned)) {
       record::Record record = current_record(runs_dir(facts_.home) / name);
       if (record::is_active(record)) {
         throw UserError(
@@ -280,16 +280,16 @@ class SweepRunner {
   }
 
   const Context& context_;
-  const SweepOptions& options_;
+  const plan::SweepOptions& options_;
   const StartOptions start_;
   const TimelineFiles timelines_;
-  const PlanFacts facts_;
+  const plan::PlanFacts facts_;
   const int64_t repeats_;
   bool interrupted_ = false;
 };
 
-ExitCode print_steps(const Context& context, const SweepOptions& options) {
-  const std::vector<report::SweepSteps> steps = steps_of(options);
+ExitCode print_steps(const Context& context, const plan::SweepOptions& options) {
+  const std::vector<report::SweepSteps> steps = plan::steps_of(options);
   if (context.json) {
     print_json(report::to_json(steps));
   } else {
@@ -300,7 +300,7 @@ ExitCode print_steps(const Context& context, const SweepOptions& options) {
 
 // The runs that are missing, and the commands that they would start. Which setting is the best is known only when all
 // have been measured; until then the first one stands for it.
-ExitCode print_plan(const Context& context, const SweepOptions& options, const SweepRunner& runner) {
+ExitCode print_plan(const Context& context, const plan::SweepOptions& options, const SweepRunner& runner) {
   std::vector<SweepAnswer> settings, nodes;
   std::vector<spec::RunSpec> first, second;
   for (const SweepSetting& setting : runner.settings()) {
@@ -309,8 +309,8 @@ ExitCode print_plan(const Context& context, const SweepOptions& options, const S
   const Sweep so_far = report::analyse_sweep(settings, {});
   const bool known = first.empty() && so_far.best;
   const SweepSetting setting = known ? so_far.settings[*so_far.best].request.setting : runner.settings().front();
-  for (const SweepRequest& request : node_requests(options, setting)) {
-    if (!same_as_scaled(options, request)) nodes.push_back(runner.look_at(request, false, second));
+  for (const SweepRequest& request : plan::node_requests(options, setting)) {
+    if (!plan::same_as_scaled(options, request)) nodes.push_back(runner.look_at(request, false, second));
   }
   if (context.json) {
     print_json({{"best_is_known", known},
@@ -362,7 +362,7 @@ ExitCode finish_sweep(const Context& context, const std::vector<SweepAnswer>& se
 ExitCode sweep(const Context& context, SweepWords words) {
   if (!words.start.local && !words.steps_only) apply_cluster(context, words.start.executor_given, words.run);
   words.start.executor_given = true;
-  const SweepOptions options = options_of(words);
+  const plan::SweepOptions options = options_of(words);
   if (words.steps_only) return print_steps(context, options);
   const InterruptGuard guard;
   if (const auto master = given_master(context); master && !words.start.local) {
@@ -382,9 +382,9 @@ ExitCode sweep(const Context& context, SweepWords words) {
   }
   const Sweep so_far = report::analyse_sweep(settings, {});
   if (so_far.best && !runner.interrupted()) {
-    for (const SweepRequest& request : node_requests(options, so_far.settings[*so_far.best].request.setting)) {
+    for (const SweepRequest& request : plan::node_requests(options, so_far.settings[*so_far.best].request.setting)) {
       if (runner.interrupted()) break;
-      if (same_as_scaled(options, request)) {
+      if (plan::same_as_scaled(options, request)) {
         nodes.push_back(nodes.back());
         nodes.back().request = request;
       } else {

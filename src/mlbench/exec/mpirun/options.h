@@ -20,12 +20,18 @@ inline std::string hosts_with_slots(const std::string& text, const std::string& 
 inline constexpr spec::FileFlag kHostFileFlag = {"--hostfile", "file that names them: lines as 'h1 slots=2'",
                                                  &inputs::kHostFile, spec::hosts_of_file};
 
+inline constexpr spec::RunOption kRanksOfNamedHosts = [] {
+  spec::RunOption option = kRanksPerHostOption;
+  option.names_cluster = true;  // its hosts have so many slots
+  return option;
+}();
+
 // clang-format off
 inline constexpr spec::RunOption kOptions[] = {
     {.name = "hosts", .flags = "-H,--hosts", .kind = OptionKind::kText, .value = "HOST[:N],...",
      .help = "hosts, and how many ranks each takes: h1:2,h2:2 (executor mpirun)",
-     .compared = "hosts", .form = hosts_with_slots, .file_flag = &kHostFileFlag},
-    kRanksPerHostOption,
+     .compared = "hosts", .form = hosts_with_slots, .file_flag = &kHostFileFlag, .names_cluster = true},
+    kRanksOfNamedHosts,
     {.name = "ssh_config", .flags = "--ssh-config", .kind = OptionKind::kText, .value = "FILE",
      .help = "configuration of ssh in place of the user's own",
      .not_compared = "how ranks are started, not how they run", .form = absolute_path, .path = true},

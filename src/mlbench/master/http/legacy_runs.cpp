@@ -105,7 +105,7 @@ void check_run_name(const std::string& name) {
 
 std::string task_of_image(const Services& services, const std::string& image) {
   std::vector<std::string> names;
-  for (const Json& task : services.hooks.tasks()) names.push_back(task.value("name", ""));
+  for (const Json& task : services.planner.tasks()) names.push_back(task.value("name", ""));
   std::vector<std::string> valid;
   for (const Image& known : kImages) {
     const bool built = std::find(names.begin(), names.end(), known.task) != names.end();
@@ -188,7 +188,7 @@ Response create_run(Services& services, const Call& call) {
   std::transform(backend.begin(), backend.end(), backend.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
   const bool gpu = fields.flag("gpu_enabled");
-  const ClusterOffer offer = services.hooks.offer();
+  const plan::ClusterOffer offer = services.planner.offer();
   if (gpu && offer.hosts.gpus == 0) {
     throw HttpError(422, fmt::format("gpu_enabled: no host of the executor '{}', which starts runs of this API, has a "
                                      "GPU to give",
@@ -198,7 +198,7 @@ Response create_run(Services& services, const Call& call) {
   const int64_t here = std::max<int64_t>(1, static_cast<int64_t>(std::min(cpus, static_cast<double>(most))));
   Json request = {
       {"name", "api"}, {"workers", {workers}}, {"backend", backend}, {"gpu", gpu}, {"threads_per_worker", here}};
-  PlannedRuns planned;
+  plan::PlannedRuns planned;
   try {
     if (custom) {
       request["image"] = fields.need("custom_image_name");
@@ -208,15 +208,15 @@ Response create_run(Services& services, const Call& call) {
       request["task"] = task;
       request["light"] = light == "true" && fields.flag("light_target");
     }
-    planned = services.hooks.plan(request);
+    planned = services.planner.plan(request);
     // Containers may have a fraction of a CPU.
     const bool on_others = supervise::hosts_needed(planned.runs.front()).empty();
     const double asked = cpus > 0 && (on_others || custom) ? std::min(cpus, static_cast<double>(most)) : here;
     if (asked != here) {
       request["threads_per_worker"] = json_of(asked);
-      planned = services.hooks.plan(request);
+      planned = services.planner.plan(request);
     }
-  } catch (const AboveLimit&) {
+  } catch (const plan::AboveLimit&) {
     throw;
   } catch (const UserError& error) {
     throw HttpError(422, error.what());

@@ -6,6 +6,7 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/master/http/services.h"
+#include "mlbench/master/nodes.h"
 #include "mlbench/spec/hosts.h"
 
 namespace mlbench::master {
@@ -23,7 +24,7 @@ struct InUse {
 
 // The usual executor's, and those of runs that go on or wait.
 std::vector<InUse> clusters_in_use(const Services& services, Json& ranks) {
-  std::vector<InUse> clusters = {{services.hooks.executor, Json::object(), true}};
+  std::vector<InUse> clusters = {{services.planner.executor(), Json::object(), true}};
   for (const char* state : {"running", "queued"}) {
     for (const std::string& summary : services.index.find({.state = state, .limit = kMostActive}).summaries) {
       const std::string name = text_member(try_parse_json(summary, inputs::kSummary).value_or(Json()), "name");
@@ -31,7 +32,7 @@ std::vector<InUse> clusters_in_use(const Services& services, Json& ranks) {
       InUse one;
       try {
         const spec::RunSpec run = home::read_spec(run_dir);
-        one = {run.executor, cluster_options(run.engine)};
+        one = {run.executor, plan::cluster_options(run.executor, run.engine)};
       } catch (const std::exception&) {
         continue;  // it is gone
       }
@@ -55,7 +56,7 @@ Response nodes(Services& services) {
     const std::string context = spec::engine_text(one.cluster, "kube_context");
     Json cluster = {
         {"executor", one.executor}, {"context", context.empty() ? Json() : Json(context)}, {"usual", one.usual}};
-    cluster.update(services.nodes.of(one.executor, one.cluster));
+    cluster.update(exec::to_json(services.planner.nodes(one.executor, one.cluster)));
     clusters.push_back(std::move(cluster));
   }
   return json_response(200, {{"clusters", std::move(clusters)}, {"ranks", std::move(ranks)}});

@@ -29,10 +29,10 @@ Json created(const std::vector<spec::RunSpec>& runs, const std::vector<std::stri
   return answer;
 }
 
-PlannedRuns plan(const Services& services, const Json& request) {
+plan::PlannedRuns plan(const Services& services, const Json& request) {
   try {
-    return services.hooks.plan(request);
-  } catch (const AboveLimit&) {
+    return services.planner.plan(request);
+  } catch (const plan::AboveLimit&) {
     throw;
   } catch (const UserError& error) {
     throw HttpError(422, error.what());
@@ -112,7 +112,7 @@ Response create_runs(Services& services, const Request& request) {
   const bool no_wait = take_no_wait(body);
   const auto values = take_env_values(body);
   for (int tries = 1;; ++tries) {
-    PlannedRuns planned = plan(services, body);
+    plan::PlannedRuns planned = plan(services, body);
     try {
       return json_response(201, created(submit(services, std::move(planned.runs), no_wait, values), planned.warnings));
     } catch (const home::NameTaken&) {
@@ -127,7 +127,7 @@ Response preview_runs(Services& services, const Request& request) {
   Json body = json_body(request);
   take_no_wait(body);
   take_env_values(body);
-  const PlannedRuns planned = plan(services, body);
+  const plan::PlannedRuns planned = plan(services, body);
   check_fits(services, planned.runs);
   Json answer = {{"runs", Json::array()}, {"warnings", planned.warnings}};
   for (const spec::RunSpec& run : planned.runs) {
@@ -191,7 +191,7 @@ Response clone(Services& services, const Call& call) {
   for (const auto& [key, value] : changes.items()) request[key] = value;
   const bool no_wait = take_no_wait(request);
   const auto values = take_env_values(request);
-  PlannedRuns planned = plan(services, request);
+  plan::PlannedRuns planned = plan(services, request);
   return json_response(201, created(submit(services, std::move(planned.runs), no_wait, values), planned.warnings));
 }
 

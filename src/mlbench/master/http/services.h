@@ -9,15 +9,14 @@
 #include <vector>
 
 #include "mlbench/master/gpus.h"
-#include "mlbench/master/hooks.h"
 #include "mlbench/master/hosts.h"
 #include "mlbench/master/http/api.h"
 #include "mlbench/master/http/session.h"
 #include "mlbench/master/ingest.h"
 #include "mlbench/master/live.h"
-#include "mlbench/master/nodes.h"
 #include "mlbench/master/sched/scheduler.h"
 #include "mlbench/master/watch.h"
+#include "mlbench/plan/planner.h"
 #include "mlbench/store/journal.h"
 #include "mlbench/store/run_index.h"
 #include "mlbench/store/tracking.h"
@@ -26,7 +25,7 @@ namespace mlbench::master {
 
 struct Services {
   std::filesystem::path home;
-  const Hooks& hooks;
+  plan::Planner& planner;
   store::RunIndex& index;
   store::SeriesStore& series;
   store::Journal& journal;
@@ -37,7 +36,6 @@ struct Services {
   LiveFeed& live;
   HostSampler& hosts;
   GpuSampler& gpus;
-  NodeLists& nodes;
   Sessions& sessions;
   std::string token;
 };

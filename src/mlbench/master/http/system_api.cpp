@@ -107,9 +107,9 @@ std::vector<Route> system_routes(Services& services) {
        Lane::kAtOnce},
       {"GET", "/api/v1/tasks", Access::kToken,
        [s](const Call&) {
-         return json_response(200, {{"tasks", s->hooks.tasks()}});
+         return json_response(200, {{"tasks", s->planner.tasks()}});
        }},
-      {"GET", "/api/v1/catalog", Access::kToken, [s](const Call&) { return json_response(200, s->hooks.catalog()); },
+      {"GET", "/api/v1/catalog", Access::kToken, [s](const Call&) { return json_response(200, s->planner.catalog()); },
        Lane::kSlow},
       {"GET", "/api/v1/clusters", Access::kToken, [s](const Call&) { return clusters(*s); }},
       {"GET", "/api/v1/hosts", Access::kToken, [s](const Call& call) { return hosts(*s, call.request); }},

@@ -8,11 +8,18 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/run_spec.h"
 
-namespace mlbench::cli {
+namespace mlbench::plan {
+
+// More than a master gives a run; the request is answered with 400.
+class AboveLimit : public UserError {
+ public:
+  using UserError::UserError;
+};
 
 struct ServeDefaults {
   std::string executor = {};                     // MLBENCH_EXECUTOR: of requests that name none; "": local
@@ -29,8 +36,8 @@ ServeDefaults serve_defaults(const std::function<std::optional<std::string>(cons
 // What the request does not say.
 void apply_defaults(const ServeDefaults& defaults, const Json& request, spec::RunOptions& options);
 
-// master::AboveLimit with the limit and what was asked for. What --pod-overlay asks of Kubernetes beside, a quota of
+// AboveLimit with the limit and what was asked for. What --pod-overlay asks of Kubernetes beside, a quota of
 // the namespace has to bound.
 void check_limits(const ServeDefaults& defaults, const std::vector<spec::RunSpec>& runs);
 
-}  // namespace mlbench::cli
+}  // namespace mlbench::plan

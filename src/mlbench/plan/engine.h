@@ -10,7 +10,7 @@
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/run_spec.h"
 
-namespace mlbench::cli {
+namespace mlbench::plan {
 
 // The executor of the runs that are planned, and what it is told.
 class PlanEngine {
@@ -31,4 +31,4 @@ class PlanEngine {
   std::unique_ptr<exec::Executor> executor_;
 };
 
-}  // namespace mlbench::cli
+}  // namespace mlbench::plan

@@ -1,4 +1,4 @@
-#include "mlbench/cli/plan.h"
+#include "mlbench/plan/plan.h"
 
 #include <gmock/gmock.h>
 
@@ -12,7 +12,7 @@
 #include "mlbench/base/processor.h"
 #include "mlbench/catalog/options/options.h"
 
-namespace mlbench::cli {
+namespace mlbench::plan {
 namespace {
 
 using testing::AllOf;
@@ -702,4 +702,4 @@ TEST_F(Plan, ATaskMayBeAFile) {
 }
 
 }  // namespace
-}  // namespace mlbench::cli
+}  // namespace mlbench::plan

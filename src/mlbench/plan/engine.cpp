@@ -1,4 +1,4 @@
-#include "mlbench/cli/plan_engine.h"
+#include "mlbench/plan/engine.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,11 +11,10 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/catalog/options/options.h"
-#include "mlbench/cli/context.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/supervise/supervisor.h"
 
-namespace mlbench::cli {
+namespace mlbench::plan {
 
 PlanEngine::PlanEngine(const spec::RunOptions& given, const std::vector<std::string>& executors)
     : options(spec::engine_of(given, catalog::run_options())), cpus(spec::cpus_of(given, 1).limit) {
@@ -65,4 +64,4 @@ void PlanEngine::check(spec::RunSpec run) const {
       supervise::launch_request(run, *executor_, "mlbench-worker", 1, std::nullopt, run.oversubscribed));
 }
 
-}  // namespace mlbench::cli
+}  // namespace mlbench::plan

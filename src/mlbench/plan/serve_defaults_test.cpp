@@ -1,13 +1,12 @@
-#include "mlbench/cli/serve_defaults.h"
+#include "mlbench/plan/serve_defaults.h"
 
 #include <gmock/gmock.h>
 
 #include <map>
 
 #include "mlbench/base/test_error.h"
-#include "mlbench/master/hooks.h"
 
-namespace mlbench::cli {
+namespace mlbench::plan {
 namespace {
 
 using testing::AllOf;
@@ -84,9 +83,9 @@ TEST(ServeDefaults, MoreThanALimitIsRefusedWithIt) {
   fraction.cpus = 2.5;
   EXPECT_THAT(refused(fraction), HasSubstr("asks for 2.5 cores for each worker"));
   EXPECT_THAT(refused(run_of(1, 1, "cuda")), AllOf(HasSubstr("1 GPU"), HasSubstr("at most 0")));
-  EXPECT_THROW(check_limits(defaults, {run_of(4, 1)}), master::AboveLimit);
+  EXPECT_THROW(check_limits(defaults, {run_of(4, 1)}), AboveLimit);
   EXPECT_NO_THROW(check_limits({}, {run_of(1000, 1000, "cuda")}));
 }
 
 }  // namespace
-}  // namespace mlbench::cli
+}  // namespace mlbench::plan

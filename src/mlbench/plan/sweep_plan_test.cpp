@@ -1,13 +1,13 @@
-#include "mlbench/cli/sweep_plan.h"
+#include "mlbench/plan/sweep_plan.h"
 
 #include <gmock/gmock.h>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
-#include "mlbench/cli/plan.h"
-#include "mlbench/cli/runs.h"
+#include "mlbench/home/runs.h"
+#include "mlbench/plan/plan.h"
 
-namespace mlbench::cli {
+namespace mlbench::plan {
 namespace {
 
 using report::SweepRequest;
@@ -94,7 +94,7 @@ TEST_F(SweepPlan, WithoutScalingThereIsNothingToSwitchOff) {
 TEST_F(SweepPlan, RunsAreFoundByWhatTheyDo) {
   const spec::RunSpec run = planned(setting_options(options_, {}, 0));
   EXPECT_THAT(runs_like(folder_.path(), run), IsEmpty());
-  create_run(folder_.path(), run);
+  home::create_run(folder_.path(), run);
   EXPECT_THAT(runs_like(folder_.path(), run), ElementsAre("s.p1t1i1-1"));
   const spec::RunSpec again = planned(setting_options(options_, {}, 0));
   EXPECT_EQ(again.name, "s.p1t1i1-1.2") << "the name is taken";
@@ -128,4 +128,4 @@ TEST_F(SweepPlan, TheExamplesOfTheTextAreReproduced) {
 }
 
 }  // namespace
-}  // namespace mlbench::cli
+}  // namespace mlbench::plan

@@ -1,4 +1,4 @@
-#include "mlbench/cli/plan.h"
+#include "mlbench/plan/plan.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,23 +13,23 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/processor.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text_blocks.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/catalog/options/options.h"
-#include "mlbench/cli/context.h"
-#include "mlbench/cli/plan_engine.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
 #include "mlbench/metrics/metric.h"
+#include "mlbench/plan/engine.h"
 #include "mlbench/spec/communication.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/supervisor.h"
 
-namespace mlbench::cli {
+namespace mlbench::plan {
 
 namespace fs = std::filesystem;
 
@@ -149,6 +149,25 @@ spec::Override overlap_override(const std::vector<spec::Override>& others) {
 }
 
 }  // namespace
+
+std::string worker_advice() {
+  return fmt::format("build it (-DMLBENCH_WORKER=ON), install the package mlbench-worker, or set {}",
+                     variables::kWorker);
+}
+
+std::vector<std::string> data_dirs(const std::string& data_dir, const std::filesystem::path& home) {
+  std::vector<std::string> dirs;
+  if (!data_dir.empty()) {
+    if (!std::filesystem::is_directory(data_dir)) {
+      throw UserError(fmt::format("--data-dir '{}' is not a folder", data_dir));
+    }
+    dirs.push_back(std::filesystem::absolute(data_dir).lexically_normal());
+  } else if (const auto folder = environment_variable(variables::kDataDir)) {
+    dirs.push_back(std::filesystem::absolute(*folder).lexically_normal());
+  }
+  dirs.push_back(data_dir_of(home));
+  return dirs;
+}
 
 PlanFacts gather_facts(const fs::path& home) {
   PlanFacts facts;
@@ -497,4 +516,4 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
   return warnings;
 }
 
-}  // namespace mlbench::cli
+}  // namespace mlbench::plan

@@ -12,9 +12,16 @@
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/run_spec.h"
 
-namespace mlbench::cli {
+namespace mlbench::plan {
 
 using spec::RunOptions;
+
+// What to do where there is no worker program, or none that works.
+std::string worker_advice();
+
+// Where data sets are looked for, absolute, in order: --data-dir (UserError when it is no folder) or else
+// MLBENCH_DATA_DIR, then HOME/data.
+std::vector<std::string> data_dirs(const std::string& data_dir, const std::filesystem::path& home);
 
 // What the choices are checked against.
 struct PlanFacts {
@@ -57,4 +64,4 @@ std::vector<std::string> available_names(const Json& catalog, const char* table)
 // "the official worker counts are 1, 2, 4": why a run is open, what the reader must know; for people.
 std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, int cores);
 
-}  // namespace mlbench::cli
+}  // namespace mlbench::plan

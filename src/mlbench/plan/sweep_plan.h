@@ -12,7 +12,7 @@
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/run_spec.h"
 
-namespace mlbench::cli {
+namespace mlbench::plan {
 
 struct SweepOptions {
   spec::RunOptions run;  // what all runs have in common; its name is the sweep's
@@ -47,4 +47,4 @@ std::vector<std::string> runs_like(const std::filesystem::path& home, const spec
 // For every number of nodes and processes of a node; none twice.
 std::vector<report::SweepSteps> steps_of(const SweepOptions& options);
 
-}  // namespace mlbench::cli
+}  // namespace mlbench::plan

@@ -1,4 +1,4 @@
-#include "mlbench/cli/serve_defaults.h"
+#include "mlbench/plan/serve_defaults.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,8 @@
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/own_variables.h"
 #include "mlbench/catalog/control/catalog.h"
-#include "mlbench/cli/context.h"
-#include "mlbench/master/hooks.h"
 
-namespace mlbench::cli {
+namespace mlbench::plan {
 namespace {
 
 constexpr Range kLimitRange{1, 1e6}, kGpuRange{0, 1024};
@@ -17,8 +15,8 @@ constexpr Range kLimitRange{1, 1e6}, kGpuRange{0, 1024};
 void check_limit(const spec::RunSpec& run, const std::optional<int64_t>& most, double asked, const char* what,
                  const char* variable) {
   if (!most || asked <= static_cast<double>(*most)) return;
-  throw master::AboveLimit(fmt::format("run '{}' asks for {} {}, and this master gives at most {} ({})", run.name,
-                                       asked, what, *most, variable));
+  throw AboveLimit(fmt::format("run '{}' asks for {} {}, and this master gives at most {} ({})", run.name, asked, what,
+                               *most, variable));
 }
 
 }  // namespace
@@ -55,4 +53,4 @@ void check_limits(const ServeDefaults& defaults, const std::vector<spec::RunSpec
   }
 }
 
-}  // namespace mlbench::cli
+}  // namespace mlbench::plan

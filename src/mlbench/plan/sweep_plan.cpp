@@ -1,4 +1,4 @@
-#include "mlbench/cli/sweep_plan.h"
+#include "mlbench/plan/sweep_plan.h"
 
 #include <fmt/format.h>
 
@@ -9,13 +9,13 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/catalog/options/options.h"
-#include "mlbench/cli/plan.h"
-#include "mlbench/cli/runs.h"
-#include "mlbench/cli/verbs/schedule_plot.h"
+#include "mlbench/home/runs.h"
+#include "mlbench/plan/curve.h"
+#include "mlbench/plan/plan.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/epoch.h"
 
-namespace mlbench::cli {
+namespace mlbench::plan {
 
 namespace fs = std::filesystem;
 using report::SweepRequest;
@@ -111,12 +111,12 @@ std::string specification_hash(const spec::RunSpec& run) {
 }
 
 std::vector<std::string> runs_like(const fs::path& home, const spec::RunSpec& planned) {
-  const std::string base = without_repeat(planned.name), wanted = specification_hash(planned);
+  const std::string base = home::without_repeat(planned.name), wanted = specification_hash(planned);
   std::vector<std::pair<int64_t, std::string>> found;
   for (const std::string& name : report::run_names(home)) {
-    if (without_repeat(name) != base) continue;
+    if (home::without_repeat(name) != base) continue;
     try {
-      const spec::RunSpec run = read_spec(runs_dir(home) / name);
+      const spec::RunSpec run = home::read_spec(runs_dir(home) / name);
       if (specification_hash(run) == wanted) found.emplace_back(run.id, name);
     } catch (const std::exception&) {
       continue;  // what it says of itself cannot be told: it is made again, under another name
@@ -150,4 +150,4 @@ std::vector<SweepSteps> steps_of(const SweepOptions& options) {
   return rows;
 }
 
-}  // namespace mlbench::cli
+}  // namespace mlbench::plan
