@@ -111,6 +111,30 @@ int64_t inter_op_threads_of(const RunOptions& options, const Json& catalog, cons
                   threads, framework));
 }
 
+// UserError for what the framework's row of the catalog says that it has not.
+void check_framework(const spec::RunSpec& run, const Json& catalog) {
+  const Json& rows = catalog.at("frameworks");
+  const auto expect = [&](const Json& row, const char* member, std::string_view what, const std::string& wanted) {
+    const auto valid = row.value(member, std::vector<std::string>{wanted});
+    if (std::ranges::find(valid, wanted) != valid.end()) return;
+    throw UserError(
+        fmt::format("framework '{}' has no {} '{}'; valid: {}", run.framework, what, wanted, fmt::join(valid, ", ")));
+  };
+  for (const Json& row : rows) {
+    if (row.value("name", "") != run.framework) continue;
+    expect(row, "devices", "device", run.device);
+    expect(row, "precisions", "precision", run.precision);
+    if (run.profile == "off" || row.value("profile", true)) continue;
+    std::vector<std::string> able;
+    for (const Json& other : rows) {
+      if (other.value("profile", false)) able.push_back(other.value("name", ""));
+    }
+    throw UserError(fmt::format("--{}: framework '{}' cannot tell its operations apart; frameworks that can: {}",
+                                run.profile == "time" ? "profile" : "explain", run.framework,
+                                able.empty() ? "none here" : fmt::format("{}", fmt::join(able, ", "))));
+  }
+}
+
 // How ranks communicate, checked against what the back end can do.
 spec::Communication communication_of(const RunOptions& options, const Json& catalog, const std::string& backend) {
   spec::Communication one;
@@ -442,6 +466,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& f
   common.timeline = options.timeline;
 
   common.framework = choose(facts.catalog, "frameworks", "framework", options.framework, common.framework);
+  check_framework(common, facts.catalog);
   common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
 
   common.threads_per_worker = threads;

@@ -60,6 +60,25 @@ TEST_F(Plan, InterOpThreadsAreOfAFrameworkThatHasThem) {
   EXPECT_EQ(plan_runs(options_, facts_).front().framework, "null");
 }
 
+TEST_F(Plan, WhatAFrameworkHasNotIsRefusedBeforeDataArePrepared) {
+  Json& rows = facts_.catalog["frameworks"];
+  rows[0].update({{"profile", false}, {"precisions", {"float32", "bf16"}}, {"devices", {"cpu", "cuda"}}});
+  rows[1].update({{"profile", true}, {"precisions", {"float32"}}, {"devices", {"cpu"}}});
+  options_.framework = "null";
+  options_.gpu = true;
+  EXPECT_EQ(error(), "framework 'null' has no device 'cuda'; valid: cpu");
+  options_.gpu = false;
+  options_.overrides = {"precision=bf16"};
+  EXPECT_EQ(error(), "framework 'null' has no precision 'bf16'; valid: float32");
+  options_.framework = "torch";
+  EXPECT_EQ(error(), "no error");
+  options_.profile = true;
+  EXPECT_EQ(error(), "--profile: framework 'torch' cannot tell its operations apart; frameworks that can: null");
+  options_.profile = false;
+  options_.explain = true;
+  EXPECT_THAT(error(), HasSubstr("--explain: framework 'torch'"));
+}
+
 TEST_F(Plan, NamesThreadsAndSeeds) {
   options_.repeat = "2";
   const auto runs = plan_runs(options_, facts_);

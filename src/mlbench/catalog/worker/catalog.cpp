@@ -65,9 +65,22 @@ const std::vector<BackendRow>& backends() {
 
 const std::vector<FrameworkRow>& frameworks() {
   static const std::vector<FrameworkRow> kRows = {
-      {"torch", framework::torch_framework::available, framework::torch_framework::make, true},
-      {"native", framework::native_framework::available, framework::native_framework::make},
-      {"null", framework::null_framework::available, framework::null_framework::make},
+      {.name = "torch",
+       .available = framework::torch_framework::available,
+       .make = framework::torch_framework::make,
+       .inter_op = true,
+       .precisions = {"float32", "tf32", "bf16", "fp16"},
+       .devices = {"cpu", "cuda"}},
+      {.name = "native",
+       .available = framework::native_framework::available,
+       .make = framework::native_framework::make,
+       .profile = true,
+       .precisions = {"float32", "bf16", "fp16"}},
+      // It computes nothing, in whatever precision.
+      {.name = "null",
+       .available = framework::null_framework::available,
+       .make = framework::null_framework::make,
+       .precisions = {"float32", "tf32", "bf16", "fp16"}},
   };
   return kRows;
 }
@@ -96,7 +109,13 @@ Json list(const std::vector<Row>& rows) {
 
 Json list_frameworks() {
   Json array = list(frameworks());
-  for (size_t i = 0; i < array.size(); ++i) array[i]["inter_op"] = frameworks()[i].inter_op;
+  for (size_t i = 0; i < array.size(); ++i) {
+    const FrameworkRow& row = frameworks()[i];
+    array[i].update({{"inter_op", row.inter_op},
+                     {"profile", row.profile},
+                     {"precisions", row.precisions},
+                     {"devices", row.devices}});
+  }
   return array;
 }
 

@@ -41,6 +41,10 @@ struct FrameworkRow {
   Availability (*available)();
   std::unique_ptr<framework::Framework> (*make)(const framework::FrameworkOptions& options);
   bool inter_op = false;  // takes FrameworkOptions::inter_op_threads
+  bool profile = false;   // can tell its operations apart, for --profile and --explain
+  // What it computes in, and on, of some models at least: the rest is refused before any data are prepared.
+  std::vector<std::string_view> precisions = {"float32"};
+  std::vector<std::string_view> devices = {"cpu"};
 };
 const std::vector<FrameworkRow>& frameworks();
 
@@ -59,8 +63,8 @@ std::unique_ptr<framework::Framework> make_framework(const std::string& name,
                                                      const framework::FrameworkOptions& options);
 
 // What this worker can do, for `mlbench-worker --catalog`: {"build_id", "git_describe", "frameworks": [{"name",
-// "available", "reason", "inter_op"}], "backends": [{... and "about", "algorithms", "tunables", "devices"}],
-// "optimizers": [...], "models": [...], "metrics": [...]}.
+// "available", "reason", "inter_op", "profile", "precisions", "devices"}], "backends": [{... and "about", "algorithms",
+// "tunables", "devices"}], "optimizers": [...], "models": [...], "metrics": [...]}.
 Json describe();
 
 }  // namespace mlbench::catalog
