@@ -724,6 +724,7 @@ TEST_F(MasterTest, ACloneHasTheLimitOfCpusWithTheSameExecutor) {
   run.threads_per_worker = 2;
   run.cpus = 2.5;
   run.cache_dir = home() / "cache";
+  run.asked = {{"executor", "kubernetes"}, {"threads_per_worker", 2.5}, {"command", {"true"}}};
   spec::set_command(run, {{"true"}});
   home::create_run(home(), run, home::Waiting{});
   Json planned;

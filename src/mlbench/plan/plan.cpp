@@ -23,6 +23,7 @@
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
 #include "mlbench/metrics/metric.h"
+#include "mlbench/plan/choices.h"
 #include "mlbench/plan/engine.h"
 #include "mlbench/spec/communication.h"
 #include "mlbench/spec/hosts.h"
@@ -40,33 +41,6 @@ spec::CheckpointPolicy checkpoint_of(const RunOptions& options) {
   policy.every_epoch = options.checkpoint_every == "epoch";
   if (!policy.every_epoch) policy.every_steps = spec::count_of(options, &RunOptions::checkpoint_every, 0);
   return policy;
-}
-
-// `given`, or the default, or the only possible choice; checked against the worker's catalog.
-std::string choose(const Json& catalog, const char* table, std::string_view what, const std::string& given,
-                   const std::string& usual) {
-  const std::vector<std::string> available = available_names(catalog, table);
-  if (available.empty())
-    throw UserError(fmt::format("this mlbench-worker has no {} that works here: see mlbench list {}", what, table));
-  if (given.empty()) {
-    const bool has_usual = std::find(available.begin(), available.end(), usual) != available.end();
-    return has_usual ? usual : available.front();
-  }
-  for (const Json& row : catalog.at(table)) {
-    if (row.value("name", "") != given || row.value("available", false)) continue;
-    throw UserError(fmt::format("{} '{}' is not available here: {}; valid: {}", what, given,
-                                row.value("reason", "no reason known"), fmt::join(available, ", ")));
-  }
-  std::vector<std::string> reasons;
-  for (const Json& row : catalog.at(table)) {
-    if (!row.value("available", false)) {
-      reasons.push_back(fmt::format("{}: {}", row.value("name", ""), row.value("reason", "no reason known")));
-    }
-  }
-  if (std::ranges::find(available, given) != available.end()) return given;
-  if (reasons.empty()) refuse_unknown(what, given, available);
-  throw UserError(
-      fmt::format("{} (not available: {})", unknown_text(what, given, available), fmt::join(reasons, "; ")));
 }
 
 spec::Limits limits_of(const RunOptions& options, const spec::TaskSpec& task) {
@@ -97,68 +71,6 @@ spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Overr
   if (!options.task.ends_with(".toml")) return spec::find_task(options.task, options.rules, options.variant, overrides);
   if (!options.rules.empty()) throw UserError("--rules chooses among the built-in tasks; a task file is one rule set");
   return spec::parse_task({options.task, task_text_of(options)}, options.variant, overrides);
-}
-
-// UserError for more than one where the framework's row of the catalog does not say that it has such a pool.
-int64_t inter_op_threads_of(const RunOptions& options, const Json& catalog, const std::string& framework) {
-  const int64_t threads = spec::count_of(options, &RunOptions::inter_op_threads, 1);
-  for (const Json& row : catalog.at("frameworks")) {
-    if (threads == 1 || (row.value("name", "") == framework && row.value("inter_op", false))) return threads;
-  }
-  throw UserError(
-      fmt::format("--inter-op-threads {}: framework '{}' has no threads for operations beside each other; "
-                  "leave it out, or choose --framework torch",
-                  threads, framework));
-}
-
-// UserError for what the framework's row of the catalog says that it has not.
-void check_framework(const spec::RunSpec& run, const Json& catalog) {
-  const Json& rows = catalog.at("frameworks");
-  const auto expect = [&](const Json& row, const char* member, std::string_view what, const std::string& wanted) {
-    const auto valid = row.value(member, std::vector<std::string>{wanted});
-    if (std::ranges::find(valid, wanted) != valid.end()) return;
-    throw UserError(
-        fmt::format("framework '{}' has no {} '{}'; valid: {}", run.framework, what, wanted, fmt::join(valid, ", ")));
-  };
-  for (const Json& row : rows) {
-    if (row.value("name", "") != run.framework) continue;
-    expect(row, "devices", "device", run.device);
-    expect(row, "precisions", "precision", run.precision);
-    if (run.profile == "off" || row.value("profile", true)) continue;
-    std::vector<std::string> able;
-    for (const Json& other : rows) {
-      if (other.value("profile", false)) able.push_back(other.value("name", ""));
-    }
-    throw UserError(fmt::format("--{}: framework '{}' cannot tell its operations apart; frameworks that can: {}",
-                                run.profile == "time" ? "profile" : "explain", run.framework,
-                                able.empty() ? "none here" : fmt::format("{}", fmt::join(able, ", "))));
-  }
-}
-
-// How ranks communicate, checked against what the back end can do.
-spec::Communication communication_of(const RunOptions& options, const Json& catalog, const std::string& backend) {
-  spec::Communication one;
-  one.wire_dtype = options.wire_dtype;
-  one.check = options.check_collectives;
-  one.netem = options.netem;
-  if (!options.algorithm.empty()) one.algorithm = options.algorithm;
-  one.links = spec::count_of(options, &RunOptions::links, one.links);
-  one.socket_buffer_bytes = spec::bytes_of(options, &RunOptions::socket_buffer, one.socket_buffer_bytes);
-  one.network_interface = options.network_interface;
-  if (!one.netem.empty()) {
-    const spec::Netem netem = spec::parse_netem(one.netem);
-    for (const int64_t workers : spec::workers_of(options)) spec::check_netem(netem, workers);
-    if (one.algorithm != "auto" || one.links > 1) {
-      throw UserError(
-          fmt::format("--netem with --{}: collectives over a made network are those of the reference ring, "
-                      "one message after the other on a link; leave one out",
-                      one.links > 1 ? "links" : "algorithm"));
-    }
-  }
-  for (const Json& row : catalog.value("backends", Json::array())) {
-    if (row.value("name", "") == backend) spec::check_tuning(one, backend, row);
-  }
-  return one;
 }
 
 // What --overlap stands for.
@@ -209,15 +121,6 @@ PlanFacts gather_facts(const fs::path& worker, const fs::path& home) {
   }
   facts.catalog = *found.catalog;
   return facts;
-}
-
-std::vector<std::string> available_names(const Json& catalog, const char* table) {
-  std::vector<std::string> names;
-  for (const Json& row : catalog.value(table, Json::array())) {
-    if (row.is_string()) names.push_back(row.get<std::string>());
-    if (row.is_object() && row.value("available", true)) names.push_back(row.value("name", ""));
-  }
-  return names;
 }
 
 RunOptions with_task_text(RunOptions options) {
@@ -404,28 +307,6 @@ spec::CollectivesSpec collectives_of(const RunOptions& options) {
   Json whole = spec::to_json(spec::CollectivesSpec());
   whole.merge_patch(options.collectives);
   return spec::collectives_from_json(whole, "collectives");
-}
-
-// The device of a benchmark whose buffers are to lie on GPUs.
-std::string gpu_buffers(const RunOptions& options, const spec::CollectivesSpec& collectives, const Json& catalog,
-                        const std::string& backend) {
-  std::vector<std::string> able;
-  for (const Json& row : catalog.at("backends")) {
-    const auto devices = row.value("devices", std::vector<std::string>{"cpu"});
-    if (std::ranges::find(devices, "cuda") != devices.end()) able.push_back(row.at("name"));
-  }
-  if (std::ranges::find(able, backend) == able.end()) {
-    throw UserError(fmt::format("--gpu: backend '{}' takes buffers of the host alone; with buffers on GPUs: {}",
-                                backend, able.empty() ? "none here" : fmt::format("{}", fmt::join(able, ", "))));
-  }
-  const std::pair<bool, const char*> of_the_host[] = {{collectives.communicator_memory, "--local-register"},
-                                                      {!options.netem.empty(), "--netem"},
-                                                      {!options.wire_dtype.empty(), "--wire-dtype"},
-                                                      {options.check_collectives, "--check-collectives"}};
-  for (const auto& [given, name] : of_the_host) {
-    if (given) throw UserError(fmt::format("{} works on buffers of the host, and --gpu puts them on GPUs", name));
-  }
-  return "cuda";
 }
 
 std::vector<spec::RunSpec> plan_collectives(const RunOptions& options, const PlanFacts& facts) {

@@ -58,9 +58,6 @@ spec::RunSpec plan_task(const RunOptions& options, const std::filesystem::path& 
 // benchmarks of collectives; what these leave out is as `bench collectives` has it by default.
 std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts& facts);
 
-// Names of the rows of a catalog's table ("frameworks", "backends", "optimizers") that can be used.
-std::vector<std::string> available_names(const Json& catalog, const char* table);
-
 // "the official worker counts are 1, 2, 4": why a run is open, what the reader must know; for people.
 std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, int cores);
 

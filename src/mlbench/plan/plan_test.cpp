@@ -73,7 +73,7 @@ TEST_F(Plan, WhatAFrameworkHasNotIsRefusedBeforeDataArePrepared) {
   options_.framework = "torch";
   EXPECT_EQ(error(), "no error");
   options_.profile = true;
-  EXPECT_EQ(error(), "--profile: framework 'torch' cannot tell its operations apart; frameworks that can: null");
+  EXPECT_EQ(error(), "--profile: framework 'torch' cannot tell its operations apart; give --framework null");
   options_.profile = false;
   options_.explain = true;
   EXPECT_THAT(error(), HasSubstr("--explain: framework 'torch'"));
@@ -445,8 +445,8 @@ TEST_F(Plan, WrongChoicesListTheValidOnes) {
   options_.framework = "torhc";
   EXPECT_THAT(error(), AllOf(HasSubstr("did you mean 'torch'?"), HasSubstr("valid: torch, null")));
   options_.framework = "";
-  options_.executor = "slurm";
-  EXPECT_THAT(error(), HasSubstr("unknown executor 'slurm'; valid: local"));
+  options_.executor = "slurn";
+  EXPECT_THAT(error(), HasSubstr("unknown executor 'slurn': did you mean 'slurm'? valid: local"));
   options_.executor = "local";
   options_.data = "imagenet";
   EXPECT_THAT(error(), HasSubstr("fashion-mnist"));

@@ -7,7 +7,7 @@
 #include "mlbench/base/or_null.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/catalog/options/options.h"
-#include "mlbench/plan/lists.h"
+#include "mlbench/plan/choices.h"
 #include "mlbench/plan/plan.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/supervise/supervisor.h"

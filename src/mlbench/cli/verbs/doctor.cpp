@@ -19,6 +19,7 @@
 #include "mlbench/cli/verbs/verbs.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
+#include "mlbench/plan/choices.h"
 #include "mlbench/plan/plan.h"
 #include "mlbench/report/draw/table.h"
 #include "mlbench/supervise/core_lock.h"

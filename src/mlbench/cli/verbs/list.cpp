@@ -11,7 +11,7 @@
 #include "mlbench/cli/verbs/verbs.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/models/model.h"
-#include "mlbench/plan/lists.h"
+#include "mlbench/plan/choices.h"
 #include "mlbench/plan/plan.h"
 #include "mlbench/report/draw/table.h"
 #include "mlbench/spec/task.h"

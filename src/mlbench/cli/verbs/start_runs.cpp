@@ -22,6 +22,7 @@
 #include "mlbench/cli/terminal/interrupt.h"
 #include "mlbench/cli/terminal/prompt.h"
 #include "mlbench/cli/verbs/timeline_file.h"
+#include "mlbench/plan/choices.h"
 #include "mlbench/plan/plan.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/spec/task.h"

@@ -215,7 +215,7 @@ TEST(TorchFramework, SameStepSameBitsOtherStepOrRankOtherDropout) {
     const auto framework = make(options);
     framework->initialise();
     step(*framework, batch.view(), number);
-    return flat_tensor(framework->gradients());
+    return flat_tensor(framework->gradients()).clone();  // the framework ends here
   };
   const at::Tensor gradients = gradients_of(0, 4);
   EXPECT_TRUE(at::equal(gradients, gradients_of(0, 4)));

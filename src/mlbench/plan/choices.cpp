@@ -1,0 +1,179 @@
+#include "mlbench/plan/choices.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "mlbench/base/choices.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/or_null.h"
+#include "mlbench/catalog/control/catalog.h"
+#include "mlbench/catalog/options/options.h"
+#include "mlbench/spec/task.h"
+
+namespace mlbench::plan {
+
+Json list_tasks() {
+  spec::RunSpec measuring;
+  measuring.workers = spec::kTask0aWorkers[0];
+  spec::set_collectives(measuring, spec::task_0a());
+  Json rows = Json::array();
+  rows.push_back({{"name", spec::kTask0a},
+                  {"rules", ""},
+                  {"title", spec::kTask0aTitle},
+                  {"variants", Json::array()},
+                  {"workers", measuring.task.task.workers},
+                  {"data", nullptr},
+                  {"goal", nullptr},
+                  {"max_time_s", nullptr},
+                  {"hash", measuring.task.hash}});
+  for (const spec::TaskSource& source : spec::embedded_tasks()) {
+    const spec::FrozenTask frozen = spec::parse_task(source, "", {});
+    const spec::TaskSpec& task = frozen.task;
+    rows.push_back({{"name", task.name},
+                    {"rules", task.rules},
+                    {"title", task.title},
+                    {"variants", task.variants},
+                    {"workers", task.workers},
+                    {"data", task.data.name},
+                    {"goal",
+                     {{"metric", task.goal.metric},
+                      {"split", task.goal.split},
+                      {"target", task.goal.target},
+                      {"light_target", task.goal.light_target},
+                      {"higher_is_better", task.goal.higher_is_better}}},
+                    {"max_time_s", positive_or_null(task.max_time_s)},
+                    {"hash", frozen.hash}});
+  }
+  return rows;
+}
+
+Json list_executors() {
+  Json rows = Json::array();
+  for (const auto& row : catalog::executors()) {
+    const Availability here = row.available();
+    rows.push_back(
+        {{"name", row.name}, {"available", here.available}, {"options", names_of(catalog::options_of(row.name))}});
+    if (!here.available) rows.back()["reason"] = here.reason;
+  }
+  return rows;
+}
+
+std::vector<std::string> available_names(const Json& catalog, const char* table) {
+  std::vector<std::string> names;
+  for (const Json& row : catalog.value(table, Json::array())) {
+    if (row.is_string()) names.push_back(row.get<std::string>());
+    if (row.is_object() && row.value("available", true)) names.push_back(row.value("name", ""));
+  }
+  return names;
+}
+
+std::string choose(const Json& catalog, const char* table, std::string_view what, const std::string& given,
+                   const std::string& usual) {
+  const std::vector<std::string> available = available_names(catalog, table);
+  if (available.empty())
+    throw UserError(fmt::format("this mlbench-worker has no {} that works here: see mlbench list {}", what, table));
+  if (given.empty()) {
+    const bool has_usual = std::find(available.begin(), available.end(), usual) != available.end();
+    return has_usual ? usual : available.front();
+  }
+  for (const Json& row : catalog.at(table)) {
+    if (row.value("name", "") != given || row.value("available", false)) continue;
+    throw UserError(fmt::format("{} '{}' is not available here: {}; valid: {}", what, given,
+                                row.value("reason", "no reason known"), fmt::join(available, ", ")));
+  }
+  std::vector<std::string> reasons;
+  for (const Json& row : catalog.at(table)) {
+    if (!row.value("available", false)) {
+      reasons.push_back(fmt::format("{}: {}", row.value("name", ""), row.value("reason", "no reason known")));
+    }
+  }
+  if (std::ranges::find(available, given) != available.end()) return given;
+  if (reasons.empty()) refuse_unknown(what, given, available);
+  throw UserError(
+      fmt::format("{} (not available: {})", unknown_text(what, given, available), fmt::join(reasons, "; ")));
+}
+
+int64_t inter_op_threads_of(const spec::RunOptions& options, const Json& catalog, const std::string& framework) {
+  const int64_t threads = spec::count_of(options, &spec::RunOptions::inter_op_threads, 1);
+  for (const Json& row : catalog.at("frameworks")) {
+    if (threads == 1 || (row.value("name", "") == framework && row.value("inter_op", false))) return threads;
+  }
+  throw UserError(
+      fmt::format("--inter-op-threads {}: framework '{}' has no threads for operations beside each other; "
+                  "leave it out, or choose --framework torch",
+                  threads, framework));
+}
+
+void check_framework(const spec::RunSpec& run, const Json& catalog) {
+  const Json& rows = catalog.at("frameworks");
+  const auto expect = [&](const Json& row, const char* member, std::string_view what, const std::string& wanted) {
+    const auto valid = row.value(member, std::vector<std::string>{wanted});
+    if (std::ranges::find(valid, wanted) != valid.end()) return;
+    throw UserError(
+        fmt::format("framework '{}' has no {} '{}'; valid: {}", run.framework, what, wanted, fmt::join(valid, ", ")));
+  };
+  for (const Json& row : rows) {
+    if (row.value("name", "") != run.framework) continue;
+    expect(row, "devices", "device", run.device);
+    expect(row, "precisions", "precision", run.precision);
+    if (run.profile == "off" || row.value("profile", true)) continue;
+    std::vector<std::string> able;
+    for (const Json& other : rows) {
+      if (other.value("profile", false)) able.push_back(other.value("name", ""));
+    }
+    throw UserError(fmt::format(
+        "--{}: framework '{}' cannot tell its operations apart; {}", run.profile == "time" ? "profile" : "explain",
+        run.framework, able.empty() ? "none here can" : fmt::format("give --framework {}", fmt::join(able, " or "))));
+  }
+}
+
+spec::Communication communication_of(const spec::RunOptions& options, const Json& catalog, const std::string& backend) {
+  spec::Communication one;
+  one.wire_dtype = options.wire_dtype;
+  one.check = options.check_collectives;
+  one.netem = options.netem;
+  if (!options.algorithm.empty()) one.algorithm = options.algorithm;
+  one.links = spec::count_of(options, &spec::RunOptions::links, one.links);
+  one.socket_buffer_bytes = spec::bytes_of(options, &spec::RunOptions::socket_buffer, one.socket_buffer_bytes);
+  one.network_interface = options.network_interface;
+  if (!one.netem.empty()) {
+    const spec::Netem netem = spec::parse_netem(one.netem);
+    for (const int64_t workers : spec::workers_of(options)) spec::check_netem(netem, workers);
+    if (one.algorithm != "auto" || one.links > 1) {
+      throw UserError(
+          fmt::format("--netem with --{}: collectives over a made network are those of the reference ring, "
+                      "one message after the other on a link; leave one out",
+                      one.links > 1 ? "links" : "algorithm"));
+    }
+  }
+  for (const Json& row : catalog.value("backends", Json::array())) {
+    if (row.value("name", "") == backend) spec::check_tuning(one, backend, row);
+  }
+  return one;
+}
+
+std::string gpu_buffers(const spec::RunOptions& options, const spec::CollectivesSpec& collectives, const Json& catalog,
+                        const std::string& backend) {
+  std::vector<std::string> able;
+  for (const Json& row : catalog.at("backends")) {
+    const auto devices = row.value("devices", std::vector<std::string>{"cpu"});
+    if (std::ranges::find(devices, "cuda") != devices.end()) able.push_back(row.at("name"));
+  }
+  if (std::ranges::find(able, backend) == able.end()) {
+    throw UserError(fmt::format("--gpu: backend '{}' takes buffers of the host alone; with buffers on GPUs: {}",
+                                backend, able.empty() ? "none here" : fmt::format("{}", fmt::join(able, ", "))));
+  }
+  const std::pair<bool, const char*> of_the_host[] = {{collectives.communicator_memory, "--local-register"},
+                                                      {!options.netem.empty(), "--netem"},
+                                                      {!options.wire_dtype.empty(), "--wire-dtype"},
+                                                      {options.check_collectives, "--check-collectives"}};
+  for (const auto& [given, name] : of_the_host) {
+    if (given) throw UserError(fmt::format("{} works on buffers of the host, and --gpu puts them on GPUs", name));
+  }
+  return "cuda";
+}
+
+}  // namespace mlbench::plan
