@@ -267,29 +267,29 @@ TEST(CollectivesOptions, NothingButAnOperationGivesTheDefaults) {
 TEST(CollectivesOptions, EachFlagSetsItsField) {
   CollectivesOptions options;
   options.operations = {"reduce", "broadcast"};
-  options.begin = "1K";
-  options.end = "1M";
-  options.factor = "4";
-  options.reduction = "prod,avg";
-  options.dtype = "half,int8";
-  options.root = "all";
-  options.iterations = "50";
-  options.warm_up = "0";
-  options.cycles = "3";
-  options.average = "1";
-  options.check = "0";
-  options.blocking = "1";
-  options.local_register = "1";
-  options.timeout = "2m";
-  options.form = "in_place";
-  options.misaligned = "1";
-  options.misaligned_bytes = "2";
-  options.most_time = "1.5";
-  options.least_iterations = "2";
-  options.window = "16";
-  options.pairs = true;
-  options.pair_bytes = "1M";
-  options.raw_times = true;
+  options.given["minbytes"] = "1K";
+  options.given["maxbytes"] = "1M";
+  options.given["stepfactor"] = "4";
+  options.given["op"] = "prod,avg";
+  options.given["datatype"] = "half,int8";
+  options.given["root"] = "all";
+  options.given["iters"] = "50";
+  options.given["warmup-iters"] = "0";
+  options.given["run-cycles"] = "3";
+  options.given["average"] = "1";
+  options.given["check"] = "0";
+  options.given["blocking"] = "1";
+  options.given["local-register"] = "1";
+  options.given["timeout"] = "2m";
+  options.given["form"] = "in_place";
+  options.given["misalign"] = "1";
+  options.given["misalign-bytes"] = "2";
+  options.given["max-time-per-size"] = "1.5";
+  options.given["min-iters"] = "2";
+  options.given["window"] = "16";
+  options.given["pairs"] = "true";
+  options.given["pair-bytes"] = "1M";
+  options.given["raw-times"] = "true";
   CollectivesSpec expected;
   expected.operations = {Collective::kReduce, Collective::kBroadcast};
   expected.sizes = {1024, 1 << 20, 1 << 20, 4};
@@ -319,51 +319,48 @@ TEST(CollectivesOptions, EachFlagSetsItsField) {
 TEST(CollectivesOptions, ListsAndAll) {
   EXPECT_EQ(collectives_spec(asked_for("all")).operations.size(), collectives().size());
   CollectivesOptions options = asked_for("all_reduce");
-  options.dtype = options.reduction = "all";
+  options.given["datatype"] = options.given["op"] = "all";
   EXPECT_EQ(collectives_spec(options).dtypes.size(), 8u);
   EXPECT_EQ(collectives_spec(options).reductions.size(), 5u);
-  options.counts = "0a";
+  options.given["counts"] = "0a";
   EXPECT_EQ(collectives_spec(options).counts, task_0a_counts());
-  options.counts = "1,17,4";
+  options.given["counts"] = "1,17,4";
   EXPECT_THAT(collectives_spec(options).counts, ElementsAre(1, 17, 4));
 }
 
 TEST(CollectivesOptions, OneEndOfTheSizesAlone) {
   CollectivesOptions options = asked_for("all_reduce");
-  options.begin = "64M";
+  options.given["minbytes"] = "64M";
   EXPECT_EQ(collectives_spec(options).sizes.end_bytes, 64 << 20) << "one size";
-  options.begin = "";
-  options.end = "4";
+  options.given["minbytes"] = "";
+  options.given["maxbytes"] = "4";
   EXPECT_EQ(collectives_spec(options).sizes.begin_bytes, 4);
-  options.step = "2";
+  options.given["stepbytes"] = "2";
   EXPECT_EQ(collectives_spec(options).sizes.factor, 1);
 }
 
 TEST(CollectivesOptions, ErrorsNameTheFlag) {
-  const auto error_with = [](std::string CollectivesOptions::*member, const char* text) {
+  const auto error_with = [](const char* name, const char* text) {
     CollectivesOptions options = asked_for("all_reduce");
-    options.*member = text;
+    options.given[name] = text;
     return error_of([&] { collectives_spec(options); });
   };
-  EXPECT_THAT(error_with(&CollectivesOptions::begin, "1X"), HasSubstr("--minbytes '1X' is not a size"));
-  EXPECT_THAT(error_with(&CollectivesOptions::iterations, "many"), HasSubstr("--iters 'many' is not a whole number"));
-  EXPECT_THAT(error_with(&CollectivesOptions::average, "4"),
-              HasSubstr("--average '4' is not a whole number from 0 to 3"));
-  EXPECT_THAT(error_with(&CollectivesOptions::reduction, "sum,mean"), HasSubstr("--op: unknown reduction 'mean'"));
-  EXPECT_THAT(error_with(&CollectivesOptions::form, "inplace"), HasSubstr("did you mean 'in_place'"));
-  EXPECT_THAT(error_with(&CollectivesOptions::cycles, "0"), HasSubstr("never end"));
+  EXPECT_THAT(error_with("minbytes", "1X"), HasSubstr("--minbytes '1X' is not a size"));
+  EXPECT_THAT(error_with("iters", "many"), HasSubstr("--iters 'many' is not a whole number"));
+  EXPECT_THAT(error_with("average", "4"), HasSubstr("--average '4' is not a whole number from 0 to 3"));
+  EXPECT_THAT(error_with("op", "sum,mean"), HasSubstr("--op: unknown reduction 'mean'"));
+  EXPECT_THAT(error_with("form", "inplace"), HasSubstr("did you mean 'in_place'"));
+  EXPECT_THAT(error_with("run-cycles", "0"), HasSubstr("never end"));
   CollectivesOptions options = asked_for("all_reduce");
-  options.counts = "1";
-  options.factor = "2";
+  options.given["counts"] = "1";
+  options.given["stepfactor"] = "2";
   EXPECT_THAT(error_of([&] { collectives_spec(options); }), HasSubstr("--counts gives sizes in elements"));
   EXPECT_THAT(error_of([] { collectives_spec({}); }), HasSubstr("no operation is given"));
 }
 
-TEST(CollectivesOptions, EveryMemberHasARowAndEveryFlagOneRow) {
+TEST(CollectivesOptions, EveryFlagHasOneRow) {
   std::set<std::string> flags;
-  size_t rows = 0;
   for (const CollectivesOption& option : collectives_options()) {
-    ++rows;
     EXPECT_FALSE(option.help.empty()) << option.flags;
     std::string all(option.flags);
     for (size_t at = 0; at <= all.size();) {
@@ -372,7 +369,6 @@ TEST(CollectivesOptions, EveryMemberHasARowAndEveryFlagOneRow) {
       at = end + 1;
     }
   }
-  EXPECT_EQ(rows, 33u) << "as many as CollectivesOptions has members";
 }
 
 }  // namespace

@@ -86,9 +86,9 @@ ExitCode measure(const Context& context, BenchOptions options) {
     documents[i]["comparison"] = report::to_json(comparison);
     if (texts) print("\n" + report::comparison_text(comparison));
   }
-  if (!options.measured.output_file.empty()) {
+  if (const std::string& file = options.measured.given.at("output-file"); !file.empty()) {
     const UserUmask named;
-    write_json_file(options.measured.output_file, documents.size() == 1 ? documents.front() : documents);
+    write_json_file(file, documents.size() == 1 ? documents.front() : documents);
   }
   if (context.json) print_json(documents);
   const ExitCode code = started.interrupted ? ExitCode::kStopped : exit_code_of_runs(started.records);
@@ -100,18 +100,18 @@ void add_collectives_options(CLI::App& verb, spec::CollectivesOptions& options) 
   for (const spec::CollectivesOption& row : spec::collectives_options()) {
     std::string help(row.help);
     if (!row.usual.empty()) help += fmt::format(" (default: {})", row.usual);
-    CLI::Option* added = std::visit(
-        [&](auto member) -> CLI::Option* {
-          if constexpr (std::is_same_v<decltype(member), bool spec::CollectivesOptions::*>) {
-            return verb.add_flag(std::string(row.flags), options.*member, help);
-          } else {
-            return verb.add_option(std::string(row.flags), options.*member, help);
-          }
-        },
-        row.member);
+    const std::string flags(row.flags);
+    CLI::Option* added = nullptr;
+    if (!row.flags.starts_with('-')) {
+      added = verb.add_option(flags, options.operations, help)->required();
+    } else if (std::string& given = options.given[row.name()]; row.value.empty()) {
+      added = verb.add_flag_callback(
+          flags, [&given] { given = "true"; }, help);
+    } else {
+      added = verb.add_option(flags, given, help);
+    }
     if (!row.value.empty()) added->type_name(std::string(row.value));
     if (!row.group.empty()) added->group(std::string(row.group));
-    if (!row.flags.starts_with('-')) added->required();
   }
 }
 
