@@ -205,7 +205,6 @@ class Official : public testing::Test {
   Official() {
     facts_.home = folder_.path();
     facts_.cores = 8;
-    facts_.executors = {"local"};
     const auto table = [](const char* name) { return Json::array({{{"name", name}, {"available", true}}}); };
     facts_.catalog = {{"frameworks", table("null")}, {"backends", table("gloo")}};
   }

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <map>
 
-#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/catalog/options/options.h"
@@ -16,9 +15,8 @@
 
 namespace mlbench::plan {
 
-PlanEngine::PlanEngine(const spec::RunOptions& given, const std::vector<std::string>& executors)
+PlanEngine::PlanEngine(const spec::RunOptions& given)
     : options(spec::engine_of(given, catalog::run_options())), cpus(spec::cpus_of(given, 1).limit) {
-  check_choice("executor", given.executor, executors);
   executor_ = catalog::make_executor(given.executor, options);
   if (cpus > 0 && !executor_->limits_cpus()) {
     throw UserError(fmt::format(

@@ -4,7 +4,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "mlbench/exec/executor.h"
 #include "mlbench/spec/run_options.h"
@@ -15,8 +14,8 @@ namespace mlbench::plan {
 // The executor of the runs that are planned, and what it is told.
 class PlanEngine {
  public:
-  // `executors`: the names that may be given. UserError for options that it does not take.
-  PlanEngine(const spec::RunOptions& options, const std::vector<std::string>& executors);
+  // UserError for an executor that there is not, and for options that it does not take.
+  explicit PlanEngine(const spec::RunOptions& options);
 
   // Of so many ranks. Empty: the engine decides.
   std::optional<int64_t> most_on_a_host(int64_t ranks) const;

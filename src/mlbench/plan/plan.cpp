@@ -18,7 +18,6 @@
 #include "mlbench/base/processor.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text_blocks.h"
-#include "mlbench/catalog/control/catalog.h"
 #include "mlbench/catalog/options/options.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
@@ -109,7 +108,6 @@ PlanFacts gather_facts(const fs::path& home) {
   PlanFacts facts;
   facts.home = home;
   facts.cores = available_cores();
-  for (const auto& row : catalog::executors()) facts.executors.emplace_back(row.name);
   return facts;
 }
 
@@ -280,7 +278,7 @@ void check_work_dir(const RunOptions& options, const PlanEngine& engine) {
 }
 
 std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const PlanFacts& facts) {
-  const PlanEngine engine(options, facts.executors);
+  const PlanEngine engine(options);
   if (options.command.front().empty()) throw UserError("the command behind -- has no program");
   spec::check_variables(options.environment);
   check_work_dir(options, engine);
@@ -314,7 +312,7 @@ std::vector<spec::RunSpec> plan_collectives(const RunOptions& options, const Pla
   spec::RunSpec common;
   common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
   if (options.gpu) common.device = gpu_buffers(options, collectives, facts.catalog, common.backend);
-  const PlanEngine engine(options, facts.executors);
+  const PlanEngine engine(options);
   common.seed = spec::seed_of(options, common.seed);
   common.threads_per_worker = threads_of(options, facts, engine, 1);
   common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);
@@ -336,7 +334,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& f
   if (options.task.ends_with(".toml")) options.task_text = task_text_of(given);  // once: it may be a pipe
   if (!options.command.empty()) return plan_custom_runs(options, facts);
   if (!spec::asks_for_training(options)) return plan_collectives(options, facts);
-  const PlanEngine engine(options, facts.executors);
+  const PlanEngine engine(options);
   const int64_t threads = threads_of(options, facts, engine);
 
   spec::RunSpec common = plan_task(options, facts.home);

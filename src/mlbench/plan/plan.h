@@ -28,7 +28,6 @@ struct PlanFacts {
   std::filesystem::path home;
   int cores = 1;
   Json catalog;  // of the worker: frameworks, backends
-  std::vector<std::string> executors;
 };
 
 // Of this machine and its worker. UserError without a worker.

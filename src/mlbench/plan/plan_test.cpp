@@ -26,7 +26,6 @@ class Plan : public testing::Test {
   Plan() {
     facts_.home = folder_.path();
     facts_.cores = 8;
-    facts_.executors = {"local"};
     facts_.catalog = Json::parse(R"({
       "frameworks": [{"name": "torch", "available": true, "inter_op": true}, {"name": "null", "available": true}],
       "backends": [{"name": "gloo", "available": true}, {"name": "nccl", "available": false, "reason": "no GPU"}]})");
@@ -127,17 +126,14 @@ TEST_F(Plan, RunsThatShareTheirHostHaveCoresOfTheirOwn) {
   options_.gpu = false;
   options_.executor = "mpirun";
   options_.engine["hosts"] = "h1:4";
-  facts_.executors = {"local", "mpirun"};
   EXPECT_THAT(error(), HasSubstr("--share-host: the cores of other hosts are not ours"));
   options_.executor = "kubernetes";
   options_.engine.erase("hosts");
   options_.engine["image"] = "worker:1";
-  facts_.executors = {"local", "kubernetes"};
   EXPECT_TRUE(plan_runs(options_, facts_).front().share_host) << "its pods say so to the scheduler";
   options_.engine.erase("image");
   options_.executor = "slurm";
   options_.engine.erase("hosts");
-  facts_.executors = {"local", "slurm"};
   EXPECT_TRUE(plan_runs(options_, facts_).front().share_host) << "Slurm gives each its cores";
   options_ = {};
   options_.name = "r";
@@ -152,7 +148,6 @@ TEST_F(Plan, ARunIsRequeuedFromACheckpoint) {
   EXPECT_THAT(error(), HasSubstr("--requeue: the executor 'local' starts ranks on this host alone"));
   options_.executor = "mpirun";
   options_.engine["hosts"] = "h1:4";
-  facts_.executors = {"local", "mpirun"};
   EXPECT_THAT(error(), HasSubstr("--requeue goes on from the last checkpoint"));
   options_.checkpoint_every = "epoch";
   EXPECT_EQ(plan_runs(options_, facts_).front().engine["requeue"], 2);
@@ -196,7 +191,6 @@ TEST_F(Plan, WhatAnExecutorDoesNotTakeIsRefused) {
 }
 
 TEST_F(Plan, HostsBearTheirOwnRanks) {
-  facts_.executors = {"local", "mpirun"};
   options_.executor = "mpirun";
   options_.workers = {"2", "8"};
   EXPECT_THAT(error(), HasSubstr("-H h1:2,h2:2"));
@@ -223,7 +217,6 @@ TEST_F(Plan, HostsBearTheirOwnRanks) {
 }
 
 TEST_F(Plan, SlurmDecidesHowManyRanksAHostBears) {
-  facts_.executors = {"local", "slurm"};
   options_.executor = "slurm";
   options_.workers = {"1", "1000"};
   options_.engine["slurm"] = {"partition=short"};
@@ -236,7 +229,6 @@ TEST_F(Plan, SlurmDecidesHowManyRanksAHostBears) {
 }
 
 TEST_F(Plan, RanksInImagesSeeTheirFiles) {
-  facts_.executors = {"local", "kubernetes"};
   options_.executor = "kubernetes";
   options_.synthetic = false;  // whether the data are there, the pods say
   EXPECT_THAT(error(), HasSubstr("--image REF"));
@@ -267,7 +259,6 @@ TEST_F(Plan, AFractionOfACpuIsALimitWithWholeThreads) {
   options_.threads_per_worker = "2.5";
   EXPECT_THAT(error(), AllOf(HasSubstr("the executor 'local' limits CPUs of containers alone"),
                              HasSubstr("give a whole number, an --image")));
-  facts_.executors = {"local", "kubernetes"};
   options_.executor = "kubernetes";
   options_.engine["image"] = "worker:1";
   auto run = plan_runs(options_, facts_).front();
@@ -488,7 +479,6 @@ TEST_F(Plan, WrongNumbersSayWhatIsExpected) {
 // What a request over REST may hold, and what the command line may: nothing is planned outside of its range.
 TEST_F(Plan, NoNumberBeyondItsRangeIsPlanned) {
   facts_.catalog["backends"][0]["tunables"] = {"links", "socket_buffer", "interface"};
-  facts_.executors = {"local", "slurm", "kubernetes"};
   const Json good = spec::to_json(options_);
   const auto planned = [&](const Json& request) -> std::string {
     try {
@@ -597,7 +587,6 @@ TEST_F(Plan, ACommandMayHaveGpus) {
   options_.environment = {"CUDA_VISIBLE_DEVICES=5"};
   EXPECT_EQ(error(), "no error") << "the user says what ranks see";
   options_.environment.clear();
-  facts_.executors.emplace_back("kubernetes");
   options_.executor = "kubernetes";
   options_.engine["image"] = "theirs:1";
   options_.work_dir.clear();

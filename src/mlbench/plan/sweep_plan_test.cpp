@@ -21,7 +21,6 @@ class SweepPlan : public testing::Test {
   SweepPlan() {
     facts_.home = folder_.path();
     facts_.cores = 8;
-    facts_.executors = {"local"};
     facts_.catalog = Json::parse(R"({"frameworks": [{"name": "torch", "available": true, "inter_op": true}],
                                      "backends": [{"name": "gloo", "available": true}]})");
     options_.run.name = "s";
