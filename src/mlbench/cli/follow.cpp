@@ -18,9 +18,9 @@
 #include "mlbench/base/system_error.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote_runs.h"
-#include "mlbench/cli/runs.h"
 #include "mlbench/cli/terminal/interrupt.h"
 #include "mlbench/cli/terminal/progress_view.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/record/events.h"
 #include "mlbench/report/collectives/result.h"
 #include "mlbench/report/draw/table.h"
@@ -79,7 +79,7 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
 
   report::ProgressReader reader(run.run_dir, 0, next_segment(run, options));
   reader.each_row(
-      [&](const record::CollectiveRow& row) { table.row(row, [&] { return current_record(run.run_dir); }); });
+      [&](const record::CollectiveRow& row) { table.row(row, [&] { return home::current_record(run.run_dir); }); });
   const TimePoint start = clock.now();
   supervise::SupervisorHandle supervisor = supervise::SupervisorHandle::start(program_path(), options);
   int handled = 0;
@@ -113,7 +113,7 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
     }
     view.show(run, reader.progress(), phase, to_seconds(clock.now() - start));
   }
-  record::Record record = current_record(run.run_dir);
+  record::Record record = home::current_record(run.run_dir);
   table.finish(record);
   view.note(ending(record, reader.progress()));
   return {std::move(record), handled > 0};
@@ -132,8 +132,8 @@ Served follow_served(const MasterClient& master, const std::vector<std::string>&
   if (here) {
     reader.emplace(run_dir);
     reader->each_row(
-        [&](const record::CollectiveRow& row) { table.row(row, [&] { return current_record(run_dir); }); });
-    run = read_spec(run_dir);
+        [&](const record::CollectiveRow& row) { table.row(row, [&] { return home::current_record(run_dir); }); });
+    run = home::read_spec(run_dir);
   }
   const report::Progress nothing;
   const TimePoint start = clock.now();
@@ -155,7 +155,7 @@ Served follow_served(const MasterClient& master, const std::vector<std::string>&
       return {{}, true, true};
     }
     // The folder goes on growing when the master does not answer any more.
-    const record::Record record = here ? current_record(run_dir) : remote_record(master, name);
+    const record::Record record = here ? home::current_record(run_dir) : remote_record(master, name);
     if (here) reader->update();
     if (!here) table.update(record);
     if (!record::is_active(record)) {
@@ -179,7 +179,7 @@ record::Record run_detached(const spec::RunSpec& run, supervise::SupervisorOptio
   supervise::SupervisorHandle supervisor = supervise::SupervisorHandle::start(program_path(), options);
   for (int tries = 0; tries < 100; ++tries) {
     if (const auto end = supervisor.wait(std::chrono::milliseconds(50))) {
-      const record::Record record = current_record(run.run_dir);
+      const record::Record record = home::current_record(run.run_dir);
       if (!record::is_active(record)) return record;
       throw IoError(fmt::format("the supervisor of {} ended at once (exit code {}): {}", run.name, end->code,
                                 fmt::join(report::last_lines(supervisor_log_path(run.run_dir), 3), " / ")));
@@ -187,7 +187,7 @@ record::Record run_detached(const spec::RunSpec& run, supervise::SupervisorOptio
     // A run that is resumed is over until its supervisor says otherwise.
     if (supervise::lease_held(run.run_dir) && record::is_active(report::read_record(run.run_dir))) break;
   }
-  return current_record(run.run_dir);
+  return home::current_record(run.run_dir);
 }
 
 std::string results_text(const fs::path& home, const std::vector<record::Record>& records, const std::string& command) {

@@ -15,8 +15,8 @@
 #include "mlbench/base/system_error.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/cli/context.h"
-#include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::cli {
@@ -27,7 +27,7 @@ namespace {
 int supervise_run(const std::vector<std::string>& arguments) {
   set_up_logging("supervisor");
   const supervise::SupervisorOptions options = supervise::options_from_arguments(arguments);
-  const spec::RunSpec run = read_spec(options.run_dir);
+  const spec::RunSpec run = home::read_spec(options.run_dir);
   const auto executor = catalog::make_executor(run.executor, run.engine);
   return supervise::supervise(options, *executor);
 }
@@ -36,7 +36,7 @@ int supervise_run(const std::vector<std::string>& arguments) {
 int withdraw_run(const std::vector<std::string>& arguments) {
   set_up_logging("withdraw");
   if (arguments.size() != 2 || arguments[0] != "--run-dir") throw UserError("withdraw: --run-dir DIR is needed");
-  const spec::RunSpec run = read_spec(arguments[1]);
+  const spec::RunSpec run = home::read_spec(arguments[1]);
   const auto executor = catalog::make_executor(run.executor, run.engine);
   if (supervise::withdraw_job(arguments[1], *executor)) print("withdrawn\n");
   return static_cast<int>(ExitCode::kOk);

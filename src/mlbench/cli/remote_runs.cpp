@@ -6,7 +6,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
-#include "mlbench/cli/runs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/record/record.h"
 #include "mlbench/report/draw/table.h"
 #include "mlbench/report/records.h"
@@ -50,7 +50,7 @@ std::vector<record::Record> remote_repeats(const MasterClient& master, const std
   std::vector<record::Record> records = {remote_record(master, name)};
   for (const Json& run : remote_summaries(master, name)) {
     const auto other = run.value("name", std::string());
-    if (other != name && without_repeat(other) == name) records.push_back(remote_record(master, other));
+    if (other != name && home::without_repeat(other) == name) records.push_back(remote_record(master, other));
   }
   std::ranges::stable_sort(records, {}, &record::Record::id);
   return records;
@@ -85,7 +85,7 @@ void write_file_of_run(const Context& context, const FileOfRun& of, const std::s
     master->get_file(path_of_run(name) + std::string(of.resource), file);
   } else {
     const fs::path run_dir = report::find_run(context.home_to_read(), name);
-    record = current_record(run_dir);
+    record = home::current_record(run_dir);
     of.write(run_dir, record, file);
   }
   const auto bytes = static_cast<uint64_t>(fs::file_size(file));

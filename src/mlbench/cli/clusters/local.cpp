@@ -16,8 +16,8 @@
 #include "mlbench/base/system_error.h"
 #include "mlbench/cli/clusters/provider.h"
 #include "mlbench/cli/context.h"
-#include "mlbench/cli/runs.h"
 #include "mlbench/home/owner.h"
+#include "mlbench/home/runs.h"
 
 namespace mlbench::cli {
 
@@ -82,7 +82,7 @@ class LocalProvider : public Provider {
   void remove(const std::vector<Step>&, StepRunner&) override {
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator(runs_dir(home_), ignored)) {
-      if (!fs::exists(spec_path(entry.path())) || !is_active_run(entry.path())) continue;
+      if (!fs::exists(spec_path(entry.path())) || !home::is_active_run(entry.path())) continue;
       const std::string name = entry.path().filename();
       throw UserError(fmt::format("run '{}' is active: stop it first with 'mlbench stop {} --home {}'", name, name,
                                   home_.string()));

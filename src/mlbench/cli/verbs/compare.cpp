@@ -6,8 +6,8 @@
 #include "mlbench/base/choices.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote_runs.h"
-#include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/study/comparison.h"
@@ -42,7 +42,7 @@ std::vector<Found> find_runs(const Context& context, const std::string& given, s
     return found;
   }
   const fs::path run = report::find_run(context.home_to_read(), given);
-  for (record::Record& record : records_of_repeats(context.home_to_read(), run.filename())) {
+  for (record::Record& record : home::records_of_repeats(context.home_to_read(), run.filename())) {
     found.push_back({run.parent_path(), std::move(record)});
   }
   return found;
@@ -65,7 +65,7 @@ ExitCode compare(const Context& context, const CompareOptions& options) {
   for (const std::string& one : options.runs) {
     for (Found& found : find_runs(context, one, notes)) {
       const std::string name = found.record.name;
-      std::pair key(found.folder, without_repeat(name));
+      std::pair key(found.folder, home::without_repeat(name));
       const auto known = std::find(keys.begin(), keys.end(), key);
       if (known == keys.end()) {
         runs.push_back({key.second, {std::move(found.record)}});

@@ -7,8 +7,8 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/remote_runs.h"
-#include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/report/archive/tensorboard.h"
 #include "mlbench/report/archive/zip.h"
 #include "mlbench/report/records.h"
@@ -25,7 +25,7 @@ ExitCode download_tensorboard(const Context& context, const std::string& name, c
   const auto master = given_master(context);
   const std::string path = path_of_run(name);
   const fs::path run_dir = master ? fs::path() : report::find_run(context.home_to_read(), name);
-  const record::Record record = master ? remote_record(*master, name) : current_record(run_dir);
+  const record::Record record = master ? remote_record(*master, name) : home::current_record(run_dir);
   Json files = Json::array();
   const UserUmask named;
   for (int64_t rank = 0; rank < record.workers.value_or(1); ++rank) {

@@ -16,7 +16,6 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/cli/context.h"
-#include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs/evaluate_translations.h"
 #include "mlbench/cli/verbs/option_flags.h"
 #include "mlbench/cli/verbs/verbs.h"
@@ -26,6 +25,7 @@
 #include "mlbench/dataset/prepared_dataset.h"
 #include "mlbench/dataset/synthetic.h"
 #include "mlbench/dataset/text/prepared_text.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/metrics/predictions.h"
 #include "mlbench/metrics/text_predictions.h"
 #include "mlbench/models/model.h"
@@ -117,7 +117,7 @@ spec::RunSpec plan_evaluation(const Context& context, const EvaluateOptions& opt
     for (const auto& [flag, set] : choices) {
       if (set) throw UserError(fmt::format("{} is a choice of a task: give --task TASK, too", flag));
     }
-    run = read_spec(run_dir);
+    run = home::read_spec(run_dir);
     run.data_dirs = plan::data_dirs(given.data_dir, context.home());
     run.cache_dir = cache_dir_of(context.home());
     run.synthetic = run.synthetic || given.synthetic;

@@ -18,8 +18,8 @@
 #include "mlbench/base/printable.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
-#include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/logs.h"
 #include "mlbench/report/records.h"
@@ -98,7 +98,7 @@ class FolderLogs final : public LogSource {
  public:
   explicit FolderLogs(fs::path run_dir) : run_dir_(std::move(run_dir)) {}
   std::chrono::milliseconds poll() const override { return kLogsPoll; }
-  bool active() const override { return record::is_active(current_record(run_dir_)); }
+  bool active() const override { return record::is_active(home::current_record(run_dir_)); }
   std::vector<ShownLog> logs() const override {
     std::vector<ShownLog> found;
     std::error_code error;
@@ -242,7 +242,7 @@ ExitCode logs(const Context& context, const LogsOptions& options) {
     source = std::make_unique<RemoteLogs>(*master, name);
   } else {
     const fs::path run_dir = report::find_run(context.home_to_read(), name);
-    const int64_t workers = rank ? read_spec(run_dir).workers : 0;
+    const int64_t workers = rank ? home::read_spec(run_dir).workers : 0;
     if (rank && *rank >= workers) {
       throw UserError(fmt::format("run '{}' has ranks 0 to {}, no rank {}", name, workers - 1, *rank));
     }

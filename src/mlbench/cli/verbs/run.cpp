@@ -11,12 +11,12 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/follow.h"
 #include "mlbench/cli/remote.h"
-#include "mlbench/cli/runs.h"
 #include "mlbench/cli/terminal/interrupt.h"
 #include "mlbench/cli/verbs/option_flags.h"
 #include "mlbench/cli/verbs/start_runs.h"
 #include "mlbench/cli/verbs/timeline_file.h"
 #include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/spec/variables.h"
@@ -87,7 +87,7 @@ ExitCode resume(const Context& context, const std::string& name, const std::stri
   const InterruptGuard guard;
   const fs::path home = context.home();
   const fs::path run_dir = report::find_run(home, name);
-  const record::Record before = current_record(run_dir);
+  const record::Record before = home::current_record(run_dir);
   const std::string& state = before.state;
   if (record::is_active(before)) {
     throw UserError(fmt::format("run '{}' is {}: follow it with 'mlbench logs -f {}' or stop it with 'mlbench stop {}'",
@@ -112,7 +112,7 @@ ExitCode resume(const Context& context, const std::string& name, const std::stri
   }
   require_worker(context);
 
-  const spec::RunSpec spec = read_spec(run_dir);
+  const spec::RunSpec spec = home::read_spec(run_dir);
   for (const std::string& name : spec::names_to_give(spec)) {
     if (std::getenv(name.c_str()) != nullptr) continue;
     throw UserError(

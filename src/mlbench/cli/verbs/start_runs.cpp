@@ -18,10 +18,10 @@
 #include "mlbench/cli/clusters/defaults.h"
 #include "mlbench/cli/follow.h"
 #include "mlbench/cli/remote.h"
-#include "mlbench/cli/runs.h"
 #include "mlbench/cli/terminal/interrupt.h"
 #include "mlbench/cli/terminal/prompt.h"
 #include "mlbench/cli/verbs/timeline_file.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/plan/choices.h"
 #include "mlbench/plan/plan.h"
 #include "mlbench/spec/hosts.h"
@@ -123,7 +123,7 @@ StartedRuns run_here(const Context& context, const std::vector<spec::RunSpec>& r
   for (const spec::RunSpec& planned : runs) {
     started.interrupted = InterruptGuard::count() > 0;
     if (started.interrupted) break;
-    const spec::RunSpec made = create_run(home, planned);
+    const spec::RunSpec made = home::create_run(home, planned);
     started.names.push_back(made.name);
     supervise::SupervisorOptions supervisor = supervisor_options(context.worker(), made);
     supervisor.no_wait = no_wait;
@@ -239,7 +239,7 @@ StartedRuns start_runs(const Context& context, spec::RunOptions options, const S
     run.run_dir = runs_dir(facts.home) / run.name;
     names.push_back(run.name);
   }
-  check_names_free(facts.home, names);
+  home::check_names_free(facts.home, names);
   for (const std::string& warning : plan::plan_warnings(runs, facts.cores)) say("note: " + warning);
   if (!start.emit.empty()) {
     print_manifest(context, runs, start.emit);

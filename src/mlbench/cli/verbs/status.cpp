@@ -11,8 +11,8 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/remote_runs.h"
-#include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/report/draw/table.h"
 #include "mlbench/report/notes.h"
 #include "mlbench/report/records.h"
@@ -91,13 +91,13 @@ ExitCode status(const Context& context, const StatusOptions& options) {
   const fs::path home = context.home_to_read();
   if (!options.name.empty()) {
     const fs::path run = report::find_run(home, options.name);
-    return show_run(context, current_record(run), report::notes_or_none(run), options.metric);
+    return show_run(context, home::current_record(run), report::notes_or_none(run), options.metric);
   }
   std::vector<record::Record> records;
   for (const fs::path& run : report::list_runs(home)) {
     if (!is_meant(run, options.search)) continue;
     try {
-      records.push_back(current_record(run));
+      records.push_back(home::current_record(run));
     } catch (const std::exception& error) {
       const std::string name = run.filename();
       say(is_transient(error) ? fmt::format("run '{}' cannot be read now: {}", name, error.what())

@@ -7,8 +7,8 @@
 
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
-#include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/report/records.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -36,7 +36,7 @@ ExitCode stop(const Context& context, const std::vector<std::string>& names) {
   std::vector<fs::path> runs;
   for (const std::string& name : names) runs.push_back(report::find_run(home, name));
   for (const fs::path& run : runs) {
-    const record::Record record = current_record(run);
+    const record::Record record = home::current_record(run);
     if (!record::is_active(record)) {
       throw UserError(fmt::format("run '{}' is not active: it is {}", run.filename().string(), record.state));
     }
@@ -47,7 +47,7 @@ ExitCode stop(const Context& context, const std::vector<std::string>& names) {
   for (const fs::path& run : runs) {
     while (supervise::lease_held(run) && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(kPoll);
-    const std::string state = current_record(run).state;
+    const std::string state = home::current_record(run).state;
     answer.push_back({{"name", run.filename().string()}, {"state", state}});
     if (!context.json) {
       const bool ended = !record::is_active_state(state);
@@ -80,13 +80,13 @@ ExitCode remove(const Context& context, const std::vector<std::string>& names, b
   std::vector<fs::path> runs;
   for (const std::string& name : names) {
     runs.push_back(report::find_run(home, name));
-    if (is_active_run(runs.back())) {
+    if (home::is_active_run(runs.back())) {
       throw UserError(fmt::format("run '{}' is active: stop it first with 'mlbench stop {}'", name, name));
     }
   }
   Json answer = Json::array();
   for (const fs::path& run : runs) {
-    if (!dry_run) delete_run(home, run);
+    if (!dry_run) home::delete_run(home, run);
     answer.push_back({{"name", run.filename().string()}, {"path", run.string()}, {"deleted", !dry_run}});
     if (!context.json) print(fmt::format("{} {}\n", dry_run ? "would delete" : "deleted", run.string()));
   }

@@ -15,12 +15,12 @@
 #include "mlbench/cli/clusters/defaults.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
-#include "mlbench/cli/runs.h"
 #include "mlbench/cli/terminal/interrupt.h"
 #include "mlbench/cli/verbs/option_flags.h"
 #include "mlbench/cli/verbs/start_runs.h"
 #include "mlbench/cli/verbs/timeline_file.h"
 #include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/plan/plan.h"
 #include "mlbench/plan/sweep_plan.h"
 #include "mlbench/report/draw/gnuplot.h"
@@ -232,7 +232,7 @@ class SweepRunner {
   std::optional<record::Record> finished_like(const spec::RunSpec& planned) const {
     std::optional<record::Record> finished;
     for (const std::string& name : plan::runs_like(facts_.home, planned)) {
-      record::Record record = current_record(runs_dir(facts_.home) / name);
+      record::Record record = home::current_record(runs_dir(facts_.home) / name);
       if (record::is_active(record)) {
         throw UserError(
             fmt::format("run '{}' of this sweep is {}: wait for it, or stop it with 'mlbench stop {}', and "

@@ -5,8 +5,8 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/remote_runs.h"
-#include "mlbench/cli/runs.h"
 #include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/timeline/summary.h"
 #include "mlbench/report/timeline/trace.h"
@@ -31,7 +31,7 @@ Json summary_of(const Context& context, const std::string& given) {
   }
   if (const auto master = given_master(context)) return master->get(path_of_run(given) + "/timeline/summary");
   const fs::path run_dir = report::find_run(context.home_to_read(), given);
-  report::TimelineRun run = report::read_timeline_run(run_dir, current_record(run_dir));
+  report::TimelineRun run = report::read_timeline_run(run_dir, home::current_record(run_dir));
   return report::summarize_timeline(run);
 }
 

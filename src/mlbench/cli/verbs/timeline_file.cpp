@@ -8,7 +8,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/run_folder.h"
-#include "mlbench/cli/runs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/timeline/trace.h"
 
@@ -62,7 +62,7 @@ void TimelineFiles::write(const Context& context, const fs::path& home, const Ma
         master->get_file(path_of_run(name) + "/timeline", file);
       } else {
         const fs::path run_dir = runs_dir(home) / name;
-        report::write_trace(run_dir, current_record(run_dir), file);
+        report::write_trace(run_dir, home::current_record(run_dir), file);
       }
     } catch (const UserError& error) {
       say(fmt::format("no timeline of {}: {}", name, error.what()));

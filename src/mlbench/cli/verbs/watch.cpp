@@ -16,10 +16,10 @@
 #include "mlbench/cli/follow.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/remote_runs.h"
-#include "mlbench/cli/runs.h"
 #include "mlbench/cli/terminal/collectives_view.h"
 #include "mlbench/cli/terminal/interrupt.h"
 #include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/home/runs.h"
 #include "mlbench/home/summary.h"
 #include "mlbench/report/draw/table.h"
 #include "mlbench/report/records.h"
@@ -64,7 +64,9 @@ class RemoteSource final : public Source {
 class FolderSource final : public Source {
  public:
   explicit FolderSource(fs::path home) : home_(std::move(home)) {}
-  record::Record record(const std::string& name) override { return current_record(report::find_run(home_, name)); }
+  record::Record record(const std::string& name) override {
+    return home::current_record(report::find_run(home_, name));
+  }
   std::vector<Json> summaries() override {
     if (std::vector<std::string> names = report::run_names(home_); names != names_) {  // ids of runs never change
       newest_ = report::list_runs(home_);
@@ -77,8 +79,8 @@ class FolderSource final : public Source {
       try {
         // What is over changes only when it is resumed, and is then active for a while.
         const auto before = known_.find(folder);
-        const bool same = before != known_.end() && !is_active_summary(before->second) && !is_active_run(folder);
-        runs.push_back(same ? before->second : home::summary_of(current_record(folder)));
+        const bool same = before != known_.end() && !is_active_summary(before->second) && !home::is_active_run(folder);
+        runs.push_back(same ? before->second : home::summary_of(home::current_record(folder)));
         known[folder] = runs.back();
       } catch (const std::exception& error) {
         const char* state = is_transient(error) ? "unreadable" : "damaged";
