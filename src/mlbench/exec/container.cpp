@@ -102,15 +102,13 @@ class ContainerGroup final : public RankGroup {
     clear_up(options_, names_);
   }
 
-  std::vector<RankExit> poll(milliseconds timeout) override { return ranks_->poll(timeout); }
+  std::vector<Observation> poll(milliseconds timeout) override { return ranks_->poll(timeout); }
   bool running() const override { return ranks_->running(); }
-  std::optional<LauncherDeath> launcher_death() override { return ranks_->launcher_death(); }
   std::vector<std::string> notes() override { return ranks_->notes(); }
   std::vector<std::optional<pid_t>> pids() const override { return ranks_->pids(); }
   std::vector<Placement> placement() const override { return ranks_->placement(); }
   GroupUsage usage() const override { return ranks_->usage(); }
   Json allocation() const override { return allocation_; }
-  bool out_of_reach(int rank) const override { return ranks_->out_of_reach(rank); }
   std::vector<HostCapture> captures() const override { return ranks_->captures(); }
   void signal_all(int signal_number) override { ranks_->signal_all(signal_number); }
   void stop(milliseconds patience) override { ranks_->stop(patience); }

@@ -3,14 +3,11 @@
 // What an engine runs for ranks of other hosts (an mpirun, a job), together with their links: the start and the group
 // that an executor gives. For executors.
 
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,16 +18,6 @@
 
 namespace mlbench::exec {
 
-// How an engine's job ended under its ranks.
-struct EngineDeath {
-  std::string words;  // in which the engine says it
-  // A host is gone, says the engine. Where links are silent, they tell more of that within seconds: whose ranks it has.
-  bool host_gone = false;
-  std::string kind = "start_failed";  // of LauncherDeath
-  int rank = -1;                      // likewise
-  bool lost_place = false;            // likewise; as where a host is gone
-};
-
 // What the engine runs: the guards of all ranks. It owns the job: destroyed after end().
 class EngineJob {
  public:
@@ -40,13 +27,12 @@ class EngineJob {
   virtual StartStatus status() = 0;
   // Files are on their way to the ranks: until now no limit on the time of the start has begun.
   virtual void extend_start() {}
-  // Takes a moment at most. Empty: all is well. Where no rank runs any more (`ranks_run`), a job that has ended is no
-  // death; what the engine did to it is.
-  virtual std::optional<EngineDeath> death(bool ranks_run) = 0;
-  // A rank ended of SIGTERM, which engines send: how long this one takes to say that it was its doing.
+  // Once the ranks run: what became of the job since the last call, each once. Takes a moment at most.
+  virtual std::vector<EngineWord> news() = 0;
+  // Of RankGroup.
   virtual std::chrono::milliseconds verdict_time() const { return std::chrono::milliseconds(0); }
   // A rank ended: what the engine has to do with that is asked for within a second.
-  virtual void rank_ended(const RankExit& /*exit*/) {}
+  virtual void hurry() {}
   // Of RankGroup.
   virtual std::vector<std::string> notes() { return {}; }
   // Of RankGroup; while ranks run.
@@ -71,78 +57,30 @@ class EngineGroup final : public RankGroup {
     job_->end(ranks_run ? kRankPatience : kGuardPatience);
   }
 
-  std::vector<RankExit> poll(std::chrono::milliseconds timeout) override {
-    std::vector<RankExit> exits = links_->poll(timeout);
-    host_lost_ = host_lost_ || std::ranges::any_of(exits, &RankExit::lost);
-    for (const RankExit& exit : exits) ended_.insert(exit.rank);
-    // Where a host is silent, the engine may end the ranks of the others: what the links make of it comes first.
-    if (!host_lost_ && links_->running() && host_is_silent()) {
-      held_.insert(held_.end(), exits.begin(), exits.end());
-      return {};
-    }
-    exits.insert(exits.end(), held_.begin(), held_.end());
-    held_.clear();
-    for (const RankExit& exit : exits) job_->rank_ended(exit);
-    exits.insert(exits.begin(), doubted_.begin(), doubted_.end());
-    doubted_.clear();
-    if (waits_for_verdict(exits)) {
-      doubted_ = std::move(exits);
-      std::this_thread::sleep_for(std::min(timeout, kVerdictPoll));
-      return {};
-    }
-    return exits;
+  std::vector<Observation> poll(std::chrono::milliseconds timeout) override {
+    std::vector<Observation> seen = links_->poll(timeout);
+    const auto exited = [](const Observation& one) { return std::holds_alternative<RankExit>(one); };
+    if (std::ranges::any_of(seen, exited)) job_->hurry();
+    std::ranges::move(job_->news(), std::back_inserter(seen));
+    if (seen.empty() && !links_->running()) std::this_thread::sleep_for(std::min(timeout, kLook));
+    return seen;
   }
-  bool running() const override { return links_->running() || !held_.empty() || !doubted_.empty(); }
-  std::optional<LauncherDeath> launcher_death() override {
-    if (!running()) return std::nullopt;
-    const auto death = job_->death(links_->running());
-    if (!death) return host_is_silent() ? std::nullopt : links_->launcher_death();
-    if (death->host_gone && host_is_silent()) return std::nullopt;
-    return LauncherDeath{death->words, death->kind, death->rank, death->host_gone || death->lost_place};
-  }
+  bool running() const override { return links_->running(); }
+  std::chrono::milliseconds verdict_time() const override { return job_->verdict_time(); }
   std::vector<std::string> notes() override { return job_->notes(); }
   std::vector<std::optional<pid_t>> pids() const override { return links_->pids(); }
   std::vector<Placement> placement() const override { return links_->placement(); }
   GroupUsage usage() const override { return links_->usage(); }
   Json allocation() const override { return job_->allocation(); }
-  bool out_of_reach(int rank) const override { return links_->out_of_reach(rank); }
   std::vector<HostCapture> captures() const override { return links_->captures(); }
   void signal_all(int signal_number) override { links_->signal_all(signal_number); }
-  void stop(std::chrono::milliseconds patience) override {
-    stopped_ = true;
-    links_->stop(patience);
-  }
+  void stop(std::chrono::milliseconds patience) override { links_->stop(patience); }
 
  private:
-  static constexpr std::chrono::milliseconds kVerdictPoll{100};
-
-  // Whether the engine may have ended ranks, and has not said so yet. What it says, launcher_death() tells, which is to
-  // be heard before the ends.
-  bool waits_for_verdict(const std::vector<RankExit>& exits) {
-    const auto terminated = [](const RankExit& exit) { return !exit.lost && exit.end.signal == SIGTERM; };
-    if (stopped_ || !std::ranges::any_of(exits, terminated)) return false;
-    const auto now = std::chrono::steady_clock::now();
-    if (!verdict_until_) verdict_until_ = now + job_->verdict_time();
-    return now < *verdict_until_;
-  }
-
-  bool host_is_silent() const {
-    if (host_lost_) return true;
-    const int ranks = static_cast<int>(links_->placement().size());
-    for (int rank = 0; rank < ranks; ++rank) {
-      if (!ended_.contains(rank) && links_->out_of_reach(rank)) return true;
-    }
-    return false;
-  }
+  static constexpr std::chrono::milliseconds kLook{100};
 
   std::unique_ptr<EngineJob> job_;
   std::unique_ptr<RankGroup> links_;
-  std::set<int> ended_;
-  std::vector<RankExit> held_;     // seen, and not told yet: a host is silent
-  std::vector<RankExit> doubted_;  // likewise: the engine may have ended them
-  std::optional<std::chrono::steady_clock::time_point> verdict_until_;
-  bool host_lost_ = false;
-  bool stopped_ = false;  // by us
 };
 
 class EngineStart final : public Start {

@@ -18,6 +18,7 @@
 #include "mlbench/base/process.h"
 #include "mlbench/exec/facts.h"
 #include "mlbench/exec/nodes.h"
+#include "mlbench/exec/observation.h"
 #include "mlbench/exec/placement.h"
 
 namespace mlbench::net {
@@ -89,28 +90,6 @@ bool gives_own_gpu(const LaunchRequest& request);
 // would hold others.
 void check_utf8(const LaunchRequest& request, const std::string& taker);
 
-struct RankExit {
-  int rank = 0;
-  ProcessEnd end;
-  bool lost = false;  // nobody saw how it ended: its host is out of reach
-  // What its host says of that, where it says something: "out of memory: ...". Of one that is lost: what its guard
-  // said against the protocol, for which nothing more was taken from it; else "".
-  std::string why = {};
-};
-
-// RankExit::why of a rank in whose control group the kernel killed a process meanwhile.
-inline constexpr const char* kOutOfMemory =
-    "out of memory: the kernel killed a process of its control group (container, batch job) at a memory limit";
-
-// How what started the ranks (mpirun, an engine's job) ended under them.
-struct LauncherDeath {
-  std::string words;                  // in which it is said
-  std::string kind = "start_failed";  // of record::Failure
-  int rank = -1;                      // whose end it was, where the engine ended one; -1: nobody's
-  // The engine lost or took away the place of ranks (a host, requeue, eviction): they could run elsewhere, or later.
-  bool lost_place = false;
-};
-
 // What a rank uses of its host, with all that it started (guard/usage.h).
 struct RankUsage {
   double cpu_s = 0;  // so far
@@ -128,12 +107,12 @@ struct GroupUsage {
 class RankGroup {
  public:
   virtual ~RankGroup() = default;
-  // Exits seen since the last call; waits up to `timeout` for the first.
-  virtual std::vector<RankExit> poll(std::chrono::milliseconds timeout) = 0;
+  // What was seen since the last call, in its order; waits up to `timeout` for the first.
+  virtual std::vector<Observation> poll(std::chrono::milliseconds timeout) = 0;
+  // Some rank runs, or what it wrote is still on its way.
   virtual bool running() const = 0;
-  // How the foreign program that started the ranks (mpirun) died under them, or what an engine did to them: their ends
-  // then tell nothing. Empty: nothing of that.
-  virtual std::optional<LauncherDeath> launcher_death() { return std::nullopt; }
+  // A rank ended of SIGTERM, which engines send: how long this one takes to say that it was its doing.
+  virtual std::chrono::milliseconds verdict_time() const { return std::chrono::milliseconds(0); }
   // What the engine warned of since the last call, for the record's notes: each once, and not without bound.
   virtual std::vector<std::string> notes() { return {}; }
   virtual std::vector<std::optional<pid_t>> pids() const = 0;  // of ranks on this host
@@ -141,12 +120,10 @@ class RankGroup {
   virtual GroupUsage usage() const = 0;
   // The record's `allocation`: what the engine gave, in its words {"engine", "job", ...}; null where there is none.
   virtual Json allocation() const { return nullptr; }
-  // Whether nothing is heard of the rank's host at this moment; the rank may be well.
-  virtual bool out_of_reach(int /*rank*/) const { return false; }
   // Of the hosts of the placement, as far as they said; this one need not be among them.
   virtual std::vector<HostCapture> captures() const { return {}; }
   virtual void signal_all(int signal_number) = 0;
-  // SIGTERM (SIGCONT first, for stopped ones), patience, SIGKILL; then poll() reports the exits.
+  // SIGTERM (SIGCONT first, for stopped ones), patience, SIGKILL; then poll() tells of the ends.
   virtual void stop(std::chrono::milliseconds patience) = 0;
 };
 

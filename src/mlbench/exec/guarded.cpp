@@ -104,24 +104,17 @@ class GuardedGroup final : public RankGroup {
     for (const guard::MemoryOfRank& memory : left) guard::remove_left_memory(memory, milliseconds(0));
   }
 
-  std::vector<RankExit> poll(milliseconds timeout) override {
+  std::vector<Observation> poll(milliseconds timeout) override {
     const auto deadline = steady_clock::now() + timeout;
-    for (collect(); exits_.empty() && running() && steady_clock::now() < deadline; collect()) {
+    for (collect(); seen_.empty() && running() && steady_clock::now() < deadline; collect()) {
       wait_for_input(std::chrono::ceil<milliseconds>(deadline - steady_clock::now()));
     }
-    return std::exchange(exits_, {});
+    look_at_launcher();
+    return std::exchange(seen_, {});
   }
 
   bool running() const override {
     return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.running; });
-  }
-
-  // A signal of somebody else's: what happens to ranks and guards makes mpirun exit, with a code.
-  std::optional<LauncherDeath> launcher_death() override {
-    const auto end = above_guards_ ? launchers_.front().wait(milliseconds(0)) : std::nullopt;
-    if (!end || !end->signal) return std::nullopt;
-    return LauncherDeath{fmt::format("{} was killed by signal {} (SIG{}): {}", name_of(*above_guards_), *end->signal,
-                                     sigabbrev_np(*end->signal), last_words_in(*above_guards_->output))};
   }
 
   std::vector<std::optional<pid_t>> pids() const override {
@@ -263,6 +256,19 @@ class GuardedGroup final : public RankGroup {
     if (rank.running && in_containers_) rank.pid = pid_here(rank, rank.pid);
   }
 
+  // A signal of somebody else's: what happens to ranks and guards makes mpirun exit, with a code.
+  void look_at_launcher() {
+    const auto end = above_guards_ ? launchers_.front().wait(milliseconds(0)) : std::nullopt;
+    if (!end) return;
+    if (end->signal) {
+      seen_.emplace_back(
+          EngineWord{EngineFact::kLauncherKilled,
+                     fmt::format("{} was killed by signal {} (SIG{}): {}", name_of(*above_guards_), *end->signal,
+                                 sigabbrev_np(*end->signal), last_words_in(*above_guards_->output))});
+    }
+    above_guards_.reset();
+  }
+
   void collect() {
     bool guard_lost = false;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -283,8 +289,8 @@ class GuardedGroup final : public RankGroup {
       // Its channel closes a moment before what was below it becomes ours.
       if (const auto guard = said ? std::nullopt : ranks_[rank].guard->peer())
         guard::wait_for_end(*guard, kGuardPatience);
-      exits_.push_back({static_cast<int>(rank), end});
-      if (said && message.text.ends_with(guard::kOutOfMemory)) exits_.back().why = kOutOfMemory;
+      const bool out_of_memory = said && message.text.ends_with(guard::kOutOfMemory);
+      seen_.emplace_back(RankExit{static_cast<int>(rank), end, false, out_of_memory ? kOutOfMemory : ""});
     }
     // What was in a container ends with its guard; what is below us are the others', too.
     if (!guard_lost || in_containers_) return;
@@ -295,7 +301,7 @@ class GuardedGroup final : public RankGroup {
 
   const LaunchRequest request_;
   const std::vector<Placement> placement_;
-  std::optional<ProcessOptions> above_guards_;  // the one launcher that is no guard itself
+  std::optional<ProcessOptions> above_guards_;  // the one launcher that is no guard itself, until its end is told
   bool in_containers_ = false;                  // each guard is the first process of one
   std::vector<ProcessOptions> launched_;        // as launchers_ were started
   std::vector<ChildProcess> launchers_;
@@ -303,7 +309,7 @@ class GuardedGroup final : public RankGroup {
   std::optional<steady_clock::time_point> start_deadline_;  // from the first look
   std::vector<std::unique_ptr<guard::Channel>> arrivals_;   // guards that have not said their rank yet
   std::vector<Rank> ranks_;
-  std::vector<RankExit> exits_;  // seen, not yet given to the caller
+  std::vector<Observation> seen_;  // not yet given to the caller
   const std::set<ino_t> memory_before_ = guard::files_of_memory();
 };
 

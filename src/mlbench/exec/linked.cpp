@@ -36,8 +36,6 @@ using std::chrono::steady_clock;
 constexpr milliseconds kLinkPoll{50};
 // SIGKILL was sent: a guard that says no more than that it is alive has a rank that hangs in its kernel.
 constexpr seconds kLastPatience{20};
-// An mpirun that ends by itself may have been told to by a rank that fails (MPI_Abort), whose end is on its way.
-constexpr milliseconds kDoubt{3000};
 
 class LinkedGroup final : public RankGroup {
  public:
@@ -96,18 +94,13 @@ class LinkedGroup final : public RankGroup {
     return std::nullopt;
   }
 
-  std::vector<RankExit> poll(milliseconds timeout) override {
+  std::vector<Observation> poll(milliseconds timeout) override {
     const auto deadline = steady_clock::now() + timeout;
-    for (collect(); exits_.empty() && running() && steady_clock::now() < deadline; collect()) wait_for_words(deadline);
-    return std::exchange(exits_, {});
+    for (look(); seen_.empty() && running() && steady_clock::now() < deadline; look()) wait_for_words(deadline);
+    return std::exchange(seen_, {});
   }
 
   bool running() const override { return std::ranges::any_of(ranks_, &Rank::running); }
-
-  std::optional<LauncherDeath> launcher_death() override {
-    if (!running() || mpirun_death_.empty() || is_doubted()) return std::nullopt;
-    return LauncherDeath{mpirun_death_};
-  }
 
   std::vector<std::optional<pid_t>> pids() const override {
     return std::vector<std::optional<pid_t>>(ranks_.size(), std::nullopt);
@@ -128,7 +121,6 @@ class LinkedGroup final : public RankGroup {
     }
     return usage;
   }
-  bool out_of_reach(int rank) const override { return !request_.links.server->within_reach(rank); }
   std::vector<HostCapture> captures() const override { return captures_; }
 
   void signal_all(int signal_number) override {
@@ -164,6 +156,7 @@ class LinkedGroup final : public RankGroup {
     bool started = false;
     bool running = false;  // or what it wrote is still on its way
     bool ended = false;
+    bool silent = false;  // nothing is heard of its host
   };
 
   std::string log_name(int rank) const {
@@ -270,18 +263,21 @@ class LinkedGroup final : public RankGroup {
   void take_launched_end(size_t rank, const std::string& told) {
     const auto [killed, how] = launched_end_words(told);
     if (!all_started()) return fail_to_start(rank, how);
-    if (failed_ || (!mpirun_death_.empty() && !(killed && is_doubted()))) return;
-    mpirun_death_ = fmt::format("beside rank {}{}: {}", rank, on_host(rank), how);
-    mpirun_doubted_until_ = steady_clock::now() + (killed ? milliseconds(0) : kDoubt);
+    seen_.emplace_back(EngineWord{killed ? EngineFact::kBesideKilled : EngineFact::kBesideEnded,
+                                  fmt::format("beside rank {}{}: {}", rank, on_host(rank), how)});
   }
 
   bool all_started() const { return std::ranges::all_of(ranks_, &Rank::started); }
   bool mpirun_runs() const { return begun_ && !mpirun_.empty(); }
-  bool is_doubted() const { return steady_clock::now() < mpirun_doubted_until_; }
 
-  void take_failure() {
-    failed_ = true;
-    if (is_doubted()) mpirun_death_.clear();
+  void look() {
+    collect();
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      Rank& one = ranks_[rank];
+      const bool silent = one.running && !one.ended && !request_.links.server->within_reach(static_cast<int>(rank));
+      if (silent != one.silent && !one.ended) seen_.emplace_back(RankSilence{static_cast<int>(rank), !silent});
+      one.silent = silent;
+    }
   }
 
   void collect() {
@@ -350,9 +346,8 @@ class LinkedGroup final : public RankGroup {
   void take_end(size_t rank, const std::string& text) {
     Rank& one = ranks_[rank];
     if (!one.running || one.ended) throw PeerFault("it says how its rank ended, which does not run");
-    exits_.push_back(end_words(static_cast<int>(rank), text));
+    seen_.emplace_back(end_words(static_cast<int>(rank), text));
     one.ended = true;
-    if (exits_.back().end.code != 0) take_failure();
   }
 
   // Time that was used stays used.
@@ -425,8 +420,7 @@ class LinkedGroup final : public RankGroup {
   void give_up(size_t rank, const std::string& fault = "") {
     Rank& one = ranks_[rank];
     if (one.started && !one.ended) {
-      exits_.push_back({static_cast<int>(rank), {128 + SIGKILL, SIGKILL}, true, fault});
-      take_failure();
+      seen_.emplace_back(RankExit{static_cast<int>(rank), {}, true, fault});
     }
     one.started = one.ended = true;
     one.running = false;
@@ -454,16 +448,13 @@ class LinkedGroup final : public RankGroup {
   bool guards_place_ = false;
   const std::vector<std::string> files_, mpirun_, peers_;
   bool begun_ = false;  // all guards came
-  std::string mpirun_death_;
-  steady_clock::time_point mpirun_doubted_until_;
-  bool failed_ = false;  // some rank
   guard::LinkArrivals arrivals_;
   std::vector<std::unique_ptr<guard::Channel>> strangers_;  // that have not said their rank yet
   std::vector<Rank> ranks_;
   std::map<std::pair<std::string, std::string>, size_t> writers_;  // of a file in a folder: the rank whose guard it is
   std::vector<HostCapture> captures_;
   size_t captured_bytes_ = 0;
-  std::vector<RankExit> exits_;  // seen, not yet given to the caller
+  std::vector<Observation> seen_;  // not yet given to the caller
   std::string start_error_;
   int failed_rank_ = -1;
 };

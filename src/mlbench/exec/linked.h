@@ -44,7 +44,7 @@ LaunchRequest moved_to(LaunchRequest request, const std::filesystem::path& folde
 // and what Horovod needs: `peers` names the ranks' hosts, as they reach each other; where it is empty, the placement
 // does, or else the addresses that the guards say. The port is free on the host of rank 0.
 // `mpirun`: of openmpi.h, where ranks use MPI and nobody but the guards can start it. It begins when all guards came; a
-// rank runs once it wants that, and what it does to the ranks is the group's launcher_death().
+// rank runs once it wants that, and how its programs end is among what is seen of the group.
 std::unique_ptr<Start> start_linked(const LaunchRequest& request, std::vector<Placement> placement,
                                     std::vector<std::string> files, std::vector<std::string> mpirun = {},
                                     std::vector<std::string> peers = {});

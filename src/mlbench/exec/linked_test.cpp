@@ -11,6 +11,7 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/exec/test_executor.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/link/link.h"
 
@@ -121,8 +122,7 @@ TEST_F(LinkedTest, OfARankThatEndedNothingIsUsed) {
   start({"{}", "{}"});
   EXPECT_TRUE(after("1500000 4096").ranks.at(0));
   guards_[0]->send("end", "0 0");
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (group_->poll(100ms).empty()) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  EXPECT_EQ(next_of<RankExit>(*group_, kPatience).size(), 1u);
   EXPECT_FALSE(group_->usage().ranks.at(0));
 }
 
@@ -280,10 +280,8 @@ TEST_F(HostileGuard, IsGivenUpForWhatNoRankSays) {
     serve();
     start({"{}", "{}"});
     guards_[0]->send(word, text);
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    std::vector<RankExit> exits;
-    while ((exits = group_->poll(100ms)).empty()) ASSERT_LT(std::chrono::steady_clock::now(), deadline) << word << text;
-    EXPECT_EQ(exits.size(), 1u);
+    const auto exits = next_of<RankExit>(*group_, kPatience);
+    ASSERT_EQ(exits.size(), 1u) << word << " " << text;
     EXPECT_EQ(exits[0].rank, 0);
     EXPECT_TRUE(exits[0].lost) << word << " " << text;
     EXPECT_NE(exits[0].why, "");

@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "mlbench/base/errors.h"
@@ -31,6 +32,27 @@ inline std::unique_ptr<RankGroup> start_and_wait(Executor& executor, const Launc
       throw IoError("executor " + executor.name() + ": the ranks do not run in time: " + status.words);
     }
   }
+}
+
+// Of what was seen, that of one kind.
+template <typename Kind>
+std::vector<Kind> only(const std::vector<Observation>& seen) {
+  std::vector<Kind> found;
+  for (const Observation& one : seen) {
+    if (const auto* kind = std::get_if<Kind>(&one)) found.push_back(*kind);
+  }
+  return found;
+}
+
+// The next that is seen of that kind; none: nothing within `patience`.
+template <typename Kind>
+std::vector<Kind> next_of(RankGroup& group, std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  std::vector<Kind> found;
+  while (found.empty() && std::chrono::steady_clock::now() < deadline) {
+    found = only<Kind>(group.poll(std::min(patience, std::chrono::milliseconds(50))));
+  }
+  return found;
 }
 
 // What the engine says, one after the other, each for so many looks; then the ranks start, unless a line refuses them.
@@ -71,9 +93,9 @@ class ScriptedExecutor final : public Executor {
    public:
     Group(std::unique_ptr<RankGroup> below, const EngineScript& script)
         : below_(std::move(below)), placement_(script.placement), captures_(script.captures), notes_(script.notes) {}
-    std::vector<RankExit> poll(std::chrono::milliseconds timeout) override { return below_->poll(timeout); }
+    std::vector<Observation> poll(std::chrono::milliseconds timeout) override { return below_->poll(timeout); }
     bool running() const override { return below_->running(); }
-    std::optional<LauncherDeath> launcher_death() override { return below_->launcher_death(); }
+    std::chrono::milliseconds verdict_time() const override { return below_->verdict_time(); }
     std::vector<std::string> notes() override { return std::exchange(notes_, {}); }
     std::vector<std::optional<pid_t>> pids() const override { return below_->pids(); }
     std::vector<Placement> placement() const override { return placement_.empty() ? below_->placement() : placement_; }

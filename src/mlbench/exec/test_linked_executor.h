@@ -90,12 +90,11 @@ class LinkedExecutor final : public Executor {
       below_.reset();  // the guards are told, and end what is left
       job_->wait();
     }
-    std::vector<RankExit> poll(std::chrono::milliseconds timeout) override { return below_->poll(timeout); }
+    std::vector<Observation> poll(std::chrono::milliseconds timeout) override { return below_->poll(timeout); }
     bool running() const override { return below_->running(); }
     std::vector<std::optional<pid_t>> pids() const override { return below_->pids(); }
     std::vector<Placement> placement() const override { return below_->placement(); }
     GroupUsage usage() const override { return below_->usage(); }
-    bool out_of_reach(int rank) const override { return below_->out_of_reach(rank); }
     std::vector<HostCapture> captures() const override { return below_->captures(); }
     void signal_all(int signal_number) override { below_->signal_all(signal_number); }
     void stop(std::chrono::milliseconds patience) override { below_->stop(patience); }

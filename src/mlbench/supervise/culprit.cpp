@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <span>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
@@ -12,6 +13,8 @@
 
 namespace mlbench::supervise {
 namespace {
+
+using Ranks = std::vector<RankFacts>;
 
 // Heartbeats come four times a second; a rank on a crowded machine may be late, a silent one is silent for good.
 constexpr double kSilent_s = 4;
@@ -65,8 +68,9 @@ constexpr std::string_view kReasons[] = {"no space left on device",
                                          "mpi_init has failed",
                                          "unable to reach each other"};
 
-bool communication_code(int code) {
-  return code == static_cast<int>(ExitCode::kCommError) || code == static_cast<int>(ExitCode::kSupervisorLost);
+bool communication_code(const exec::RankExit& exit) {
+  return exit.end.code == static_cast<int>(ExitCode::kCommError) ||
+         exit.end.code == static_cast<int>(ExitCode::kSupervisorLost);
 }
 
 template <typename T>
@@ -98,14 +102,12 @@ std::string kind_of(const RankFacts& rank) {
   return field<std::string>(rank.report, "kind", "") == "disk_full" ? "disk_full" : "rank_error";
 }
 
-std::string who(const std::vector<RankFacts>& ranks, size_t rank) {
-  return fmt::format("rank {} on {}", rank, ranks[rank].host);
-}
+std::string who(const Ranks& ranks, size_t rank) { return fmt::format("rank {} on {}", rank, ranks[rank].host); }
 
 std::string with_space(const std::string& text) { return text.empty() ? "" : " " + text; }
 
 // The reports of the others, as the second half of a message about a rank that says nothing itself.
-std::string what_peers_say(const std::vector<RankFacts>& ranks, size_t culprit) {
+std::string what_peers_say(const Ranks& ranks, size_t culprit) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (rank == culprit || !reported_failure(ranks[rank])) continue;
     return fmt::format("; rank {} reported: {}", rank, field<std::string>(ranks[rank].report, "message", "no message"));
@@ -113,7 +115,7 @@ std::string what_peers_say(const std::vector<RankFacts>& ranks, size_t culprit) 
   return "";
 }
 
-record::Failure failure_of(const std::vector<RankFacts>& ranks, size_t rank, std::string kind, std::string message) {
+record::Failure failure_of(const Ranks& ranks, size_t rank, std::string kind, std::string message) {
   const RankFacts& facts = ranks[rank];
   record::Failure failure;
   failure.kind = std::move(kind);
@@ -135,13 +137,29 @@ record::Failure failure_of(const std::vector<RankFacts>& ranks, size_t rank, std
   return failure;
 }
 
-record::Failure broken_protocol(const std::vector<RankFacts>& ranks, size_t rank, const std::string& fault) {
+// At the rendezvous, or of a guard over its link.
+record::Failure broken_protocol(const Ranks& ranks, size_t rank) {
+  const std::string& fault = ranks[rank].fault.empty() ? ranks[rank].exit->why : ranks[rank].fault;
   return failure_of(ranks, rank, "rank_error", fmt::format("{} breaks the protocol: {}", who(ranks, rank), fault));
+}
+
+// "ranks 2, 3 on n2: the link to their host was lost": `rank` and all of its host that were lost.
+record::Failure lost_host(const Ranks& ranks, size_t rank) {
+  if (!ranks[rank].exit->why.empty()) return broken_protocol(ranks, rank);
+  std::vector<size_t> lost;
+  for (size_t other = 0; other < ranks.size(); ++other) {
+    const auto& exit = ranks[other].exit;
+    if (exit && exit->lost && ranks[other].host == ranks[rank].host) lost.push_back(other);
+  }
+  const bool alone = lost.size() == 1;
+  return failure_of(ranks, rank, "host_lost",
+                    fmt::format("{} {} on {}: the link to {} host was lost", alone ? "rank" : "ranks",
+                                fmt::join(lost, ", "), ranks[rank].host, alone ? "its" : "their"));
 }
 
 }  // namespace
 
-record::Failure failure_at(const std::vector<RankFacts>& ranks, int64_t rank, std::string kind, std::string message) {
+record::Failure failure_at(const Ranks& ranks, int64_t rank, std::string kind, std::string message) {
   if (rank >= 0 && rank < std::ssize(ranks)) {
     return failure_of(ranks, static_cast<size_t>(rank), std::move(kind), std::move(message));
   }
@@ -151,20 +169,7 @@ record::Failure failure_at(const std::vector<RankFacts>& ranks, int64_t rank, st
   return failure;
 }
 
-record::Failure lost_host(const std::vector<RankFacts>& ranks, size_t rank) {
-  if (!ranks[rank].why.empty()) return broken_protocol(ranks, rank, ranks[rank].why);
-  std::vector<size_t> lost;
-  for (size_t other = 0; other < ranks.size(); ++other) {
-    if (ranks[other].lost && ranks[other].host == ranks[rank].host) lost.push_back(other);
-  }
-  const bool alone = lost.size() == 1;
-  return failure_of(ranks, rank, "host_lost",
-                    fmt::format("{} {} on {}: the link to {} host was lost", alone ? "rank" : "ranks",
-                                fmt::join(lost, ", "), ranks[rank].host, alone ? "its" : "their"));
-}
-
-record::Failure not_joined(const std::vector<RankFacts>& ranks, const std::vector<size_t>& missing,
-                           const std::string& how) {
+record::Failure not_joined(const Ranks& ranks, const std::vector<size_t>& missing, const std::string& how) {
   const auto reason = std::ranges::find_if(missing, [&](size_t rank) { return !ranks[rank].log_reason.empty(); });
   const size_t named = reason == missing.end() ? missing.front() : *reason;
   record::Failure failure;
@@ -183,11 +188,11 @@ record::Failure not_joined(const std::vector<RankFacts>& ranks, const std::vecto
 
 namespace {
 
-std::optional<size_t> first_ended(const std::vector<RankFacts>& ranks, bool (*matches)(const RankFacts&)) {
+std::optional<size_t> first_ended(const Ranks& ranks, bool (*matches)(const exec::RankExit&)) {
   std::optional<size_t> first;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (!ranks[rank].end || !matches(ranks[rank])) continue;
-    if (!first || ranks[rank].end_order < ranks[*first].end_order) first = rank;
+    if (!ranks[rank].exit || !matches(*ranks[rank].exit)) continue;
+    if (!first || ranks[rank].exit_order < ranks[*first].exit_order) first = rank;
   }
   return first;
 }
@@ -202,11 +207,11 @@ std::string words_of(const RankFacts& rank) {
   return reported;
 }
 
-bool failed_itself(const RankFacts& rank) { return (rank.end && rank.end->code != 0) || reported_failure(rank); }
+bool failed_itself(const RankFacts& rank) { return (rank.exit && failed(*rank.exit)) || reported_failure(rank); }
 
-std::optional<size_t> first_with_reason(const std::vector<RankFacts>& ranks) {
+std::optional<size_t> first_with_reason(const Ranks& ranks) {
   std::optional<size_t> first;
-  const auto order = [&](size_t rank) { return ranks[rank].end ? ranks[rank].end_order : std::ssize(ranks); };
+  const auto order = [&](size_t rank) { return ranks[rank].exit ? ranks[rank].exit_order : INT64_MAX; };
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (!failed_itself(ranks[rank]) || !holds_reason(words_of(ranks[rank]))) continue;
     if (!first || order(rank) < order(*first)) first = rank;
@@ -214,64 +219,39 @@ std::optional<size_t> first_with_reason(const std::vector<RankFacts>& ranks) {
   return first;
 }
 
-// Without a word: not killed, and nothing in its report or log.
-bool says_nothing(const RankFacts& rank) { return !rank.lost && !rank.end->signal && words_of(rank).empty(); }
-
-std::optional<record::Failure> ended_by_itself(const std::vector<RankFacts>& ranks) {
-  auto first = first_ended(
-      ranks, [](const RankFacts& rank) { return rank.end->code != 0 && !communication_code(rank.end->code); });
-  if (first && says_nothing(ranks[*first])) {
-    const auto cause = first_with_reason(ranks);
-    if (cause && ranks[*cause].end) first = cause;
-  }
-  if (first && ranks[*first].lost) return lost_host(ranks, *first);
-  if (first) {
-    const RankFacts& rank = ranks[*first];
-    const bool killed = rank.end->signal.has_value();
-    const auto words = words_of(rank);
-    return failure_of(ranks, *first, killed ? "rank_died" : kind_of(rank),
-                      fmt::format("{} {}{}{}{}{}", who(ranks, *first), killed ? "was " : "", describe_end(*rank.end),
-                                  with_space(describe_activity(rank.heartbeat)), words.empty() ? "" : ": " + words,
-                                  rank.why.empty() ? "" : ", " + rank.why));
-  }
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (reported_own_failure(ranks[rank])) {
-      return failure_of(ranks, rank, kind_of(ranks[rank]),
-                        fmt::format("{} failed: {}", who(ranks, rank),
-                                    field<std::string>(ranks[rank].report, "message", "no message")));
-    }
-  }
-  return std::nullopt;
+// One that ended without a word (not killed, and nothing in its report or log) gives way to one that ended, too, with a
+// reason.
+size_t unless_silent(const Ranks& ranks, size_t first) {
+  const RankFacts& rank = ranks[first];
+  if (rank.exit->lost || rank.exit->end.signal || !words_of(rank).empty()) return first;
+  const auto cause = first_with_reason(ranks);
+  return cause && ranks[*cause].exit ? *cause : first;
 }
 
-// Ranks that live and have not come, where others were at the rendezvous and gave up. One that ended before it came
-// says more by that.
-std::optional<record::Failure> waited_for_in_vain(const std::vector<RankFacts>& ranks) {
-  std::vector<size_t> missing;
+// At the rendezvous, for ranks that live and have not come. One that ended before it came says more by that.
+std::optional<size_t> who_waited_in_vain(const Ranks& ranks) {
+  bool missing = false;
   std::optional<size_t> waited;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const RankFacts& facts = ranks[rank];
-    if (!facts.joined && facts.end) return std::nullopt;
-    if (!facts.joined) missing.push_back(rank);
-    if (facts.joined && !waited && facts.end && facts.end->code == static_cast<int>(ExitCode::kCommError))
-      waited = rank;
+    if (!facts.joined && facts.exit) return std::nullopt;
+    missing = missing || !facts.joined;
+    const bool gave_up = facts.exit && facts.exit->end.code == static_cast<int>(ExitCode::kCommError);
+    if (facts.joined && !waited && gave_up) waited = rank;
   }
-  if (missing.empty() || !waited) return std::nullopt;
-  return not_joined(ranks, missing,
-                    fmt::format("did not join the rendezvous, where rank {} waited; it {}", *waited,
-                                describe_end(*ranks[*waited].end)));
+  return missing ? waited : std::nullopt;
 }
 
-std::optional<size_t> longest_silent(const std::vector<RankFacts>& ranks) {
+std::optional<size_t> longest_silent(const Ranks& ranks) {
   std::optional<size_t> silent;
   double freshest = 0;
   size_t heard = 0;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const auto age = ranks[rank].heartbeat_age_s;
-    if (!age || (ranks[rank].end && ranks[rank].end->code == 0)) continue;  // one that is done has nothing to say
+    if (!age || (ranks[rank].exit && !failed(*ranks[rank].exit))) continue;  // one that is done has nothing to say
     if (heard == 0 || *age < freshest) freshest = *age;
     ++heard;
-    if (ranks[rank].end || reported_failure(ranks[rank]) || *age < kSilent_s) continue;
+    if (ranks[rank].exit || reported_failure(ranks[rank]) || *age < kSilent_s) continue;
     if (!silent || *age > *ranks[*silent].heartbeat_age_s) silent = rank;
   }
   // When all are silent, the machine was busy or the supervisor slept: no evidence against one.
@@ -279,7 +259,7 @@ std::optional<size_t> longest_silent(const std::vector<RankFacts>& ranks) {
   return silent;
 }
 
-std::optional<size_t> furthest_behind(const std::vector<RankFacts>& ranks) {
+std::optional<size_t> furthest_behind(const Ranks& ranks) {
   std::optional<size_t> behind;
   int64_t lowest = 0, highest = 0;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -297,34 +277,150 @@ std::optional<size_t> furthest_behind(const std::vector<RankFacts>& ranks) {
   return behind;
 }
 
-std::optional<record::Failure> never_came_up(const std::vector<RankFacts>& ranks) {
-  const auto waits = [](const RankFacts& rank) {
-    return field<std::string>(rank.report, "operation", "") == "MPI_Init";
-  };
-  const auto first = std::find_if(ranks.begin(), ranks.end(), waits);
-  if (first == ranks.end()) return std::nullopt;
-  record::Failure failure;
-  failure.kind = "start_failed";
-  failure.operation = "MPI_Init";
-  failure.message = fmt::format("{}; mpirun, or somebody who connected to its ports, kept the ranks from coming up",
-                                field<std::string>(first->report, "message", "MPI_Init has not ended"));
-  return failure;
-}
-
-std::string how_it_failed(const RankFacts& rank) { return rank.end ? describe_end(*rank.end) : "reported a failure"; }
-
 // comm_timeout or comm_error, as the ranks that noticed say.
-std::string noticed_kind(const std::vector<RankFacts>& ranks) {
+std::string noticed_kind(const Ranks& ranks) {
   for (const RankFacts& rank : ranks) {
     const auto kind = field<std::string>(rank.report, "kind", "");
     if (reported_failure(rank) && communication_kind(rank)) return kind;
   }
-  return std::any_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) { return rank.end.has_value(); })
+  return std::any_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) { return rank.exit.has_value(); })
              ? "comm_error"
              : "comm_timeout";
 }
 
+// ---- what is said of a rank
+
+// What it did, in its last operation, and what else is known.
+record::Failure says(const Ranks& ranks, size_t rank, std::string kind, const std::string& did,
+                     const std::string& more) {
+  return failure_of(
+      ranks, rank, std::move(kind),
+      fmt::format("{} {}{}{}", who(ranks, rank), did, with_space(describe_activity(ranks[rank].heartbeat)), more));
+}
+
+std::string behind(const char* before, const std::string& words) { return words.empty() ? "" : before + words; }
+
+record::Failure ended(const Ranks& ranks, size_t first) {
+  const RankFacts& rank = ranks[first];
+  if (rank.exit->lost) return lost_host(ranks, first);
+  const bool killed = rank.exit->end.signal.has_value();
+  return says(ranks, first, killed ? "rank_died" : kind_of(rank), (killed ? "was " : "") + describe_end(rank.exit->end),
+              behind(": ", words_of(rank)) + behind(", ", rank.exit->why));
+}
+
+record::Failure noticed(const Ranks& ranks, size_t rank) {
+  const auto& exit = ranks[rank].exit;
+  return says(ranks, rank, noticed_kind(ranks), exit ? describe_end(exit->end) : "reported a failure",
+              behind(": ", words_of(ranks[rank])));
+}
+
+record::Failure reported(const Ranks& ranks, size_t rank) {
+  const auto words = field<std::string>(ranks[rank].report, "message", "no message");
+  return failure_of(ranks, rank, kind_of(ranks[rank]), fmt::format("{} failed: {}", who(ranks, rank), words));
+}
+
+record::Failure is_stopped(const Ranks& ranks, size_t rank) {
+  return says(ranks, rank, "comm_timeout",
+              fmt::format("is stopped (state {}, as by SIGSTOP)", ranks[rank].process_state),
+              what_peers_say(ranks, rank));
+}
+
+record::Failure is_silent(const Ranks& ranks, size_t rank) {
+  return says(ranks, rank, "comm_timeout", fmt::format("sends no heartbeat for {:.0f} s", *ranks[rank].heartbeat_age_s),
+              what_peers_say(ranks, rank));
+}
+
+record::Failure is_behind(const Ranks& ranks, size_t rank) {
+  return says(ranks, rank, noticed_kind(ranks), "is behind its peers", what_peers_say(ranks, rank));
+}
+
+record::Failure was_waited_for(const Ranks& ranks, size_t waited) {
+  std::vector<size_t> missing;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (!ranks[rank].joined) missing.push_back(rank);
+  }
+  return not_joined(ranks, missing,
+                    fmt::format("did not join the rendezvous, where rank {} waited; it {}", waited,
+                                describe_end(ranks[waited].exit->end)));
+}
+
+record::Failure never_came_up(const Ranks& ranks, size_t waits) {
+  record::Failure failure;
+  failure.kind = "start_failed";
+  failure.operation = "MPI_Init";
+  failure.message = fmt::format("{}; mpirun, or somebody who connected to its ports, kept the ranks from coming up",
+                                field<std::string>(ranks[waits].report, "message", "MPI_Init has not ended"));
+  return failure;
+}
+
+record::Failure ended_command(const Ranks& ranks, size_t first) {
+  const RankFacts& rank = ranks[first];
+  if (rank.exit->lost) return lost_host(ranks, first);
+  const ProcessEnd& end = rank.exit->end;
+  record::Failure failure;
+  failure.kind = end.signal ? "rank_died" : "rank_error";
+  failure.rank = static_cast<int64_t>(first);
+  failure.host = rank.host;
+  failure.message = fmt::format(
+      "{} {}{}{}", who(ranks, first),
+      end.signal ? "was killed by " + signal_name(*end.signal) : fmt::format("exited with code {}", end.code),
+      behind(", ", rank.exit->why), behind(": ", rank.log_reason));
+  // What it may have waited for.
+  for (size_t other = 0; other < ranks.size(); ++other) {
+    if (!stopped(ranks[other])) continue;
+    failure.message +=
+        fmt::format("; {} is stopped (state {}, as by SIGSTOP)", who(ranks, other), ranks[other].process_state);
+  }
+  return failure;
+}
+
+// ---- the weights
+
+template <auto is_one>
+std::optional<size_t> first_that(const Ranks& ranks) {
+  const auto first = std::ranges::find_if(ranks, is_one);
+  return first == ranks.end() ? std::nullopt : std::optional(static_cast<size_t>(first - ranks.begin()));
+}
+bool breaks_protocol(const RankFacts& rank) { return !rank.fault.empty(); }
+bool waits_in_mpi_init(const RankFacts& rank) { return field<std::string>(rank.report, "operation", "") == "MPI_Init"; }
+
+std::optional<size_t> who_failed(const Ranks& ranks) {
+  const auto first = first_ended(ranks, failed);
+  return first ? std::optional(unless_silent(ranks, *first)) : std::nullopt;
+}
+std::optional<size_t> who_failed_itself(const Ranks& ranks) {
+  const auto first =
+      first_ended(ranks, [](const exec::RankExit& exit) { return failed(exit) && !communication_code(exit); });
+  return first ? std::optional(unless_silent(ranks, *first)) : std::nullopt;
+}
+std::optional<size_t> who_noticed(const Ranks& ranks) {
+  const auto first = first_ended(ranks, failed);
+  return first ? first : first_that<reported_failure>(ranks);
+}
+
+// Who is named, and how: the first of these that there is.
+struct Weight {
+  std::optional<size_t> (*find)(const Ranks& ranks);
+  record::Failure (*say)(const Ranks& ranks, size_t rank);
+};
+constexpr Weight kWeights[] = {
+    {first_that<breaks_protocol>, broken_protocol},
+    {who_failed_itself, ended},  // a signal, an error that is none of communication, a host out of reach
+    {first_that<reported_own_failure>, reported},
+    {first_that<stopped>, is_stopped},
+    {who_waited_in_vain, was_waited_for},
+    {longest_silent, is_silent},
+    {first_with_reason, noticed},
+    {first_that<waits_in_mpi_init>, never_came_up},  // nobody: mpirun, or who connects to its ports
+    {furthest_behind, is_behind},
+    {who_noticed, noticed},  // the cause stays with its message
+};
+// Of commands of others the ends alone can be seen, and their codes mean what they like.
+constexpr Weight kWeightsOfCommands[] = {{who_failed, ended_command}};
+
 }  // namespace
+
+bool failed(const exec::RankExit& exit) { return exit.lost || exit.end.code != 0; }
 
 bool reported_failure(const RankFacts& rank) {
   return rank.report && record::is(*rank.report, record::EventKind::kFailure);
@@ -357,81 +453,14 @@ bool holds_reason(std::string_view words) {
 
 bool stopped(const RankFacts& rank) { return rank.process_state == 'T' || rank.process_state == 't'; }
 
-record::Failure name_culprit(const std::vector<RankFacts>& ranks) {
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (!ranks[rank].fault.empty()) return broken_protocol(ranks, rank, ranks[rank].fault);
+record::Failure name_culprit(const Ranks& ranks, bool own_worker) {
+  for (const Weight& weight : own_worker ? std::span<const Weight>(kWeights) : kWeightsOfCommands) {
+    if (const auto rank = weight.find(ranks)) return weight.say(ranks, *rank);
   }
-  if (auto failure = ended_by_itself(ranks)) return *failure;
-
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (stopped(ranks[rank])) {
-      return failure_of(
-          ranks, rank, "comm_timeout",
-          fmt::format("{} is stopped (state {}, as by SIGSTOP){}{}", who(ranks, rank), ranks[rank].process_state,
-                      with_space(describe_activity(ranks[rank].heartbeat)), what_peers_say(ranks, rank)));
-    }
-  }
-  if (auto failure = waited_for_in_vain(ranks)) return *failure;
-  if (const auto silent = longest_silent(ranks)) {
-    return failure_of(
-        ranks, *silent, "comm_timeout",
-        fmt::format("{} sends no heartbeat for {:.0f} s{}{}", who(ranks, *silent), *ranks[*silent].heartbeat_age_s,
-                    with_space(describe_activity(ranks[*silent].heartbeat)), what_peers_say(ranks, *silent)));
-  }
-  const std::string kind = noticed_kind(ranks);
-  const auto named = [&](size_t rank) {
-    const std::string words = words_of(ranks[rank]);
-    return failure_of(
-        ranks, rank, kind,
-        fmt::format("{} {}{}{}", who(ranks, rank), how_it_failed(ranks[rank]),
-                    with_space(describe_activity(ranks[rank].heartbeat)), words.empty() ? "" : ": " + words));
-  };
-  if (const auto cause = first_with_reason(ranks)) return named(*cause);
-  if (auto failure = never_came_up(ranks)) return *failure;
-  if (const auto behind = furthest_behind(ranks)) {
-    return failure_of(
-        ranks, *behind, kind,
-        fmt::format("{} is behind its peers{}{}", who(ranks, *behind),
-                    with_space(describe_activity(ranks[*behind].heartbeat)), what_peers_say(ranks, *behind)));
-  }
-  std::optional<size_t> first = first_ended(ranks, [](const RankFacts& rank) { return rank.end->code != 0; });
-  for (size_t rank = 0; rank < ranks.size() && !first; ++rank) {
-    if (reported_failure(ranks[rank])) first = rank;
-  }
-  if (!first) {
-    record::Failure unknown;
-    unknown.kind = kind;
-    unknown.message = "the ranks stopped making progress; no rank stands out";
-    return unknown;
-  }
-  return named(*first);
-}
-
-std::optional<record::Failure> name_culprit_of_commands(const std::vector<RankFacts>& ranks) {
-  auto first = first_ended(ranks, [](const RankFacts& rank) { return rank.end->code != 0; });
-  if (!first) return std::nullopt;
-  if (ranks[*first].lost) return lost_host(ranks, *first);
-  if (says_nothing(ranks[*first])) {
-    const auto cause = first_with_reason(ranks);
-    if (cause && ranks[*cause].end) first = cause;
-  }
-  const RankFacts& rank = ranks[*first];
-  record::Failure failure;
-  failure.kind = rank.end->signal ? "rank_died" : "rank_error";
-  failure.rank = static_cast<int64_t>(*first);
-  failure.host = rank.host;
-  failure.message =
-      fmt::format("{} {}{}{}", who(ranks, *first),
-                  rank.end->signal ? "was killed by " + signal_name(*rank.end->signal)
-                                   : fmt::format("exited with code {}", rank.end->code),
-                  rank.why.empty() ? "" : ", " + rank.why, rank.log_reason.empty() ? "" : ": " + rank.log_reason);
-  // What it may have waited for.
-  for (size_t other = 0; other < ranks.size(); ++other) {
-    if (!stopped(ranks[other])) continue;
-    failure.message +=
-        fmt::format("; {} is stopped (state {}, as by SIGSTOP)", who(ranks, other), ranks[other].process_state);
-  }
-  return failure;
+  record::Failure unknown;
+  unknown.kind = noticed_kind(ranks);
+  unknown.message = "the ranks stopped making progress; no rank stands out";
+  return unknown;
 }
 
 }  // namespace mlbench::supervise

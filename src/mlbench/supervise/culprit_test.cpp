@@ -37,8 +37,8 @@ RankFacts broken(int64_t sequence) {
 }
 
 RankFacts ended(RankFacts rank, ProcessEnd end, int64_t order) {
-  rank.end = end;
-  rank.end_order = order;
+  rank.exit = exec::RankExit{.end = end};
+  rank.exit_order = order;
   rank.process_state = '?';
   return rank;
 }
@@ -56,7 +56,7 @@ TEST(Culprit, KilledRankWinsOverItsVictims) {
 
 TEST(Culprit, WhatItsHostSaysOfAnEndIsTold) {
   RankFacts rank = ended(working(123), {137, SIGKILL}, 1);
-  rank.why = "out of memory";
+  rank.exit->why = "out of memory";
   EXPECT_EQ(name_culprit({working(123), rank}).message,
             "rank 1 on node1 was killed by signal 9 (SIGKILL) during all_reduce #123, out of memory");
 }
@@ -64,7 +64,7 @@ TEST(Culprit, WhatItsHostSaysOfAnEndIsTold) {
 TEST(Culprit, ALostHostIsNamedWithItsRanks) {
   RankFacts away = ended(working(123), {137, SIGKILL}, 1);
   away.host = "node2";
-  away.lost = true;
+  away.exit->lost = true;
   auto failure = name_culprit({ended(broken(124), {3, {}}, 0), away, broken(124)});
   EXPECT_EQ(failure.kind, "host_lost");
   EXPECT_EQ(failure.rank, 1);
@@ -134,7 +134,7 @@ TEST(Culprit, ARankThatSaidNothingYetIsNamedWithWhatItsPeersWaitIn) {
 TEST(Culprit, ARankThatSaidNothingYetIsNamedWithWhatItsPeersWereSeenIn) {
   RankFacts killed = working(0);
   killed.heartbeat = Json::object();
-  killed.end = ProcessEnd{137, SIGKILL};
+  killed.exit = exec::RankExit{.end = {137, SIGKILL}};
   const auto failure = name_culprit({working(5), killed});
   EXPECT_EQ(failure.rank, 1);
   EXPECT_EQ(failure.operation, "all_reduce");
@@ -292,11 +292,9 @@ TEST(Culprit, OfCommandsTheOneWithAReasonIsNamed) {
   const RankFacts silent = ended(working(0), {1, {}}, 0);
   RankFacts cause = ended(working(0), {1, {}}, 1);
   cause.log_reason = "OSError: [Errno 28] No space left on device";
-  EXPECT_EQ(name_culprit_of_commands({silent, cause})->message,
+  EXPECT_EQ(name_culprit({silent, cause}, false).message,
             "rank 1 on node1 exited with code 1: OSError: [Errno 28] No space left on device");
-  EXPECT_EQ(name_culprit_of_commands({silent, ended(working(0), {1, {}}, 1)})->message,
-            "rank 0 on node1 exited with code 1");
-  EXPECT_FALSE(name_culprit_of_commands({working(0)}));
+  EXPECT_EQ(name_culprit({silent, ended(working(0), {1, {}}, 1)}, false).message, "rank 0 on node1 exited with code 1");
 }
 
 TEST(Culprit, Reasons) {

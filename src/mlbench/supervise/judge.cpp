@@ -1,30 +1,20 @@
 #include "mlbench/supervise/judge.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "mlbench/base/clock.h"
-#include "mlbench/base/input.h"
 
 namespace mlbench::supervise {
 namespace {
 
 using std::chrono::seconds;
 
-// After the first sign of trouble, the true cause has this long to show beside what it did to others.
-constexpr seconds kGather{1};
-// The same while a rank has closed its connection but not ended yet (a core dump takes a while).
-constexpr seconds kGatherDying{5};
-// The same while nothing is heard of a rank's host: its link is lost after 10 s.
-constexpr seconds kGatherSilent{12};
-// On top of the communication timeout: what ranks get to notice by themselves before the supervisor acts.
-constexpr seconds kGrace{3};
+// A longer pause between two looks was this process's own.
+constexpr seconds kPause{3};
 
-bool somebody_is_dying(const RunView& view) {
-  return std::any_of(view.ranks.begin(), view.ranks.end(),
-                     [](const RankView& rank) { return !rank.end && rank.status.joined && !rank.status.connected; });
+std::optional<TimePoint> since(bool is_so, const std::optional<TimePoint>& before, TimePoint now) {
+  return is_so ? before.value_or(now) : std::optional<TimePoint>();
 }
 
 }  // namespace
@@ -63,41 +53,82 @@ JudgeOptions judge_options(const spec::RunSpec& run, int64_t segment, std::chron
   return options;
 }
 
-Judge::Judge(JudgeOptions options, TimePoint begin)
-    : options_(std::move(options)), begin_(begin), woke_(begin), last_look_(begin) {}
+Judge::Judge(JudgeOptions options, TimePoint begin) : options_(std::move(options)), woke_(begin), last_look_(begin) {
+  scene_.begin = begin;
+  scene_.own_worker = options_.own_worker;
+  scene_.comm_timeout = std::chrono::duration_cast<Nanoseconds>(std::chrono::duration<double>(options_.comm_timeout_s));
+  scene_.start_timeout = options_.start_timeout;
+  scene_.verdict_time = options_.verdict_time;
+  scene_.work_ended = [this](size_t rank) { return had_ended_work(rank); };
+}
+
+RankFacts& Judge::facts_of(int rank) {
+  const auto index = static_cast<size_t>(rank);
+  if (index >= scene_.ranks.size()) {
+    scene_.ranks.resize(index + 1);
+    silence_orders_.resize(index + 1, -1);
+  }
+  return scene_.ranks[index];
+}
+
+void Judge::see(const exec::Observation& seen, TimePoint now) {
+  const int64_t order = seen_++;
+  if (const auto* word = std::get_if<exec::EngineWord>(&seen)) {
+    const bool known = std::ranges::any_of(scene_.engine, [&](const HeardWord& one) {
+      return one.word.fact == word->fact && one.word.rank == word->rank;
+    });
+    if (!known) scene_.engine.push_back({*word, now, order});
+  } else if (const auto* silence = std::get_if<exec::RankSilence>(&seen)) {
+    RankFacts& rank = facts_of(silence->rank);
+    silence_orders_[static_cast<size_t>(silence->rank)] = silence->over ? -1 : order;
+    rank.silent_since = since(!silence->over, rank.silent_since, now);
+    if (silence->over) rank.back_at = now;
+  } else {
+    const auto& exit = std::get<exec::RankExit>(seen);
+    RankFacts& rank = facts_of(exit.rank);
+    const int64_t silent = silence_orders_[static_cast<size_t>(exit.rank)];
+    rank.exit = exit;
+    rank.exit_seen = now;
+    rank.exit_order = exit.lost && silent >= 0 ? silent : order;
+  }
+}
 
 std::optional<Outcome> Judge::judge(const RunView& view, TimePoint now) {
-  if (now - last_look_ > kGrace) woke_ = now;
-  last_look_ = now;
-  if (auto failure = failure_in(view, now)) {
-    const bool lost_place = failure->kind == "host_lost" || (view.launcher_death && view.launcher_death->lost_place);
-    return Outcome{record::RunState::kFailed, std::move(failure), lost_place};
+  look_at(view, now);
+  if (const Row* row = due_row(scene_)) {
+    Scene scene = scene_;
+    add_words(scene.ranks);
+    Verdict verdict = verdict_by(*row, scene);
+    return Outcome{record::RunState::kFailed, std::move(verdict.failure), verdict.lost_place};
   }
-  if (!view.running) return Outcome{};
+  if (!view.running && !in_trouble(scene_)) return Outcome{};
   return std::nullopt;
 }
 
-std::vector<RankFacts> Judge::facts_of(const RunView& view, TimePoint now) const {
-  std::vector<RankFacts> facts(view.ranks.size());
-  for (size_t rank = 0; rank < facts.size(); ++rank) {
-    const auto& [status, end, process_state, out_of_reach] = view.ranks[rank];
-    RankFacts& fact = facts[rank];
-    fact.host = status.host;
-    if (end) {
-      fact.end = end->end;
-      fact.end_order = end->order;
-      fact.lost = end->lost;
-      fact.why = end->why;
-    }
-    fact.joined = status.joined;
-    fact.fault = status.fault;
-    if (status.heartbeat.is_object()) fact.heartbeat = status.heartbeat;
-    fact.report = status.report;
+void Judge::look_at(const RunView& view, TimePoint now) {
+  if (now - last_look_ > kPause) woke_ = now;
+  last_look_ = now;
+  const auto joined = [](const RankView& rank) { return rank.status.joined; };
+  if (!all_joined_ && std::ranges::all_of(view.ranks, joined)) all_joined_ = now;
+  scene_.now = now;
+  scene_.running = view.running;
+  scene_.all_joined = all_joined_.has_value();
+  for (size_t rank = 0; rank < view.ranks.size(); ++rank) {
+    const net::RankStatus& status = view.ranks[rank].status;
+    RankFacts& facts = facts_of(static_cast<int>(rank));
+    facts.host = status.host;
+    facts.joined = status.joined;
+    facts.closed_since = since(status.joined && !status.connected, facts.closed_since, now);
+    if (facts.fault.empty()) facts.fault_seen = now;
+    facts.fault = status.fault;
+    if (!reported_failure(facts)) facts.report_seen = now;
+    facts.report = status.report;
+    if (status.heartbeat.is_object()) facts.heartbeat = status.heartbeat;
     // Ranks begin to beat when all have joined; and a supervisor that was stopped itself has heard nobody.
-    if (all_joined_) fact.heartbeat_age_s = to_seconds(now - std::max({status.last_heartbeat, *all_joined_, woke_}));
-    fact.process_state = process_state;
+    if (all_joined_) facts.heard_at = std::max({status.last_heartbeat, *all_joined_, woke_});
+    if (all_joined_) facts.heartbeat_age_s = to_seconds(now - *facts.heard_at);
+    facts.process_state = view.ranks[rank].process_state;
   }
-  return facts;
 }
 
 void Judge::add_words(std::vector<RankFacts>& ranks) const {
@@ -108,79 +139,10 @@ void Judge::add_words(std::vector<RankFacts>& ranks) const {
   }
 }
 
-std::optional<record::Failure> Judge::failure_in(const RunView& view, TimePoint now) {
-  std::vector<RankFacts> ranks = facts_of(view, now);
-  if (view.launcher_death) {
-    return failure_at(ranks, view.launcher_death->rank, view.launcher_death->kind, view.launcher_death->words);
-  }
-  if (!all_joined_ && std::all_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) { return rank.joined; })) {
-    all_joined_ = now;
-  }
-  const bool trouble = std::any_of(ranks.begin(), ranks.end(), [](const RankFacts& rank) {
-    return (rank.end && rank.end->code != 0) || reported_failure(rank) || !rank.fault.empty();
-  });
-  if (trouble && !trouble_) trouble_ = now;
-  if (!options_.own_worker) {
-    // They have no heartbeat: only how they end can be seen.
-    if (!trouble || (now - *trouble_ < kGather && view.running)) return std::nullopt;
-    add_words(ranks);
-    return name_culprit_of_commands(ranks);
-  }
-  if (trouble) {
-    const bool host_is_silent =
-        std::ranges::any_of(view.ranks, [](const RankView& rank) { return !rank.end && rank.out_of_reach; });
-    const auto patience = host_is_silent ? kGatherSilent : somebody_is_dying(view) ? kGatherDying : kGather;
-    if (now - *trouble_ < patience && view.running) return std::nullopt;
-    add_words(ranks);
-    return name_culprit(ranks);
-  }
-  if (!all_joined_) return never_joined(ranks, now);
-  if (auto failure = left_early(view, ranks, now)) return failure;
-  const double limit_s = options_.comm_timeout_s + to_seconds(kGrace);
-  const bool silence = std::any_of(ranks.begin(), ranks.end(), [&](const RankFacts& rank) {
-    return !rank.end && rank.heartbeat_age_s && *rank.heartbeat_age_s > limit_s;
-  });
-  if (!silence) return std::nullopt;
-  add_words(ranks);
-  return name_culprit(ranks);
-}
-
-std::optional<record::Failure> Judge::never_joined(std::vector<RankFacts>& ranks, TimePoint now) const {
-  std::vector<size_t> missing;
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (!ranks[rank].joined) missing.push_back(rank);
-  }
-  const bool gone =
-      std::all_of(missing.begin(), missing.end(), [&](size_t rank) { return ranks[rank].end.has_value(); });
-  if (!gone && now - begin_ < options_.start_timeout) return std::nullopt;
-  add_words(ranks);
-  return not_joined(ranks, missing,
-                    gone ? std::string("ended without joining the rendezvous")
-                         : fmt::format("did not join the rendezvous within {} s", options_.start_timeout.count()));
-}
-
-// A rank that ended with code 0 in the middle of its work: at once when all have ended, else when it left the others
-// waiting for longer than they wait for each other.
-std::optional<record::Failure> Judge::left_early(const RunView& view, const std::vector<RankFacts>& ranks,
-                                                 TimePoint now) {
-  const auto limit = std::chrono::duration<double>(options_.comm_timeout_s) + kGrace;
-  work_ended_.resize(ranks.size());
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const auto& end = view.ranks[rank].end;
-    if (!end) continue;
-    if (view.running && now - end->when < limit) continue;
-    if (!work_ended_[rank]) work_ended_[rank] = options_.work_ended(rank);
-    if (*work_ended_[rank]) continue;
-    record::Failure failure;
-    failure.kind = "rank_error";
-    failure.rank = static_cast<int64_t>(rank);
-    failure.host = ranks[rank].host;
-    failure.operation = text_member(ranks[rank].heartbeat, "operation");
-    failure.sequence = integer_of(ranks[rank].heartbeat.value("sequence", Json())).value_or(-1);
-    failure.message = fmt::format("rank {} on {} ended with exit code 0 before its work was done", rank, failure.host);
-    return failure;
-  }
-  return std::nullopt;
+bool Judge::had_ended_work(size_t rank) {
+  work_ended_.resize(scene_.ranks.size());
+  if (!work_ended_[rank]) work_ended_[rank] = options_.work_ended(rank);
+  return *work_ended_[rank];
 }
 
 }  // namespace mlbench::supervise

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <set>
+
 namespace mlbench::supervise {
 namespace {
 
@@ -32,6 +34,7 @@ class JudgeTest : public testing::Test {
       rank.status.host = "node1";
       rank.process_state = 'S';
     }
+    ended_.clear();
     ended_whole_.assign(ranks, true);
     judge_.emplace(options_, clock_.now());
   }
@@ -42,11 +45,13 @@ class JudgeTest : public testing::Test {
     }
     ASSERT_FALSE(look());
   }
+  void see(const exec::Observation& seen) { judge_->see(seen, clock_.now()); }
   void end(size_t rank, ProcessEnd how) {
-    view_.ranks[rank].end = RankEnd{how, order_++, clock_.now()};
+    see(exec::RankExit{static_cast<int>(rank), how});
     view_.ranks[rank].status.connected = false;
     view_.ranks[rank].process_state = '?';
-    view_.running = std::any_of(view_.ranks.begin(), view_.ranks.end(), [](const RankView& one) { return !one.end; });
+    ended_.insert(rank);
+    view_.running = ended_.size() < view_.ranks.size();
   }
 
   std::optional<Outcome> look() { return judge_->judge(view_, clock_.now()); }
@@ -70,7 +75,7 @@ class JudgeTest : public testing::Test {
   JudgeOptions options_;
   ManualClock clock_;
   RunView view_;
-  int64_t order_ = 0;
+  std::set<size_t> ended_;
   std::vector<bool> ended_whole_;
   std::vector<size_t> asked_;
   std::optional<Judge> judge_;
@@ -115,9 +120,7 @@ TEST_F(JudgeTest, ARankThatBreaksTheProtocolIsNamed) {
 TEST_F(JudgeTest, AHostThatSaysWhatNoneSaysIsNamed) {
   begin(2);
   all_join();
-  end(0, {137, SIGKILL});
-  view_.ranks[0].end->lost = true;
-  view_.ranks[0].end->why = "it says twice where it is";
+  see(exec::RankExit{.rank = 0, .lost = true, .why = "it says twice where it is"});
   const auto outcome = after(2s, {1});
   EXPECT_EQ(failure(outcome).kind, "rank_error");
   EXPECT_EQ(failure(outcome).rank, 0);
@@ -157,18 +160,18 @@ TEST_F(JudgeTest, AKilledLauncherIsToBlameForAll) {
   begin(2);
   all_join();
   end(0, {137, SIGKILL});
-  view_.launcher_death = exec::LauncherDeath{"mpirun was killed by signal 11 (SIGSEGV)"};
+  see(exec::EngineWord{exec::EngineFact::kLauncherKilled, "mpirun was killed by signal 11 (SIGSEGV)"});
   const auto why = failure(look());
   EXPECT_EQ(why.kind, "start_failed");
   EXPECT_EQ(why.rank, -1);
-  EXPECT_EQ(why.message, view_.launcher_death->words);
+  EXPECT_EQ(why.message, "mpirun was killed by signal 11 (SIGSEGV)");
 }
 
 TEST_F(JudgeTest, ARankThatItsEngineEndedIsNamed) {
   begin(2);
   all_join();
   view_.ranks[1].status.host = "node2";
-  view_.launcher_death = exec::LauncherDeath{"pod p-1 was evicted: node is low on disk", "rank_died", 1};
+  see(exec::EngineWord{exec::EngineFact::kRankTaken, "pod p-1 was evicted: node is low on disk", 1});
   const auto why = failure(look());
   EXPECT_EQ(why.kind, "rank_died");
   EXPECT_EQ(why.rank, 1);
@@ -186,14 +189,13 @@ TEST_F(JudgeTest, OnlyALostPlaceIsOne) {
   view_ = {};
   begin(2);
   all_join();
-  end(1, {137, SIGKILL});
-  view_.ranks[1].end->lost = true;
+  see(exec::RankExit{.rank = 1, .lost = true});
   EXPECT_TRUE(after(2s)->lost_place);
   for (const bool lost : {false, true}) {
     view_ = {};
     begin(2);
     all_join();
-    view_.launcher_death = exec::LauncherDeath{"job 12: Slurm ended it under its ranks", "start_failed", -1, lost};
+    see(exec::EngineWord{.fact = exec::EngineFact::kJobTaken, .words = "Slurm requeued it", .place_lost = lost});
     EXPECT_EQ(look()->lost_place, lost);
   }
 }
@@ -201,7 +203,7 @@ TEST_F(JudgeTest, OnlyALostPlaceIsOne) {
 TEST_F(JudgeTest, ARankThatIsNoneIsNobody) {
   begin(2);
   all_join();
-  view_.launcher_death = exec::LauncherDeath{"pod p-7 was deleted", "rank_died", 7};
+  see(exec::EngineWord{exec::EngineFact::kRankDeleted, "pod p-7 was deleted", 7});
   EXPECT_EQ(failure(look()).rank, -1);
 }
 
@@ -234,11 +236,11 @@ TEST_F(JudgeTest, ASilentHostHasTimeToBeLost) {
   begin(3);
   for (const size_t rank : {1, 2}) view_.ranks[rank].status.host = "node2";
   all_join();
-  view_.ranks[1].out_of_reach = view_.ranks[2].out_of_reach = true;
+  for (const int rank : {1, 2}) see(exec::RankSilence{rank});
   view_.ranks[0].status.report =
       Json{{"event", "failure"}, {"kind", "comm_error"}, {"message", "connection closed by peer"}};
   EXPECT_FALSE(after(10s, {0, 1, 2}));
-  for (const size_t rank : {1, 2}) view_.ranks[rank].end = RankEnd{{137, SIGKILL}, order_++, clock_.now(), true};
+  for (const int rank : {1, 2}) see(exec::RankExit{.rank = rank, .lost = true});
   const auto why = failure(after(3s, {0}));
   EXPECT_EQ(why.kind, "host_lost");
   EXPECT_EQ(why.rank, 1);

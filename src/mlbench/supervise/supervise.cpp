@@ -115,8 +115,6 @@ class Supervisor {
   std::optional<EndRequest> prepare_segment(const Requeue::Verdict& next) {
     resume_step_ = next.step;
     own_segment_ = false;
-    ends_.clear();
-    ends_seen_ = 0;
     progress_.state = record::RunState::kQueued;
     upkeep_.save();
     const auto until = steady_clock::now() + (next.wait ? kRequeuePause : seconds(0));
@@ -184,9 +182,7 @@ class Supervisor {
     const Outcome outcome = watch();
     if (group_->running()) {
       group_->stop(kStopPatience);
-      for (const exec::RankExit& exit : group_->poll(milliseconds(0))) {
-        if (!exit.lost) segment().exit_codes[index(exit.rank)] = exit.end.code;
-      }
+      for (const exec::Observation& seen : group_->poll(milliseconds(0))) note_end(seen);
     }
     note_warnings(*group_);
     return outcome;
@@ -238,7 +234,6 @@ class Supervisor {
     progress_.segments.push_back(std::move(segment));
     own_segment_ = true;
     stamp_start();
-    ends_.assign(static_cast<size_t>(run_.workers), std::nullopt);
     // Before any rank can write under the segment's number: whoever resumes after us is not to use it again.
     write_progress(options_.run_dir, progress_);
   }
@@ -350,9 +345,14 @@ class Supervisor {
   }
 
   Outcome watch() {
-    Judge judge(judge_options(run_, progress_.segments.back().index, options_.start_timeout), steady_clock::now());
+    JudgeOptions options = judge_options(run_, progress_.segments.back().index, options_.start_timeout);
+    options.verdict_time = group_->verdict_time();
+    Judge judge(std::move(options), steady_clock::now());
     for (;;) {
-      for (const exec::RankExit& exit : group_->poll(kTick)) note_end(exit);
+      for (const exec::Observation& seen : group_->poll(kTick)) {
+        note_end(seen);
+        judge.see(seen, steady_clock::now());
+      }
       tick();
       if (const auto error = links_ ? links_->write_error() : nullptr) std::rethrow_exception(error);
       if (const auto request = control_.poll()) return ended_on_request(*request);
@@ -396,9 +396,9 @@ class Supervisor {
 
   // ---- what is seen of the ranks
 
-  void note_end(const exec::RankExit& exit) {
-    ends_[index(exit.rank)] = RankEnd{exit.end, ends_seen_++, steady_clock::now(), exit.lost, exit.why};
-    if (!exit.lost) segment().exit_codes[index(exit.rank)] = exit.end.code;
+  void note_end(const exec::Observation& seen) {
+    const auto* exit = std::get_if<exec::RankExit>(&seen);
+    if (exit != nullptr && !exit->lost) segment().exit_codes[index(exit->rank)] = exit->end.code;
   }
 
   RunView look() {
@@ -406,15 +406,13 @@ class Supervisor {
     const auto pids = group_->pids();
     const auto places = group_->placement();
     RunView view;
-    for (size_t rank = 0; rank < ends_.size(); ++rank) {
+    for (size_t rank = 0; rank < statuses.size(); ++rank) {
       const auto process = pids[rank] ? process_status(*pids[rank]) : std::nullopt;
       // By the names that their executor gives hosts, and the record: a pod calls itself otherwise.
       statuses[rank].host = places[rank].host;
-      view.ranks.push_back({std::move(statuses[rank]), ends_[rank], process ? process->state : '?',
-                            group_->out_of_reach(static_cast<int>(rank))});
+      view.ranks.push_back({std::move(statuses[rank]), process ? process->state : '?'});
     }
     view.running = group_->running();
-    view.launcher_death = group_->launcher_death();
     return view;
   }
 
@@ -463,9 +461,7 @@ class Supervisor {
   exec::Rendezvous rendezvous_;           // theirs
   std::optional<net::KvServer> server_;
   std::unique_ptr<exec::RankGroup> group_;
-  exec::HostCapture own_host_;                // of this process
-  std::vector<std::optional<RankEnd>> ends_;  // by the ranks' own doing
-  int64_t ends_seen_ = 0;
+  exec::HostCapture own_host_;          // of this process
   bool own_segment_ = false;            // the last segment has begun here
   std::optional<int64_t> resume_step_;  // of the segment
   Requeue requeue_;

@@ -201,20 +201,17 @@ StartStatus Job::status() {
   return {.state = StartState::kFailed, .words = failure_, .late = late_};
 }
 
-std::optional<EngineDeath> Job::death(bool ranks_run) {
+std::vector<EngineWord> Job::news() {
   const Seen seen = watch_->seen();
   // What was seen before the ranks ran may be older than their pods.
   if (!first_ && std::ssize(seen.pods) == job_.ranks) first_ = seen.pods;
-  if (!ranks_run && !seen.gone) {
-    // Their own ends, of which the supervisor knows.
-    const bool by_itself = std::ranges::all_of(seen.pods, [](const PodView& pod) {
-      return !pod.deleted() && pod.disruption.empty() && pod.reason.empty() && pod.end_reason != "OOMKilled";
-    });
-    if (by_itself) return std::nullopt;
+  std::vector<EngineWord> news;
+  for (EngineWord& word : done_to(seen, first_.value_or(std::vector<PodView>{}))) {
+    if (!told_.insert(word.words).second) continue;
+    word.words = said(word.words);
+    news.push_back(std::move(word));
   }
-  const auto end = done_to(seen, first_.value_or(std::vector<PodView>{}), ended_);
-  if (!end) return std::nullopt;
-  return EngineDeath{said(end->words), end->node_gone, end->kind, end->rank, end->lost_place};
+  return news;
 }
 
 Json Job::allocation() {

@@ -82,12 +82,9 @@ class Job final : public EngineJob {
 
   StartStatus status() override;
   void extend_start() override { running_since_.reset(); }
-  std::optional<EngineDeath> death(bool ranks_run) override;
+  std::vector<EngineWord> news() override;
   std::chrono::milliseconds verdict_time() const override { return pace_.verdict; }
-  void rank_ended(const RankExit& exit) override {
-    if (!exit.lost) ended_.insert(exit.rank);
-    watch_->hurry();
-  }
+  void hurry() override { watch_->hurry(); }
   std::vector<std::string> notes() override { return watch_->take_warnings(); }
   Json allocation() override;
   void end(std::chrono::milliseconds patience) override;
@@ -102,7 +99,7 @@ class Job final : public EngineJob {
   std::unique_ptr<Watch> watch_;
   std::optional<Clock::time_point> stuck_since_, running_since_;
   std::optional<std::vector<PodView>> first_;  // as ranks began
-  std::set<int> ended_;                        // ranks, as their links say
+  std::set<std::string> told_;                 // of what became of it
   std::string failure_;
   bool late_ = false;  // that is why
 };

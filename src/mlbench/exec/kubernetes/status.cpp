@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 #include <string_view>
+#include <tuple>
 
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
@@ -76,20 +78,6 @@ bool disturbed(const PodView& pod) {
 }
 bool ended_by_itself(const PodView& pod) { return pod.phase == "Failed" && !disturbed(pod) && !pod.deleted(); }
 
-// With which it began, where several have ended or are about to: the job deletes all pods once one has failed. Null:
-// all go on.
-const PodView* first_end(const std::vector<PodView>& pods) {
-  if (const auto pod = std::ranges::find_if(pods, disturbed); pod != pods.end()) return &*pod;
-  if (const auto pod = std::ranges::find_if(pods, ended_by_itself); pod != pods.end()) return &*pod;
-  const PodView* first = nullptr;
-  for (const PodView& pod : pods) {
-    const bool sooner = first == nullptr || pod.deleted_at < first->deleted_at ||
-                        (pod.deleted_at == first->deleted_at && pod.over() && !first->over());
-    if (pod.deleted() && sooner) first = &pod;
-  }
-  return first;
-}
-
 bool node_gone(const PodView& pod) {
   return pod.reason == "NodeLost" || pod.disruption == "DeletionByTaintManager" ||
          pod.disruption == "DeletionByPodGC" || pod.phase == "Unknown";
@@ -104,9 +92,22 @@ bool place_taken(const PodView& pod) {
 // Exit codes above it are those of signals.
 constexpr int kSignals = 128;
 
-std::string kind_of_end(const PodView& pod) {
-  if (node_gone(pod)) return "host_lost";
-  return ended_by_itself(pod) && pod.exit_code && *pod.exit_code <= kSignals ? "rank_error" : "rank_died";
+EngineFact fact_of_end(const PodView& pod) {
+  if (node_gone(pod)) return EngineFact::kHostGone;
+  if (disturbed(pod)) return EngineFact::kRankTaken;
+  return ended_by_itself(pod) ? EngineFact::kRankEnded : EngineFact::kRankDeleted;
+}
+
+// Those that have ended or are about to: the one with which it began first, as the job deletes all once one has failed.
+std::vector<PodView> ending(const std::vector<PodView>& pods) {
+  std::vector<PodView> all;
+  std::ranges::copy_if(pods, std::back_inserter(all),
+                       [](const PodView& pod) { return disturbed(pod) || ended_by_itself(pod) || pod.deleted(); });
+  std::ranges::stable_sort(all, {}, [](const PodView& pod) {
+    const int weight = disturbed(pod) ? 0 : ended_by_itself(pod) ? 1 : 2;
+    return std::tuple(weight, weight == 2 ? pod.deleted_at : "", weight == 2 && !pod.over());
+  });
+  return all;
 }
 
 }  // namespace
@@ -174,7 +175,7 @@ JobWords before_ranks(const Seen& seen, int ranks, const std::string& queue) {
   if (!text_member(member(seen.job, "metadata"), "deletionTimestamp").empty()) {
     return {JobState::kOver, "somebody deletes it"};
   }
-  if (const PodView* pod = first_end(seen.pods)) return {JobState::kOver, end_of(*pod)};
+  if (const auto pods = ending(seen.pods); !pods.empty()) return {JobState::kOver, end_of(pods.front())};
   for (const PodView& pod : seen.pods) {
     if (pod.over()) return {JobState::kOver, end_of(pod)};
   }
@@ -204,24 +205,21 @@ JobWords before_ranks(const Seen& seen, int ranks, const std::string& queue) {
   return {running == ranks ? JobState::kRuns : JobState::kBegins, fmt::format("{} {} run", running, count)};
 }
 
-std::optional<JobEnd> done_to(const Seen& seen, const std::vector<PodView>& first, const std::set<int>& ended) {
-  if (seen.gone) return JobEnd{"somebody deleted it under its ranks"};
-  if (seen.job.is_null()) return std::nullopt;
+std::vector<EngineWord> done_to(const Seen& seen, const std::vector<PodView>& first) {
+  if (seen.gone) return {{EngineFact::kJobTaken, "somebody deleted it under its ranks"}};
+  if (seen.job.is_null()) return {};
   if (!text_member(member(seen.job, "metadata"), "deletionTimestamp").empty()) {
-    return JobEnd{"somebody deletes it under its ranks"};
+    return {{EngineFact::kJobTaken, "somebody deletes it under its ranks"}};
   }
-  const PodView* pod = first_end(seen.pods);
-  if (pod != nullptr && ended_by_itself(*pod)) {
-    const bool told = std::ranges::any_of(
-        seen.pods, [&](const PodView& one) { return ended_by_itself(one) && ended.contains(one.rank); });
-    if (told) return std::nullopt;
+  std::vector<EngineWord> words;
+  for (const PodView& pod : ending(seen.pods)) {
+    words.push_back({fact_of_end(pod), end_of(pod), pod.rank, pod.exit_code, place_taken(pod)});
   }
-  if (pod != nullptr) return JobEnd{end_of(*pod), kind_of_end(*pod), pod->rank, node_gone(*pod), place_taken(*pod)};
   for (const PodView& before : first) {
     const bool there = std::ranges::any_of(seen.pods, [&](const PodView& one) { return one.uid == before.uid; });
-    if (!there) return JobEnd{name_of(before) + " was deleted", "rank_died", before.rank, false, true};
+    if (!there) words.push_back({EngineFact::kRankDeleted, name_of(before) + " was deleted", before.rank, {}, true});
   }
-  return std::nullopt;
+  return words;
 }
 
 std::vector<std::string> Warnings::news(const Json& events, const std::string& job, const std::string& name_space) {

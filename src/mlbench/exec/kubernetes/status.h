@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/exec/observation.h"
 
 namespace mlbench::exec::kubernetes {
 
@@ -60,17 +61,8 @@ struct JobWords {
 // Before all ranks run. `queue`: of Kueue, or "".
 JobWords before_ranks(const Seen& seen, int ranks, const std::string& queue);
 
-struct JobEnd {
-  std::string words;
-  std::string kind = "start_failed";  // of LauncherDeath
-  int rank = -1;                      // likewise
-  bool node_gone = false;
-  bool lost_place = false;  // likewise: its pod was taken away
-};
-// While ranks run: what Kubernetes, or somebody, does to the job or its pods. `first`: the pods as the ranks began.
-// `ended`: ranks whose ends are known by their links. Once a pod has failed, the job deletes all others: where a rank's
-// own end is behind that, it is for the links to tell. Empty: nothing.
-std::optional<JobEnd> done_to(const Seen& seen, const std::vector<PodView>& first, const std::set<int>& ended = {});
+// While ranks run: what became of the job and its pods, heaviest first. `first`: the pods as the ranks began.
+std::vector<EngineWord> done_to(const Seen& seen, const std::vector<PodView>& first);
 
 // What Kubernetes warns of at a job's pods (events of the type Warning), for people.
 class Warnings {

@@ -173,7 +173,7 @@ TEST_P(LocalExecutorTest, MoreRanksThanGpusAreRefused) {
 TEST_P(LocalExecutorTest, PidsAreThoseOfTheRanks) {
   const auto group = start(request("exec sleep 600", 3));
   kill(*group->pids()[1], SIGKILL);
-  const auto exits = group->poll(kPatience);
+  const auto exits = next_of<RankExit>(*group, kPatience);
   ASSERT_EQ(exits.size(), 1u);
   EXPECT_EQ(exits[0].rank, 1);
   EXPECT_TRUE(group->pids()[0]);
@@ -205,7 +205,7 @@ TEST_P(LocalExecutorTest, KilledGuardTakesItsRankWithIt) {
   held.reset();
   for (int rank = 0; rank < 2; ++rank) wait_for_log(rank, "\n");
   kill(std::stoi(log(1)), SIGKILL);
-  const auto exits = group->poll(kPatience);
+  const auto exits = next_of<RankExit>(*group, kPatience);
   ASSERT_EQ(exits.size(), 1u);
   EXPECT_EQ(exits[0].rank, 1);
   EXPECT_EQ(exits[0].end.code, 137);
@@ -243,7 +243,7 @@ TEST_P(LocalExecutorTest, AKilledGuardLeavesNoSharedMemory) {
   for (int rank = 0; rank < 2; ++rank) wait_for_log(rank, "made\n");
   EXPECT_EQ(memory.files().size(), 2u);
   kill(std::stoi(log(1)), SIGKILL);
-  EXPECT_FALSE(group->poll(kPatience).empty());
+  EXPECT_FALSE(next_of<RankExit>(*group, kPatience).empty());
   group.reset();
   EXPECT_THAT(memory.files(), testing::IsEmpty());
 }
@@ -259,7 +259,7 @@ TEST_P(LocalExecutorTest, AStoppedGuardTellsOfTheEndOfItsRank) {
   std::set<int> ended;
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (group->running() && std::chrono::steady_clock::now() < deadline) {
-    for (const RankExit& exit : group->poll(100ms)) {
+    for (const RankExit& exit : only<RankExit>(group->poll(100ms))) {
       EXPECT_EQ(exit.end.code, 7) << exit.rank;
       ended.insert(exit.rank);
     }
@@ -278,8 +278,7 @@ TEST_P(UnderMpirunTest, AKilledMpirunLeavesNoSharedMemory) {
   for (int rank = 0; rank < 2; ++rank) wait_for_log(rank, "made\n");
   EXPECT_EQ(memory.files().size(), 2u);
   kill(std::stoi(log(0).substr(log(0).find_first_of("0123456789"))), SIGKILL);
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (!group->launcher_death() && std::chrono::steady_clock::now() < deadline) group->poll(10ms);
+  EXPECT_FALSE(next_of<EngineWord>(*group, kPatience).empty());
   group.reset();
   EXPECT_THAT(memory.files(), testing::IsEmpty());
 }
@@ -288,16 +287,14 @@ TEST_P(UnderMpirunTest, AKilledMpirunLeavesNoSharedMemory) {
 TEST_P(UnderMpirunTest, AKilledMpirunIsTold) {
   const auto group = start(request("grep PPid /proc/$PPID/status; exec sleep 600", 2));
   for (int rank = 0; rank < 2; ++rank) wait_for_log(rank, "\n");
-  EXPECT_FALSE(group->launcher_death());
+  EXPECT_THAT(group->poll(0ms), testing::IsEmpty());
   kill(std::stoi(log(0).substr(log(0).find_first_of("0123456789"))), SIGSEGV);
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  std::optional<std::string> death;
-  while (!death && std::chrono::steady_clock::now() < deadline) {
-    group->poll(10ms);
-    if (const auto told = group->launcher_death()) death = told->words;
-  }
-  ASSERT_TRUE(death);
-  EXPECT_THAT(*death, testing::HasSubstr("mpirun was killed by signal 11 (SIGSEGV)"));
+  const auto words = next_of<EngineWord>(*group, kPatience);
+  ASSERT_EQ(words.size(), 1u) << "once";
+  EXPECT_EQ(words[0].fact, EngineFact::kLauncherKilled);
+  EXPECT_EQ(words[0].rank, -1);
+  EXPECT_THAT(words[0].words, testing::HasSubstr("mpirun was killed by signal 11 (SIGSEGV)"));
+  EXPECT_THAT(next_of<EngineWord>(*group, 200ms), testing::IsEmpty());
   group->stop(1s);
 }
 
@@ -416,11 +413,10 @@ TEST_P(LocalImageTest, AKilledContainerIsALostRankAlone) {
   const auto group = start_and_wait(*in("here"), request("echo $PPID; exec sleep 600", 2), kPatience);
   for (int rank = 0; rank < 2; ++rank) wait_for_log(rank, "\n");
   kill(std::stoi(log(1)), SIGKILL);
-  const auto exits = group->poll(kPatience);
+  const auto exits = next_of<RankExit>(*group, kPatience);
   ASSERT_EQ(exits.size(), 1u);
   EXPECT_EQ(exits[0].rank, 1);
   EXPECT_EQ(exits[0].end.code, 137);
-  EXPECT_FALSE(group->launcher_death());
   EXPECT_THAT(group->poll(300ms), testing::IsEmpty());
 }
 
@@ -472,7 +468,7 @@ TEST_P(MpiImageTest, RanksHaveTheVariablesOfMpirun) {
   EXPECT_EQ(group->placement()[1].gpu, 5);
   EXPECT_EQ(group->allocation()["image_ids"], Json({"sha256:here"}));
   while (group->running()) {
-    for (const RankExit& exit : group->poll(100ms)) EXPECT_EQ(exit.end.code, 0);
+    for (const RankExit& exit : only<RankExit>(group->poll(100ms))) EXPECT_EQ(exit.end.code, 0);
   }
   EXPECT_THAT(log_in_run(1), testing::StartsWith("b--1-1-0\n" + (run() / "openmpi").string() + "/"));
   EXPECT_THAT(podman_.said(), testing::HasSubstr(" --device nvidia.com/gpu=5 "));
@@ -488,7 +484,7 @@ TEST_P(MpiImageTest, AKilledContainerIsALostRank) {
   const fs::path log = rank_log_path(run() / "logs", 1, 1);
   while (!fs::exists(log) || read_file(log).empty()) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
   kill(std::stoi(log_in_run(1)), SIGKILL);
-  const auto exits = group->poll(kPatience);
+  const auto exits = next_of<RankExit>(*group, kPatience);
   ASSERT_FALSE(exits.empty());
   EXPECT_EQ(exits[0].rank, 1);
   EXPECT_EQ(exits[0].end.code, 137);

@@ -67,25 +67,27 @@ class MpirunJob final : public EngineJob {
 
   void extend_start() override { deadline_ = steady_clock::now() + patience_; }
 
-  std::optional<EngineDeath> death(bool ranks_run) override {
-    if (death_ || !ranks_run) return death_;
+  std::vector<EngineWord> news() override {
+    if (over_) return {};
     const auto end = mpirun_.wait(milliseconds(0));
     const size_t size = log_size();
-    if (!end && size == log_seen_) return std::nullopt;
+    if (!end && size == log_seen_) return {};
     log_seen_ = size;
     const std::string text = said();
+    const auto host = lost_host(text);
+    over_ = host || end;
     // It says so at once, and ends seconds later: until then the other ranks are ended, of whom nobody is to blame.
-    if (const auto host = lost_host(text)) {
-      death_ = EngineDeath{fmt::format("Open MPI's daemon on {} ({}) is gone, and mpirun ends the ranks of all hosts",
-                                       *host, ranks_on(*host, hosts_)),
-                           true};
-    } else if (end) {
-      const std::string words = last_lines(text);
-      death_ = EngineDeath{fmt::format("mpirun {} under its ranks, {}{}{}", how(*end),
-                                       places([](size_t) { return true; }), words.empty() ? "" : ": ", words),
-                           false};
+    if (host) {
+      return {{.fact = EngineFact::kHostGone,
+               .words = fmt::format("Open MPI's daemon on {} ({}) is gone, and mpirun ends the ranks of all hosts",
+                                    *host, ranks_on(*host, hosts_)),
+               .place_lost = true}};
     }
-    return death_;
+    if (!end) return {};
+    const std::string words = last_lines(text);
+    return {{.fact = EngineFact::kJobOver,
+             .words = fmt::format("mpirun {} under its ranks, {}{}{}", how(*end), places([](size_t) { return true; }),
+                                  words.empty() ? "" : ": ", words)}};
   }
 
   void end(milliseconds patience) override {
@@ -158,7 +160,7 @@ class MpirunJob final : public EngineJob {
   size_t log_seen_ = 0;
   std::string failure_;
   bool late_ = false;  // that is why
-  std::optional<EngineDeath> death_;
+  bool over_ = false;  // and that was told
 };
 
 class MpirunExecutor final : public Executor {

@@ -18,6 +18,7 @@
 #include "mlbench/exec/mpirun/command.h"
 #include "mlbench/exec/mpirun/programs.h"
 #include "mlbench/exec/mpirun/words.h"
+#include "mlbench/exec/test_executor.h"
 #include "mlbench/exec/test_fake_podman.h"
 #include "mlbench/net/link/link.h"
 #include "mlbench/spec/hosts.h"
@@ -351,16 +352,6 @@ class FakeMpirunTest : public testing::Test {
     return status;
   }
 
-  static std::optional<std::string> wait_for_death(RankGroup& group) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    std::optional<std::string> death;
-    while (!death && std::chrono::steady_clock::now() < deadline) {
-      group.poll(10ms);
-      if (const auto told = group.launcher_death()) death = told->words;
-    }
-    return death;
-  }
-
   TemporaryFolder dir_;
   const std::string old_path_ = getenv("PATH");
   Json engine_ = Json::object();
@@ -407,16 +398,15 @@ TEST_F(FakeMpirunTest, RanksAreWhereTheirHostsAre) {
   EXPECT_EQ(places[2].local_rank, 1);
   int ends = 0;
   while (ends < 3) {
-    const auto exits = group->poll(kPatience);
+    const auto exits = exec::next_of<RankExit>(*group, kPatience);
     ASSERT_FALSE(exits.empty());
     for (const RankExit& exit : exits) {
       EXPECT_EQ(exit.end.code, exit.rank + 5);
       ++ends;
     }
   }
-  while (group->running()) group->poll(100ms);
+  while (group->running()) EXPECT_THAT(only<EngineWord>(group->poll(100ms)), testing::IsEmpty());
   EXPECT_EQ(log(2), "{}2 2\n");
-  EXPECT_FALSE(group->launcher_death());
   group.reset();
   EXPECT_TRUE(nobody_is_left());
   EXPECT_THAT(read_file(dir_ / "words"),
@@ -525,10 +515,13 @@ TEST_F(FakeMpirunTest, AKilledMpirunIsTold) {
   const auto begun = start(holding() + "exec sleep 600");
   wait_for(*begun, StartState::kStarted);
   auto group = begun->take();
-  EXPECT_FALSE(group->launcher_death());
+  EXPECT_THAT(only<EngineWord>(group->poll(0ms)), testing::IsEmpty());
   kill(std::stoi(read_file(dir_ / "pid")), SIGKILL);
-  EXPECT_THAT(wait_for_death(*group).value_or(""), AllOf(HasSubstr("mpirun was killed by signal 9 (SIGKILL)"),
-                                                         HasSubstr("under its ranks, h1 (rank 0), h2 (ranks 1, 2)")));
+  const auto words = exec::next_of<EngineWord>(*group, kPatience);
+  ASSERT_EQ(words.size(), 1u);
+  EXPECT_EQ(words[0].fact, EngineFact::kJobOver);
+  EXPECT_THAT(words[0].words, AllOf(HasSubstr("mpirun was killed by signal 9 (SIGKILL)"),
+                                    HasSubstr("under its ranks, h1 (rank 0), h2 (ranks 1, 2)")));
   group.reset();
   EXPECT_TRUE(nobody_is_left());
 }
@@ -548,7 +541,7 @@ TEST_F(FakeMpirunTest, AKilledMpirunLeavesNoSharedMemory) {
     while (!fs::exists((dir_ / "made").string() + rank)) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
   }
   kill(std::stoi(read_file(dir_ / "pid")), SIGKILL);
-  EXPECT_TRUE(wait_for_death(*group));
+  EXPECT_EQ(exec::next_of<EngineWord>(*group, kPatience).size(), 1u);
   group.reset();
   for (const char* rank : {"0", "1", "2"}) EXPECT_FALSE(fs::remove(file + rank)) << "rank " << rank;
 }
@@ -560,10 +553,13 @@ TEST_F(FakeMpirunTest, ALostDaemonIsToldBeforeMpirunEnds) {
   const auto begun = start("exec sleep 600");
   wait_for(*begun, StartState::kStarted);
   const auto group = begun->take();
-  EXPECT_FALSE(group->launcher_death());
+  EXPECT_THAT(only<EngineWord>(group->poll(0ms)), testing::IsEmpty());
   write_file_atomically(dir_ / "go", "");
-  EXPECT_EQ(wait_for_death(*group).value_or(""),
-            "Open MPI's daemon on h2 (ranks 1, 2) is gone, and mpirun ends the ranks of all hosts");
+  const auto words = exec::next_of<EngineWord>(*group, kPatience);
+  ASSERT_EQ(words.size(), 1u);
+  EXPECT_EQ(words[0].fact, EngineFact::kHostGone);
+  EXPECT_TRUE(words[0].place_lost);
+  EXPECT_EQ(words[0].words, "Open MPI's daemon on h2 (ranks 1, 2) is gone, and mpirun ends the ranks of all hosts");
 }
 
 }  // namespace

@@ -80,23 +80,28 @@ StartStatus Job::status() {
   return {StartState::kStarted, words};
 }
 
-std::optional<EngineDeath> Job::death(bool ranks_run) {
+std::vector<EngineWord> Job::news() {
   ran_ = true;
   look();
-  if (unknown_) return EngineDeath{said("Slurm does not know it any more")};
-  if (!info_) return std::nullopt;
-  if (!ranks_run && info_->ended_by_itself()) return std::nullopt;
-  if (info_->requeued() || info_->phase() == JobPhase::kQueued) {
-    return EngineDeath{
-        .words = said("Slurm requeued it under its ranks"), .host_gone = info_->host_gone(), .lost_place = true};
-  }
-  if (info_->phase() == JobPhase::kRunning) return std::nullopt;
-  return EngineDeath{.words = said("Slurm ended it under its ranks"),
-                     .host_gone = info_->host_gone(),
-                     .lost_place = info_->preempted()};
+  auto word = done();
+  if (!word || word->words == told_) return {};
+  told_ = word->words;
+  return {std::move(*word)};
 }
 
-void Job::rank_ended(const RankExit& /*exit*/) {
+std::optional<EngineWord> Job::done() const {
+  if (unknown_) return EngineWord{EngineFact::kJobTaken, said("Slurm does not know it any more")};
+  if (!info_) return std::nullopt;
+  const bool host_gone = info_->host_gone(), requeued = info_->requeued() || info_->phase() == JobPhase::kQueued;
+  if (!requeued && info_->phase() == JobPhase::kRunning) return std::nullopt;
+  return EngineWord{.fact = host_gone                  ? EngineFact::kHostGone
+                            : info_->ended_by_itself() ? EngineFact::kJobOver
+                                                       : EngineFact::kJobTaken,
+                    .words = said(requeued ? "Slurm requeued it under its ranks" : "Slurm ended it under its ranks"),
+                    .place_lost = host_gone || requeued || info_->preempted()};
+}
+
+void Job::hurry() {
   // At once, the first time: the supervisor judges within a second, and what Slurm did is to be known by then.
   next_look_ = hurried_ ? std::min(next_look_, last_look_ + pace_.look) : Clock::now();
   wait_ = pace_.look;

@@ -39,9 +39,9 @@ class Job final : public EngineJob {
 
   StartStatus status() override;
   void extend_start() override { running_since_.reset(); }
-  std::optional<EngineDeath> death(bool ranks_run) override;
+  std::vector<EngineWord> news() override;
   std::chrono::milliseconds verdict_time() const override { return pace_.verdict; }
-  void rank_ended(const RankExit& exit) override;
+  void hurry() override;
   Json allocation() override;
   void end(std::chrono::milliseconds patience) override;
 
@@ -49,6 +49,7 @@ class Job final : public EngineJob {
   using Clock = std::chrono::steady_clock;
 
   void look();
+  std::optional<EngineWord> done() const;  // what became of it; empty: it runs
   void take(const Answer& answer);
   void look_and_wait();
   // Whether it is over; waits up to `patience` for that, looking now and then.
@@ -69,6 +70,7 @@ class Job final : public EngineJob {
   std::optional<Clock::time_point> running_since_;
   bool hurried_ = false;
   bool ran_ = false;  // its ranks did
+  std::string told_;  // last, of what became of it
 };
 
 }  // namespace mlbench::exec::slurm

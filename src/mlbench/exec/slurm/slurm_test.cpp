@@ -17,6 +17,7 @@
 #include "mlbench/exec/slurm/job.h"
 #include "mlbench/exec/slurm/script.h"
 #include "mlbench/exec/slurm/test_fake_slurm.h"
+#include "mlbench/exec/test_executor.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/link/link.h"
 
@@ -490,14 +491,9 @@ class SlurmTest : public testing::Test {
     }
   }
 
-  static std::optional<std::string> wait_for_death(RankGroup& group) {
-    std::optional<std::string> death;
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (!death && std::chrono::steady_clock::now() < deadline) {
-      group.poll(50ms);
-      if (const auto told = group.launcher_death()) death = told->words;
-    }
-    return death;
+  static EngineWord next_word(RankGroup& group) {
+    const auto words = exec::next_of<EngineWord>(group, kPatience);
+    return words.empty() ? EngineWord() : words.front();
   }
 
   TemporaryFolder dir_;
@@ -582,8 +578,9 @@ TEST_F(SlurmTest, QueuesThenRunsWhereSlurmSays) {
   std::map<int, int> codes;
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (group->running() && std::chrono::steady_clock::now() < deadline) {
-    for (const RankExit& exit : group->poll(100ms)) codes[exit.rank] = exit.end.code;
-    EXPECT_FALSE(group->launcher_death());
+    const auto seen = group->poll(100ms);
+    for (const RankExit& exit : only<RankExit>(seen)) codes[exit.rank] = exit.end.code;
+    EXPECT_THAT(only<EngineWord>(seen), testing::IsEmpty());
   }
   EXPECT_EQ(codes, (std::map<int, int>{{0, 3}, {1, 4}, {2, 5}}));
   EXPECT_EQ(log(0), "0/3 0/2 two words\n");
@@ -735,13 +732,14 @@ TEST_F(SlurmTest, ARequeueUnderTheRanksIsTold) {
   const auto begun = start(request("exec sleep 600", 2));
   wait_for(*begun, StartState::kStarted);
   auto group = begun->take();
-  EXPECT_FALSE(group->launcher_death());
+  EXPECT_THAT(only<EngineWord>(group->poll(0ms)), testing::IsEmpty());
   slurm_.write("job.12/state", "PENDING\n");
   slurm_.write("job.12/reason", "BeginTime\n");
   slurm_.write("job.12/restarts", "1\n");
-  const auto death = wait_for_death(*group);
-  ASSERT_TRUE(death);
-  EXPECT_THAT(*death, HasSubstr("Slurm job 12: Slurm requeued it under its ranks: PENDING (BeginTime)"));
+  const EngineWord word = next_word(*group);
+  EXPECT_EQ(word.fact, EngineFact::kJobTaken);
+  EXPECT_TRUE(word.place_lost);
+  EXPECT_THAT(word.words, HasSubstr("Slurm job 12: Slurm requeued it under its ranks: PENDING (BeginTime)"));
   group->stop(1s);
   group.reset();
   EXPECT_EQ(slurm_.read("job.12/state"), "CANCELLED\n") << "it would begin again";
@@ -755,11 +753,10 @@ TEST_F(SlurmTest, AnEndFromOutsideIsToldWhenARankEnds) {
   slurm_.write("job.12/state", "COMPLETING\n");
   slurm_.write("job.12/reason", "TimeLimit\n");
   group->signal_all(SIGUSR1);
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (group->poll(100ms).empty()) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
-  const auto death = wait_for_death(*group);
-  ASSERT_TRUE(death);
-  EXPECT_THAT(*death, HasSubstr("Slurm ended it under its ranks: COMPLETING (TimeLimit) on n1"));
+  const EngineWord word = next_word(*group);
+  EXPECT_EQ(word.fact, EngineFact::kJobOver);
+  EXPECT_FALSE(word.place_lost);
+  EXPECT_THAT(word.words, HasSubstr("Slurm ended it under its ranks: COMPLETING (TimeLimit) on n1"));
   slurm_.write("job.12/state", "TIMEOUT\n");
 }
 
@@ -769,9 +766,10 @@ TEST_F(SlurmTest, ANodeThatFailsIsToldWhileLinksAreWell) {
   auto group = begun->take();
   slurm_.write("job.12/state", "COMPLETING\n");
   slurm_.write("job.12/reason", "NodeDown\n");
-  const auto death = wait_for_death(*group);
-  ASSERT_TRUE(death);
-  EXPECT_THAT(*death, HasSubstr("NodeDown"));
+  const EngineWord word = next_word(*group);
+  EXPECT_EQ(word.fact, EngineFact::kHostGone);
+  EXPECT_TRUE(word.place_lost);
+  EXPECT_THAT(word.words, HasSubstr("NodeDown"));
   group->stop(1s);
   slurm_.write("job.12/state", "NODE_FAIL\n");
 }
