@@ -32,6 +32,7 @@
 #include "mlbench/exec/kubernetes/yaml.h"
 #include "mlbench/exec/slurm/answers.h"
 #include "mlbench/guard/usage.h"
+#include "mlbench/guard/words.h"
 #include "mlbench/home/summary.h"
 #include "mlbench/master/gpus.h"
 #include "mlbench/master/hosts.h"
@@ -183,6 +184,11 @@ Json example_record() {
       {"steps_s", {{"agg", 1.0}}},
       {"evaluations", Json::array({{{"epoch", 1}, {"split", "test"}, {"metrics", {{"Prec@1", 81.0}}}}})},
       {"epochs", Json::array({{{"epoch", 1}, {"train_loss", 0.5}, {"train_s", 4.0}, {"metrics", Json::object()}}})}};
+}
+
+template <typename... Words>
+void parse_as(std::string_view word, std::string_view text) {
+  (..., (word == Words::kWord ? static_cast<void>(Words::parse(text)) : static_cast<void>(0)));
 }
 
 void take_tracker_lines(const std::string& input) {
@@ -465,10 +471,30 @@ const Parser kParsers[] = {
      }},
     {"usage",
      [](const std::string& input) {
-       if (const auto usage = guard::parse_usage(input)) guard::to_text(*usage);
+       if (const auto usage = guard::Usage::parse(input)) usage->text();
      },
      []() -> std::vector<std::string> {
        return {"1500000 4096", "1500000 4096 7 9223372036854775807", "0 0"};
+     }},
+    {"guard_word",  // as a socket has it
+     [](const std::string& input) {
+       const size_t blank = std::min(input.find(' '), input.size());
+       const std::string_view word = std::string_view(input).substr(0, blank);
+       const std::string_view text = std::string_view(input).substr(std::min(blank + 1, input.size()));
+       parse_as<guard::RankWord, guard::HostWord, guard::AgentWord, guard::LaunchedEndWord, guard::PidWord,
+                guard::ErrorWord, guard::EndWord, guard::PeersWord, guard::PutWord, guard::LaunchWord,
+                guard::SignalWord>(word, text);
+     },
+     []() -> std::vector<std::string> {
+       std::vector<std::string> seeds = {"rank 1", "end 137 9 oom", "put a/b\n0 3\nxyz", "pid 4711"};
+       for (const std::string& text : with_hard_json(guard::HostWord{.address = "10.0.0.1", .cores = {0}}.text())) {
+         seeds.push_back("host " + text);
+       }
+       for (const char* word : {"agent ", "peers ", "launched-end ", "launch "}) {
+         seeds.push_back(word + guard::as_one({"9", "MASTER_ADDR", "h1"}));
+         seeds.push_back(word + guard::as_one({"1", "h1"}));
+       }
+       return seeds;
      }},
     {"usage_line",
      [](const std::string& input) {

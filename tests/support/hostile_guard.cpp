@@ -17,7 +17,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
-#include "mlbench/guard/channel.h"
+#include "mlbench/guard/words.h"
 
 namespace mlbench::guard {
 namespace {

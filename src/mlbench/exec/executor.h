@@ -27,7 +27,7 @@ class LinkServer;
 
 namespace mlbench::exec {
 
-// Where ranks of other hosts find the supervisor, and its end of what their guards tell it (guard/channel.h).
+// Where ranks of other hosts find the supervisor, and its end of what their guards tell it (guard/words.h).
 struct Links {
   net::LinkServer* server = nullptr;  // null: all ranks are on this host
   std::string rendezvous;             // HOST:PORT, as the ranks' hosts reach it

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/own_variables.h"
+#include "mlbench/base/peer_words.h"
 #include "mlbench/base/process_status.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
@@ -23,6 +23,7 @@
 #include "mlbench/guard/descendants.h"
 #include "mlbench/guard/shared_memory.h"
 #include "mlbench/guard/usage.h"
+#include "mlbench/guard/words.h"
 #include "mlbench/spec/communication.h"
 
 namespace mlbench::exec {
@@ -140,7 +141,7 @@ class GuardedGroup final : public RankGroup {
     for (const Rank& rank : ranks_) {
       if (!rank.running) continue;
       try {
-        rank.guard->send("signal", std::to_string(signal_number));
+        guard::say(*rank.guard, guard::SignalWord{signal_number});
       } catch (const IoError&) {
         // Its guard is gone, and the rank with it: collect() will see that.
       }
@@ -218,6 +219,17 @@ class GuardedGroup final : public RankGroup {
     return std::none_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.pid == 0; });
   }
 
+  // Of a message, that word; empty: it is none such.
+  template <typename Word>
+  static std::optional<Word> said_in(guard::Channel::Status status, const guard::Message& message) {
+    if (status != guard::Channel::Status::kMessage || !guard::is<Word>(message)) return std::nullopt;
+    try {
+      return Word::parse(message.text);
+    } catch (const PeerFault&) {
+      return std::nullopt;
+    }
+  }
+
   // A guard that said its rank hears what the rank needs.
   void greet() {
     for (auto guard = arrivals_.begin(); guard != arrivals_.end();) {
@@ -227,12 +239,11 @@ class GuardedGroup final : public RankGroup {
         ++guard;
         continue;
       }
-      int rank = -1;
-      const bool said = status == guard::Channel::Status::kMessage && message.word == "rank" &&
-                        std::sscanf(message.text.c_str(), "%d", &rank) == 1;
-      if (said && rank >= 0 && rank < request_.workers && !ranks_[static_cast<size_t>(rank)].guard) {
-        (*guard)->send("start", rank_log_path(request_.log_dir, request_.segment, rank), request_.inherited);
-        ranks_[static_cast<size_t>(rank)].guard = std::move(*guard);
+      const auto said = said_in<guard::RankWord>(status, message);
+      if (said && said->rank < request_.workers && !ranks_[static_cast<size_t>(said->rank)].guard) {
+        const std::string log = rank_log_path(request_.log_dir, request_.segment, said->rank);
+        guard::say(**guard, guard::StartWord{log}, request_.inherited);
+        ranks_[static_cast<size_t>(said->rank)].guard = std::move(*guard);
       }
       guard = arrivals_.erase(guard);
     }
@@ -249,9 +260,10 @@ class GuardedGroup final : public RankGroup {
 
   void read_start(Rank& rank) const {
     guard::Message message;
-    if (!rank.guard || rank.pid != 0 || rank.guard->receive(message) != guard::Channel::Status::kMessage) return;
-    if (message.word == "error") throw IoError(message.text);
-    if (message.word == "pid") std::sscanf(message.text.c_str(), "%d", &rank.pid);
+    if (!rank.guard || rank.pid != 0) return;
+    const auto status = rank.guard->receive(message);
+    if (const auto error = said_in<guard::ErrorWord>(status, message)) throw IoError(error->why);
+    if (const auto started = said_in<guard::PidWord>(status, message)) rank.pid = started->pid;
     rank.running = rank.pid > 0;
     if (rank.running && in_containers_) rank.pid = pid_here(rank, rank.pid);
   }
@@ -280,17 +292,15 @@ class GuardedGroup final : public RankGroup {
         continue;
       }
       ranks_[rank].running = false;
-      ProcessEnd end{128 + SIGKILL, SIGKILL};  // without a word: the guard was killed, and its rank with it
-      int code = 0, number = 0;
-      const bool said = status == guard::Channel::Status::kMessage && message.word == "end" &&
-                        std::sscanf(message.text.c_str(), "%d %d", &code, &number) == 2;
-      if (said) end = {code, number > 0 ? std::optional(number) : std::nullopt};
+      const auto said = said_in<guard::EndWord>(status, message);
+      // Without a word the guard was killed, and its rank with it.
+      const ProcessEnd end = said ? said->end : ProcessEnd{128 + SIGKILL, SIGKILL};
       guard_lost = guard_lost || !said;
       // Its channel closes a moment before what was below it becomes ours.
       if (const auto guard = said ? std::nullopt : ranks_[rank].guard->peer())
         guard::wait_for_end(*guard, kGuardPatience);
-      const bool out_of_memory = said && message.text.ends_with(guard::kOutOfMemory);
-      seen_.emplace_back(RankExit{static_cast<int>(rank), end, false, out_of_memory ? kOutOfMemory : ""});
+      const char* why = said && said->out_of_memory ? kOutOfMemory : "";
+      seen_.emplace_back(RankExit{static_cast<int>(rank), end, false, why});
     }
     // What was in a container ends with its guard; what is below us are the others', too.
     if (!guard_lost || in_containers_) return;

@@ -18,11 +18,11 @@
 #include "mlbench/base/printable.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/exec/group_start.h"
-#include "mlbench/exec/guard_words.h"
 #include "mlbench/exec/horovod.h"
 #include "mlbench/exec/openmpi.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/usage.h"
+#include "mlbench/guard/words.h"
 #include "mlbench/net/link/link.h"
 #include "mlbench/spec/communication.h"
 
@@ -125,7 +125,7 @@ class LinkedGroup final : public RankGroup {
 
   void signal_all(int signal_number) override {
     for (const Rank& rank : ranks_) {
-      if (rank.running && !rank.ended) rank.guard->send("signal", std::to_string(signal_number));
+      if (rank.running && !rank.ended) guard::say(*rank.guard, guard::SignalWord{signal_number});
     }
   }
 
@@ -172,7 +172,7 @@ class LinkedGroup final : public RankGroup {
       if (status == guard::Channel::Status::kNothing) return false;
       if (status == guard::Channel::Status::kClosed) {
         fail_to_start(rank, why_lost(rank));
-      } else if (message.word != "rank" || message.text != std::to_string(rank)) {
+      } else if (!guard::is<guard::RankWord>(message) || message.text != guard::RankWord{guard->rank()}.text()) {
         fail_to_start(rank, fmt::format("its guard does not say that it is of rank {}", rank));
       } else {
         ranks_[rank].guard = std::move(guard);
@@ -186,7 +186,7 @@ class LinkedGroup final : public RankGroup {
     if (begun_ || !start_error_.empty() || !std::ranges::all_of(ranks_, &Rank::placed)) return;
     begun_ = true;
     if (request_.rank_words) tell_of_peers();
-    if (!mpirun_.empty()) return launch(0, "mpirun", mpirun_);
+    if (!mpirun_.empty()) return launch(0, {"mpirun", mpirun_});
     for (size_t rank = 0; rank < ranks_.size(); ++rank) start(rank);
   }
 
@@ -208,7 +208,7 @@ class LinkedGroup final : public RankGroup {
     Rank& one = ranks_[rank];
     one.due = true;
     if (std::ranges::all_of(one.behind, [&](size_t writer) { return ranks_[writer].started; })) {
-      one.guard->send("start", log_name(static_cast<int>(rank)));
+      guard::say(*one.guard, guard::StartWord{log_name(static_cast<int>(rank))});
     }
   }
 
@@ -235,36 +235,31 @@ class LinkedGroup final : public RankGroup {
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       auto variables = told.environment;
       if (!spec::needs_mpirun(request_.backend)) add_horovod(variables, horovod[rank]);
-      std::vector<std::string> words = {fmt::format("{}", fmt::join(hosts, ","))};
+      guard::PeersWord word{fmt::format("{}", fmt::join(hosts, ",")), {}};
       for (const auto& [name, value] : variables) {
         const auto known = request_.environment.find(name);
-        if (known == request_.environment.end() || known->second != value) words.insert(words.end(), {name, value});
+        if (known == request_.environment.end() || known->second != value) word.variables[name] = value;
       }
-      ranks_[rank].guard->send("peers", guard::as_one(words));
+      guard::say(*ranks_[rank].guard, word);
     }
   }
 
   // Beside the rank.
-  void launch(size_t rank, const std::string& name, std::vector<std::string> command) {
-    command.insert(command.begin(), name);
-    ranks_.at(rank).guard->send("launch", guard::as_one(command));
-  }
+  void launch(size_t rank, const guard::LaunchWord& program) { guard::say(*ranks_.at(rank).guard, program); }
 
   // A daemon of Open MPI's, which its mpirun beside rank 0 wants: a command for the shell of a rank's host.
-  void launch_daemon(const std::string& wanted) {
-    const DaemonWords words = daemon_words(wanted);
+  void launch_daemon(const guard::AgentWord& wanted) {
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-      if (openmpi_host(static_cast<int>(rank)) != words.host) continue;
-      return launch(rank, "Open MPI's daemon", {"/bin/sh", "-c", words.command});
+      if (openmpi_host(static_cast<int>(rank)) != wanted.host) continue;
+      return launch(rank, {"Open MPI's daemon", {"/bin/sh", "-c", wanted.command}});
     }
     fail_to_start(0, "mpirun wants a daemon on a host that is none of this run's");
   }
 
-  void take_launched_end(size_t rank, const std::string& told) {
-    const auto [killed, how] = launched_end_words(told);
-    if (!all_started()) return fail_to_start(rank, how);
-    seen_.emplace_back(EngineWord{killed ? EngineFact::kBesideKilled : EngineFact::kBesideEnded,
-                                  fmt::format("beside rank {}{}: {}", rank, on_host(rank), how)});
+  void take_launched_end(size_t rank, const guard::LaunchedEndWord& end) {
+    if (!all_started()) return fail_to_start(rank, end.how);
+    seen_.emplace_back(EngineWord{end.signal != 0 ? EngineFact::kBesideKilled : EngineFact::kBesideEnded,
+                                  fmt::format("beside rank {}{}: {}", rank, on_host(rank), end.how)});
   }
 
   bool all_started() const { return std::ranges::all_of(ranks_, &Rank::started); }
@@ -316,43 +311,43 @@ class LinkedGroup final : public RankGroup {
 
   void take(size_t rank, const guard::Message& message) {
     Rank& one = ranks_[rank];
-    if (message.word == "host") {
+    if (guard::is<guard::HostWord>(message)) {
       capture(rank, message.text);
       give(rank);
-    } else if (message.word == "usage") {
+    } else if (guard::is<guard::Usage>(message)) {
       take_usage(one, message.text);
-    } else if (message.word == "pid") {
-      number_of(peer_words::kProcess, message.text);
+    } else if (guard::is<guard::PidWord>(message)) {
+      guard::PidWord::parse(message.text);
       if (!one.due || one.started) throw PeerFault("it says that its rank runs, which was not to start");
       one.started = one.running = true;
       start_those_behind(rank);
-    } else if (message.word == "error") {
-      fail_to_start(rank, reason_of(peer_words::kReason, message.text));
+    } else if (guard::is<guard::ErrorWord>(message)) {
+      fail_to_start(rank, guard::ErrorWord::parse(message.text).why);
       one.started = true;
-    } else if (mpirun_runs() && message.word == "agent" && rank == 0 && !one.started) {
-      launch_daemon(message.text);
-    } else if (mpirun_runs() && message.word == "asked") {
+    } else if (mpirun_runs() && guard::is<guard::AgentWord>(message) && rank == 0 && !one.started) {
+      launch_daemon(guard::AgentWord::parse(message.text));
+    } else if (mpirun_runs() && guard::is<guard::AskedWord>(message)) {
       start(rank);
-    } else if (mpirun_runs() && message.word == "launched-end") {
-      take_launched_end(rank, message.text);
-    } else if (message.word == "end") {
-      take_end(rank, message.text);
-    } else if (message.word == "drained") {
+    } else if (mpirun_runs() && guard::is<guard::LaunchedEndWord>(message)) {
+      take_launched_end(rank, guard::LaunchedEndWord::parse(message.text));
+    } else if (guard::is<guard::EndWord>(message)) {
+      take_end(rank, guard::EndWord::parse(message.text));
+    } else if (guard::is<guard::DrainedWord>(message)) {
       if (!one.ended) throw PeerFault("it says that nothing is left of its rank, and not how that ended");
       one.running = false;
     }
   }
 
-  void take_end(size_t rank, const std::string& text) {
+  void take_end(size_t rank, const guard::EndWord& word) {
     Rank& one = ranks_[rank];
     if (!one.running || one.ended) throw PeerFault("it says how its rank ended, which does not run");
-    seen_.emplace_back(end_words(static_cast<int>(rank), text));
+    seen_.emplace_back(RankExit{static_cast<int>(rank), word.end, false, word.out_of_memory ? kOutOfMemory : ""});
     one.ended = true;
   }
 
   // Time that was used stays used.
   static void take_usage(Rank& rank, const std::string& text) {
-    const auto usage = guard::parse_usage(text);
+    const auto usage = guard::Usage::parse(text);
     if (!usage || (rank.usage && usage->processor < rank.usage->processor)) return;
     rank.usage = usage;
     rank.usage_came = steady_clock::now();
@@ -371,16 +366,16 @@ class LinkedGroup final : public RankGroup {
   void capture(size_t rank, const std::string& text) {
     Rank& one = ranks_[rank];
     if (one.placed) throw PeerFault("it says twice where it is");
-    const HostWords said = host_words(text);
+    const auto said = guard::HostWord::parse(text);
     one.placed = true;
     one.address = said.address;
     one.port = said.port;
     one.folder = said.folder.empty() ? fmt::format("of rank {}", rank) : said.folder;
-    one.local = said.local;
-    one.cores = said.cores;
+    one.local = {said.local_rank, said.local_size};
+    one.cores = {.numbers = said.cores, .at_a_time = said.cores_at_a_time()};
     placement_[rank].gpu = said.gpu;
     if (guards_place_) place(rank, said);
-    expect_build(rank, request_.guard, guard_build_, said.guard_build_id);
+    expect_build(rank, request_.guard, guard_build_, said.guard_build_id());
     expect_build(rank, request_.command.front(), worker_build_, said.build_id);
     const auto known = std::ranges::find(captures_, host_of(rank), &HostCapture::name);
     if (known != captures_.end()) return;
@@ -398,11 +393,11 @@ class LinkedGroup final : public RankGroup {
                                     program.string(), there, *here));
   }
 
-  void place(size_t rank, const HostWords& said) {
+  void place(size_t rank, const guard::HostWord& said) {
     Placement& place = placement_[rank];
     place.host = said.node.empty() ? request_.links.server->host(static_cast<int>(rank)) : said.node;
-    place.local_rank = said.local.rank;
-    place.cores = said.cores.numbers;
+    place.local_rank = said.local_rank;
+    place.cores = said.cores;
   }
 
   // The first to fail is the one to be told of.

@@ -141,23 +141,6 @@ class UnixChannel final : public Channel {
 
 }  // namespace
 
-std::string as_one(const std::vector<std::string>& texts) {
-  std::string one;
-  for (const std::string& text : texts) {
-    if (text.find('\0') != std::string::npos) throw IoError("a word for a guard holds a zero byte");
-    one += text + '\0';
-  }
-  return one;
-}
-
-std::vector<std::string> taken_apart(std::string_view one) {
-  std::vector<std::string> texts;
-  for (size_t end = 0; (end = one.find('\0')) != std::string_view::npos; one.remove_prefix(end + 1)) {
-    texts.emplace_back(one.substr(0, end));
-  }
-  return texts;
-}
-
 std::unique_ptr<Channel> connect_to(const std::string& address, const RankOfRun& rank) {
   if (address.starts_with(kLink)) return connect_by_link(address.substr(kLink.size()), rank);
   if (!address.starts_with(kUnix)) {

@@ -1,41 +1,15 @@
 #pragma once
 
 // What a guard and its supervisor talk over: a socket of this host, or, where the rank is on another one, a link
-// (net/link). The guard is the same.
+// (net/link). The guard is the same, and so are the words (words.h).
 //
-//   guard       -> supervisor   rank NUMBER              once
-//   guard       -> supervisor   host JSON                once, from another host: {"host", "environment", "cores"}, as
-//                                                        base/environment.h captures them, "local_rank", "local_size",
-//                                                        "node": the host, as the launcher calls it ("" where it does
-//                                                        not), "address": by which it reaches the supervisor ("" where
-//                                                        it cannot say), "port": one that is free there, "folder":
-//                                                        the run's there, the same text from all guards that share
-//                                                        it, "build_id": of the rank's program, or null; the guard's
-//                                                        is that of "environment"; "gpu": the number of the one that
-//                                                        it gives its rank, or null
-//   supervisor  -> guard        put NAME NEWLINE OFFSET SIZE NEWLINE BYTES   files of the run's folder on another
-//                                                        host, piece by piece, before the start; one that several
-//                                                        guards share to one of them, whose rank starts first
-//   supervisor  -> guard        peers HOSTS NAME VALUE.. as_one(): where the ranks are, for a command of the user's:
-//                                                        what "{hosts}" stands for in its words, and variables of the
-//                                                        rank; before the start
-//   supervisor  -> guard        start LOGFILE            once, with the descriptors that the rank is to inherit; on
-//                                                        another host relative to the run's folder there
-//   supervisor  -> guard        launch NAME COMMAND...   as_one(): a program of Open MPI's, to run beside the rank;
-//                                                        before the start (openmpi.h)
-//   guard       -> supervisor   agent HOST COMMAND       as_one(): such a program wants this of a shell on HOST
-//   guard       -> supervisor   asked                    once: such a program wants the rank to run: the start is due
-//   guard       -> supervisor   launched-end SIGNAL TEXT as_one(): such a program ended (signal 0: by itself); how, and
-//                                                        what was said last
-//   guard       -> supervisor   pid NUMBER | error TEXT  the rank runs, in a session of its own; or could not start,
-//                                                        or a program of Open MPI's could not
-//   guard       -> supervisor   usage MICROSECONDS BYTES usage.h: every 2 s while the rank runs, from another host
-//   supervisor  -> guard        signal NUMBER            for the rank's group
-//   guard       -> supervisor   end CODE SIGNAL [oom]    how the rank ended (signal 0: by itself; oom: meanwhile the
-//                                                        kernel killed a process of its control group, which was out
-//                                                        of memory)
-//   guard       -> supervisor   drained                  once, from another host: nothing of the rank is left, and all
-//                                                        that it wrote has arrived
+//   guard        rank; from another host also host
+//   supervisor   put..., peers, launch...: before the start, and only to other hosts
+//   guard        agent..., asked, launched-end...: beside Open MPI
+//   supervisor   start; from now on signal...
+//   guard        pid, or error
+//   guard        usage...: from another host
+//   guard        end; from another host also drained
 
 #include <sys/types.h>
 
@@ -57,14 +31,9 @@ namespace mlbench::guard {
 
 // An address of a supervisor on another host (variables::kGuard).
 inline constexpr std::string_view kLink = "link:";
-inline constexpr std::string_view kOutOfMemory = " oom";
 
 // Of a message over a socket of this host; what is longer is cut.
 inline constexpr size_t kMostMessageBytes = 16384;
-
-// Several texts as the text of one message. IoError where one holds a zero byte: it would become two.
-std::string as_one(const std::vector<std::string>& texts);
-std::vector<std::string> taken_apart(std::string_view one);
 
 struct Message {
   std::string word, text;

@@ -21,6 +21,7 @@
 #include <system_error>
 #include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "mlbench/base/atomic_file.h"
 #include "mlbench/base/build_info.h"
@@ -29,8 +30,6 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/gpus.h"
-#include "mlbench/base/json.h"
-#include "mlbench/base/or_null.h"
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/peer_words.h"
@@ -46,6 +45,7 @@
 #include "mlbench/guard/openmpi.h"
 #include "mlbench/guard/shared_memory.h"
 #include "mlbench/guard/usage.h"
+#include "mlbench/guard/words.h"
 #include "mlbench/net/launch.h"
 #include "mlbench/net/sockets.h"
 
@@ -174,9 +174,9 @@ net::Endpoint free_endpoint_towards(std::string_view supervisor) {
 
 class Guard {
  public:
-  // `folder`: of the run, where it is not the supervisor's; else empty. `place`: what it says of that, as channel.h has
-  // it. `own_gpu`: the rank is given one.
-  Guard(std::unique_ptr<Channel> supervisor, std::filesystem::path folder, Json place, bool own_gpu)
+  // `folder`: of the run, where it is not the supervisor's; else empty. `place`: what it says of that.
+  // `own_gpu`: the rank is given one.
+  Guard(std::unique_ptr<Channel> supervisor, std::filesystem::path folder, HostWord place, bool own_gpu)
       : supervisor_(std::move(supervisor)), folder_(std::move(folder)), place_(std::move(place)), own_gpu_(own_gpu) {
     sigset_t signals;
     sigemptyset(&signals);
@@ -186,20 +186,20 @@ class Guard {
   }
 
   int run(ProcessOptions options) {
-    tell("rank", options.environment["RANK"]);
+    tell(RankWord{std::stoi(options.environment["RANK"])});
     if (own_gpu_) or_say_why([&] { give_gpu(options); });
     if (supervisor_->elsewhere()) {
-      place_["host"] = capture_host(0);
-      place_["environment"] = capture_environment();
-      place_["cores"] = allowed_cores();
-      tell("host", place_.dump(-1, ' ', false, Json::error_handler_t::replace));
+      place_.host = capture_host(0);
+      place_.environment = capture_environment();
+      place_.cores = allowed_cores();
+      tell(place_);
     }
     Message start;
-    while (start.word != "start") {
+    while (!is<StartWord>(start)) {
       if (take_message(start)) {
-        if (start.word == "put") put(start.text);
-        if (start.word == "peers") or_say_why([&] { take_peers(taken_apart(start.text), options); });
-        if (start.word == "launch") launch(taken_apart(start.text));
+        if (is<PutWord>(start)) or_say_why([&] { put(PutWord::parse(start.text)); });
+        if (is<PeersWord>(start)) or_say_why([&] { take_peers(PeersWord::parse(start.text), options); });
+        if (is<LaunchWord>(start)) or_say_why([&] { launch(LaunchWord::parse(start.text)); });
         continue;
       }
       if (closed_) throw IoError("the supervisor of this run is gone");
@@ -208,7 +208,8 @@ class Guard {
     }
     supervisor_->offer_folders();
     options.output = or_say_why([&] {
-      return folder_.empty() ? std::filesystem::path(start.text) : folder_ / checked(peer_words::kFile, start.text);
+      const std::string log = StartWord::parse(start.text).log;
+      return folder_.empty() ? std::filesystem::path(log) : folder_ / checked(peer_words::kFile, log);
     });
     if (openmpi_) {
       for (const auto& [name, value] : openmpi_->variables()) options.environment[name] = value;
@@ -220,14 +221,12 @@ class Guard {
     memory.pid = rank.pid();
     const ProcessEnd end = wait_for_end(rank);
     const bool alone = closed_;
-    std::string how = std::to_string(end.code) + " " + std::to_string(end.signal.value_or(0));
-    if (end.code != 0 && kills && cgroup_out_of_memory_kills() > kills) how += kOutOfMemory;
-    tell("end", how);
+    tell(EndWord{end, end.code != 0 && kills && cgroup_out_of_memory_kills() > kills});
     if (!end_descendants(launched(), kSweepPatience)) {
       std::fputs("mlbench-guard: a process that the rank left behind cannot be ended\n", stderr);
     }
     start.descriptors.clear();  // the cores are free
-    if (!closed_ && supervisor_->elsewhere()) supervisor_->send_behind_files("drained");
+    if (!closed_ && supervisor_->elsewhere()) supervisor_->send_behind_files(std::string(DrainedWord::kWord));
     stay_until_closed();
     // The other ranks of this host have ended with it; or their guards, without a supervisor too, end them now.
     remove_left_memory(memory, alone ? kEndPatience + kStopPatience : milliseconds(0));
@@ -240,7 +239,7 @@ class Guard {
     try {
       return begin();
     } catch (const std::runtime_error& error) {
-      tell("error", error.what());
+      tell(ErrorWord{error.what()});
       if (supervisor_->elsewhere()) stay_until_closed();
       throw;
     }
@@ -249,7 +248,7 @@ class Guard {
   ChildProcess begin(const ProcessOptions& options) {
     return or_say_why([&] {
       ChildProcess rank = ChildProcess::start(options);
-      tell("pid", std::to_string(rank.pid()));
+      tell(PidWord{rank.pid()});
       return rank;
     });
   }
@@ -257,15 +256,13 @@ class Guard {
   // The one of its number on this host; all that ranks on it may use are known here alone.
   void give_gpu(ProcessOptions& options) {
     const std::string gpu = gpu_of_rank(visible_gpus(), std::stoi(options.environment["LOCAL_RANK"]));
-    place_["gpu"] = or_null(gpu_number(gpu));
+    place_.gpu = gpu_number(gpu);
     options.environment[kVisibleGpus] = gpu;
   }
 
-  void launch(const std::vector<std::string>& words) {
-    or_say_why([&] {
-      if (!openmpi_) openmpi_.emplace(logs_dir(folder_) / "openmpi.log");
-      openmpi_->start(words);
-    });
+  void launch(const LaunchWord& program) {
+    if (!openmpi_) openmpi_.emplace(logs_dir(folder_) / "openmpi.log");
+    openmpi_->start(program);
   }
 
   std::vector<pid_t> launched() const { return openmpi_ ? openmpi_->pids() : std::vector<pid_t>(); }
@@ -294,7 +291,7 @@ class Guard {
       }
       Message message;
       while (take_message(message)) {
-        if (message.word == "signal") rank.signal(std::stoi(message.text));
+        if (is<SignalWord>(message)) rank.signal(SignalWord::parse(message.text).number);
       }
       tell_usage_if_due();
       if (closed_) continue;
@@ -304,36 +301,23 @@ class Guard {
     }
   }
 
-  // They name hosts by what these said of themselves: words of other hosts.
-  static void take_peers(const std::vector<std::string>& words, ProcessOptions& options) {
-    if (words.empty()) return;
-    fill_in(options.arguments, "{hosts}", checked(peer_words::kAddresses, words[0]));
-    for (size_t name = 1; name + 1 < words.size(); name += 2) {
-      options.environment[checked(peer_words::kPeerVariable, words[name])] =
-          checked(peer_words::kAddress, words[name + 1]);
-    }
+  static void take_peers(const PeersWord& peers, ProcessOptions& options) {
+    fill_in(options.arguments, "{hosts}", peers.hosts);
+    for (const auto& [name, value] : peers.variables) options.environment[name] = value;
   }
 
   // A piece of a file, behind the one before; the last puts the file in its place.
-  void put(const std::string& piece) {
-    const size_t name_end = piece.find('\n'), head_end = piece.find('\n', name_end + 1);
-    long long offset = 0, size = 0;
-    if (folder_.empty() || name_end == std::string::npos || head_end == std::string::npos ||
-        std::sscanf(piece.c_str() + name_end + 1, "%lld %lld", &offset, &size) != 2) {
-      throw IoError("the supervisor of this run puts no file: " + piece.substr(0, name_end));
+  void put(const PutWord& piece) {
+    if (folder_.empty()) throw IoError("the supervisor of this run puts no file: " + piece.name);
+    const std::filesystem::path path = folder_ / piece.name;
+    if (piece.offset == 0) {
+      std::filesystem::create_directories(path.parent_path());
+      put_.emplace(path);
     }
-    or_say_why([&] {
-      const std::filesystem::path path = folder_ / checked(peer_words::kFile, piece.substr(0, name_end));
-      if (offset == 0) {
-        std::filesystem::create_directories(path.parent_path());
-        put_.emplace(path);
-      }
-      const std::string_view bytes = std::string_view(piece).substr(head_end + 1);
-      put_.value().write(bytes);
-      if (offset + static_cast<long long>(bytes.size()) < size) return;
-      put_->commit();
-      put_.reset();
-    });
+    put_.value().write(piece.bytes);
+    if (piece.offset + std::ssize(piece.bytes) < piece.size) return;
+    put_->commit();
+    put_.reset();
   }
 
   // Daemons of the rank's that have ended. The rank itself, and what was launched, are waited for where they are known.
@@ -351,7 +335,7 @@ class Guard {
     auto usage = usage_below(getpid(), launched());
     if (!usage) return;
     usage->network = network_here();
-    tell("usage", to_text(*usage));
+    tell(*usage);
   }
 
   // Until the supervisor, a signal, the end of a child or, while the rank runs, the next look at what it uses.
@@ -367,7 +351,7 @@ class Guard {
       if (info.ssi_signo != SIGCHLD) asked_ = static_cast<int>(info.ssi_signo);
     }
     if (!openmpi_) return;
-    for (const auto& [word, text] : openmpi_->news()) tell(word, text);
+    for (const OpenMpi::News& news : openmpi_->news()) std::visit([this](const auto& word) { tell(word); }, news);
   }
 
   bool take_message(Message& message) {
@@ -376,9 +360,10 @@ class Guard {
     return status == Channel::Status::kMessage;
   }
 
-  void tell(const std::string& word, const std::string& text) {
+  template <typename Word>
+  void tell(const Word& word) {
     try {
-      supervisor_->send(word, text);
+      say(*supervisor_, word);
     } catch (const IoError&) {
       closed_ = true;
     }
@@ -386,7 +371,7 @@ class Guard {
 
   const std::unique_ptr<Channel> supervisor_;
   const std::filesystem::path folder_;
-  Json place_;
+  HostWord place_;
   const bool own_gpu_;
   FileDescriptor signals_;
   bool closed_ = false;
@@ -420,8 +405,9 @@ int guard_rank(const std::vector<std::string>& arguments) {
   options.die_with_parent = true;
   const std::string address = taken_variable(variables::kGuard);
   RankOfRun rank{number_in(launcher.rank), number_in(launcher.size), {}, {}, {}};
-  Json place = {{"local_rank", number_in(launcher.local_rank)},
-                {"local_size", std::stoi(options.environment["LOCAL_WORLD_SIZE"])}};
+  HostWord place;
+  place.local_rank = number_in(launcher.local_rank);
+  place.local_size = std::stoi(options.environment["LOCAL_WORLD_SIZE"]);
   if (address.starts_with(kLink)) {
     rank.run_id = required_variable(variables::kRunId);
     rank.secret = taken_variable(variables::kGuardSecret);
@@ -429,14 +415,13 @@ int guard_rank(const std::vector<std::string>& arguments) {
     make_own_folder(rank.folder);
     if (options.environment["LOCAL_RANK"] == "0") name_folders_of_other_runs(rank.folder);
     const net::Endpoint own = free_endpoint_towards(std::string_view(address).substr(kLink.size()));
-    place["address"] = own.host;
-    place["port"] = own.port;
-    place["folder"] = identity_of(rank.folder);
-    const auto build_id = elf_build_id(options.arguments.front());
-    place["build_id"] = or_null(build_id);
+    place.address = own.host;
+    place.port = own.port;
+    place.folder = identity_of(rank.folder);
+    place.build_id = elf_build_id(options.arguments.front()).value_or("");
   }
   become_subreaper();
-  place["node"] = launcher.host != nullptr ? environment_variable(launcher.host).value_or("") : "";
+  place.node = launcher.host != nullptr ? environment_variable(launcher.host).value_or("") : "";
   unshield_environment();  // what the launcher says was read before
   return Guard(connect_to(address, rank), rank.folder, std::move(place), own_gpu).run(std::move(options));
 }

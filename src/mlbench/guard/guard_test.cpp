@@ -23,6 +23,7 @@
 #include "mlbench/guard/descendants.h"
 #include "mlbench/guard/openmpi.h"
 #include "mlbench/guard/usage.h"
+#include "mlbench/guard/words.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/link/link.h"
 
@@ -113,7 +114,7 @@ TEST_F(GuardTest, SaysWhichSignalEndedTheRank) {
 TEST_F(GuardTest, SignalsReachTheRanksGroup) {
   start("trap 'echo heard; exit 3' USR1; echo ready; while :; do sleep 0.05; done");
   wait_for_log("ready");
-  channel_->send("signal", std::to_string(SIGUSR1));
+  channel_->send("signal", SignalWord{SIGUSR1}.text());
   EXPECT_EQ(next(), "end 3 0");
   EXPECT_THAT(read_file(folder_ / "log"), HasSubstr("heard\n"));
 }
@@ -400,7 +401,7 @@ TEST_F(LinkedGuardTest, SaysWhatTheRankUses) {
   std::this_thread::sleep_for(2 * kUsageInterval + 500ms);
   write_file_atomically(folder_ / "go", "");
   EXPECT_EQ(next(), "end 0 0");
-  const auto usage = parse_usage(usage_);
+  const auto usage = Usage::parse(usage_);
   ASSERT_TRUE(usage) << usage_;
   EXPECT_GT(usage->processor, 200ms) << "what it started counts";
   EXPECT_LT(usage->processor, 60s);
@@ -490,7 +491,7 @@ TEST_F(LinkedGuardTest, SignalsReachTheRank) {
     ASSERT_LT(std::chrono::steady_clock::now(), deadline);
     std::this_thread::sleep_for(10ms);
   }
-  channel_->send("signal", std::to_string(SIGUSR1));
+  channel_->send("signal", SignalWord{SIGUSR1}.text());
   EXPECT_EQ(next(), "end 3 0");
 }
 
@@ -507,14 +508,6 @@ TEST_F(LinkedGuardTest, UnderSlurmTheNodeIsWhatSlurmCallsIt) {
 }
 
 // ---- Open MPI beside a rank ----------------------------------------------------------------------------------------
-
-TEST(GuardMessages, TextsAreTakenApartAsTheyWere) {
-  const std::vector<std::string> texts = {"", "a b\n", "c", ""};
-  EXPECT_EQ(taken_apart(as_one(texts)), texts);
-  EXPECT_TRUE(taken_apart("").empty());
-  EXPECT_THAT(taken_apart(std::string("a\0cut", 5)), testing::ElementsAre("a"));
-  EXPECT_THROW(as_one({"a", std::string("b\0BASH_ENV", 10)}), IoError) << "two words of one";
-}
 
 TEST_F(LinkedGuardTest, OpenMpiAsksForItsDaemonsAndItsRank) {
   connect("echo $OMPI_A/$PMIX_RANK/$OTHER/$RANK/$MLBENCH_GUARD_BESIDE; exit 4");

@@ -15,6 +15,7 @@
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/base/peer_words.h"
 #include "mlbench/base/text.h"
 #include "mlbench/guard/descendants.h"
 
@@ -68,10 +69,9 @@ OpenMpi::~OpenMpi() {
   end_descendants({}, kProgramsSweep);
 }
 
-void OpenMpi::start(std::vector<std::string> words) {
-  if (words.size() < 2) throw IoError("the supervisor of this run starts nothing of Open MPI");
+void OpenMpi::start(LaunchWord program) {
   ProcessOptions options;
-  options.arguments = {words.begin() + 1, words.end()};
+  options.arguments = std::move(program.command);
   // Not in what a shell reads as its program: a path may mean something there.
   const bool in_shell = options.arguments.front() == "/bin/sh";
   const std::string guard = std::filesystem::read_symlink("/proc/self/exe").string();
@@ -81,7 +81,7 @@ void OpenMpi::start(std::vector<std::string> words) {
   options.environment = {{variables::kGuardBeside, address_}};
   options.output = log_;
   options.die_with_parent = true;
-  programs_.push_back({std::move(words.front()), ChildProcess::start(options), in_shell});
+  programs_.push_back({std::move(program.name), ChildProcess::start(options), in_shell});
 }
 
 std::vector<int> OpenMpi::fds() const {
@@ -112,7 +112,7 @@ std::vector<OpenMpi::News> OpenMpi::news() {
     if (program.in_shell && !end->signal && end->code > 128 && end->code < 128 + SIGRTMIN)
       end->signal = end->code - 128;
     const std::string how = fmt::format("{} {}{}", program.name, how_it_ended(*end), said_at_last());
-    all.push_back({"launched-end", as_one({std::to_string(end->signal.value_or(0)), how})});
+    all.emplace_back(LaunchedEndWord{end->signal.value_or(0), how});
   }
   return all;
 }
@@ -131,15 +131,19 @@ void OpenMpi::hear(Caller& caller, std::vector<News>& news) {
     caller.gone = status == Channel::Status::kClosed;
     if (status != Channel::Status::kMessage) return;
     if (asked_) continue;
-    if (message.word == "agent") {
-      news.push_back({"agent", message.text});
+    if (is<AgentWord>(message)) {
+      try {
+        news.emplace_back(AgentWord::parse(message.text));
+      } catch (const PeerFault& fault) {
+        news.emplace_back(ErrorWord{fault.what()});
+      }
     } else if (message.word == "variable") {
       const size_t equals = std::min(message.text.find('='), message.text.size() - 1);
       caller.variables[message.text.substr(0, equals)] = message.text.substr(equals + 1);
     } else if (message.word == "stub") {
       asked_ = true;
       variables_ = std::move(caller.variables);
-      news.push_back({"asked", ""});
+      news.emplace_back(AskedWord());
     }
   }
 }
@@ -173,7 +177,7 @@ int call_guard(const std::vector<std::string>& arguments) {
     for (auto word = arguments.begin() + 2; word != arguments.end(); ++word) {
       command += (command.empty() ? "" : " ") + *word;
     }
-    tell_guard(*guard, "agent", as_one({arguments[1], command}));
+    tell_guard(*guard, std::string(AgentWord::kWord), AgentWord{arguments[1], command}.text());
   } else {
     for (char** variable = environ; *variable != nullptr; ++variable) {
       const std::string_view text = *variable;

@@ -13,10 +13,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "mlbench/base/process.h"
 #include "mlbench/guard/channel.h"
+#include "mlbench/guard/words.h"
 
 namespace mlbench::guard {
 
@@ -32,13 +34,11 @@ class OpenMpi {
   OpenMpi(const OpenMpi&) = delete;
   OpenMpi& operator=(const OpenMpi&) = delete;
 
-  // `words`: a name for messages, and the command. IoError when it cannot be started.
-  void start(std::vector<std::string> words);
+  // IoError when it cannot be started.
+  void start(LaunchWord program);
   std::vector<int> fds() const;  // readable when there may be news; or a child ended
-  // For the supervisor, as channel.h has them: agent, asked, launched-end. Never waits.
-  struct News {
-    std::string word, text;
-  };
+  // For the supervisor. Never waits.
+  using News = std::variant<AgentWord, AskedWord, LaunchedEndWord, ErrorWord>;
   std::vector<News> news();
   // Of a process of MPI, once it was asked for: then nobody else is listened to any more.
   const std::map<std::string, std::string>& variables() const { return variables_; }

@@ -72,15 +72,13 @@ std::optional<NetworkBytes> network_here() {
   }
 }
 
-std::string to_text(const Usage& usage) {
-  std::string text = std::to_string(usage.processor.count()) + " " + std::to_string(usage.memory_bytes);
-  if (usage.network) {
-    text += " " + std::to_string(usage.network->received) + " " + std::to_string(usage.network->sent);
-  }
+std::string Usage::text() const {
+  std::string text = std::to_string(processor.count()) + " " + std::to_string(memory_bytes);
+  if (network) text += " " + std::to_string(network->received) + " " + std::to_string(network->sent);
   return text;
 }
 
-std::optional<Usage> parse_usage(std::string_view text) {
+std::optional<Usage> Usage::parse(std::string_view text) {
   const char* const end = text.data() + text.size();
   std::array<int64_t, 4> amounts{};
   size_t count = 0;

@@ -121,12 +121,12 @@ TEST_F(UsageTest, TheGuardItselfAndWhatIsLeftOutDoNot) {
 TEST_F(UsageTest, OfNobodyNothingIsKnown) { EXPECT_FALSE(usage_below(1 << 29)); }
 
 TEST(UsageText, GoesBothWays) {
-  const auto usage = parse_usage(to_text({1'500'000us, 4096}));
+  const auto usage = Usage::parse(Usage{1'500'000us, 4096}.text());
   ASSERT_TRUE(usage);
   EXPECT_EQ(usage->processor, 1500ms);
   EXPECT_EQ(usage->memory_bytes, 4096);
   EXPECT_FALSE(usage->network);
-  const auto more = parse_usage(to_text({1'500'000us, 4096, NetworkBytes{7, 1'000'000'000'000'000'001}}));
+  const auto more = Usage::parse(Usage{1'500'000us, 4096, NetworkBytes{7, 1'000'000'000'000'000'001}}.text());
   ASSERT_TRUE(more);
   EXPECT_EQ(more->memory_bytes, 4096);
   EXPECT_EQ(more->network, (NetworkBytes{7, 1'000'000'000'000'000'001}));
@@ -155,7 +155,7 @@ TEST(UsageText, NonsenseIsEmpty) {
                            "0 1000000000000001",
                            "99999999999999999999 1",
                            "0x1 2"}) {
-    EXPECT_FALSE(parse_usage(text)) << "'" << text << "'";
+    EXPECT_FALSE(Usage::parse(text)) << "'" << text << "'";
   }
 }
 
