@@ -1,0 +1,153 @@
+#pragma once
+
+// Who came: the guards of ranks on other hosts, and what they say of these. For linked.cpp.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mlbench/base/build_info.h"
+#include "mlbench/base/peer_words.h"
+#include "mlbench/exec/executor.h"
+#include "mlbench/exec/horovod.h"
+#include "mlbench/guard/channel.h"
+#include "mlbench/guard/words.h"
+#include "mlbench/net/link/link.h"
+
+namespace mlbench::exec {
+
+struct LinkedHost {
+  std::unique_ptr<guard::Channel> guard;  // null: it has not come, or cannot take part
+  bool placed = false;                    // it said where it is, which is what follows
+  std::string address;                    // as it reaches the supervisor; "": it did not say
+  int port = 0;                           // likewise, free there
+  std::string folder;                     // of the run there, as its guards tell it from others
+  LocalPlace local;
+  CoreShare cores;
+};
+
+class LinkedHosts {
+ public:
+  // Where the placement is empty, it is what the guards say of their hosts. The request outlives this.
+  LinkedHosts(const LaunchRequest& request, std::vector<Placement> placement)
+      : request_(request),
+        guards_place_(placement.empty()),
+        placement_(std::move(placement)),
+        arrivals_(*request.links.server, request.workers, request.links.rendezvous),
+        hosts_(static_cast<size_t>(request.workers)) {
+    if (!request.in_image) {
+      guard_build_ = elf_build_id(request.guard);
+      if (!request.rank_words) worker_build_ = elf_build_id(request.command.front());
+    }
+    for (int rank = 0; guards_place_ && rank < request.workers; ++rank) placement_.push_back({.rank = rank});
+  }
+
+  // Guards that came since the last call and cannot take part, and why.
+  std::vector<std::pair<size_t, std::string>> greet() {
+    while (auto guard = arrivals_.accept()) strangers_.push_back(std::move(guard));
+    std::vector<std::pair<size_t, std::string>> refused;
+    // Guards say their ranks: each that of its link.
+    std::erase_if(strangers_, [&](std::unique_ptr<guard::Channel>& guard) {
+      const auto rank = static_cast<size_t>(guard->rank());
+      guard::Message message;
+      const auto status = guard->receive(message);
+      if (status == guard::Channel::Status::kNothing) return false;
+      if (status == guard::Channel::Status::kClosed) {
+        refused.emplace_back(rank, why_lost(rank));
+      } else if (!guard::is<guard::RankWord>(message) || message.text != guard::RankWord{guard->rank()}.text()) {
+        refused.emplace_back(rank, fmt::format("its guard does not say that it is of rank {}", rank));
+      } else {
+        hosts_[rank].guard = std::move(guard);
+      }
+      return true;
+    });
+    return refused;
+  }
+  // Connections whose guards have not said their rank yet.
+  const std::vector<std::unique_ptr<guard::Channel>>& strangers() const { return strangers_; }
+
+  // What the rank's guard says of its host, in so many bytes: why the rank cannot run there; "": it can. PeerFault
+  // where it said that before.
+  std::string place(size_t rank, const guard::HostWord& said, size_t bytes) {
+    LinkedHost& host = hosts_[rank];
+    if (host.placed) throw PeerFault("it says twice where it is");
+    host.placed = true;
+    host.address = said.address;
+    host.port = said.port;
+    host.folder = said.folder.empty() ? fmt::format("of rank {}", rank) : said.folder;
+    host.local = {said.local_rank, said.local_size};
+    host.cores = {.numbers = said.cores, .at_a_time = said.cores_at_a_time()};
+    Placement& place = placement_[rank];
+    place.gpu = said.gpu;
+    if (guards_place_) {
+      place.host = said.node.empty() ? request_.links.server->host(static_cast<int>(rank)) : said.node;
+      place.local_rank = said.local_rank;
+      place.cores = said.cores;
+    }
+    if (std::ranges::find(captures_, place.host, &HostCapture::name) == captures_.end()) {
+      captured_bytes_ += bytes;
+      const bool fits = captured_bytes_ <= peer_words::kMostCaptures;
+      captures_.push_back({place.host, fits ? said.host : Json::object(), fits ? said.environment : Json::object()});
+    }
+    const std::string problem = other_build(request_.guard, guard_build_, said.guard_build_id());
+    return problem.empty() ? other_build(request_.command.front(), worker_build_, said.build_id) : problem;
+  }
+
+  const LinkedHost& operator[](size_t rank) const { return hosts_[rank]; }
+  size_t size() const { return hosts_.size(); }
+  bool all_placed() const { return std::ranges::all_of(hosts_, &LinkedHost::placed); }
+  // As ranks reach each other: by what their guards said, unless it was known before.
+  std::string peer_name(size_t rank) const {
+    return guards_place_ && !hosts_[rank].address.empty() ? hosts_[rank].address : placement_[rank].host;
+  }
+  const std::vector<Placement>& placement() const { return placement_; }
+  const std::vector<HostCapture>& captures() const { return captures_; }
+
+  // All together, of hosts as they call themselves: a pod is one of its own.
+  int cores() const {
+    std::vector<CoreShare> shares;
+    for (size_t rank = 0; rank < hosts_.size(); ++rank) {
+      shares.push_back(hosts_[rank].cores);
+      shares.back().host = request_.links.server->host(static_cast<int>(rank));
+    }
+    return static_cast<int>(std::min(cores_together(shares), peer_words::kCores.most));
+  }
+
+  // "rank 1 on n2", as far as that is known.
+  std::string name_of(size_t rank) const {
+    const std::string& host = placement_.at(rank).host;
+    return fmt::format("rank {}{}", rank, host.empty() ? "" : " on " + host);
+  }
+
+  // What a guard did whose link is lost.
+  std::string why_lost(size_t rank) const {
+    const std::string fault = request_.links.server->fault(static_cast<int>(rank));
+    return fault.empty() ? "its guard is out of reach" : "its guard breaks the protocol: " + fault;
+  }
+
+ private:
+  // `there`: the build of that program on its host. Of a program that is not there, its start says so.
+  static std::string other_build(const std::filesystem::path& program, const std::optional<std::string>& here,
+                                 const std::string& there) {
+    if (!here || there.empty() || there == *here) return "";
+    return fmt::format("{} is another build there ({}) than here ({}): install the same one on all hosts, at this path",
+                       program.string(), there, *here);
+  }
+
+  const LaunchRequest& request_;
+  std::optional<std::string> guard_build_, worker_build_;  // here; of what is not compared: empty
+  const bool guards_place_;
+  std::vector<Placement> placement_;
+  guard::LinkArrivals arrivals_;
+  std::vector<std::unique_ptr<guard::Channel>> strangers_;
+  std::vector<LinkedHost> hosts_;  // of each rank
+  std::vector<HostCapture> captures_;
+  size_t captured_bytes_ = 0;
+};
+
+}  // namespace mlbench::exec
