@@ -89,40 +89,9 @@ void clear_up(const ContainerOptions& options, const std::vector<std::string>& n
   if (!options.session_folder.empty()) std::filesystem::remove_all(options.session_folder, ignored);
 }
 
-class ContainerGroup final : public RankGroup {
- public:
-  ContainerGroup(std::unique_ptr<RankGroup> ranks, ContainerOptions options, std::vector<std::string> names,
-                 Json allocation)
-      : ranks_(std::move(ranks)),
-        options_(std::move(options)),
-        names_(std::move(names)),
-        allocation_(std::move(allocation)) {}
-  ~ContainerGroup() override {
-    ranks_.reset();
-    clear_up(options_, names_);
-  }
-
-  std::vector<Observation> poll(milliseconds timeout) override { return ranks_->poll(timeout); }
-  bool running() const override { return ranks_->running(); }
-  std::vector<std::string> notes() override { return ranks_->notes(); }
-  std::vector<std::optional<pid_t>> pids() const override { return ranks_->pids(); }
-  std::vector<Placement> placement() const override { return ranks_->placement(); }
-  GroupUsage usage() const override { return ranks_->usage(); }
-  Json allocation() const override { return allocation_; }
-  std::vector<HostCapture> captures() const override { return ranks_->captures(); }
-  void signal_all(int signal_number) override { ranks_->signal_all(signal_number); }
-  void stop(milliseconds patience) override { ranks_->stop(patience); }
-
- private:
-  std::unique_ptr<RankGroup> ranks_;
-  const ContainerOptions options_;
-  const std::vector<std::string> names_;
-  const Json allocation_;
-};
-
 class ContainerStart final : public Start {
  public:
-  ContainerStart(ContainerOptions options, const LaunchRequest& request, std::function<std::unique_ptr<Start>()> launch)
+  ContainerStart(ContainerOptions options, const LaunchRequest& request, LaunchInImage launch)
       : options_(std::move(options)),
         names_(variable_names(request)),
         job_(container_name(request, 0).substr(0, container_name(request, 0).rfind('-'))),
@@ -141,9 +110,6 @@ class ContainerStart final : public Start {
   }
   ~ContainerStart() override {
     if (pull_ && !pull_->wait(milliseconds(0))) pull_->stop(seconds(2));
-    if (!ranks_) return;
-    ranks_.reset();
-    clear_up(options_, names_);
   }
 
   StartStatus poll(milliseconds timeout) override {
@@ -163,26 +129,25 @@ class ContainerStart final : public Start {
 
   std::unique_ptr<RankGroup> take() override {
     MLBENCH_CHECK(ranks_ != nullptr, "only ranks that run can be taken, once");
-    Json ids = Json::array();
-    if (id_ && !id_->empty()) ids.push_back(*id_);
-    Json allocation = {{"engine", options_.engine}, {"job", job_}, {"image", options_.image}, {"image_ids", ids}};
-    auto group = ranks_->take();
-    ranks_.reset();
-    return std::make_unique<ContainerGroup>(std::move(group), options_, names_, std::move(allocation));
+    return ranks_->take();
   }
 
  private:
   void launch_ranks() {
     clear_up(options_, names_);
     if (!options_.session_folder.empty()) std::filesystem::create_directories(options_.session_folder);
-    ranks_ = launch_();
+    Json ids = Json::array();
+    if (id_ && !id_->empty()) ids.push_back(*id_);
+    Surroundings around{{{"engine", options_.engine}, {"job", job_}, {"image", options_.image}, {"image_ids", ids}},
+                        [options = options_, names = names_] { clear_up(options, names); }};
+    ranks_ = launch_(std::move(around));
   }
 
   const ContainerOptions options_;
   const std::vector<std::string> names_;
   const std::string job_;
   const std::filesystem::path log_;
-  const std::function<std::unique_ptr<Start>()> launch_;
+  const LaunchInImage launch_;
   std::optional<std::string> id_;
   std::optional<ChildProcess> pull_;
   std::unique_ptr<Start> ranks_;
@@ -251,8 +216,7 @@ std::vector<std::string> container_command(const ContainerOptions& options, cons
   return words;
 }
 
-std::unique_ptr<Start> start_in_image(ContainerOptions options, const LaunchRequest& request,
-                                      std::function<std::unique_ptr<Start>()> launch) {
+std::unique_ptr<Start> start_in_image(ContainerOptions options, const LaunchRequest& request, LaunchInImage launch) {
   return std::make_unique<ContainerStart>(std::move(options), request, std::move(launch));
 }
 

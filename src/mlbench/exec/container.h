@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mlbench/exec/executor.h"
+#include "mlbench/exec/guarded.h"
 
 namespace mlbench::exec {
 
@@ -48,9 +49,9 @@ std::vector<std::string> container_command(const ContainerOptions& options, cons
                                            const std::string& launcher, const std::vector<std::string>& command);
 
 // Looks for the image on this host, and pulls it where it is not there (queued meanwhile, with the engine's words
-// where that fails); removes containers of earlier segments; then `launch` starts the ranks. The group's allocation
-// names the image that was run, and its end removes the containers.
-std::unique_ptr<Start> start_in_image(ContainerOptions options, const LaunchRequest& request,
-                                      std::function<std::unique_ptr<Start>()> launch);
+// where that fails); removes containers of earlier segments; then `launch` starts the ranks, in surroundings that name
+// the image which is run, and remove the containers.
+using LaunchInImage = std::function<std::unique_ptr<Start>(Surroundings around)>;
+std::unique_ptr<Start> start_in_image(ContainerOptions options, const LaunchRequest& request, LaunchInImage launch);
 
 }  // namespace mlbench::exec

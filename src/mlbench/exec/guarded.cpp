@@ -42,8 +42,8 @@ constexpr milliseconds kLaunchPoll{100};
 
 class GuardedGroup final : public RankGroup {
  public:
-  GuardedGroup(LaunchRequest request, std::vector<Placement> placement)
-      : request_(std::move(request)), placement_(std::move(placement)) {
+  GuardedGroup(LaunchRequest request, std::vector<Placement> placement, Surroundings around)
+      : request_(std::move(request)), placement_(std::move(placement)), around_(std::move(around)) {
     ranks_.resize(static_cast<size_t>(request_.workers));
   }
 
@@ -103,6 +103,7 @@ class GuardedGroup final : public RankGroup {
     guard::end_descendants({}, kGuardPatience);
     // Of guards that were killed, or had no time for it because mpirun was.
     for (const guard::MemoryOfRank& memory : left) guard::remove_left_memory(memory, milliseconds(0));
+    if (around_.clear_up) around_.clear_up();
   }
 
   std::vector<Observation> poll(milliseconds timeout) override {
@@ -125,6 +126,7 @@ class GuardedGroup final : public RankGroup {
   }
 
   std::vector<Placement> placement() const override { return placement_; }
+  Json allocation() const override { return around_.allocation; }
 
   GroupUsage usage() const override {
     GroupUsage usage{{}, available_cores()};
@@ -311,6 +313,7 @@ class GuardedGroup final : public RankGroup {
 
   const LaunchRequest request_;
   const std::vector<Placement> placement_;
+  const Surroundings around_;
   std::optional<ProcessOptions> above_guards_;  // the one launcher that is no guard itself, until its end is told
   bool in_containers_ = false;                  // each guard is the first process of one
   std::vector<ProcessOptions> launched_;        // as launchers_ were started
@@ -326,8 +329,8 @@ class GuardedGroup final : public RankGroup {
 }  // namespace
 
 std::unique_ptr<Start> start_guarded(const LaunchRequest& request, std::vector<Placement> placement,
-                                     std::vector<ProcessOptions> launchers) {
-  auto group = std::make_unique<GuardedGroup>(request, std::move(placement));
+                                     std::vector<ProcessOptions> launchers, Surroundings around) {
+  auto group = std::make_unique<GuardedGroup>(request, std::move(placement), std::move(around));
   group->launch(std::move(launchers));
   return std::make_unique<GroupStart<GuardedGroup>>(std::move(group));
 }

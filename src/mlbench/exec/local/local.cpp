@@ -204,8 +204,8 @@ class LocalExecutor final : public Executor {
         launchers.push_back(std::move(launcher));
       }
     }
-    return start_in_image(options, request, [request, launchers = std::move(launchers)] {
-      return start_guarded(request, placement_of(request), launchers);
+    return start_in_image(options, request, [request, launchers = std::move(launchers)](Surroundings around) {
+      return start_guarded(request, placement_of(request), launchers, std::move(around));
     });
   }
 
