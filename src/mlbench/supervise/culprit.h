@@ -24,6 +24,7 @@ struct RankFacts {
   int64_t exit_order = 0;              // 0 was seen first; of one that is lost: when its host became silent
   TimePoint exit_seen;
   std::optional<TimePoint> silent_since = {};  // nothing is heard of its host
+  int64_t silence_order = 0;                   // of that, among all that was seen
   std::optional<TimePoint> back_at = {};       // something was heard of it again
   bool joined = false;
   std::optional<TimePoint> closed_since = {};  // its connection to the rendezvous is closed

@@ -64,10 +64,7 @@ Judge::Judge(JudgeOptions options, TimePoint begin) : options_(std::move(options
 
 RankFacts& Judge::facts_of(int rank) {
   const auto index = static_cast<size_t>(rank);
-  if (index >= scene_.ranks.size()) {
-    scene_.ranks.resize(index + 1);
-    silence_orders_.resize(index + 1, -1);
-  }
+  if (index >= scene_.ranks.size()) scene_.ranks.resize(index + 1);
   return scene_.ranks[index];
 }
 
@@ -80,16 +77,15 @@ void Judge::see(const exec::Observation& seen, TimePoint now) {
     if (!known) scene_.engine.push_back({*word, now, order});
   } else if (const auto* silence = std::get_if<exec::RankSilence>(&seen)) {
     RankFacts& rank = facts_of(silence->rank);
-    silence_orders_[static_cast<size_t>(silence->rank)] = silence->over ? -1 : order;
     rank.silent_since = since(!silence->over, rank.silent_since, now);
+    rank.silence_order = order;
     if (silence->over) rank.back_at = now;
   } else {
     const auto& exit = std::get<exec::RankExit>(seen);
     RankFacts& rank = facts_of(exit.rank);
-    const int64_t silent = silence_orders_[static_cast<size_t>(exit.rank)];
     rank.exit = exit;
     rank.exit_seen = now;
-    rank.exit_order = exit.lost && silent >= 0 ? silent : order;
+    rank.exit_order = exit.lost && rank.silent_since ? rank.silence_order : order;
   }
 }
 

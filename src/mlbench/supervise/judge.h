@@ -84,7 +84,6 @@ class Judge {
   TimePoint woke_, last_look_;
   std::optional<TimePoint> all_joined_;
   int64_t seen_ = 0;                             // observations
-  std::vector<int64_t> silence_orders_;          // of each rank: of the last that is not over
   std::vector<std::optional<bool>> work_ended_;  // what was answered
 };
 

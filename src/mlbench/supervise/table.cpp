@@ -12,58 +12,55 @@ namespace {
 
 using exec::EngineFact;
 using std::chrono::seconds;
-using Seen = std::optional<Sight>;
+using Since = std::optional<TimePoint>;
 
 constexpr seconds kMostHeld{15};
 // Ranks notice what their peers do by themselves before the supervisor acts.
 constexpr Patience kCommTimeout{seconds(3), &Scene::comm_timeout};
 
-// When that was seen first, or last, of the ranks of which it is so; empty: of none.
-template <typename When>
-Seen first_seen(const Scene& scene, When when) {
-  Seen first;
+// When that was seen first, or last, of the ranks of which it is so.
+template <typename Seen>
+Since first(const Scene& scene, Seen seen) {
+  Since first;
   for (const RankFacts& rank : scene.ranks) {
-    const std::optional<TimePoint> one = when(rank);
-    if (one && (!first || *one < first->since)) first = Sight{*one};
+    const Since one = seen(rank);
+    if (one && (!first || *one < *first)) first = one;
   }
   return first;
 }
-template <typename When>
-Seen last_seen(const Scene& scene, When when) {
-  Seen last;
-  for (const RankFacts& rank : scene.ranks) {
-    const std::optional<TimePoint> one = when(rank);
-    if (one && (!last || *one > last->since)) last = Sight{*one};
-  }
+template <typename Seen>
+Since last(const Scene& scene, Seen seen) {
+  Since last;
+  for (const RankFacts& rank : scene.ranks) last = std::max(last, Since(seen(rank)));
   return last;
 }
-std::optional<TimePoint> when(bool is_so, TimePoint time) { return is_so ? std::optional(time) : std::nullopt; }
+Since when(bool is_so, TimePoint time) { return is_so ? Since(time) : std::nullopt; }
 
 // ---- what ranks do
 
-Seen an_error(const Scene& scene) {
-  return first_seen(scene, [](const RankFacts& rank) { return when(rank.exit && failed(*rank.exit), rank.exit_seen); });
+Since an_error(const Scene& scene) {
+  return first(scene, [](const RankFacts& rank) { return when(rank.exit && failed(*rank.exit), rank.exit_seen); });
 }
-Seen a_report(const Scene& scene) {
-  return first_seen(
+Since a_report(const Scene& scene) {
+  return first(
       scene, [&](const RankFacts& rank) { return when(scene.own_worker && reported_failure(rank), rank.report_seen); });
 }
-Seen a_fault(const Scene& scene) {
-  return first_seen(
-      scene, [&](const RankFacts& rank) { return when(scene.own_worker && !rank.fault.empty(), rank.fault_seen); });
+Since a_fault(const Scene& scene) {
+  return first(scene,
+               [&](const RankFacts& rank) { return when(scene.own_worker && !rank.fault.empty(), rank.fault_seen); });
 }
-Seen a_dying_rank(const Scene& scene) {
-  return last_seen(
-      scene, [&](const RankFacts& rank) { return scene.own_worker && !rank.exit ? rank.closed_since : std::nullopt; });
+Since a_dying_rank(const Scene& scene) {
+  return last(scene,
+              [&](const RankFacts& rank) { return scene.own_worker && !rank.exit ? rank.closed_since : std::nullopt; });
 }
-Seen a_silent_host(const Scene& scene) {
-  return last_seen(scene, [](const RankFacts& rank) { return rank.exit ? std::nullopt : rank.silent_since; });
+Since a_silent_host(const Scene& scene) {
+  return last(scene, [](const RankFacts& rank) { return rank.exit ? std::nullopt : rank.silent_since; });
 }
-Seen a_host_that_is_back(const Scene& scene) {
-  return last_seen(scene, [](const RankFacts& rank) { return rank.back_at; });
+Since a_host_that_is_back(const Scene& scene) {
+  return last(scene, [](const RankFacts& rank) { return rank.back_at; });
 }
-Seen a_termination(const Scene& scene) {
-  return first_seen(scene, [](const RankFacts& rank) {
+Since a_termination(const Scene& scene) {
+  return first(scene, [](const RankFacts& rank) {
     return when(rank.exit && !rank.exit->lost && rank.exit->end.signal == SIGTERM, rank.exit_seen);
   });
 }
@@ -71,8 +68,8 @@ Seen a_termination(const Scene& scene) {
 // ---- what the engine says
 
 bool waits_for_verdict(const Scene& scene) {
-  const Seen termination = a_termination(scene);
-  return termination && scene.now - termination->since < scene.verdict_time;
+  const Since termination = a_termination(scene);
+  return termination && scene.now - *termination < scene.verdict_time;
 }
 
 // What is left to say once no rank runs is theirs, but where it is asked for.
@@ -89,9 +86,9 @@ const HeardWord* heaviest(const Scene& scene) {
 }
 
 template <EngineFact fact>
-Seen said(const Scene& scene) {
+Since said(const Scene& scene) {
   const HeardWord* word = heaviest(scene);
-  return word != nullptr && word->word.fact == fact ? Seen(Sight{word->when, word}) : std::nullopt;
+  return word != nullptr && word->word.fact == fact ? Since(word->when) : std::nullopt;
 }
 
 // Where links are silent or lost, they tell more within seconds: whose ranks a host has.
@@ -100,10 +97,10 @@ bool links_tell(const Scene& scene) {
   return a_silent_host(scene) || std::ranges::any_of(scene.ranks, lost);
 }
 
-Seen a_host_gone(const Scene& scene) { return links_tell(scene) ? std::nullopt : said<EngineFact::kHostGone>(scene); }
+Since a_host_gone(const Scene& scene) { return links_tell(scene) ? std::nullopt : said<EngineFact::kHostGone>(scene); }
 
 // A rank's own end is told by its guard, in more words; and its job then deletes the others.
-Seen a_rank_ended(const Scene& scene) {
+Since a_rank_ended(const Scene& scene) {
   const auto told = [&](const HeardWord& one) {
     const auto rank = static_cast<size_t>(one.word.rank);
     if (one.word.fact != EngineFact::kRankEnded || one.word.rank < 0 || rank >= scene.ranks.size()) return false;
@@ -112,30 +109,29 @@ Seen a_rank_ended(const Scene& scene) {
   return std::ranges::any_of(scene.engine, told) ? std::nullopt : said<EngineFact::kRankEnded>(scene);
 }
 
-Seen a_job_over(const Scene& scene) { return scene.running ? said<EngineFact::kJobOver>(scene) : std::nullopt; }
+Since a_job_over(const Scene& scene) { return scene.running ? said<EngineFact::kJobOver>(scene) : std::nullopt; }
 
 // Unless a rank failed before it, or, where the program ended by itself, behind it.
 template <EngineFact fact>
-Seen beside(const Scene& scene) {
-  const Seen end = said<fact>(scene);
+Since beside(const Scene& scene) {
+  const Since end = said<fact>(scene);
   if (!end || !scene.running || links_tell(scene)) return std::nullopt;
   const bool outweighed = std::ranges::any_of(scene.ranks, [&](const RankFacts& rank) {
     if (!rank.exit || !failed(*rank.exit)) return false;
-    return fact == EngineFact::kBesideEnded || rank.exit_order < end->word->order;
+    return fact == EngineFact::kBesideEnded || rank.exit_order < heaviest(scene)->order;
   });
   return outweighed ? std::nullopt : end;
 }
 
-record::Failure in_its_words(const Scene& scene, const Sight& sight) {
+Verdict in_its_words(const Scene& scene) {
   constexpr int kSignals = 128;  // exit codes above it are those of signals
-  const exec::EngineWord& word = sight.word->word;
-  const bool of_rank = word.rank >= 0;
+  const exec::EngineWord& word = heaviest(scene)->word;
   const bool by_itself = word.fact == EngineFact::kRankEnded && word.code && *word.code <= kSignals;
-  const char* kind = !of_rank                             ? "start_failed"
+  const char* kind = word.rank < 0                        ? "start_failed"
                      : word.fact == EngineFact::kHostGone ? "host_lost"
                      : by_itself                          ? "rank_error"
                                                           : "rank_died";
-  return failure_at(scene.ranks, word.rank, kind, word.words);
+  return {failure_at(scene.ranks, word.rank, kind, word.words), word.place_lost};
 }
 
 // ---- what ranks do not do
@@ -150,18 +146,18 @@ std::vector<size_t> not_come(const Scene& scene) {
 
 bool may_be_missed(const Scene& scene) { return scene.own_worker && !scene.all_joined && !in_trouble(scene); }
 
-Seen ends_of_all_missing(const Scene& scene) {
+Since ends_of_all_missing(const Scene& scene) {
   const auto over = [](const RankFacts& rank) { return rank.joined || rank.exit; };
-  return may_be_missed(scene) && std::ranges::all_of(scene.ranks, over) ? Seen(Sight{scene.begin}) : std::nullopt;
+  return when(may_be_missed(scene) && std::ranges::all_of(scene.ranks, over), scene.begin);
 }
-Seen missing(const Scene& scene) { return may_be_missed(scene) ? Seen(Sight{scene.begin}) : std::nullopt; }
+Since missing(const Scene& scene) { return when(may_be_missed(scene), scene.begin); }
 
-record::Failure ended_without_joining(const Scene& scene, const Sight& /*sight*/) {
-  return not_joined(scene.ranks, not_come(scene), "ended without joining the rendezvous");
+Verdict ended_without_joining(const Scene& scene) {
+  return {not_joined(scene.ranks, not_come(scene), "ended without joining the rendezvous")};
 }
-record::Failure did_not_join(const Scene& scene, const Sight& /*sight*/) {
+Verdict did_not_join(const Scene& scene) {
   const auto limit = std::chrono::duration_cast<seconds>(scene.start_timeout).count();
-  return not_joined(scene.ranks, not_come(scene), fmt::format("did not join the rendezvous within {} s", limit));
+  return {not_joined(scene.ranks, not_come(scene), fmt::format("did not join the rendezvous within {} s", limit))};
 }
 
 // Of those that may be waited for it is not asked whether their work was done.
@@ -174,11 +170,11 @@ std::optional<size_t> who_left_early(const Scene& scene) {
   }
   return std::nullopt;
 }
-Seen an_early_end(const Scene& scene) {
+Since an_early_end(const Scene& scene) {
   const auto rank = who_left_early(scene);
-  return rank ? Seen(Sight{scene.ranks[*rank].exit_seen}) : std::nullopt;
+  return rank ? Since(scene.ranks[*rank].exit_seen) : std::nullopt;
 }
-record::Failure left_early(const Scene& scene, const Sight& /*sight*/) {
+Verdict left_early(const Scene& scene) {
   const size_t rank = who_left_early(scene).value();
   const RankFacts& one = scene.ranks[rank];
   record::Failure failure;
@@ -188,13 +184,13 @@ record::Failure left_early(const Scene& scene, const Sight& /*sight*/) {
   failure.operation = text_member(one.heartbeat, "operation");
   failure.sequence = integer_of(one.heartbeat.value("sequence", Json())).value_or(-1);
   failure.message = fmt::format("rank {} on {} ended with exit code 0 before its work was done", rank, one.host);
-  return failure;
+  return {std::move(failure)};
 }
 
-Seen no_heartbeat(const Scene& scene) {
+Since no_heartbeat(const Scene& scene) {
   if (!scene.own_worker || !scene.all_joined || in_trouble(scene)) return std::nullopt;
   // Behind the last one.
-  return first_seen(scene, [](const RankFacts& rank) {
+  return first(scene, [](const RankFacts& rank) {
     return rank.exit || !rank.heard_at ? std::nullopt : std::optional(*rank.heard_at + Nanoseconds(1));
   });
 }
@@ -241,34 +237,31 @@ Nanoseconds patience_in(const Scene& scene, const Patience& patience) {
 
 const Row* due_row(const Scene& scene) {
   const Row* trouble = nullptr;
-  TimePoint first = scene.now;
+  TimePoint begin = scene.now;
   bool held = false, held_though_none_runs = false;
   for (const Row& row : kTable) {
-    const Seen sight = row.look(scene);
-    if (!sight) continue;
-    const bool over = scene.now - sight->since >= patience_in(scene, row.patience);
+    const Since since = row.since(scene);
+    if (!since) continue;
+    const bool over = scene.now - *since >= patience_in(scene, row.patience);
     if (row.use == Use::kHolds) {
       held = held || !over;
       held_though_none_runs = held_though_none_runs || (row.though_none_runs && !over);
-    } else if (row.use == Use::kDecides) {
-      if (over || !scene.running) return &row;
-    } else {
-      first = std::min(first, sight->since);
+    } else if (row.use == Use::kTroubles) {
+      begin = std::min(begin, *since);
       if (trouble == nullptr && (over || !scene.running)) trouble = &row;
+    } else if (over || !scene.running) {
+      return &row;
     }
   }
-  if (scene.running ? held && scene.now - first < kMostHeld : held_though_none_runs) return nullptr;
+  if (scene.running ? held && scene.now - begin < kMostHeld : held_though_none_runs) return nullptr;
   return trouble;
 }
 
 Verdict verdict_by(const Row& row, const Scene& scene) {
-  if (row.use != Use::kDecides) {
-    Verdict verdict{name_culprit(scene.ranks, scene.own_worker)};
-    verdict.lost_place = verdict.failure.kind == "host_lost";
-    return verdict;
-  }
-  const Seen sight = row.look(scene);
-  return {row.name(scene, sight.value()), sight->word != nullptr && sight->word->word.place_lost};
+  if (row.use == Use::kDecides) return row.verdict(scene);
+  record::Failure failure = name_culprit(scene.ranks, scene.own_worker);
+  const bool host_lost = failure.kind == "host_lost";
+  return {std::move(failure), host_lost};
 }
 
 }  // namespace mlbench::supervise

@@ -44,13 +44,14 @@ struct Patience {
 };
 Nanoseconds patience_in(const Scene& scene, const Patience& patience);
 
-struct Sight {
-  TimePoint since;
-  const HeardWord* word = nullptr;  // of the engine, where it is one
+struct Verdict {
+  record::Failure failure;
+  // The place of ranks is lost, by an engine or as their host is out of reach: they could go on elsewhere, or later.
+  bool lost_place = false;
 };
 
 enum class Use {
-  kDecides,   // once the patience is over, or no rank runs: `name` says why
+  kDecides,   // once the patience is over, or no rank runs: `verdict` says why
   kTroubles,  // likewise, unless a row holds back: the weights of culprit.h say who
   kHolds,     // as long as the patience lasts and ranks run, 15 s after the first trouble at most
 };
@@ -59,9 +60,9 @@ struct Row {
   std::string_view seen;
   Use use;
   Patience patience;
-  std::optional<Sight> (*look)(const Scene& scene);
-  record::Failure (*name)(const Scene& scene, const Sight& sight) = nullptr;  // of kDecides
-  bool though_none_runs = false;                                              // of kHolds
+  std::optional<TimePoint> (*since)(const Scene& scene);  // empty: it is not seen
+  Verdict (*verdict)(const Scene& scene) = nullptr;       // of kDecides
+  bool though_none_runs = false;                          // of kHolds
 };
 // Heaviest first. Of what the engine says, the heaviest fact counts alone.
 std::span<const Row> table();
@@ -71,11 +72,6 @@ const Row* due_row(const Scene& scene);
 // Whether a rank failed, or said so: such a run has not finished, though no rank runs.
 bool in_trouble(const Scene& scene);
 
-struct Verdict {
-  record::Failure failure;
-  // The place of ranks is lost, by an engine or as their host is out of reach: they could go on elsewhere, or later.
-  bool lost_place = false;
-};
 Verdict verdict_by(const Row& row, const Scene& scene);
 
 }  // namespace mlbench::supervise
