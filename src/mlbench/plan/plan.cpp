@@ -175,22 +175,22 @@ std::string free_name(const fs::path& home, const std::vector<spec::RunSpec>& pl
   return name;
 }
 
-// What RunSpec::asked is of one of the runs.
-Json asked_of(RunOptions options, const spec::RunSpec& run) {
-  options.workers = {std::to_string(run.workers)};
-  options.seed = std::to_string(run.seed);
-  options.repeat.clear();
-  options.next_repeat = options.no_wait = false;
-  options.backend = run.backend;
-  if (options.threads_per_worker.empty()) options.threads_per_worker = std::to_string(run.threads_per_worker);
+// What RunSpec::asked is of one of the runs. `whole` is `options` with the text of a task file.
+Json asked_of(const RunOptions& options, RunOptions whole, const spec::RunSpec& run) {
+  whole.workers = {std::to_string(run.workers)};
+  whole.seed = std::to_string(run.seed);
+  whole.repeat.clear();
+  whole.next_repeat = whole.no_wait = false;
+  whole.backend = run.backend;
+  if (whole.threads_per_worker.empty()) whole.threads_per_worker = std::to_string(run.threads_per_worker);
   if (spec::trains(run)) {
-    options.framework = run.framework;
+    whole.framework = run.framework;
     if (options.task_text.empty()) {
-      options.rules = run.task.task.rules;
-      options.variant = run.task.task.variant;
+      whole.rules = run.task.task.rules;
+      whole.variant = run.task.task.variant;
     }
   }
-  return to_json(with_task_text(std::move(options)));
+  return to_json(whole);
 }
 
 // NAME-K, NAME-K.2, ... of what they have in common; `finish` sets the rest of each.
@@ -198,6 +198,7 @@ template <typename Finish>
 std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanFacts& facts, const PlanEngine& engine,
                                           const spec::RunSpec& common, const Finish& finish) {
   const int64_t repeats = spec::count_of(options, &RunOptions::repeat, 1);
+  const RunOptions whole = with_task_text(options);
   std::vector<spec::RunSpec> runs;
   for (const int64_t count : spec::workers_of(options)) {
     for (int64_t repeat = 1; repeat <= repeats; ++repeat) {
@@ -219,7 +220,7 @@ std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanF
       run.oversubscribed =
           static_cast<double>(engine.most_on_a_host(count).value_or(0)) * spec::cpus_per_worker(run) > facts.cores;
       finish(run);
-      run.asked = asked_of(options, run);
+      run.asked = asked_of(options, whole, run);
       engine.check(run);
       runs.push_back(std::move(run));
     }
