@@ -116,10 +116,11 @@ class LinkedLaunch {
     told.environment["MASTER_PORT"] = std::to_string(hosts_[0].port);
     add_horovod(told);
     const std::vector<HorovodPlace> horovod = horovod_places(places);
+    const std::string all_names = fmt::format("{}", fmt::join(names, ","));
     for (size_t rank = 0; rank < hosts_.size(); ++rank) {
       auto variables = told.environment;
       if (!spec::needs_mpirun(request_.backend)) add_horovod(variables, horovod[rank]);
-      guard::PeersWord word{fmt::format("{}", fmt::join(names, ",")), {}};
+      guard::PeersWord word{all_names, {}};
       for (const auto& [name, value] : variables) {
         const auto known = request_.environment.find(name);
         if (known == request_.environment.end() || known->second != value) word.variables[name] = value;
