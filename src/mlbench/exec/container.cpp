@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kAnswerPatience{30};  // for what the engine knows or does on this host
+constexpr seconds kAnswerPatience{30};  // limit for what the engine knows or does on this host
 
 std::vector<std::string> variable_names(const LaunchRequest& request) {
   std::vector<std::string> names;
@@ -29,7 +29,7 @@ std::vector<std::string> variable_names(const LaunchRequest& request) {
   return names;
 }
 
-// For --volume. A colon cannot be kept from the engine's own language: there is no escape.
+// The value of --volume. A colon in a path cannot be kept from the engine, whose language has no escape.
 std::string volume(const SharedFolder& folder) {
   const std::string path = folder.path.string();
   if (path.find(':') != std::string::npos) {
@@ -41,7 +41,7 @@ std::string volume(const SharedFolder& folder) {
   return fmt::format("{}:{}{}", path, path, folder.writable ? "" : ":ro");
 }
 
-// Podman takes them from the host's description of its devices (CDI), docker from NVIDIA's runtime.
+// Podman takes GPUs from the host's description of its devices (CDI), docker from NVIDIA's runtime.
 void add_gpus(std::vector<std::string>& words, const ContainerOptions& options) {
   if (options.gpus.empty()) return;
   if (options.engine == "podman") {
@@ -49,14 +49,14 @@ void add_gpus(std::vector<std::string>& words, const ContainerOptions& options) 
     return;
   }
   const std::string names = fmt::format("{}", fmt::join(options.gpus, ","));
-  // Docker takes the value apart at commas that are in no quotes.
+  // Docker splits the value at commas that are in no quotes.
   const bool several = options.gpus.size() > 1;
   words.insert(words.end(), {"--gpus", names == kAllGpus ? names
                                        : several         ? fmt::format("\"device={}\"", names)
                                                          : "device=" + names});
 }
 
-// Empty: it is not on this host, or the engine does not answer; what it says then, the pull says again.
+// The id of an image. Empty where the image is not on this host, or the engine does not answer: the pull then says why.
 std::optional<std::string> image_id(const std::string& engine, const std::string& image) {
   ProcessOptions ask;
   ask.arguments = {engine, "image", "inspect", "--format", "{{.Id}}", image};
@@ -69,7 +69,7 @@ std::optional<std::string> image_id(const std::string& engine, const std::string
   }
 }
 
-// Of containers that may be gone: then there is nothing to say.
+// Removes containers. They may be gone already, so errors are not reported.
 void remove_containers(const std::string& engine, const std::vector<std::string>& names) {
   ProcessOptions remove;
   remove.arguments = {engine, "rm", "--force"};
@@ -82,7 +82,7 @@ void remove_containers(const std::string& engine, const std::vector<std::string>
   }
 }
 
-// What earlier containers of these ranks left.
+// Removes what earlier containers of these ranks left.
 void clear_up(const ContainerOptions& options, const std::vector<std::string>& names) {
   remove_containers(options.engine, names);
   std::error_code ignored;
@@ -192,10 +192,10 @@ std::vector<std::string> container_command(const ContainerOptions& options, cons
   add("--network", "host");
   add("--ipc", "host");
   add("--user", fmt::format("{}:{}", geteuid(), getegid()));
-  // Open MPI takes shared memory for its own where the process that made it has the same number: in a container of its
-  // own each rank would be the same process.
+  // A process of Open MPI takes shared memory for its own where a process with its number made it. With process numbers
+  // of its own in each container, each rank would be the same process.
   if (options.below_mpirun) add("--pid", "host");
-  // Rootless, the user's number would be another one within.
+  // Without root, podman would give the user another number in the container.
   if (options.engine == "podman" && geteuid() != 0) add("--userns", "keep-id");
   // Labels of SELinux keep containers from the folders below.
   add("--security-opt", "label=disable");

@@ -1,8 +1,9 @@
 #pragma once
 
-// Ranks in containers, by podman or docker of the host where they run. The engine starts the guard in the image, and
-// the guard the rank: as it is the first process there, its end is that of all that is in the container, whoever killed
-// it, and it ends by itself when the supervisor is gone. Network, IPC and the host's user are the container's, too.
+// Ranks in containers, run by podman or docker on the host of the ranks. The engine starts the guard in the image, and
+// the guard starts the rank. The guard is the container's first process: whoever ends it, its end is that of everything
+// in the container. The guard also ends by itself when the supervisor is gone. A container has its host's network and
+// IPC, and the user id of the process that starts it.
 
 #include <cstdint>
 #include <filesystem>
@@ -19,38 +20,43 @@ namespace mlbench::exec {
 
 struct ContainerOptions {
   std::string engine;                       // "podman" or "docker"
-  std::string image;                        //
-  std::string name = {};                    // of the container; "": as the engine calls it
-  std::vector<SharedFolder> folders = {};   // at the same paths within
-  std::vector<std::string> variables = {};  // names; their values are in the environment of the engine's command alone
-  std::vector<int> cores = {};              // of docker, whose containers are no children of ours; empty: all
-  double cpus = 0;                          // that it may keep busy at a time, in thousandths; 0: all
-  int64_t memory_bytes = 0;                 // that it may take; 0: all
-  std::vector<std::string> gpus = {};       // of its host, by number or name (base/gpus.h); or kAllGpus alone
-  // Ranks that one mpirun of this host starts: they have its variables, and see its processes.
+  std::string image;                        // a reference, as registry.example/team/image:1
+  std::string name = {};                    // the container's; "": the engine chooses one
+  std::vector<SharedFolder> folders = {};   // mounted at the same paths in the container
+  std::vector<std::string> variables = {};  // names; the values are in the environment of the engine's command
+  std::vector<int> cores = {};              // for docker; podman's containers inherit this process's cores; empty: all
+  double cpus = 0;                          // most CPUs that it keeps busy at a time, as 2.5; 0: no limit
+  int64_t memory_bytes = 0;                 // memory limit; 0: none
+  std::vector<std::string> gpus = {};       // GPUs of its host, by number or name (base/gpus.h), or kAllGpus alone
+  // Whether one mpirun of this host starts the containers of all ranks. They then have the variables of mpirun, and see
+  // the processes of the host.
   bool below_mpirun = false;
-  std::filesystem::path session_folder = {};  // of that mpirun: made before the start, removed with the containers
+  std::filesystem::path session_folder = {};  // of that mpirun; made before the start, removed with the containers
 };
 inline constexpr const char* kAllGpus = "all";
 
-// podman where it is in PATH, else docker. UserError naming the packages where neither is.
+// Returns "podman" where that is in PATH, else "docker". Throws UserError, naming the packages to install, where
+// neither is.
 std::string container_engine();
 
-// "mlbench-RUN-HASH-RANK": of a rank on this host; the same for each segment of a run, and of no two runs.
+// The name of a rank's container on this host: "mlbench-RUN-IDENTITY-RANK". It is the same for each segment of a run,
+// and no two runs share it.
 std::string container_name(const LaunchRequest& request, int rank);
 
-// What docker and podman have to be told of the launcher `mpirun` for a guard that is told of it.
+// The names of the variables by which mpirun tells a guard its rank. podman and docker must be told to pass them on.
 std::span<const char* const> openmpi_variables();
 
-// "podman run ... IMAGE LAUNCHER COMMAND...", the guard being what runs in the image. The working directory is the
-// request's; without one, the image's. UserError for the back end mpi unless an mpirun of this host starts the
-// containers, and for paths that the engine would take apart.
+// The command "podman run ... IMAGE LAUNCHER COMMAND...", which runs the guard in the image. The working directory is
+// the request's, or else the image's. Throws UserError for the back end mpi unless `options.below_mpirun`, and for
+// docker below an mpirun. Throws it also for paths with a colon, where the engine splits them, and for text that is no
+// UTF-8.
 std::vector<std::string> container_command(const ContainerOptions& options, const LaunchRequest& request,
                                            const std::string& launcher, const std::vector<std::string>& command);
 
-// Looks for the image on this host, and pulls it where it is not there (queued meanwhile, with the engine's words
-// where that fails); removes containers of earlier segments; then `launch` starts the ranks, in surroundings that name
-// the image which is run, and remove the containers.
+// Starts ranks in an image. The start pulls the image where this host lacks it: meanwhile it is kQueued, and it fails
+// with the engine's words where the pull does. Then it removes containers of earlier segments and calls `launch`, which
+// starts the ranks. The Surroundings that `launch` gets name the image that is run, and remove the containers at the
+// end.
 using LaunchInImage = std::function<std::unique_ptr<Start>(Surroundings around)>;
 std::unique_ptr<Start> start_in_image(ContainerOptions options, const LaunchRequest& request, LaunchInImage launch);
 

@@ -83,7 +83,8 @@ TEST(Container, TheCommandIsExact) {
 
 TEST(Container, PodmanKeepsTheUsersNumber) {
   ContainerOptions options{.engine = "podman", .image = "i"};
-  options.cores = {0};  // a rootless one has no say in that; its containers are our children, and have our cores
+  // podman gets no option for cores: its containers are children of this process and have its cores.
+  options.cores = {0};
   std::vector<std::string> expected = {
       "podman",    "run",    "--rm",
       "--network", "host",   "--ipc",

@@ -1,7 +1,7 @@
 #pragma once
 
-// What an engine runs for ranks of other hosts (an mpirun, a job), together with their links: the start and the group
-// that an executor gives. For executors.
+// What an engine runs for ranks on other hosts (an mpirun, a job), together with the links to their guards: the start
+// and the group that an executor returns. For executors alone.
 
 #include <algorithm>
 #include <chrono>
@@ -18,34 +18,36 @@
 
 namespace mlbench::exec {
 
-// What the engine runs: the guards of all ranks. It owns the job: destroyed after end().
+// The engine's job, which starts the guards of all ranks. Precondition of destruction: end() was called.
 class EngineJob {
  public:
   virtual ~EngineJob() = default;
-  // How far the engine is with it, in its words. kStarted: it says that the guards run (that the ranks do, their links
-  // say); kFailed: why, and it stays. Takes a moment at most: an engine that is slow to answer is asked now and then.
+  // How far the engine is with the job, in the engine's words. kStarted: the engine says that the guards run; whether
+  // the ranks run, their links say. kFailed is final, and its words say why. Returns within a moment: an engine that is
+  // slow to answer is asked only now and then.
   virtual StartStatus status() = 0;
-  // Files are on their way to the ranks: until now no limit on the time of the start has begun.
+  // Called while files are on their way to the ranks: the job's time limit for the start begins anew.
   virtual void extend_start() {}
-  // Once the ranks run: what became of the job since the last call, each once. Takes a moment at most.
+  // What became of the job since the last call, each fact once. Called once the ranks run; returns within a moment.
   virtual std::vector<EngineWord> news() = 0;
-  // Of RankGroup.
+  // As RankGroup::verdict_time().
   virtual std::chrono::milliseconds verdict_time() const { return std::chrono::milliseconds(0); }
-  // A rank ended: what the engine has to do with that is asked for within a second.
+  // Called when a rank has ended: the engine is asked within a second whether that was its doing.
   virtual void hurry() {}
-  // Of RankGroup.
+  // As RankGroup::notes().
   virtual std::vector<std::string> notes() { return {}; }
-  // Of RankGroup; while ranks run.
+  // As RankGroup::allocation(); called while ranks run.
   virtual Json allocation() { return nullptr; }
-  // Once, at the end, after the guards that came have been told to end, for which they need up to `patience`. Waits so
-  // long, and as long as the engine takes to see it, then cancels the job, and returns when nothing of it is left here,
-  // nor comes later, or after a time of its own. Throws nothing.
+  // Ends the job. Called once, after the guards that came were told to end, for which they need up to `patience`. The
+  // job has that time to end by itself, and as long as the engine takes to notice its end; then end() cancels it.
+  // Returns when nothing of the job is left here and nothing of it can come later, or after a time limit of its own.
+  // Throws nothing.
   virtual void end(std::chrono::milliseconds patience) = 0;
 };
 
 class EngineGroup final : public RankGroup {
  public:
-  // For guards whose ranks still run; the others end at once.
+  // How long the job may take to end by itself: where ranks still ran, and where none did.
   static constexpr std::chrono::seconds kRankPatience{5};
   static constexpr std::chrono::seconds kGuardPatience{2};
 
@@ -53,7 +55,7 @@ class EngineGroup final : public RankGroup {
       : job_(std::move(job)), links_(std::move(links)) {}
   ~EngineGroup() override {
     const bool ranks_run = links_->running();
-    links_.reset();  // the guards are told, and end what is left
+    links_.reset();  // tells the guards, which end what is left of their ranks
     job_->end(ranks_run ? kRankPatience : kGuardPatience);
   }
 
@@ -85,7 +87,7 @@ class EngineGroup final : public RankGroup {
 
 class EngineStart final : public Start {
  public:
-  // `links`: of start_linked(), for the guards that the job starts.
+  // `links` is the start that start_linked() made for the guards of the job.
   EngineStart(std::unique_ptr<EngineJob> job, std::unique_ptr<Start> links)
       : job_(std::move(job)), links_(std::move(links)) {}
   ~EngineStart() override { give_up(); }
@@ -116,7 +118,7 @@ class EngineStart final : public Start {
  private:
   static constexpr std::chrono::milliseconds kLook{100};
   void look(std::chrono::milliseconds wait) {
-    // What a guard says comes before what the engine makes of its end.
+    // What a guard says is taken before what the engine makes of the guard's end.
     if (decided_by_links(wait)) return;
     if (links_->gives_files()) job_->extend_start();
     StartStatus said = job_->status();
@@ -151,7 +153,7 @@ class EngineStart final : public Start {
 
   std::unique_ptr<EngineJob> job_;
   std::unique_ptr<Start> links_;
-  std::vector<std::string> notes_;  // of a job that is gone
+  std::vector<std::string> notes_;  // those of a job that is gone
   StartStatus status_{StartState::kStarting};
 };
 

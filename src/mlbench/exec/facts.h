@@ -2,15 +2,15 @@
 
 namespace mlbench::exec {
 
-// What holds of an executor whatever it is told.
+// What is true of an executor whatever its options are.
 struct ExecutorFacts {
-  // The ranks take the cores of this host: such runs take turns on it (the core lock), and may be told which cores they
-  // have. Others wait where their engine lets them wait.
+  // Whether the ranks take the cores of this host. Such runs take turns on this host (the core lock), and may be told
+  // which cores they have. Other runs wait where their engine lets them wait.
   bool on_this_host = false;
-  // It can put runs that ask for it (--share-host) on one host, and keeps others from it.
+  // Whether the executor can put runs that ask for it (--share-host) on one host, and keeps other runs from that host.
   bool shares_hosts = false;
-  // Ranks see the files of an image, and not those of this host: data sets lie at kImageData there, and what they
-  // prepare goes to kImageCache (executor.h).
+  // Whether ranks see the files of an image, and not those of this host. Data sets then lie at kImageData in the image,
+  // and what ranks prepare from them goes to kImageCache (executor.h).
   bool in_images = false;
 };
 

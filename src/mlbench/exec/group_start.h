@@ -1,6 +1,6 @@
 #pragma once
 
-// The start of a group that sees for itself when all of its ranks run. For executors.
+// The start of a group that notices itself when all of its ranks run. For executors alone.
 
 #include <chrono>
 #include <memory>
@@ -13,8 +13,9 @@
 
 namespace mlbench::exec {
 
-// Group: a RankGroup with `bool all_run(milliseconds timeout)`, which waits up to `timeout` for it, and throws IoError
-// when a rank could not start. It may have Start's gives_files() and missing(), and `int failed_rank() const` of that.
+// `Group` is a RankGroup with `bool all_run(milliseconds timeout)`, which waits up to `timeout` for all ranks to run,
+// and throws IoError when a rank could not start. It may have Start's gives_files() and missing(), and `int
+// failed_rank() const`, the rank that could not start.
 template <typename Group>
 class GroupStart final : public Start {
  public:

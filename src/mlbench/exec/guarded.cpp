@@ -34,9 +34,10 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 
 constexpr seconds kStartPatience{60};
-// A guard ends by itself once its rank has and the channel is closed, mpirun once its children have.
+// How long launchers may take to end. A guard ends once its rank has and the channel is closed, mpirun once its
+// children have.
 constexpr seconds kLauncherPatience{12};
-// A guard that does not answer is stopped itself.
+// How long a guard may take to answer. One that does not is stopped itself.
 constexpr seconds kGuardPatience{3};
 constexpr milliseconds kLaunchPoll{100};
 
@@ -47,7 +48,7 @@ class GuardedGroup final : public RankGroup {
     ranks_.resize(static_cast<size_t>(request_.workers));
   }
 
-  // Not in the constructor: when it fails, the destructor is to end what has been started.
+  // Starts the launchers. The constructor does not: where this fails, the destructor is to end what has been started.
   void launch(std::vector<ProcessOptions> launchers) {
     guard::become_subreaper();
     if (spec::needs_mpirun(request_.backend)) above_guards_ = launchers.front();
@@ -60,14 +61,14 @@ class GuardedGroup final : public RankGroup {
     launched_ = std::move(launchers);
   }
 
-  // Whether all ranks run; waits up to `timeout` for it. IoError when they will not.
+  // Whether all ranks run; waits up to `timeout` for that. Throws IoError when they will not.
   bool all_run(milliseconds timeout) {
     const auto begin = steady_clock::now();
     if (!start_deadline_) start_deadline_ = begin + kStartPatience;
     while (!look_for_starts()) {
       for (size_t i = 0; i < launchers_.size(); ++i) {
         const auto end = launchers_[i].wait(milliseconds(0));
-        if (!end || look_for_starts()) continue;  // what it said before its end comes first
+        if (!end || look_for_starts()) continue;  // what a launcher said before its end comes first
         throw IoError(fmt::format("{} ended with code {} before the ranks ran: {}", name_of(launched_[i]), end->code,
                                   last_words_in(*launched_[i].output)));
       }
@@ -91,7 +92,7 @@ class GuardedGroup final : public RankGroup {
       wake_guard(ranks_[rank]);
       left.push_back({static_cast<int>(rank), ranks_[rank].pid, memory_before_});
     }
-    // Closes the channels, of guards that nobody accepted too: they end what is left, and exit.
+    // Closes the channels, also of guards that nobody accepted. The guards then end what is left, and exit.
     ranks_.clear();
     arrivals_.clear();
     listener_.reset();
@@ -101,7 +102,7 @@ class GuardedGroup final : public RankGroup {
       if (!launcher.wait(std::max(time, milliseconds(0)))) launcher.stop(seconds(1));
     }
     guard::end_descendants({}, kGuardPatience);
-    // Of guards that were killed, or had no time for it because mpirun was.
+    // Removes what guards did not: those that were killed, or had no time for it because mpirun was.
     for (const guard::MemoryOfRank& memory : left) guard::remove_left_memory(memory, milliseconds(0));
     if (around_.clear_up) around_.clear_up();
   }
@@ -145,14 +146,15 @@ class GuardedGroup final : public RankGroup {
       try {
         guard::say(*rank.guard, guard::SignalWord{signal_number});
       } catch (const IoError&) {
-        // Its guard is gone, and the rank with it: collect() will see that.
+        // The rank's guard is gone, and the rank with it: collect() will see that.
       }
       wake_guard(rank);
     }
   }
 
   void stop(milliseconds patience) override {
-    // A stopped process acts on SIGTERM only once it runs again; SIGTERM first, so that it does nothing else then.
+    // A stopped process acts on SIGTERM only once it runs again. SIGTERM comes before SIGCONT, so that the process does
+    // nothing else then.
     signal_all(SIGTERM);
     signal_all(SIGCONT);
     const auto deadline = steady_clock::now() + patience;
@@ -172,7 +174,7 @@ class GuardedGroup final : public RankGroup {
     return std::filesystem::path(launcher.arguments.front()).filename();
   }
 
-  // A guard that somebody stopped hands on no signal, and tells of no end.
+  // Lets a guard go on that somebody stopped: a stopped guard passes on no signal, and reports no end.
   static void wake_guard(const Rank& rank) {
     const auto guard = rank.guard ? rank.guard->peer() : std::nullopt;
     const auto status = guard ? process_status(*guard) : std::nullopt;
@@ -184,7 +186,7 @@ class GuardedGroup final : public RankGroup {
     return !status || status->ended();
   }
 
-  // "rank 1", "ranks 0, 2": those that do not run yet.
+  // The ranks that do not run yet: "rank 1", "ranks 0, 2".
   std::string missing() const {
     std::vector<size_t> numbers;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -193,7 +195,8 @@ class GuardedGroup final : public RankGroup {
     return fmt::format("{} {}", numbers.size() == 1 ? "rank" : "ranks", fmt::join(numbers, ", "));
   }
 
-  // SIGKILL was sent: what a guard does not do within a moment because somebody stopped it, its own end does.
+  // Called after SIGKILL was sent. Kills guards that have not ended their ranks within a moment, as somebody stopped
+  // them: a rank ends with its guard.
   void force() {
     const auto deadline = steady_clock::now() + kGuardPatience;
     for (collect(); running() && steady_clock::now() < deadline; collect()) wait_for_input(kLaunchPoll);
@@ -221,7 +224,7 @@ class GuardedGroup final : public RankGroup {
     return std::none_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.pid == 0; });
   }
 
-  // Of a message, that word; empty: it is none such.
+  // The word of a message; empty where the message is not of that word.
   template <typename Word>
   static std::optional<Word> said_in(guard::Channel::Status status, const guard::Message& message) {
     if (status != guard::Channel::Status::kMessage || !guard::is<Word>(message)) return std::nullopt;
@@ -232,7 +235,7 @@ class GuardedGroup final : public RankGroup {
     }
   }
 
-  // A guard that said its rank hears what the rank needs.
+  // Tells each guard that said its rank what the rank needs.
   void greet() {
     for (auto guard = arrivals_.begin(); guard != arrivals_.end();) {
       guard::Message message;
@@ -251,7 +254,7 @@ class GuardedGroup final : public RankGroup {
     }
   }
 
-  // Its guard counts processes as its container does.
+  // The rank's process as this host numbers it: `within` is as its guard, in a container, numbers it.
   static pid_t pid_here(const Rank& rank, pid_t within) {
     const auto guard = rank.guard->peer();
     if (!guard) return within;
@@ -270,7 +273,8 @@ class GuardedGroup final : public RankGroup {
     if (rank.running && in_containers_) rank.pid = pid_here(rank, rank.pid);
   }
 
-  // A signal of somebody else's: what happens to ranks and guards makes mpirun exit, with a code.
+  // Reports where somebody's signal killed mpirun. What happens to ranks and guards makes mpirun exit with a code
+  // instead.
   void look_at_launcher() {
     const auto end = above_guards_ ? launchers_.front().wait(milliseconds(0)) : std::nullopt;
     if (!end) return;
@@ -295,16 +299,16 @@ class GuardedGroup final : public RankGroup {
       }
       ranks_[rank].running = false;
       const auto said = said_in<guard::EndWord>(status, message);
-      // Without a word the guard was killed, and its rank with it.
+      // A guard that ended without a word was killed, and its rank with it.
       const ProcessEnd end = said ? said->end : ProcessEnd{128 + SIGKILL, SIGKILL};
       guard_lost = guard_lost || !said;
-      // Its channel closes a moment before what was below it becomes ours.
+      // The channel of a guard closes a moment before what was below the guard becomes a child of this process.
       if (const auto guard = said ? std::nullopt : ranks_[rank].guard->peer())
         guard::wait_for_end(*guard, kGuardPatience);
       const char* why = said && said->out_of_memory ? kOutOfMemory : "";
       seen_.emplace_back(RankExit{static_cast<int>(rank), end, false, why});
     }
-    // What was in a container ends with its guard; what is below us are the others', too.
+    // What was in a container ends with its guard; below this process are also the containers of other ranks.
     if (!guard_lost || in_containers_) return;
     std::vector<pid_t> kept;
     for (const ChildProcess& launcher : launchers_) kept.push_back(launcher.pid());
@@ -314,9 +318,9 @@ class GuardedGroup final : public RankGroup {
   const LaunchRequest request_;
   const std::vector<Placement> placement_;
   const Surroundings around_;
-  std::optional<ProcessOptions> above_guards_;  // the one launcher that is no guard itself, until its end is told
-  bool in_containers_ = false;                  // each guard is the first process of one
-  std::vector<ProcessOptions> launched_;        // as launchers_ were started
+  std::optional<ProcessOptions> above_guards_;  // mpirun, a launcher that is no guard, until its end is told
+  bool in_containers_ = false;                  // whether each guard is the first process of a container
+  std::vector<ProcessOptions> launched_;        // with what launchers_ were started
   std::vector<ChildProcess> launchers_;
   std::optional<guard::Listener> listener_;                 // until all ranks run
   std::optional<steady_clock::time_point> start_deadline_;  // from the first look

@@ -11,18 +11,19 @@
 
 namespace mlbench::exec {
 
-// Of ranks in containers.
+// What a group of ranks in containers has in addition.
 struct Surroundings {
-  Json allocation = nullptr;                 // RankGroup::allocation()
-  std::function<void()> clear_up = nullptr;  // called when nothing of the group runs any more; throws nothing
+  Json allocation = nullptr;                 // what RankGroup::allocation() returns
+  std::function<void()> clear_up = nullptr;  // called when nothing of the group runs any more; must not throw
 };
 
-// Starts the launchers (a guard per rank; an engine of containers per rank, which has RANK in its environment, with a
-// guard within; or one program that starts the guards) with the address where guards connect.
-// It fails with the last words of a launcher or guard, also when not all ranks run within 60 s of being polled.
+// Starts the launchers, with the address where guards connect in their environment. `launchers` are one guard per rank;
+// or one container engine per rank, which has RANK in its environment and runs a guard; or one program that starts the
+// guards. The start fails with the last words of a launcher or guard, also when not all ranks run within 60 s after the
+// first poll().
 //
-// This process becomes a subreaper: what a killed guard leaves behind becomes its child, and is ended. So it has no
-// other children while there is such a start or group.
+// This process becomes a subreaper: what a killed guard leaves behind becomes its child, and is killed. Precondition:
+// this process has no other children while there is such a start or group.
 std::unique_ptr<Start> start_guarded(const LaunchRequest& request, std::vector<Placement> placement,
                                      std::vector<ProcessOptions> launchers, Surroundings around = {});
 

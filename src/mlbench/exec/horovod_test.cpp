@@ -62,7 +62,7 @@ TEST(Horovod, ARankKnowsItsPlace) {
 }
 
 TEST(Horovod, RanksAreCountedOnTheirHostsAndAcross) {
-  // Three on the first host, one on the second, two on the third, which share it with others.
+  // Three ranks are on the first host, one on the second, and two on the third.
   const std::vector<LocalPlace> on_hosts = {{0, 3}, {1, 3}, {2, 3}, {0, 1}, {0, 2}, {1, 2}};
   const std::vector<HorovodPlace> places = horovod_places(on_hosts);
   const std::vector<std::pair<int, int>> across = {{0, 3}, {0, 2}, {0, 1}, {1, 3}, {2, 3}, {1, 2}};

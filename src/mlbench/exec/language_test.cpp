@@ -1,6 +1,6 @@
-// What is typed comes out of each engine as it went in, or is refused: names, paths, arguments and values of any bytes,
-// through plain models of what the engines document that they take for their own, and through the real shell.
-// The engines themselves: tests/engines/language_test.py.
+// Names, paths, arguments and values of any bytes come out of each engine as they went in, or are refused. The tests
+// use plain models of what the engines document that they take for their own, and the real shell.
+// tests/engines/language_test.py tests the engines themselves.
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -69,7 +69,7 @@ std::string as_json_keeps_it(const std::string& text) {
   return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }
 
-// As the guard starts the rank.
+// The command as the guard starts the rank.
 Words behind_guard(const Words& words) {
   const auto guard = std::ranges::find(words, kGuardPath);
   if (guard == words.end() || guard + 1 == words.end()) return {"there is no guard"};
@@ -102,7 +102,8 @@ Arrived of_container(const Json& container, const Variables& secret, const Launc
   return arrived;
 }
 
-// Its word ":" begins another command; of the others it takes those wherever they stand.
+// What a launcher makes of its words: ":" begins another command, and the other words below are its own wherever they
+// stand.
 Arrived of_launcher(const Words& words, const Variables& environment, const LaunchRequest& request) {
   const auto guard = std::ranges::find(words, kGuardPath);
   for (const char* taken : {":", "--mca", "-mca", "--gmca", "-gmca", "--am", "-am", "--tune", "-tune"}) {
@@ -117,7 +118,8 @@ Arrived of_launcher(const Words& words, const Variables& environment, const Laun
   return arrived;
 }
 
-// `--volume HOST:CONTAINER[:OPTIONS]`; words, values and paths are kept as JSON.
+// What podman makes of its words. It splits `--volume HOST:CONTAINER[:OPTIONS]` at colons, and keeps words, values and
+// paths as JSON.
 Arrived of_podman(const Words& words, const Variables& environment, const LaunchRequest& request) {
   Arrived arrived;
   Variables within;
@@ -138,7 +140,8 @@ Arrived of_podman(const Words& words, const Variables& environment, const Launch
   return arrived;
 }
 
-// A value of "#SBATCH --KEY=VALUE": blanks end it, quotes hold together, # begins a comment, \ keeps what follows.
+// What sbatch makes of a value of "#SBATCH --KEY=VALUE": blanks end it, quotes hold it together, # begins a comment,
+// and \ keeps what follows.
 std::string by_sbatch(const std::string& text) {
   std::string value;
   char quote = 0;
@@ -159,7 +162,7 @@ std::string by_sbatch(const std::string& text) {
   return value;
 }
 
-// Its man page, "filename pattern", of job 17.
+// What sbatch makes of a file name for job 17 (its man page, "filename pattern").
 std::string by_file_pattern(const std::string& name) {
   const bool escaped = name.find('\\') != std::string::npos;
   std::string out;
@@ -177,7 +180,7 @@ std::string by_file_pattern(const std::string& name) {
 
 // ---- engines -------------------------------------------------------------------------------------------------------
 
-// What a program says when it is started with such words: each, with a zero byte behind it.
+// What a program says that prints each of its words with a zero byte behind it.
 Words said_by(const ProcessOptions& options) {
   const std::string said = run_process(options, std::chrono::seconds(30)).standard_output;
   Words words;
@@ -194,7 +197,8 @@ Arrived through_kubernetes(const LaunchRequest& request) {
   const kubernetes::Objects objects = kubernetes::objects_of(request, engine, {}, "mlbench-r-2-ab", secret);
   const Json job = Json::parse(objects.job.dump());
   Arrived arrived = of_container(job.at("spec").at("template").at("spec").at("containers").at(0), secret, request);
-  arrived.command.erase(arrived.command.begin(), arrived.command.begin() + 2);  // the guard, which it finds in PATH
+  // The guard, which the pod finds in PATH, and its launcher come first.
+  arrived.command.erase(arrived.command.begin(), arrived.command.begin() + 2);
   return arrived;
 }
 
@@ -203,7 +207,7 @@ Arrived through_a_job_of_others(const LaunchRequest& request) {
   engine.image = "worker:1";
   const Json list = Json::parse(kubernetes::launched_by_others("job", request, nullptr, engine, {}).dump());
   Arrived arrived = of_container(list.at(1).at("spec").at("template").at("spec").at("containers").at(0), {}, request);
-  arrived.environment["HOME"] = request.environment.at("HOME");  // is the pod's own
+  arrived.environment["HOME"] = request.environment.at("HOME");  // which is the pod's own
   return arrived;
 }
 
@@ -229,7 +233,7 @@ Arrived through_podman(const LaunchRequest& request) {
   return of_podman(container_command(options, request, "direct", request.command), variables, request);
 }
 
-// The script by the real bash, with an srun that says its words.
+// Runs the script by the real bash, with an srun that prints its words.
 Arrived through_slurm(const LaunchRequest& request) {
   const LaunchRequest theirs = slurm::on_hosts(request, {});
   const std::string script = slurm::batch_script(theirs, {});
@@ -251,7 +255,7 @@ Arrived through_slurm(const LaunchRequest& request) {
   return arrived;
 }
 
-// By the shell of the other host: a plain command, which has no variables and folders.
+// Runs a plain command, which has no variables and folders, by the shell of the other host.
 Arrived through_ssh(const LaunchRequest& request) {
   Words question = {"printf", "%s\\0"};
   question.insert(question.end(), request.command.begin(), request.command.end());
@@ -266,8 +270,8 @@ Arrived through_ssh(const LaunchRequest& request) {
 struct Engine {
   const char* name;
   std::function<Arrived(const LaunchRequest&)> through;
-  bool takes_bytes = false;  // any, not UTF-8 alone
-  bool has_folders = false;  // of its own
+  bool takes_bytes = false;  // whether the engine takes any bytes, not UTF-8 alone
+  bool has_folders = false;  // whether the engine takes folders
   int tries = 1000;
 };
 

@@ -30,7 +30,8 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kLinkPoll{50};
-// SIGKILL was sent: a guard that says no more than that it is alive has a rank that hangs in its kernel.
+// How long ranks may take to end after SIGKILL. A guard that then only says that it is alive has a rank that hangs in
+// the kernel.
 constexpr seconds kLastPatience{20};
 
 class LinkedGroup final : public RankGroup {
@@ -43,7 +44,7 @@ class LinkedGroup final : public RankGroup {
         launch_(request_, hosts_, files_, std::move(mpirun), std::move(peers)),
         ranks_(static_cast<size_t>(request_.workers)) {}
 
-  // Whether all ranks run; waits up to `timeout` for it. IoError when one could not start.
+  // Whether all ranks run; waits up to `timeout` for that. Throws IoError when one could not start.
   bool all_run(milliseconds timeout) {
     const auto deadline = steady_clock::now() + timeout;
     for (;;) {
@@ -96,7 +97,7 @@ class LinkedGroup final : public RankGroup {
   GroupUsage usage() const override {
     GroupUsage usage{{}, hosts_.cores()};
     const auto now = steady_clock::now();
-    std::set<std::string> networks;  // by hosts as they call themselves: a pod is one of its own
+    std::set<std::string> networks;  // named by what hosts call themselves: each pod is a host
     for (const Rank& rank : ranks_) {
       const bool first = networks.insert(request_.links.server->host(static_cast<int>(usage.ranks.size()))).second;
       auto& one = usage.ranks.emplace_back();
@@ -131,9 +132,9 @@ class LinkedGroup final : public RankGroup {
     std::optional<guard::Usage> usage;
     steady_clock::time_point usage_came;
     bool started = false;
-    bool running = false;  // or what it wrote is still on its way
+    bool running = false;  // the rank runs, or what it wrote is still on its way
     bool ended = false;
-    bool silent = false;  // nothing is heard of its host
+    bool silent = false;  // nothing is heard of the rank's host
   };
 
   bool all_started() const { return std::ranges::all_of(ranks_, &Rank::started); }
@@ -170,7 +171,7 @@ class LinkedGroup final : public RankGroup {
     }
   }
 
-  // What its guard said, is wrong: nothing more is taken from it.
+  // Gives up a rank whose guard said what is wrong: nothing more is taken from that guard.
   void blame(size_t rank, const std::string& fault) {
     spdlog::error("{}: {}", hosts_.name_of(rank), printable(fault));
     if (!ranks_[rank].started) fail_to_start(rank, "its guard breaks the protocol: " + fault);
@@ -221,7 +222,7 @@ class LinkedGroup final : public RankGroup {
     one.ended = true;
   }
 
-  // Time that was used stays used.
+  // Notes what a rank uses. A report with less processor time than before is left out: time that was used stays used.
   static void take_usage(Rank& rank, const std::string& text) {
     const auto usage = guard::Usage::parse(text);
     if (!usage || (rank.usage && usage->processor < rank.usage->processor)) return;
@@ -229,14 +230,14 @@ class LinkedGroup final : public RankGroup {
     rank.usage_came = steady_clock::now();
   }
 
-  // The first to fail is the one to be told of.
+  // Notes that a rank could not start. Only the first is reported.
   void fail_to_start(size_t rank, const std::string& why) {
     if (!start_error_.empty()) return;
     failed_rank_ = static_cast<int>(rank);
     start_error_ = fmt::format("{}: {}", hosts_.name_of(rank), why);
   }
 
-  // `fault`: of what its guard said, where that is why.
+  // Takes a rank for ended whose guard is lost. `fault` is what its guard said against the protocol, where that is why.
   void give_up(size_t rank, const std::string& fault = "") {
     Rank& one = ranks_[rank];
     if (one.started && !one.ended) seen_.emplace_back(RankExit{static_cast<int>(rank), {}, true, fault});
@@ -257,7 +258,7 @@ class LinkedGroup final : public RankGroup {
       if (guard && (ranks_[rank].running || !ranks_[rank].started)) inputs.push_back({guard->fd(), POLLIN, 0});
     }
     const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
-    const auto wait = std::clamp(left, milliseconds(0), kLinkPoll);  // who comes rings no bell of ours
+    const auto wait = std::clamp(left, milliseconds(0), kLinkPoll);  // guards that come wake no descriptor in `inputs`
     ::poll(inputs.data(), inputs.size(), static_cast<int>(wait.count()));
   }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Who came: the guards of ranks on other hosts, and what they say of these. For linked.cpp.
+// The guards that came from other hosts, and what they say of their hosts. For linked.cpp alone.
 
 #include <fmt/format.h>
 
@@ -21,19 +21,20 @@
 
 namespace mlbench::exec {
 
+// What is known of the guard of a rank, and of its host.
 struct LinkedHost {
-  std::unique_ptr<guard::Channel> guard;  // null: it has not come, or cannot take part
-  bool placed = false;                    // it said where it is, which is what follows
-  std::string address;                    // as it reaches the supervisor; "": it did not say
-  int port = 0;                           // likewise, free there
-  std::string folder;                     // of the run there, as its guards tell it from others
+  std::unique_ptr<guard::Channel> guard;  // null: the guard has not come, or cannot take part
+  bool placed = false;                    // whether the guard has said where it is, which is what follows
+  std::string address;                    // the host's, towards the supervisor; "": the guard did not say
+  int port = 0;                           // a free one of that host; 0: the guard did not say
+  std::string folder;                     // identifies the run's folder there: guards that share it say the same
   LocalPlace local;
   CoreShare cores;
 };
 
 class LinkedHosts {
  public:
-  // Where the placement is empty, it is what the guards say of their hosts. The request outlives this.
+  // Where `placement` is empty, the guards say where the ranks are. Precondition: `request` outlives this object.
   LinkedHosts(const LaunchRequest& request, std::vector<Placement> placement)
       : request_(request),
         guards_place_(placement.empty()),
@@ -47,11 +48,12 @@ class LinkedHosts {
     for (int rank = 0; guards_place_ && rank < request.workers; ++rank) placement_.push_back({.rank = rank});
   }
 
-  // Guards that came since the last call and cannot take part, and why.
+  // Takes the guards that came since the last call. Returns the ranks whose guards cannot take part, each with the
+  // reason.
   std::vector<std::pair<size_t, std::string>> greet() {
     while (auto guard = arrivals_.accept()) strangers_.push_back(std::move(guard));
     std::vector<std::pair<size_t, std::string>> refused;
-    // Guards say their ranks: each that of its link.
+    // A guard's first word is its rank, which must be that of its link.
     std::erase_if(strangers_, [&](std::unique_ptr<guard::Channel>& guard) {
       const auto rank = static_cast<size_t>(guard->rank());
       guard::Message message;
@@ -68,11 +70,11 @@ class LinkedHosts {
     });
     return refused;
   }
-  // Connections whose guards have not said their rank yet.
+  // The connections of guards that have not said their rank yet.
   const std::vector<std::unique_ptr<guard::Channel>>& strangers() const { return strangers_; }
 
-  // What the rank's guard says of its host, in so many bytes: why the rank cannot run there; "": it can. PeerFault
-  // where it said that before.
+  // Takes what the rank's guard says of its host, a message of `bytes` bytes. Returns why the rank cannot run there; ""
+  // where it can. Throws PeerFault where the guard said that before.
   std::string place(size_t rank, const guard::HostWord& said, size_t bytes) {
     LinkedHost& host = hosts_[rank];
     if (host.placed) throw PeerFault("it says twice where it is");
@@ -101,14 +103,15 @@ class LinkedHosts {
   const LinkedHost& operator[](size_t rank) const { return hosts_[rank]; }
   size_t size() const { return hosts_.size(); }
   bool all_placed() const { return std::ranges::all_of(hosts_, &LinkedHost::placed); }
-  // As ranks reach each other: by what their guards said, unless it was known before.
+  // The name by which other ranks reach this one: what its guard said, unless the placement was known before.
   std::string peer_name(size_t rank) const {
     return guards_place_ && !hosts_[rank].address.empty() ? hosts_[rank].address : placement_[rank].host;
   }
   const std::vector<Placement>& placement() const { return placement_; }
   const std::vector<HostCapture>& captures() const { return captures_; }
 
-  // All together, of hosts as they call themselves: a pod is one of its own.
+  // The number of cores of all hosts together. Hosts are told apart by what they call themselves, so each pod is a
+  // host.
   int cores() const {
     std::vector<CoreShare> shares;
     for (size_t rank = 0; rank < hosts_.size(); ++rank) {
@@ -118,20 +121,21 @@ class LinkedHosts {
     return static_cast<int>(std::min(cores_together(shares), peer_words::kCores.most));
   }
 
-  // "rank 1 on n2", as far as that is known.
+  // "rank 1 on n2"; "rank 1" where the host is not known.
   std::string name_of(size_t rank) const {
     const std::string& host = placement_.at(rank).host;
     return fmt::format("rank {}{}", rank, host.empty() ? "" : " on " + host);
   }
 
-  // What a guard did whose link is lost.
+  // Why the link of a rank's guard is lost: the guard is out of reach, or broke the protocol.
   std::string why_lost(size_t rank) const {
     const std::string fault = request_.links.server->fault(static_cast<int>(rank));
     return fault.empty() ? "its guard is out of reach" : "its guard breaks the protocol: " + fault;
   }
 
  private:
-  // `there`: the build of that program on its host. Of a program that is not there, its start says so.
+  // What is wrong where `program` has another build on its host (`there`) than on this one (`here`); "" where nothing
+  // is. A program that is missing on its host has no build there: the start of the rank reports that.
   static std::string other_build(const std::filesystem::path& program, const std::optional<std::string>& here,
                                  const std::string& there) {
     if (!here || there.empty() || there == *here) return "";
@@ -140,12 +144,12 @@ class LinkedHosts {
   }
 
   const LaunchRequest& request_;
-  std::optional<std::string> guard_build_, worker_build_;  // here; of what is not compared: empty
+  std::optional<std::string> guard_build_, worker_build_;  // on this host; empty: not compared
   const bool guards_place_;
   std::vector<Placement> placement_;
   guard::LinkArrivals arrivals_;
   std::vector<std::unique_ptr<guard::Channel>> strangers_;
-  std::vector<LinkedHost> hosts_;  // of each rank
+  std::vector<LinkedHost> hosts_;  // by rank
   std::vector<HostCapture> captures_;
   size_t captured_bytes_ = 0;
 };

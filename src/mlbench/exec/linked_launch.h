@@ -1,6 +1,6 @@
 #pragma once
 
-// What is brought to ranks on other hosts, and what is launched there. For linked.cpp.
+// What is brought to the hosts of ranks, and what is launched there. For linked.cpp alone.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,15 +21,16 @@
 
 namespace mlbench::exec {
 
-// Files of the run's folder, each once for all ranks that share a folder there: the guard of the first writes it, and
-// the others' ranks start behind that one, which runs once it has found all.
+// The files of the run's folder that ranks on other hosts are given. Ranks that share a folder there get each file
+// once: the guard of the first of these ranks writes it. The others start after that rank, which runs once it has found
+// all its files.
 class LinkedFiles {
  public:
-  // `files`: for all ranks, beside Links::given.
+  // `files` are for all ranks, beside those of Links::given. Precondition: `request` outlives this object.
   LinkedFiles(const LaunchRequest& request, std::vector<std::string> files)
       : request_(request), files_(std::move(files)), behind_(static_cast<size_t>(request.workers)) {}
 
-  // To a rank that is placed.
+  // Gives `rank` its files. Precondition: `host.placed`.
   void give(size_t rank, const LinkedHost& host) {
     std::vector<std::string> names = files_;
     if (request_.links.given) {
@@ -41,20 +42,20 @@ class LinkedFiles {
       if (writer->second != rank) behind_[rank].insert(writer->second);
     }
   }
-  // Ranks whose guards write what it is to find.
+  // The ranks whose guards write files that `rank` is to find.
   const std::set<size_t>& behind(size_t rank) const { return behind_[rank]; }
 
  private:
   const LaunchRequest& request_;
   const std::vector<std::string> files_;
-  std::map<std::pair<std::string, std::string>, size_t> writers_;  // of a file in a folder: the rank whose guard it is
+  std::map<std::pair<std::string, std::string>, size_t> writers_;  // by folder and file: the rank whose guard writes it
   std::vector<std::set<size_t>> behind_;
 };
 
-// The ranks, and beside them Open MPI's mpirun and daemons, where nobody but the guards can start these.
+// Starts the ranks, and beside them Open MPI's mpirun and daemons where nobody but the guards can start these.
 class LinkedLaunch {
  public:
-  // `mpirun`, `peers`: of start_linked(). The others outlive this.
+  // `mpirun` and `peers` are those of start_linked(). Precondition: `request`, `hosts` and `files` outlive this object.
   LinkedLaunch(const LaunchRequest& request, const LinkedHosts& hosts, const LinkedFiles& files,
                std::vector<std::string> mpirun, std::vector<std::string> peers)
       : request_(request),
@@ -65,7 +66,8 @@ class LinkedLaunch {
         due_(hosts.size()),
         started_(hosts.size()) {}
 
-  // Once all guards came, so that ranks can be told of each other.
+  // Starts the ranks, or mpirun, as soon as all guards came, since ranks are told of each other; before that, does
+  // nothing.
   void begin() {
     if (begun_ || !hosts_.all_placed()) return;
     begun_ = true;
@@ -76,7 +78,7 @@ class LinkedLaunch {
   bool has_begun() const { return begun_; }
   bool runs_mpirun() const { return begun_ && !mpirun_.empty(); }
 
-  // From now on the rank is due: it starts as soon as those have started behind which it is.
+  // Makes the rank due: it starts as soon as the ranks have started whose guards write its files.
   void start(size_t rank) {
     due_[rank] = true;
     if (!std::ranges::all_of(files_.behind(rank), [&](size_t writer) { return started_[writer]; })) return;
@@ -84,7 +86,8 @@ class LinkedLaunch {
     guard::say(*hosts_[rank].guard, guard::StartWord{log.lexically_relative(request_.links.folder)});
   }
 
-  // It says that it runs. PeerFault where it was not to start.
+  // Notes that the guard of rank `writer` says that its rank runs, and starts the ranks that waited for it. Throws
+  // PeerFault where the rank was not to start.
   void note_start(size_t writer) {
     if (!due_[writer] || started_[writer]) throw PeerFault("it says that its rank runs, which was not to start");
     started_[writer] = true;
@@ -93,7 +96,7 @@ class LinkedLaunch {
     }
   }
 
-  // What mpirun wants: a daemon of Open MPI's on the host of a rank. Whether there is such a host.
+  // Starts a daemon of Open MPI's on the host that mpirun names. Returns whether that is the host of some rank.
   bool launch_daemon(const guard::AgentWord& wanted) const {
     for (size_t rank = 0; rank < hosts_.size(); ++rank) {
       if (openmpi_host(static_cast<int>(rank)) != wanted.host) continue;

@@ -1,4 +1,4 @@
-// What of a request changes where its ranks are on other hosts.
+// How a request changes where its ranks are on other hosts.
 
 #include <fmt/format.h>
 #include <unistd.h>

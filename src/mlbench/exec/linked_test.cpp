@@ -65,7 +65,7 @@ class LinkedTest : public testing::Test {
     guards_.push_back(std::make_unique<net::LinkClient>(options));
   }
 
-  // `hosts`: what the guard of each rank says of it.
+  // Starts the ranks. `hosts` has what the guard of each rank says of its host.
   void start(const std::vector<std::string>& hosts) {
     auto start = start_linked(request_, {}, {});
     for (int rank = 0; rank < 2; ++rank) {
@@ -84,7 +84,8 @@ class LinkedTest : public testing::Test {
     group_ = start->take();
   }
 
-  // What is known when `text` has come, or of what changes nothing, should have come.
+  // What is known of the usage of ranks after the guard of rank 0 said `text`, once it shows; a text that is not to
+  // change it gets some time.
   GroupUsage after(const std::string& text, bool changes = true) {
     guards_[0]->send("usage", text);
     const auto deadline = std::chrono::steady_clock::now() + (changes ? std::chrono::milliseconds(kPatience) : 50ms);
@@ -141,7 +142,7 @@ TEST_F(LinkedTest, AHostIsSilentBeforeItIsLost) {
   EXPECT_EQ(exits[0].why, "") << "it said nothing wrong";
 }
 
-// Both guards are of this host.
+// Both guards are on one host.
 TEST_F(LinkedTest, CoresCountOnce) {
   start({R"({"host": {"cores": 4}, "cores": [0, 1, 2, 3]})", R"({"host": {"cores": 4}, "cores": [0, 1, 2, 3]})"});
   EXPECT_EQ(group_->usage().cores, 4);
@@ -187,9 +188,9 @@ class HostileGuard : public LinkedTest {
   static Words placed(const std::string& host) { return {{"rank", "1"}, {"host", host}}; }
 };
 
-// The words with which a host would set variables of the others, or have their shells run something, among them.
+// Among them are words with which a host would set variables of the other ranks, or have their shells run something.
 TEST_F(HostileGuard, IsNamedForWhatNoHostSays) {
-  std::vector<Words> bad = {{{"rank", "0"}},  // which another is
+  std::vector<Words> bad = {{{"rank", "0"}},  // rank 0 has another guard
                             {{"rank", "x"}},
                             {{"host", "{}"}},
                             placed("no JSON"),

@@ -1,6 +1,6 @@
 #pragma once
 
-// The nodes of an executor's cluster, as its engine tells of them.
+// The nodes of an executor's cluster, as its engine reports them.
 
 #include <cstdint>
 #include <optional>
@@ -11,38 +11,39 @@
 
 namespace mlbench::exec {
 
-// What the engine does not tell is empty.
+// A node of a cluster. Members that the engine does not report are empty.
 struct ClusterNode {
   std::string name;
   std::string state = {};  // in the engine's words: "Ready", "IDLE+DRAIN (disk)"
   std::optional<bool> ready = {};
-  std::optional<double> cpus = {};           // that ranks may have, all together
-  std::optional<int64_t> memory_bytes = {};  // likewise
-  std::optional<int64_t> gpus = {};          // likewise
-  std::optional<int64_t> slots = {};         // most ranks
+  std::optional<double> cpus = {};           // for all ranks on the node together
+  std::optional<int64_t> memory_bytes = {};  // for all ranks on the node together
+  std::optional<int64_t> gpus = {};          // for all ranks on the node together
+  std::optional<int64_t> slots = {};         // the most ranks on the node
 };
 
 struct ClusterNodes {
   std::vector<ClusterNode> nodes;
-  std::string problem = {};  // why these are not all, or are not known further; "": these are all
+  std::string problem = {};  // why nodes, or what is known of them, are missing; "": nothing is
 };
 
-// What the nodes that take ranks have for them. What the engine does not tell of all of them is empty: who asks for it
-// learns it from the engine or from a rank.
+// What the nodes that take ranks have in total. A member is empty where the engine does not report it for all of these
+// nodes; then the engine or a rank refuses what cannot be had.
 struct HostsOffer {
-  std::optional<int64_t> gpus = {};           // NVIDIA's, of all nodes
-  std::optional<int64_t> cores = {};          // whole ones, of all nodes
-  std::optional<int64_t> cores_on_host = {};  // the most that one of them has
+  std::optional<int64_t> gpus = {};           // NVIDIA GPUs of all nodes
+  std::optional<int64_t> cores = {};          // whole cores of all nodes
+  std::optional<int64_t> cores_on_host = {};  // whole cores of the node that has most
 };
 HostsOffer offer_of(const ClusterNodes& nodes);
 
-// More are not asked for.
+// The number of nodes after which an engine is asked for no more.
 inline constexpr size_t kMostNodes = 5000;
 
-// The host of this process, as it is to processes of its own.
+// The host of this process, as a node for processes of this host.
 ClusterNode this_node();
 
-// {"nodes": [{"name", "state", "ready", "cpus", "memory_bytes", "gpus", "slots"}], "problem"}; null for what is empty.
+// The JSON {"nodes": [{"name", "state", "ready", "cpus", "memory_bytes", "gpus", "slots"}], "problem"}, with null for
+// what is empty.
 Json to_json(const ClusterNodes& nodes);
 
 }  // namespace mlbench::exec

@@ -13,7 +13,7 @@
 namespace mlbench::exec {
 namespace {
 
-// Of what mpirun puts between SIGCONT, SIGTERM and SIGKILL for the guards, where it ends them: a guard needs up to 3 s.
+// The seconds that mpirun waits between SIGCONT, SIGTERM and SIGKILL where it ends the guards: a guard needs up to 3 s.
 constexpr const char* kKillSeconds = "2";
 
 }  // namespace
@@ -31,12 +31,12 @@ std::vector<std::string> mpirun_words(const MpirunOptions& options) {
   const auto parameter = [&](const char* name, const std::string& value) {
     words.insert(words.end(), {"--mca", name, value});
   };
-  // A host per rank, in order: mapped by slot, the ranks of mpirun's own host would be the first.
+  // One host per rank, in order. Mapped by slot, the ranks of mpirun's own host would be the first.
   words.insert(words.end(), {"--host", fmt::format("{}", fmt::join(hosts, ",")), "--map-by", "seq"});
   words.insert(words.end(), {"--bind-to", "none"});
   if (!options.working_directory.empty()) words.insert(words.end(), {"--wdir", options.working_directory.string()});
 
-  // These hosts alone, whatever batch system this command itself runs under, by the names given.
+  // mpirun takes these hosts alone, by the names given, whatever batch system this command itself runs under.
   parameter("ras", "^slurm,gridengine,tm,lsf,alps");
   parameter("orte_keep_fqdn_hostnames", "1");
   if (here) {
@@ -54,10 +54,10 @@ std::vector<std::string> mpirun_words(const MpirunOptions& options) {
     parameter("oob_tcp_keepalive_probes", "3");
     if (!options.interface.empty()) parameter("oob_tcp_if_include", options.interface);
   }
-  // Who failed, the supervisor judges, and it ends the others.
+  // The supervisor judges which rank failed, and ends the others.
   parameter("orte_abort_on_non_zero_status", "0");
   parameter("odls_base_sigkill_timeout", kKillSeconds);
-  // For ranks that use MPI.
+  // These parameters are for ranks that use MPI.
   parameter("pml", "ob1");
   parameter("btl", here ? "self,vader" : shared ? "self,vader,tcp" : "self,tcp");
   if (!here && !options.interface.empty()) parameter("btl_tcp_if_include", options.interface);
@@ -70,12 +70,12 @@ std::vector<std::string> mpirun_over_links(const LaunchRequest& request) {
   MpirunOptions options;
   for (int rank = 0; rank < request.workers; ++rank) options.hosts.push_back(openmpi_host(rank));
   options.agent = program + " agent";
-  // An address is one host's; those of the others Open MPI finds.
+  // An address is one host's: Open MPI finds those of the other hosts.
   if (!is_numeric_address(request.network_interface)) options.interface = request.network_interface;
   options.shares_cores = request.environment.contains(variables::kOversubscribed);
   std::vector<std::string> words = mpirun_words(options);
-  // The daemons are where mpirun is in the image, whatever it was built with; and they stay below their guards, which
-  // say how they end. Whether ranks may be root's is not Open MPI's to say.
+  // The daemons are where mpirun is in the image, whatever prefix it was built with. They stay below their guards,
+  // which say how they end. Open MPI has no say in whether ranks may be root's.
   words.insert(words.end(),
                {"--noprefix", "--mca", "orte_leave_session_attached", "1", "--allow-run-as-root", program, "stub"});
   return words;

@@ -1,6 +1,6 @@
 #pragma once
 
-// The words of Open MPI's mpirun (4.0, 4.1), as far as they are the same however its daemons come to the hosts.
+// The words of Open MPI's mpirun (4.0, 4.1) that are the same however its daemons come to the hosts.
 
 #include <filesystem>
 #include <string>
@@ -11,27 +11,27 @@
 namespace mlbench::exec {
 
 struct MpirunOptions {
-  std::vector<std::string> hosts;  // of the ranks, in order
+  std::vector<std::string> hosts;  // one for each rank, in order
   std::filesystem::path working_directory = {};
-  std::string agent = {};            // the program that brings its daemons to the hosts; "": all of them are this host
-  std::string agent_arguments = {};  // which Open MPI takes apart at blanks
-  std::string interface = {};        // by which daemons and ranks talk, as Open MPI selects networks; "": its choice
-  bool shares_cores = false;         // ranks wait without keeping a core busy
+  std::string agent = {};            // the program that starts daemons on the hosts; "": this host is the only one
+  std::string agent_arguments = {};  // the arguments of `agent`, which Open MPI splits at blanks
+  std::string interface = {};        // the network of daemons and ranks, as Open MPI selects it; "": its choice
+  bool shares_cores = false;         // whether ranks that wait yield their core
 };
 
-// Of IPv4 or IPv6, and no name of an interface.
+// Whether `text` is an address of IPv4 or IPv6, and not the name of an interface.
 bool is_numeric_address(const std::string& text);
 
-// From "mpirun" up to where its options end: a rank per host of the list, nothing bound. What fails or is lost, the
-// supervisor judges.
+// The words from "mpirun" to the end of its options. They start a rank for each element of `hosts`, bound to no core.
+// mpirun does not end the others when a rank fails: the supervisor judges that.
 std::vector<std::string> mpirun_words(const MpirunOptions& options);
 
-// An mpirun for guards that nobody reaches but over their links (guard/openmpi.h), of start_linked(): the guard of rank
-// 0 runs it, and guards are its agent and its ranks.
+// The mpirun for start_linked() where nothing but the guards' links reaches the hosts (guard/openmpi.h). The guard of
+// rank 0 runs it. mlbench-guard is its agent, and the program that it starts for each rank.
 std::vector<std::string> mpirun_over_links(const LaunchRequest& request);
 
-// As it calls the host of a rank. A name that nothing else has, so that no host takes another's daemon for its own:
-// several ranks may have one address.
+// The name by which mpirun_over_links() calls the host of a rank. It is unique, so that no host takes another's daemon
+// for its own: several ranks may have one address.
 std::string openmpi_host(int rank);
 
 }  // namespace mlbench::exec

@@ -1,7 +1,7 @@
 #pragma once
 
-// Options that several executors take, as rows, and the forms of their texts. Those of one executor alone are in
-// exec/NAME/options.h, beside the list of all that it takes; catalog/options collects them.
+// Options that several executors take, as rows, and the forms of their texts (spec::RunOption::form). Options of one
+// executor alone are in exec/NAME/options.h, beside the list of all that it takes; catalog/options collects the lists.
 
 #include <fmt/format.h>
 
@@ -53,7 +53,7 @@ inline constexpr spec::RunOption kScratchOption = {.name = "scratch", .flags = "
 inline constexpr spec::RunOption kImageOption = {.name = "image", .flags = "--image", .kind = OptionKind::kText,
     .value = "IMAGE", .help = "container image in which the ranks run",
     .compared = "image", .form = image_name};
-// The supervisor's, who begins again: an executor that takes it can start the ranks elsewhere, or later.
+// The supervisor acts on this option. An executor that takes it can start the ranks again, elsewhere or later.
 inline constexpr spec::RunOption kRequeueOption = {.name = "requeue", .flags = "--requeue",
     .kind = OptionKind::kCount, .applies = spec::AppliesTo::kTraining, .range = kRequeues, .value = "N",
     .help = "once a host is lost, or an engine takes ranks away, go on from the last checkpoint: at most N times, 3 "

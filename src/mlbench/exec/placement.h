@@ -1,6 +1,6 @@
 #pragma once
 
-// Where the ranks of a run run, as their executor chose.
+// Where the ranks of a run are, as their executor chose.
 
 #include <cstdint>
 #include <optional>
@@ -15,40 +15,41 @@ namespace mlbench::exec {
 struct Placement {
   std::string host = {};
   int rank = 0;
-  int local_rank = 0;           // among the ranks of its host
-  std::vector<int> cores = {};  // that it may use, ascending; empty: the executor does not know
-  std::optional<int> gpu = {};  // its number on the host; empty: the executor gave none
+  int local_rank = 0;           // the rank's number among the ranks of its host
+  std::vector<int> cores = {};  // those that the rank may use, ascending; empty: not known
+  std::optional<int> gpu = {};  // the GPU's number on the host; empty: the executor gave none
 };
 
 // The cores of its host that a rank may use.
 struct CoreShare {
   std::string host = {};
   std::vector<int> numbers = {};  // empty: not known
-  int64_t at_a_time = 1;          // fewer than these where a container has a quota
+  int64_t at_a_time = 1;          // how many may be busy at a time: fewer where a container has a quota
 };
-// Of all these ranks; those of one host share what several may use.
+// The number of cores that these ranks may keep busy together. Cores that several ranks of one host may use count once.
 int64_t cores_together(std::span<const CoreShare> shares);
 
-// By a host's name alone, without a look-up: "localhost", or a number of the loopback.
+// Whether `name` is "localhost" or an address of the loopback. Looks up nothing.
 bool is_loopback(const std::string& name);
-// The same, or as this host calls itself.
+// Whether is_loopback(name), or `name` is the one by which this host calls itself.
 bool is_this_host(const std::string& name);
 
-// What a host that takes part says of itself.
+// What a host with ranks, or the supervisor's host, says of itself.
 struct HostCapture {
-  std::string name = {};  // as in Placement
-  Json host = {};         // capture_host() of base/environment.h, there
-  Json environment = {};  // capture_environment(), there
+  std::string name = {};  // as in Placement::host
+  Json host = {};         // capture_host() on that host (base/environment.h)
+  Json environment = {};  // capture_environment() on that host
 };
 
-// "0-3,8" as the kernel writes it; "" for none. `cores` ascend.
+// The cores as the kernel writes lists, "0-3,8"; "" for none. Precondition: `cores` ascend.
 std::string core_list(std::span<const int> cores);
 
 // The record's `placement`: [{rank, host, local_rank, cores|null, gpu|null}] in the order given.
 Json to_json(std::span<const Placement> placement);
 
-// The record's `hosts`: those of the placement, each once, in the order of their first rank. `own` is the supervisor's;
-// of a host that nobody captured, the name. Each carries its `environment`, unless it is the supervisor's and alone.
+// The record's `hosts`: the hosts of `placement`, each once, in the order of their first rank. `own` describes the
+// supervisor's host; a host that nobody captured has only its name. Each host has its `environment`, unless the
+// supervisor's host is the only one.
 Json hosts_of(std::span<const Placement> placement, std::span<const HostCapture> captures, const HostCapture& own);
 
 }  // namespace mlbench::exec

@@ -22,7 +22,7 @@ TEST(Placement, WhatIsNotKnownIsNull) {
 
 const HostCapture kOwn{"a", {{"name", "a"}, {"cores", 2}}, {{"kernel", "6.1"}}};
 
-// As records of one host have always been: its environment is the record's own.
+// In a record of one host, the environment of that host is the record's own.
 TEST(Hosts, ASingleHostOfTheSupervisorStandsAsItWas) {
   const std::vector<Placement> places = {{.host = "a", .rank = 0}, {.host = "a", .rank = 1, .local_rank = 1}};
   EXPECT_EQ(hosts_of(places, {}, kOwn), Json::array({kOwn.host}));
@@ -33,7 +33,7 @@ TEST(Hosts, EachSaysItsEnvironmentInTheOrderOfRanks) {
                                          {.host = "a", .rank = 1},
                                          {.host = "c", .rank = 2, .local_rank = 1},
                                          {.host = "d", .rank = 3}};
-  // What calls itself otherwise (a pod) goes by the name of its place.
+  // A host that calls itself otherwise (a pod) goes by the name of its place.
   const std::vector<HostCapture> captures = {{"c", {{"name", "c.local"}, {"cores", 8}}, {{"kernel", "5.10"}}}};
   EXPECT_EQ(hosts_of(places, captures, kOwn),
             Json({{{"name", "c"}, {"cores", 8}, {"environment", {{"kernel", "5.10"}}}},

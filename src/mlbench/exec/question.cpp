@@ -19,7 +19,7 @@ using std::chrono::steady_clock;
 
 constexpr size_t kMostBytes = size_t{1} << 20;
 
-// Not a pipe: nobody has to empty it while the program runs.
+// A file in memory for an answer. Nobody has to empty it while the program runs, as a pipe.
 FileDescriptor memory_file() {
   FileDescriptor file(memfd_create("answer", MFD_CLOEXEC));
   if (!file) throw_system_error("cannot make a file in memory", errno);
@@ -43,7 +43,7 @@ std::string trimmed_end(std::string text) {
 Question::Question(const std::vector<std::string>& command, milliseconds limit, int standard_input)
     : limit_(limit), deadline_(steady_clock::now() + limit) {
   for (const std::string& word : command) {
-    // `env --unset=NAME ... PROGRAM`
+    // The program may stand behind `env --unset=NAME ...`.
     program_ = word;
     if (word != "env" && !word.starts_with("--")) break;
   }
@@ -66,7 +66,7 @@ Question::~Question() {
   try {
     if (process_ && !process_->wait(milliseconds(0))) process_->stop(milliseconds(0));
   } catch (const IoError&) {
-    // It hangs in the kernel: nothing ends it.
+    // The program hangs in the kernel: nothing ends it.
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// A program that is asked something, and may hang.
+// Programs that are asked something, and that may hang.
 
 #include <chrono>
 #include <optional>
@@ -13,22 +13,23 @@
 namespace mlbench::exec {
 
 struct Answer {
-  std::optional<ProcessEnd> end;  // empty: there was none in time
+  std::optional<ProcessEnd> end;  // empty: the program did not start, or did not end in time
   std::string output;
-  std::string errors;  // of the program; or why there is no answer
+  std::string errors;  // the program's; or why there is no answer
 
   bool good() const { return end && end->code == 0; }
 };
 
-// Asked without waiting. Destroyed before its answer, the program is killed.
+// A program that was asked, and that nobody has to wait for. Destruction before the answer kills the program.
 class Question {
  public:
-  // Killed after `limit`, and with the thread that asks. `standard_input`: a descriptor that it reads; -1: nothing.
+  // Starts the program, which is killed after `limit`, and when the calling thread ends. `standard_input` is a
+  // descriptor that the program reads; -1: nothing. answer() reports a program that could not be started.
   Question(const std::vector<std::string>& command, std::chrono::milliseconds limit, int standard_input = -1);
   ~Question();
   Question(const Question&) = delete;
   Question& operator=(const Question&) = delete;
-  // Waits up to `timeout` for it. Empty while there is none; once.
+  // Returns the answer, for which it waits up to `timeout`; empty while there is none. The answer can be taken once.
   std::optional<Answer> answer(std::chrono::milliseconds timeout);
 
  private:
@@ -40,7 +41,7 @@ class Question {
   std::string not_started_;
 };
 
-// Asks and waits.
+// Asks, and waits up to `limit` for the answer.
 Answer ask(const std::vector<std::string>& command, std::chrono::milliseconds limit);
 
 }  // namespace mlbench::exec

@@ -1,7 +1,7 @@
 #pragma once
 
-// For tests: an executor whose engine lets ranks wait, or refuses them, and has hosts of its own. What it starts, it
-// starts through another executor.
+// For tests: an executor whose engine lets ranks wait, or refuses them, and has hosts of its own. The executor starts
+// ranks through another one.
 
 #include <algorithm>
 #include <atomic>
@@ -18,7 +18,8 @@
 
 namespace mlbench::exec {
 
-// Starts, and waits until all ranks run. IoError with the engine's words when they do not within `patience`.
+// Starts the ranks, and waits until all run. Throws IoError with the engine's words where they do not within
+// `patience`.
 inline std::unique_ptr<RankGroup> start_and_wait(Executor& executor, const LaunchRequest& request,
                                                  std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
@@ -34,7 +35,7 @@ inline std::unique_ptr<RankGroup> start_and_wait(Executor& executor, const Launc
   }
 }
 
-// Of what was seen, that of one kind.
+// The observations of one kind among `seen`.
 template <typename Kind>
 std::vector<Kind> only(const std::vector<Observation>& seen) {
   std::vector<Kind> found;
@@ -44,7 +45,7 @@ std::vector<Kind> only(const std::vector<Observation>& seen) {
   return found;
 }
 
-// The next that is seen of that kind; none: nothing within `patience`.
+// The next observations of that kind; none where nothing is seen within `patience`.
 template <typename Kind>
 std::vector<Kind> next_of(RankGroup& group, std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
@@ -55,7 +56,8 @@ std::vector<Kind> next_of(RankGroup& group, std::chrono::milliseconds patience) 
   return found;
 }
 
-// What the engine says, one after the other, each for so many looks; then the ranks start, unless a line refuses them.
+// What the engine says, line by line, each for `looks` calls of poll(). Then the ranks start, unless a line refuses
+// them.
 struct EngineScript {
   struct Line {
     StartState state = StartState::kQueued;
@@ -64,12 +66,12 @@ struct EngineScript {
   };
   std::vector<Line> lines = {};
   bool on_this_host = false;
-  std::vector<Placement> placement = {};  // instead of the other's, unless empty
+  std::vector<Placement> placement = {};  // in place of the other executor's, unless empty
   std::vector<HostCapture> captures = {};
-  std::vector<std::string> notes = {};  // while ranks run
+  std::vector<std::string> notes = {};  // given while ranks run
 };
 
-// What became of the starts: shared, as an executor may be gone by then.
+// What became of the starts. Tests share it with the executor, which may be gone when they look.
 struct EngineLog {
   std::atomic<int> starts = 0, launched = 0, withdrawn = 0;
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests: a podman whose containers are processes of this host. It stands first in PATH while this lives.
+// For tests: a podman whose containers are processes of this host. It stands first in PATH while the object lives.
 
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@ namespace mlbench::exec {
 
 class FakePodman {
  public:
-  // `script`: fake_podman.sh. The image "here" is on this host.
+  // `script` is the path of fake_podman.sh. The image "here" is on this host.
   explicit FakePodman(const std::filesystem::path& script)
       : path_(environment_variable("PATH").value_or("/usr/bin:/bin")) {
     std::filesystem::create_directories(folder_ / "bin");
@@ -31,7 +31,7 @@ class FakePodman {
   FakePodman(const FakePodman&) = delete;
   FakePodman& operator=(const FakePodman&) = delete;
 
-  // What it was asked, a line per call.
+  // What podman was asked, a line per call.
   std::string said() const { return std::filesystem::exists(folder_ / "said") ? read_file(folder_ / "said") : ""; }
 
  private:

@@ -1,6 +1,7 @@
 #pragma once
 
-// For tests: another host, which is a folder of its own on this one. Its ranks' guards come over links.
+// For tests: an executor of another host, which is a folder of its own on this one. The guards of its ranks come over
+// links.
 
 #include <chrono>
 #include <functional>
@@ -19,16 +20,16 @@ namespace mlbench::exec {
 
 struct OtherHost {
   std::string name = "elsewhere";
-  // The port at which it reaches a port of this host, where there is a network between them.
+  // The port at which that host reaches `port` of this host. Null: there is no network between them.
   std::function<int(int port)> way = nullptr;
-  std::vector<std::string> files = {};  // that guards are given
+  std::vector<std::string> files = {};  // those that guards are given
 };
 
 class LinkedExecutor final : public Executor {
  public:
   explicit LinkedExecutor(OtherHost host = {}) : host_(std::move(host)) {}
 
-  // Where a run's folder is there.
+  // The folder on the other host of the run whose folder here is `folder`.
   static std::filesystem::path there(const std::filesystem::path& folder) { return folder.string() + "-elsewhere"; }
 
   std::string name() const override { return "linked"; }
@@ -65,7 +66,7 @@ class LinkedExecutor final : public Executor {
   }
 
  private:
-  // What the engine runs.
+  // The job of the engine: the guards of all ranks.
   class Job {
    public:
     ~Job() {
@@ -87,7 +88,7 @@ class LinkedExecutor final : public Executor {
     Group(std::unique_ptr<Job> job, std::unique_ptr<RankGroup> below)
         : job_(std::move(job)), below_(std::move(below)) {}
     ~Group() override {
-      below_.reset();  // the guards are told, and end what is left
+      below_.reset();  // tells the guards, which end what is left of their ranks
       job_->wait();
     }
     std::vector<Observation> poll(std::chrono::milliseconds timeout) override { return below_->poll(timeout); }

@@ -116,7 +116,7 @@ ApiAnswer Api::ask(const std::string& method, const std::string& path, const Jso
   } catch (const CommError& error) {
     answer.words = error.what();
   } catch (const IoError& error) {
-    answer.words = error.what();  // of the token, which is being replaced
+    answer.words = error.what();  // the token cannot be read, as it is being replaced
   }
   if (answer.words.size() > kLongestWords) answer.words.resize(kLongestWords);
   return answer;

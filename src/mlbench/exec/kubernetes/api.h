@@ -1,6 +1,6 @@
 #pragma once
 
-// Kubernetes' API, as far as a run needs it.
+// A client of Kubernetes' API, as far as a run needs it.
 
 #include <chrono>
 #include <string>
@@ -12,20 +12,21 @@
 namespace mlbench::exec::kubernetes {
 
 struct ApiAnswer {
-  int status = 0;          // of HTTP; 0: nobody answered
+  int status = 0;          // HTTP's; 0: nobody answered
   Json body = {};          // null where it is no JSON
-  std::string words = {};  // of what is no success: why, in the server's words where it has some
+  std::string words = {};  // why the request did not succeed, in the server's words where it has some
 
   bool good() const { return status >= 200 && status < 300; }
   bool unknown() const { return status == 404; }
-  // The same may succeed in a moment: nobody answered, or the server is busy, restarts, or was asked amid a change.
+  // Whether the same request may succeed in a moment: nobody answered, or the server is busy, restarts, or was amid a
+  // change.
   bool passing() const;
 };
 
 struct ApiPace {
-  std::chrono::milliseconds answer{10'000};                        // for one answer
-  std::chrono::milliseconds change{30'000};                        // for a change that has to be, all tries together
-  std::chrono::milliseconds first_wait{200}, longest_wait{3'000};  // between two tries
+  std::chrono::milliseconds answer{10'000};  // limit for one answer
+  std::chrono::milliseconds change{30'000};  // limit for a change that has to succeed, all tries together
+  std::chrono::milliseconds first_wait{200}, longest_wait{3'000};  // waits between two tries
 };
 
 // Not thread-safe.
@@ -33,15 +34,16 @@ class Api {
  public:
   explicit Api(Cluster cluster, ApiPace pace = {});
 
-  // Throws nothing but UserError for a server that has no address.
+  // Asks once. Throws only UserError, for a server that has no address.
   ApiAnswer get(const std::string& path);
-  // Made, or found there with the same label mlbench/start: an earlier try succeeded without a word. Where it may not
-  // be looked at, as secrets may not, one of that name is ours (names are random), and `object` is returned.
-  // IoError with the server's words when it is refused, or `change` has passed.
+  // Creates `object` at `path`, and returns it as the server has it. Where an object with the same label mlbench/start
+  // is there already, an earlier try succeeded without an answer, and that object is returned. Where that object may
+  // not be read, as secrets may not, it is taken for ours (names are random), and `object` is returned. Throws IoError
+  // with the server's words where the server refuses, or when ApiPace::change has passed.
   Json create(const std::string& path, const Json& object);
-  // A merge patch (RFC 7386). IoError likewise.
+  // Changes an object by a merge patch (RFC 7386), and returns it. Throws IoError as create().
   Json change(const std::string& path, const Json& patch);
-  // With all that it owns, which is gone first. False: there is none. IoError likewise.
+  // Deletes an object after all that it owns. Returns false where there is no such object. Throws IoError as create().
   bool remove(const std::string& path, int grace_seconds);
 
   const Cluster& cluster() const { return cluster_; }

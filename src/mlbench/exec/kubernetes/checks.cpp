@@ -1,4 +1,4 @@
-// What cannot be run as asked.
+// Checks whether a request can be run as asked.
 
 #include <fmt/format.h>
 
@@ -73,7 +73,7 @@ void check(const LaunchRequest& request, const Options& engine, const Defaults& 
   }
   check_utf8(request, "Kubernetes");
   expect(is_image(image), "--image", image, "an image as in registry.example/mlbench-worker:1");
-  // Open MPI's agent hands it to a shell of the pods.
+  // Open MPI's agent gives the interface to a shell of the pods.
   expect(!spec::needs_mpirun(request.backend) || is_interface(request.network_interface), "--interface",
          request.network_interface, "a name (eth0), an address or a network (10.244.0.0/16)");
   if (!engine.name_space.empty()) {

@@ -35,7 +35,7 @@ std::string decoded(const std::string& text, const std::string& what) {
   return bytes;
 }
 
-// KEY-data, or the content of the file that KEY names.
+// The content of the member KEY-data of `object`, or of the file that its member KEY names.
 std::string pem_of(const Json& object, const std::string& key, const fs::path& folder, const std::string& file) {
   const std::string data = text_member(object, (key + "-data").c_str());
   if (!data.empty()) return decoded(data, fmt::format("{}: {}-data", file, key));

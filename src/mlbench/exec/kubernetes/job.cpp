@@ -18,17 +18,17 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// An allocation is asked for while ranks run already.
+// The limit for what Kubernetes says of an allocation, which is asked for while ranks run already.
 constexpr milliseconds kAllocationPatience{5000};
 constexpr milliseconds kRemovalPoll{200};
-// Exit code of a guard that reached nobody.
+// The exit code of a guard that reached nobody.
 constexpr int kNobodyAnswered = static_cast<int>(ExitCode::kCommError);
 
 std::string query(const std::string& key, const std::string& value) {
   return "?" + key + "=" + net::http::percent_encode(value);
 }
 
-// Of what follows a look, so that news are told from what was known.
+// A text of what is shown of a look at the job: it changes when there are news.
 std::string digest(const Seen& seen) {
   std::string text = seen.silence + "|" + seen.warning + (seen.gone ? "|gone" : "");
   for (const PodView& pod : seen.pods) {
@@ -103,7 +103,7 @@ void Watch::run() {
   }
 }
 
-// A server that does not answer has lost no job.
+// Looks once at the job and its pods. A server that does not answer has lost no job.
 void Watch::look(Api& api) {
   Seen now = seen();
   const std::string before = digest(now);
@@ -146,7 +146,7 @@ void Watch::look(Api& api) {
   seen_ = std::move(now);
 }
 
-// Where they may not be seen, there are none.
+// Looks for warnings of the job's pods. Where the server does not let events be seen, there are none.
 void Watch::look_for_warnings(Api& api) {
   warnings_at_ = std::chrono::steady_clock::now() + pace_.warnings;
   const ApiAnswer events = api.get(job_.warnings_path());
@@ -203,7 +203,7 @@ StartStatus Job::status() {
 
 std::vector<EngineWord> Job::news() {
   const Seen seen = watch_->seen();
-  // What was seen before the ranks ran may be older than their pods.
+  // The first look that shows a pod for each rank: looks before the ranks ran may be older than their pods.
   if (!first_ && std::ssize(seen.pods) == job_.ranks) first_ = seen.pods;
   std::vector<EngineWord> news;
   for (EngineWord& word : done_to(seen, first_.value_or(std::vector<PodView>{}))) {
@@ -240,7 +240,8 @@ Json Job::allocation() {
           {"server", job_.server.empty() ? Json() : Json(job_.server)}};
 }
 
-// Guards whose links are closed end their ranks, and themselves; those that never came are ended by their node.
+// Deletes the job. Guards whose links are closed end their ranks, and then themselves; those that never came are ended
+// by their node.
 void Job::end(milliseconds /*patience*/) {
   watch_.reset();
   try {

@@ -1,6 +1,6 @@
 #pragma once
 
-// A job that was made, as its run sees it.
+// A Job that was created in Kubernetes, as its run sees it.
 
 #include <chrono>
 #include <condition_variable>
@@ -20,33 +20,33 @@ namespace mlbench::exec::kubernetes {
 
 struct JobPace {
   ApiPace api;
-  // Between two looks at the job: at least, and where nothing changes.
+  // The least time between two looks at the job, and the most, which is reached where nothing changes.
   std::chrono::milliseconds look{1000}, slow_look{5000};
-  // For an error of an image or container, which may pass.
+  // How long an error of an image or a container may last before the start fails: such an error may pass.
   std::chrono::milliseconds stuck{20'000};
-  // From the moment when all containers run, to the guards of all ranks.
+  // The limit from the moment when all containers run until all ranks run.
   std::chrono::milliseconds start{60'000};
-  // From the end of a rank, of SIGTERM, to what Kubernetes says of it.
+  // How long Kubernetes may take, once a rank has ended of SIGTERM, to say what it did.
   std::chrono::milliseconds verdict{3000};
-  // For the end of a job that was deleted: pods of a lost node stay until it is back.
+  // The limit for the end of a job that was deleted: pods of a lost node stay until the node is back.
   std::chrono::milliseconds removal{20'000};
-  // Between two looks at what Kubernetes warns of, where nothing changes.
+  // The time between two looks at Kubernetes' warnings where nothing changes.
   std::chrono::milliseconds warnings{15'000};
 };
 
 struct JobOfRun {
   std::string name, uid, name_space, image, queue;
   int ranks = 1;
-  std::string supervisor;    // address that guards connect to
-  bool pods_meet = false;    // before the ranks run
-  std::string server = {};   // version; "": not known
-  std::string path() const;  // of the API
+  std::string supervisor;    // the address to which guards connect
+  bool pods_meet = false;    // whether pods connect to each other before the ranks run (Open MPI)
+  std::string server = {};   // version of Kubernetes; "": not known
+  std::string path() const;  // paths in the API: this one is the job's
   std::string pods_path() const;
-  std::string events_path() const;    // of the job itself
-  std::string warnings_path() const;  // of all pods of the namespace
+  std::string events_path() const;    // events of the job itself
+  std::string warnings_path() const;  // warnings of all pods of the namespace
 };
 
-// Looks at the job now and then, in a thread of its own: a slow server holds nobody up.
+// Looks at the job now and then, in a thread of its own: a slow server holds nobody up. Public methods are thread-safe.
 class Watch {
  public:
   Watch(Cluster cluster, JobOfRun job, JobPace pace);
@@ -55,8 +55,8 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
 
   Seen seen() const;
-  std::vector<std::string> take_warnings();  // since the last call
-  void hurry();                              // the next look is at once
+  std::vector<std::string> take_warnings();  // those since the last call
+  void hurry();                              // makes the next look come at once
 
  private:
   void run();
@@ -70,10 +70,10 @@ class Watch {
   std::condition_variable wake_;
   Seen seen_;
   std::vector<std::string> news_;
-  Warnings warnings_;                                    // of the thread alone
-  std::chrono::steady_clock::time_point warnings_at_{};  // likewise: when to ask for them again
+  Warnings warnings_;                                    // used by the thread alone
+  std::chrono::steady_clock::time_point warnings_at_{};  // when to ask for warnings again; used by the thread alone
   bool changed_ = false, hurried_ = false, stopped_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last member: the thread uses the others
 };
 
 class Job final : public EngineJob {
@@ -95,13 +95,13 @@ class Job final : public EngineJob {
 
   const JobOfRun job_;
   const JobPace pace_;
-  Api api_;  // for the end
+  Api api_;  // for end()
   std::unique_ptr<Watch> watch_;
   std::optional<Clock::time_point> stuck_since_, running_since_;
-  std::optional<std::vector<PodView>> first_;  // as ranks began
-  std::set<std::string> told_;                 // of what became of it
+  std::optional<std::vector<PodView>> first_;  // the pods as the ranks began
+  std::set<std::string> told_;                 // the words that news() has returned
   std::string failure_;
-  bool late_ = false;  // that is why
+  bool late_ = false;  // whether failure_ says that ranks were late
 };
 
 }  // namespace mlbench::exec::kubernetes

@@ -36,12 +36,12 @@ namespace mlbench::exec::kubernetes {
 namespace {
 
 constexpr size_t kSuffixBytes = 4;
-// Of a job that nobody waits for any more.
+// The limits for the deletion of a job that nobody waits for any more.
 constexpr std::chrono::seconds kWithdrawAnswer{5}, kWithdrawChange{15};
 constexpr std::chrono::seconds kNodesAnswer{5};
 constexpr const char* kLater = "(given at the start)";
 
-// "https://HOST:PORT", "https://[::1]:6443"
+// The host of "https://HOST:PORT" or "https://[::1]:6443".
 std::string host_of(const std::string& url) {
   std::string rest = url.substr(url.find("://") + 3);
   rest = rest.substr(0, rest.find('/'));
@@ -52,7 +52,7 @@ std::string host_of(const std::string& url) {
 std::vector<std::string> addresses_of_nodes(Api& api) {
   std::vector<std::string> addresses;
   const ApiAnswer nodes = api.get("/api/v1/nodes?limit=20");
-  if (!nodes.good() || !nodes.body.is_object()) return addresses;  // not everybody may ask that
+  if (!nodes.good() || !nodes.body.is_object()) return addresses;  // not everybody may list nodes
   for (const Json& node : nodes.body.value("items", Json::array())) {
     for (const Json& one : node.value("status", Json::object()).value("addresses", Json::array())) {
       if (one.value("type", "") == "InternalIP") addresses.push_back(one.value("address", ""));
@@ -65,7 +65,7 @@ std::vector<std::string> addresses_of_nodes(Api& api) {
 std::string address_for_pods(const Cluster& cluster) {
   Api api(cluster);
   std::vector<std::string> hosts;
-  if (cluster.token_file.empty()) hosts = addresses_of_nodes(api);  // within a pod the server is as good
+  if (cluster.token_file.empty()) hosts = addresses_of_nodes(api);  // in a pod, the server's address is as good
   hosts.push_back(host_of(cluster.server));
   std::string own, reason;
   for (const std::string& host : hosts) {
@@ -77,7 +77,7 @@ std::string address_for_pods(const Cluster& cluster) {
       reason = error.what();
     }
   }
-  if (!own.empty()) return own;  // all of it is here
+  if (!own.empty()) return own;  // all of the cluster is on this host
   throw IoError(fmt::format("no node of {} can be reached from this host: {}", cluster.from, reason));
 }
 
@@ -95,7 +95,7 @@ class KubernetesExecutor final : public Executor {
 
   Rendezvous rendezvous(const LaunchRequest& request) const override {
     check(request, engine_, defaults());
-    // An address that is only the others' name for this host cannot be bound to.
+    // MLBENCH_POD_IP may be an address that only others have for this host: no socket can be bound to such a one.
     if (const std::string& told = defaults().address; !told.empty()) {
       return {told.find(':') == std::string::npos ? "0.0.0.0" : "::", told};
     }
@@ -116,7 +116,7 @@ class KubernetesExecutor final : public Executor {
     check(request, engine_, defaults());
     const Cluster& there = cluster();
     const JobPace pace;
-    // Random: what was deleted under an earlier name may still be ending.
+    // The name is random: what was deleted under an earlier one may still be ending.
     JobOfRun job;
     job.name = job_name(request, random_hex(kSuffixBytes));
     job.name_space = engine_.name_space.empty() ? there.name_space : engine_.name_space;
@@ -132,15 +132,15 @@ class KubernetesExecutor final : public Executor {
     const std::string& url = defaults().master_url;
     if (request.rank_words && !url.empty() && !is_loopback(host_of(url))) values.emplace(variables::kUrl, url);
     const Objects objects = objects_of(theirs, engine_, defaults(), job.name, values);
-    // Before the job: no guard may come earlier.
+    // The links are made before the job: no guard may come earlier.
     std::unique_ptr<Start> links = start_linked(request, {}, files_for_guards(request), mpirun_of(request),
                                                 hosts_of_pods(job.name, request.workers));
     Api api(there, pace.api);
-    // Before it is made: it is suspended, or queued, until this process goes on.
+    // The job is noted before it is made: it is suspended, or queued, until this process goes on.
     if (request.note_job)
       request.note_job({{"engine", "kubernetes"}, {"job", job.name}, {"namespace", job.name_space}});
     try {
-      // Suspended, until all that its pods need is there; and that goes with it, since the job owns it.
+      // The job is suspended until all that its pods need is there. It owns these objects, so they go with it.
       const Json made = api.create(fmt::format("/apis/batch/v1/namespaces/{}/jobs", job.name_space),
                                    owned_by(objects.job, owner_of_jobs(defaults(), there, job.name_space)));
       job.uid = made.at("metadata").value("uid", "");
@@ -196,7 +196,7 @@ class KubernetesExecutor final : public Executor {
     return *defaults_;
   }
 
-  // In the first pod.
+  // The words of mpirun, which runs in the first pod; empty where none is needed.
   static std::vector<std::string> mpirun_of(const LaunchRequest& request) {
     return spec::needs_mpirun(request.backend) ? mpirun_over_links(request) : std::vector<std::string>();
   }
@@ -212,7 +212,7 @@ class KubernetesExecutor final : public Executor {
     return objects;
   }
 
-  // What was not made whole, also where a try to make it may still succeed.
+  // Deletes a job that was not made whole; it may also come later, where a try to make it still succeeds.
   static void withdraw(Api& api, const JobOfRun& job) {
     try {
       api.remove(job.path(), 0);
@@ -223,9 +223,9 @@ class KubernetesExecutor final : public Executor {
   }
 
   const Options engine_;
-  mutable std::optional<Defaults> defaults_;  // of the first question: what only names the executor reads nothing
+  mutable std::optional<Defaults> defaults_;  // read when first asked for: naming the executor reads nothing
   mutable std::optional<Cluster> cluster_;
-  mutable std::optional<std::string> address_;  // asked for once
+  mutable std::optional<std::string> address_;  // found once
 };
 
 }  // namespace
@@ -251,7 +251,7 @@ Options read_options(const Json& engine) {
   options.queue = reader.text("queue", "");
   options.host_network = reader.flag("host_network", false);
   options.pod_overlay = reader.text("pod_overlay", "");
-  reader.integer("requeue", 0, kRequeues);  // the supervisor's
+  reader.integer("requeue", 0, kRequeues);  // the supervisor acts on it
   reader.finish();
   return options;
 }

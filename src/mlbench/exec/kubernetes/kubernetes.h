@@ -8,10 +8,10 @@
 
 namespace mlbench::exec::kubernetes {
 
-// Ranks as the pods of one Indexed Job (docs/executors/kubernetes.md), each under a guard in a container. Of the
-// options: ranks_per_host, image, and all of Kubernetes'.
+// Makes the executor whose ranks are the pods of one Indexed Job (docs/executors/kubernetes.md), each under a guard in
+// a container. `engine` has the options of kubernetes/options.h. Throws UserError as read_options().
 std::unique_ptr<Executor> make(const Json& engine);
-// Where a kubeconfig or a service account is; whether its server answers is not asked.
+// Whether there is a kubeconfig or a service account. Whether the server answers is not asked.
 Availability available();
 
 }  // namespace mlbench::exec::kubernetes

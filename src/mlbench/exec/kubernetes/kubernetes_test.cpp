@@ -239,7 +239,7 @@ TEST(KubernetesManifest, AnImageOfTheUsersOwnGetsAGuard) {
   EXPECT_EQ(pod["initContainers"][0]["volumeMounts"][0]["name"], "mlbench");
   EXPECT_EQ(in_pods(request, "n").environment.at("MASTER_ADDR"), "n-0.n");
   EXPECT_THAT(container["env"].dump(), HasSubstr("HOROVOD_RANK"));
-  // The worker's own image has one.
+  // The worker's own image has a guard.
   engine.image = "worker:1";
   EXPECT_FALSE(template_of(objects_for(request, engine, defaults)).at("spec").contains("initContainers"));
   EXPECT_EQ(container_of(objects_for(request, engine, defaults))["command"][0], "mlbench-guard");
@@ -544,7 +544,7 @@ TEST_F(KubeConfig, APodHasItsServiceAccount) {
   EXPECT_EQ(cluster.authority, "ca");
   EXPECT_EQ(cluster.token_file, folder_ / "account" / "token");
   EXPECT_TRUE(cluster.around_us);
-  write(kConfig);  // who names one, means it
+  write(kConfig);  // a context that is named is taken, also in a pod
   EXPECT_EQ(find_cluster("proxy", here()).server, "http://127.0.0.1:8001");
   EXPECT_FALSE(find_cluster("proxy", here()).around_us);
 }
@@ -686,7 +686,7 @@ TEST(KubernetesStatus, WhatFollowsFromAnEndComesBehindIt) {
   const Seen by_others =
       seen_with({pod_json(0, "Running", deleted("2026-01-31T12:00:07Z")), pod_json(1, "Failed", evicted)});
   EXPECT_EQ(words_in(by_others).at(0), "pod p-1 (rank 1 on node n2) was evicted: low on disk");
-  // Deleted by somebody, and ended of that; then the job deletes the others.
+  // Somebody deleted the pod of rank 1, which ended of that; then the job deleted the others.
   Json ended = rank_state({{"terminated", {{"exitCode", 143}, {"reason", "Error"}}}});
   ended.merge_patch(deleted("2026-01-31T12:00:05Z"));
   const Seen first = seen_with({pod_json(0, "Running", deleted("2026-01-31T12:00:07Z")), pod_json(1, "Failed", ended)});
@@ -892,7 +892,7 @@ constexpr JobPace kFastJob{
 
 class KubernetesJob : public KubernetesApi {
  protected:
-  // One whose pods do as hold_pods() says.
+  // A job whose pods do as hold_pods() says.
   std::unique_ptr<Job> make_job(const std::string& queue = "") {
     Api api(cluster(), kFastApi);
     JobOfRun of_run;
@@ -1033,7 +1033,7 @@ class KubernetesRun : public testing::Test {
     } while (status.state != StartState::kStarted);
     return start->take();
   }
-  // What a supervisor makes of what is seen of the two ranks of a command.
+  // What a supervisor makes of what the group sees of the two ranks of a command.
   static record::Failure failure_of(RankGroup& group) {
     supervise::JudgeOptions options;
     options.own_worker = false;
@@ -1105,7 +1105,7 @@ TEST_F(KubernetesRun, AJobIsWithdrawnByWhatWasNotedOfIt) {
     noted = job;
     EXPECT_TRUE(fake_.jobs().empty()) << "known before it is there";
   };
-  engine_["queue"] = "later";  // it stays suspended
+  engine_["queue"] = "later";  // so that the job stays suspended
   const auto start = begin("exec sleep 600");
   ASSERT_EQ(fake_.jobs().size(), 1u);
   EXPECT_EQ(noted,
@@ -1143,7 +1143,7 @@ TEST_F(KubernetesRun, APodThatIsDeletedComesBeforeTheEndOfItsRank) {
 
 TEST_F(KubernetesRun, ARankThatEndsByItselfIsForItsLinkToTell) {
   auto group = run("[ $RANK = 1 ] && exit 7; exec sleep 600");
-  // As the job does once a pod has failed.
+  // The job deletes its other pods once one has failed.
   Json failed = rank_state({{"terminated", {{"exitCode", 7}, {"reason", "Error"}}}});
   failed["status"]["phase"] = "Failed";
   const auto exits = next_of<RankExit>(*group, kPatience);
@@ -1263,8 +1263,8 @@ TEST_F(KubernetesRun, DescribesObjectsWithoutTheirSecrets) {
 
 // ---- Open MPI without ssh ------------------------------------------------------------------------------------------
 
-// An mpirun that stands first in PATH: it has each host's rank asked for there, then does what a test wants. The pods
-// are real.
+// A test with an mpirun that stands first in PATH. It has each host's rank asked for there, then does what a test
+// wants. The pods are real.
 class KubernetesMpi : public KubernetesRun {
  protected:
   KubernetesMpi() {
@@ -1352,7 +1352,7 @@ TEST_F(KubernetesMpi, AnMpirunThatEndsUnderItsRanksIsToBlame) {
 // MPI_Abort: mpirun ends before the rank that wanted it.
 TEST_F(KubernetesMpi, ARankThatFailsIsToBlameForTheEndOfMpirun) {
   mpirun_does(until_told() + "exit 1");
-  const TemporaryFolder elsewhere;  // the run's own is another one in a pod
+  const TemporaryFolder elsewhere;  // the run's own folder is another one in a pod
   auto group = run("cd " + elsewhere.path().string() + "; " + until_told() + "sleep 1; exit 9");
   write_file_atomically(elsewhere / "go", "");
   tell();
@@ -1522,7 +1522,7 @@ TEST(KubernetesEmit, AnMpiJobHasALauncherAndWorkersWithAnSshd) {
                         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
                         {"name": "datasets",
                          "persistentVolumeClaim": {"claimName": "corpora", "readOnly": true}}]}}}}}})");
-  // The same as in a job, whose test has it.
+  // The shell's script in the launcher's words is that of a Job, which another test looks at.
   const Json& words = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"];
   request.backend = "gloo";
   const Json plain = launched_by_others("job", request, {{"name", "r-2"}}, with_image(), {}).at(1);

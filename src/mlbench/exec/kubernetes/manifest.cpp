@@ -27,18 +27,18 @@ namespace {
 
 // The user of mlbench's images.
 constexpr int kUser = 10001;
-// After this long nobody has removed what ended: its supervisor is gone.
+// The seconds after which Kubernetes removes a job that ended: nobody else did, as its supervisor is gone.
 constexpr int kKeptSeconds = 300;
 constexpr const char* kSharedMemory = "1Gi";
 constexpr const char* kGuard = "mlbench-guard";
 constexpr const char* kWorker = "mlbench-worker";
 constexpr const char* kTools = "/mlbench";
 constexpr const char* kNodeName = "kubernetes.io/hostname";
-constexpr const char* kNodesLabel = "mlbench/nodes";  // of pods: whether they share them
+constexpr const char* kNodesLabel = "mlbench/nodes";  // a label of pods: whether they share their nodes
 constexpr const char* kAlone = "alone";
 constexpr const char* kPort = "29500";
 
-// A value of a label: letters, digits and ._-, with a letter or digit at both ends.
+// The text as the value of a label: letters, digits and ._-, with a letter or digit at both ends.
 std::string label_value(std::string text) {
   for (char& c : text) {
     if (!is_alnum(c) && c != '.' && c != '_' && c != '-') c = '-';
@@ -51,7 +51,7 @@ std::string label_value(std::string text) {
 
 std::string run_name_of(const LaunchRequest& request) { return request.run_name.empty() ? "run" : request.run_name; }
 
-// Of all ranks, whatever run they are of.
+// The labels of all ranks, whatever their run.
 Json labels_of_ranks() { return {{"app.kubernetes.io/name", "mlbench"}, {kComponentLabel, "rank"}}; }
 
 }  // namespace
@@ -87,7 +87,7 @@ Json variable_of_pod(const std::string& name, const std::string& path) {
   return {{"name", name}, {"valueFrom", {{"fieldRef", {{"fieldPath", path}}}}}};
 }
 
-// As Kubernetes' "restricted" wants it.
+// The security context that Kubernetes' standard "restricted" demands.
 Json container_security() {
   return {{"allowPrivilegeEscalation", false},
           {"readOnlyRootFilesystem", true},
@@ -102,9 +102,10 @@ Json resources_of(const LaunchRequest& request, const Options& engine) {
   return {{"requests", each}, {"limits", each}};
 }
 
-// How ranks spread over nodes. On a node of a measurement there is no other run's rank, in whatever namespace, and one
-// that shares its nodes comes to no measurement's. Each says so itself, and has no other rule of this kind: when a pod
-// goes, the scheduler looks at once at those that wait only if it matches all their own rules, else within 5 minutes.
+// Says in `pod` how ranks spread over nodes. On a node with ranks of a measurement there is no rank of another run, in
+// whatever namespace, and a rank that shares its nodes comes to no node of a measurement. Each pod says so itself, and
+// has no other rule of this kind. When a pod goes, the scheduler looks at once at pods that wait only if it matches all
+// their own rules, else within 5 minutes.
 void place(Json& pod, const LaunchRequest& request, const Options& engine, const std::string& name) {
   Json others = Json::array({{{"key", kStartLabel}, {"operator", "NotIn"}, {"values", Json::array({name})}}});
   if (request.share_host) {
@@ -225,9 +226,9 @@ Json service_of(const Json& labels, const std::string& name) {
 Json place_variables(const LaunchRequest& request) {
   Json list = Json::array({variable("WORLD_SIZE", std::to_string(request.workers)), variable("LOCAL_RANK", "0"),
                            variable("LOCAL_WORLD_SIZE", "1")});
-  if (gives_own_gpu(request)) list.push_back(variable(kVisibleGpus, "0"));  // the one of its pod
+  if (gives_own_gpu(request)) list.push_back(variable(kVisibleGpus, "0"));  // the GPU of its pod
   if (!request.rank_words || spec::needs_mpirun(request.backend)) return list;
-  // exec/horovod.h, with a rank per host.
+  // The variables of exec/horovod.h, with one rank per host.
   const std::string index = fmt::format("metadata.annotations['{}']", kIndexLabel), one = "1",
                     size = std::to_string(request.workers);
   list.insert(list.end(), {variable_of_pod("HOROVOD_RANK", index), variable("HOROVOD_SIZE", size),
@@ -290,7 +291,7 @@ LaunchRequest in_pods(const LaunchRequest& request, const std::string& name) {
     theirs = moved_to(std::move(theirs), folder_on_hosts(request, kScratch));
   }
   if (!request.rank_words) {
-    // Where it lies in the image, PATH says.
+    // PATH says where the worker lies in the image.
     const std::string program = std::filesystem::path(theirs.command.front()).filename();
     if (program == kWorker) theirs.command.front() = program;
     return theirs;
@@ -340,7 +341,7 @@ constexpr std::array<std::string_view, 4> kKinds = {"job", "jobset", "trainjob",
 
 }  // namespace
 
-// The specification of a task comes as a variable; what rank 0 measured goes to its log.
+// The specification of a task comes as a variable; rank 0 prints what it measured to its log.
 Rank free_rank(const LaunchRequest& request, const Json& spec, const std::string& first_host,
                const std::string& folder) {
   const std::string script = fmt::format(
@@ -373,7 +374,7 @@ Json job_set(Json job, const std::string& name) {
   Json labels = job["metadata"]["labels"];
   Json spec = std::move(job["spec"]);
   spec.erase("suspend");
-  spec["template"]["spec"].erase("subdomain");  // JobSet's to set, as the service is
+  spec["template"]["spec"].erase("subdomain");  // JobSet sets it, and makes the service
   return {{"apiVersion", "jobset.x-k8s.io/v1alpha2"},
           {"kind", "JobSet"},
           {"metadata", {{"name", name}, {"labels", labels}}},
@@ -442,7 +443,7 @@ Json launched_by_others(const std::string& kind, const LaunchRequest& request, c
     for (int rank = 0; rank < request.workers; ++rank) hosts.push_back(fmt::format("{}-{}.{}", pod, rank, name));
     fill_in(theirs.command, "{hosts}", fmt::format("{}", fmt::join(hosts, ",")));
   }
-  // A TrainJob has no volume of ours.
+  // A TrainJob has no volume of mlbench's.
   const std::string run_dir = kind == "trainjob" ? "/tmp/mlbench-run" : folder_on_hosts(request, kScratch).string();
   fill_in(theirs.command, folder_on_hosts(request, kScratch).string(), run_dir);
   if (by_mpirun) {
@@ -453,7 +454,7 @@ Json launched_by_others(const std::string& kind, const LaunchRequest& request, c
   Json job = job_of(theirs, engine, defaults, name, rank);
   if (kind == "trainjob") return Json::array({train_job(job, theirs, engine, rank, image_of(engine, defaults))});
   if (kind == "jobset") return Json::array({job_set(std::move(job), name)});
-  // Kueue admits what is suspended.
+  // Kueue admits only jobs that are suspended.
   if (engine.queue.empty()) job["spec"].erase("suspend");
   const Json labels = labels_of(request, defaults, name);
   return Json::array({service_of(labels, name), std::move(job)});

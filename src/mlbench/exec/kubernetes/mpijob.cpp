@@ -11,11 +11,13 @@
 namespace mlbench::exec::kubernetes {
 namespace {
 
-// Of the images of mlbench: the home of their user, where the operator mounts keys, and a port that needs no rights.
+// The folder, in the home of the user of mlbench's images, where the operator mounts keys; and a port that needs no
+// rights.
 constexpr const char* kKeys = "/home/mlbench/.ssh";
 constexpr int kSshPort = 2222;
 
-// Of user 10001, who may log in as himself alone. Its host key is of this start: an image would have one for all.
+// The sshd of user 10001, who may log in as himself alone. Its host key is made at each start: an image would have one
+// for all.
 std::vector<std::string> sshd_command() {
   constexpr const char* kScript =
       "ssh-keygen -q -t ed25519 -N '' -f /tmp/ssh_host_key && exec /usr/sbin/sshd -D -e -f /dev/null \"$@\"";
@@ -28,7 +30,8 @@ std::vector<std::string> sshd_command() {
   return command;
 }
 
-// Rank 0 is on the first host of the file. Ranks have the variables of the launcher's container.
+// The launcher's command. Rank 0 is on the first host of the file of hosts. Ranks have the variables of the launcher's
+// container.
 std::vector<std::string> launcher_command(const LaunchRequest& request, const Json& environment,
                                           const std::vector<std::string>& rank) {
   constexpr const char* kScript =
@@ -52,7 +55,7 @@ std::vector<std::string> launcher_command(const LaunchRequest& request, const Js
 
 }  // namespace
 
-// Keys, names and the file of hosts are the operator's. What ranks are told goes over mpirun: sshd gives them nothing
+// The operator makes keys, names and the file of hosts. mpirun passes on what ranks are told: sshd gives them nothing
 // of its container.
 Json mpi_job(const LaunchRequest& request, const Json& spec, const std::string& run_dir, const Options& engine,
              const Defaults& defaults, const std::string& name) {
@@ -71,7 +74,7 @@ Json mpi_job(const LaunchRequest& request, const Json& spec, const std::string& 
         fmt::format("--emit mpijob: its operator names the hosts, nobody fills in {{hosts}} in '{}'", shortened(word)));
   }
   Rank rank = free_rank(request, spec, "", run_dir);
-  Json said = Json::array();  // of its place it learns from mpirun and from the file of hosts
+  Json said = Json::array();  // without a rank's place, which mpirun and the file of hosts say
   for (const Json& one : rank.environment) {
     const std::string& what = one["name"].get_ref<const std::string&>();
     const bool place = what == "MASTER_ADDR" || what == "WORLD_SIZE" || what.starts_with("LOCAL_");
@@ -88,7 +91,7 @@ Json mpi_job(const LaunchRequest& request, const Json& spec, const std::string& 
   starts.threads = 1;
   starts.cpus = 0;
   starts.gpu = false;
-  starts.share_host = true;  // it measures nothing
+  starts.share_host = true;  // the launcher measures nothing
   Options little = engine;
   little.ranks_per_host = 0;
   little.memory = "256Mi";
@@ -102,7 +105,7 @@ Json mpi_job(const LaunchRequest& request, const Json& spec, const std::string& 
   container["command"] = for_kubelet(launcher_command(request, container["env"], rank.command));
 
   const auto replicas = [](int64_t count, Json pods) {
-    // The operator's to set.
+    // The operator sets these.
     for (const char* key : {"restartPolicy", "subdomain"}) pods["spec"].erase(key);
     return Json{{"replicas", count}, {"restartPolicy", "Never"}, {"template", std::move(pods)}};
   };
@@ -110,7 +113,7 @@ Json mpi_job(const LaunchRequest& request, const Json& spec, const std::string& 
   Json labels = labels_of(request, defaults, name);
   if (!engine.queue.empty()) {
     labels[kQueueLabel] = engine.queue;
-    policy["suspend"] = true;  // Kueue admits what is suspended
+    policy["suspend"] = true;  // Kueue admits only jobs that are suspended
   }
   return {
       {"apiVersion", "kubeflow.org/v2beta1"},

@@ -22,7 +22,7 @@ std::optional<int64_t> whole_amount(const Json& resources, const char* name) {
   return amount && *amount <= 1e18 ? std::optional(std::llround(*amount)) : std::nullopt;
 }
 
-// Letters, digits and "-_.~" as they are.
+// The text escaped for a query. Letters, digits and "-_.~" stay as they are.
 std::string for_query(std::string_view text) {
   std::string escaped;
   for (const unsigned char c : text) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What Kubernetes is told beside the run.
+// The options of the executor kubernetes.
 
 #include <cstdint>
 #include <string>
@@ -41,17 +41,17 @@ inline constexpr spec::RunOption kOptions[] = {
 // clang-format on
 
 struct Options {
-  int64_t ranks_per_host = 0;    // 0: as Kubernetes says
-  std::string image = {};        // "": that of Defaults
-  std::string context = {};      // of the kubeconfig; "": its current one, or within a pod the service account
-  std::string name_space = {};   // "": that of the context or service account
-  std::string memory = {};       // of each rank, request and limit; "": none is said
-  std::string data_volume = {};  // mounted at /datasets, to read; "": nothing is
-  std::string queue = {};        // "": the job waits for no admission
+  int64_t ranks_per_host = 0;    // 0: as Kubernetes schedules them
+  std::string image = {};        // "": the one of Defaults
+  std::string context = {};      // a context of the kubeconfig; "": the current one, or in a pod the service account
+  std::string name_space = {};   // "": the one of the context or service account
+  std::string memory = {};       // each rank's request and limit, as "4Gi"; "": none
+  std::string data_volume = {};  // mounted at /datasets, to read; "": none
+  std::string queue = {};        // Kueue's; "": the job waits for no admission
   bool host_network = false;
   std::string pod_overlay = {};
 };
-// UserError for what it does not take.
+// Throws UserError for options that the executor does not take.
 Options read_options(const Json& engine);
 
 }  // namespace mlbench::exec::kubernetes

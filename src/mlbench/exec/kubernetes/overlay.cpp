@@ -15,7 +15,7 @@
 namespace mlbench::exec::kubernetes {
 namespace {
 
-// By which member the things of a list are the same; "": all are new.
+// A list whose things are merged: those with the same member `key` are the same; "": all are new.
 struct ListOfThings {
   std::string_view list, key;
 };
@@ -64,7 +64,7 @@ void merge(Json& target, const Json& patch, const std::string& source) {
   }
 }
 
-// What a run relies on.
+// The parts of a template that a run relies on.
 Json own_part(const Json& pod_template) {
   const Json& spec = pod_template.at("spec");
   Json own = {{"restartPolicy", spec.value("restartPolicy", Json())}, {"subdomain", spec.value("subdomain", Json())}};

@@ -23,7 +23,7 @@ const Json& member(const Json& object, const char* key) {
 
 namespace {
 
-// The condition of a status, or null.
+// The condition of that type in an object's status, or null.
 const Json& condition(const Json& object, std::string_view type) {
   static const Json kNone;
   for (const Json& one : member(member(object, "status"), "conditions")) {
@@ -32,7 +32,7 @@ const Json& condition(const Json& object, std::string_view type) {
   return kNone;
 }
 
-// What of its containers keeps a pod from running, or ended it.
+// Notes what keeps the pod's containers from running, or ended them.
 void look_at(const Json& containers, PodView& view) {
   for (const Json& container : containers) {
     const Json& state = member(container, "state");
@@ -83,13 +83,13 @@ bool node_gone(const PodView& pod) {
          pod.disruption == "DeletionByPodGC" || pod.phase == "Unknown";
 }
 
-// Whether somebody or something else ended it: elsewhere its rank could run.
+// Whether somebody or something else ended the pod, so that its rank could run elsewhere.
 bool place_taken(const PodView& pod) {
   return pod.end_reason != "OOMKilled" &&
          (pod.deleted() || !pod.disruption.empty() || pod.reason == "Evicted" || node_gone(pod));
 }
 
-// Exit codes above it are those of signals.
+// Exit codes above this one are those of signals.
 constexpr int kSignals = 128;
 
 EngineFact fact_of_end(const PodView& pod) {
@@ -98,7 +98,8 @@ EngineFact fact_of_end(const PodView& pod) {
   return ended_by_itself(pod) ? EngineFact::kRankEnded : EngineFact::kRankDeleted;
 }
 
-// Those that have ended or are about to: the one with which it began first, as the job deletes all once one has failed.
+// The pods that have ended or are about to. The one with which that began comes first, as the job deletes all once one
+// has failed.
 std::vector<PodView> ending(const std::vector<PodView>& pods) {
   std::vector<PodView> all;
   std::ranges::copy_if(pods, std::back_inserter(all),
@@ -232,7 +233,7 @@ std::vector<std::string> Warnings::news(const Json& events, const std::string& j
     if (count_ == kMost) break;
     if (text_member(event, "type") != "Warning" || text_member(object, "kind") != "Pod" || !pod.starts_with(job + "-"))
       continue;
-    // Of a hundred pods, all may say the same.
+    // All of a hundred pods may say the same.
     const bool of_pod = said_.insert(pod + " " + reason).second, of_all = said_.insert(reason + ": " + words).second;
     if (!of_pod || !of_all) continue;
     notes.push_back(

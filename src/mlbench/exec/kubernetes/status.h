@@ -1,6 +1,6 @@
 #pragma once
 
-// What Kubernetes says of a run's job and its pods.
+// Reads what Kubernetes says of a run's job and its pods.
 
 #include <optional>
 #include <set>
@@ -12,19 +12,20 @@
 
 namespace mlbench::exec::kubernetes {
 
-// Of an object; null where it has none such, or is no object.
+// The member `key` of `object`; null where the object has none, or where `object` is no object.
 const Json& member(const Json& object, const char* key);
 
+// What a run needs to know of a pod. Texts that Kubernetes does not give are "".
 struct PodView {
-  int rank = -1;  // -1: it does not say
+  int rank = -1;  // -1: the pod does not say
   std::string name, uid, node;
   std::string phase;                   // Pending, Running, Succeeded, Failed, Unknown
-  std::string deleted_at;              // "": nobody deleted it
-  std::string unschedulable;           // the scheduler's words; "": it has a node, or nobody looked yet
+  std::string deleted_at;              // when the pod was deleted; "": nobody deleted it
+  std::string unschedulable;           // the scheduler's words; "": the pod has a node, or nobody looked yet
   std::string waiting, waiting_words;  // why a container does not run: ImagePullBackOff, ...
-  std::optional<int> exit_code;        // of the rank's container, or of one before it
-  std::string end_reason, end_words;   // OOMKilled, Error, ...; its last lines
-  std::string reason, reason_words;    // of the pod: Evicted, ...
+  std::optional<int> exit_code;        // the exit code of the rank's container, or of an init container
+  std::string end_reason, end_words;   // of that container: OOMKilled, Error, ...; its last lines
+  std::string reason, reason_words;    // the pod's: Evicted, ...
   std::string disruption, disruption_words;
   std::string image_id;
 
@@ -33,44 +34,44 @@ struct PodView {
 };
 PodView pod_view(const Json& pod);
 
-// At one moment.
+// What is known of a job at one moment.
 struct Seen {
-  Json job = nullptr;  // as it last was; null: never seen
+  Json job = nullptr;  // as last seen; null: never seen
   std::vector<PodView> pods = {};
-  bool gone = false;         // there is no such job any more
-  std::string refused = {};  // Kubernetes does not let us see it: why
-  std::string silence = {};  // why there is nothing newer
-  std::string warning = {};  // the last event of the job that is one
+  bool gone = false;         // whether there is no such job any more
+  std::string refused = {};  // why Kubernetes does not let this process see the job; "": it does
+  std::string silence = {};  // why nothing newer is known; "": the last look was answered
+  std::string warning = {};  // the message of the job's last event that is a warning
 };
 
-// "pod r-1-x (rank 1 on node n2) ran out of memory (OOMKilled, exit code 137)"; of one that ended, or that Kubernetes
-// ends.
+// How a pod ended, or why Kubernetes ends it: "pod r-1-x (rank 1 on node n2) ran out of memory (OOMKilled, exit code
+// 137)".
 std::string end_of(const PodView& pod);
 
 enum class JobState {
-  kWaits,   // for admission, for nodes, for pods
-  kBegins,  // images, containers
-  kStuck,   // begins, with an error that seldom passes
-  kRuns,    // all containers do
+  kWaits,   // it waits for admission, for nodes, for pods
+  kBegins,  // its images and containers are made ready
+  kStuck,   // it begins, with an error that seldom passes
+  kRuns,    // all its containers run
   kOver,    // it cannot run any more
 };
 struct JobWords {
   JobState state = JobState::kWaits;
   std::string words;
 };
-// Before all ranks run. `queue`: of Kueue, or "".
+// The state of a job before all ranks run. `queue` is the job's queue of Kueue, or "".
 JobWords before_ranks(const Seen& seen, int ranks, const std::string& queue);
 
-// While ranks run: what became of the job and its pods, heaviest first. `first`: the pods as the ranks began.
+// What became of the job and its pods while ranks run, heaviest first. `first` are the pods as the ranks began.
 std::vector<EngineWord> done_to(const Seen& seen, const std::vector<PodView>& first);
 
-// What Kubernetes warns of at a job's pods (events of the type Warning), for people.
+// Collects what Kubernetes warns of at a job's pods (events of the type Warning), in words for people.
 class Warnings {
  public:
   static constexpr size_t kMost = 16;
 
-  // Of a list of events: what was not said before of pods of the job, each reason of a pod once, each text once. The
-  // last of kMost says where there may be more.
+  // Returns the warnings in `events` of the pods of `job` that were not returned before. Each reason comes once for a
+  // pod, and each text once. At most kMost warnings are returned in all; the last says where there may be more.
   std::vector<std::string> news(const Json& events, const std::string& job, const std::string& name_space);
 
  private:

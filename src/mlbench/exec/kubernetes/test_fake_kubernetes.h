@@ -31,7 +31,7 @@ namespace mlbench::exec::kubernetes {
 
 class FakeKubernetes final : public net::http::Service {
  public:
-  // `guard`: what stands for mlbench-guard of the image. `scratch`: what stands for /scratch of all pods.
+  // `guard` stands for mlbench-guard of the image, and `scratch` for the folder /scratch of all pods.
   FakeKubernetes(std::string guard, std::filesystem::path scratch)
       : guard_(std::move(guard)), scratch_(std::move(scratch)), before_(environment_variable("KUBECONFIG")) {
     server_.emplace(net::http::ServerOptions{}, *this);
@@ -56,19 +56,19 @@ class FakeKubernetes final : public net::http::Service {
 
   std::string url() const { return "http://127.0.0.1:" + std::to_string(server_->port()); }
 
-  // What is answered the next `times` times to a METHOD whose path holds `part`: this status, after `delay`; 0: what
-  // would be answered anyway; then what was asked for is done, too.
+  // The next `times` requests METHOD whose paths hold `part` are answered with `status`, after `delay`, and are not
+  // done. With the status 0 they are done and answered as usual, after `delay`.
   void fail(const std::string& method, const std::string& part, int status, int times,
             std::chrono::milliseconds delay = std::chrono::milliseconds(0)) {
     const std::scoped_lock lock(mutex_);
     faults_.push_back({method, part, status, times, delay});
   }
-  // What pods say in place of what their processes do, merged into them; no process is started while it is not empty.
+  // Pods say `patch` in place of what their processes do. No process is started while `patch` is not null.
   void hold_pods(Json patch) {
     const std::scoped_lock lock(mutex_);
     held_ = std::move(patch);
   }
-  // Merged into what this pod says, from now on.
+  // From now on, `patch` is merged into what this pod says.
   void change_pod(int rank, const Json& patch) {
     const std::scoped_lock lock(mutex_);
     for (auto& [name, job] : jobs_) job.pods.at(static_cast<size_t>(rank)).patch.merge_patch(patch);
@@ -77,7 +77,7 @@ class FakeKubernetes final : public net::http::Service {
     const std::scoped_lock lock(mutex_);
     for (auto& [name, job] : jobs_) job.pods.at(static_cast<size_t>(rank)).process->signal(number);
   }
-  // As an operator does it.
+  // Deletes all jobs, as an operator does it.
   void delete_jobs() {
     const std::scoped_lock lock(mutex_);
     for (auto& [name, job] : jobs_) remove(job);
@@ -102,7 +102,7 @@ class FakeKubernetes final : public net::http::Service {
   }
   void refuse_nodes() { fail("GET", "/nodes", 403, 1000); }
 
-  std::vector<std::string> asked() const {  // "METHOD /path"
+  std::vector<std::string> asked() const {  // each as "METHOD /path"
     const std::scoped_lock lock(mutex_);
     return asked_;
   }
@@ -118,7 +118,7 @@ class FakeKubernetes final : public net::http::Service {
     for (const auto& [path, object] : others_) all.push_back(object);
     return all;
   }
-  // What was deleted is gone once somebody looks.
+  // Whether nothing is there. Jobs that were deleted go when somebody looks.
   bool empty() {
     const std::scoped_lock lock(mutex_);
     collect();
@@ -191,7 +191,7 @@ class FakeKubernetes final : public net::http::Service {
     const std::vector<std::string>& path = request.target.segments;
     if (request.raw_target == "/version") return json(200, {{"gitVersion", "v1.34.4"}});
     if (path.size() >= 3 && path[2] == "nodes") {
-      // A page each.
+      // Each page has one node.
       const size_t mark = request.raw_target.find("&continue=after");
       const size_t at = mark == std::string::npos ? 0 : std::stoul(request.raw_target.substr(mark + 15));
       Json page = {{"metadata", Json::object()}, {"items", Json::array()}};
@@ -252,7 +252,7 @@ class FakeKubernetes final : public net::http::Service {
     return list;
   }
 
-  // `known`: the container's variables before this one, which may stand in its value.
+  // The value of a container's variable. `known` are the variables before it, whose names may stand in the value.
   std::string value_of(const Json& variable, size_t rank, const std::map<std::string, std::string>& known) const {
     if (variable.contains("value")) return by_kubelet(variable["value"], known);
     const Json& from = variable["valueFrom"];
@@ -281,7 +281,7 @@ class FakeKubernetes final : public net::http::Service {
       options.environment = known;
       for (auto& [name, value] : options.environment) fill_in(value, kScratch, scratch_.string());
       options.environment["JOB_COMPLETION_INDEX"] = std::to_string(rank);
-      // As each pod has a /tmp.
+      // Each pod has a /tmp of its own.
       const std::filesystem::path own = scratch_ / ("tmp-" + std::to_string(rank));
       std::filesystem::create_directories(own);
       options.environment["TMPDIR"] = own.string();
@@ -347,7 +347,7 @@ class FakeKubernetes final : public net::http::Service {
     end(job, SIGTERM);
   }
 
-  // Jobs that were deleted, once their pods have ended, and what they own.
+  // Removes the jobs that were deleted and whose pods have ended, with all that the jobs own.
   void collect() {
     for (auto entry = jobs_.begin(); entry != jobs_.end();) {
       Job& job = entry->second;
@@ -381,7 +381,7 @@ class FakeKubernetes final : public net::http::Service {
   std::string warning_;
   std::vector<PodWarning> pod_warnings_;
   int last_uid_ = 0;
-  std::optional<net::http::Server> server_;  // last: it uses the others
+  std::optional<net::http::Server> server_;  // last member: its threads use the others
 };
 
 }  // namespace mlbench::exec::kubernetes

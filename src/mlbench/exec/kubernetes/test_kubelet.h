@@ -8,7 +8,8 @@
 
 namespace mlbench::exec::kubernetes {
 
-// "$(NAME)" becomes the value of a variable in `known`, or stays as it is; "$$" becomes "$".
+// The text as the kubelet changes it: "$(NAME)" becomes the value of a variable in `known`, or stays as it is where
+// there is none; "$$" becomes "$".
 inline std::string by_kubelet(const std::string& text, const std::map<std::string, std::string>& known) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// YAML as Kubernetes' files have it, as JSON.
+// Reads YAML, as Kubernetes' files have it, as JSON.
 
 #include <string>
 #include <string_view>
@@ -10,10 +10,10 @@
 
 namespace mlbench::exec::kubernetes {
 
-// The one document of the text; JSON is YAML, too. Scalars become what YAML 1.2 says of them unquoted: null, booleans,
-// whole and other numbers, text. `file`: for messages. UserError with its line for what is no YAML, holds more than one
-// document, is larger or deeper than `input` may be, or has more than 100,000 values, aliases counted as what they
-// stand for.
+// The one document of `text`, which may be JSON, since JSON is YAML. Unquoted scalars become what YAML 1.2 says of
+// them: null, booleans, whole and other numbers, text. Throws UserError with `file` and the line for text that is no
+// YAML, or has more than one document. Throws it also for text that is larger than `input` may be, nested deeper than
+// kDeepestNesting, or has more than 100,000 values. An alias counts as what it stands for.
 Json parse_yaml(std::string_view text, const Input& input, const std::string& file);
 
 }  // namespace mlbench::exec::kubernetes

@@ -32,7 +32,7 @@ std::map<std::string, std::string> environment_of(const LaunchRequest& request, 
   environment["WORLD_SIZE"] = environment["LOCAL_WORLD_SIZE"] = std::to_string(request.workers);
   if (gives_own_gpu(request)) environment[kVisibleGpus] = gpu_of_rank(visible_gpus(), rank);
   if (request.rank_words) {
-    std::vector<LocalPlace> places;  // all are on this host
+    std::vector<LocalPlace> places;  // all ranks are on this host
     for (int each = 0; each < request.workers; ++each) places.push_back({each, request.workers});
     add_horovod(environment, horovod_places(places)[static_cast<size_t>(rank)]);
   }
@@ -51,8 +51,8 @@ std::vector<std::string> command_of(const LaunchRequest& request, int rank) {
   return command;
 }
 
-// Containers are in control groups of their own, beside that of this process: what it is held to, each of them is.
-// Podman without root may not be able to do that.
+// Containers are in control groups beside that of this process. They get its limits, except from podman without root,
+// which may not be able to set limits.
 ContainerOptions container_of(const std::string& image, double cpus) {
   ContainerOptions options{.engine = container_engine(), .image = image, .cpus = cpus};
   const std::vector<int> cores = allowed_cores();
@@ -63,19 +63,20 @@ ContainerOptions container_of(const std::string& image, double cpus) {
   return options;
 }
 
-// The first, and only, GPU of a rank's container.
+// Names the GPU of a rank's container, which is the first and only one there.
 void set_only_gpu(std::map<std::string, std::string>& environment, const LaunchRequest& request) {
   if (gives_own_gpu(request)) environment[kVisibleGpus] = "0";
 }
 
-// As the engine's own command has them, which hands them on by their names.
+// The variables of the engine's own command, which passes them on by name.
 std::map<std::string, std::string> environment_in_image(const LaunchRequest& request, int rank) {
   std::map<std::string, std::string> environment = environment_of(request, rank);
   set_only_gpu(environment, request);
   return guard::shielded(environment);
 }
 
-// A worker has all that this process may use, and picks its own; what --env names is of all.
+// The GPUs of a rank's container. A worker has all that this process may use, and picks its own. The GPUs that --env
+// names are numbers among all of this host.
 std::vector<std::string> gpus_in_image(const LaunchRequest& request, int rank) {
   if (!request.gpu) return {};
   if (request.environment.contains(kVisibleGpus)) return {kAllGpus};
@@ -87,7 +88,7 @@ std::vector<std::string> gpus_in_image(const LaunchRequest& request, int rank) {
 
 bool under_mpirun(const LaunchRequest& request) { return spec::needs_mpirun(request.backend); }
 
-// The same of all ranks.
+// The variables that are the same for all ranks.
 std::map<std::string, std::string> common_environment_in_image(const LaunchRequest& request) {
   std::map<std::string, std::string> environment = request.environment;
   set_only_gpu(environment, request);
@@ -115,7 +116,8 @@ ProcessOptions mpirun_of_containers(const ContainerOptions& container, LaunchReq
   return mpirun(request, commands);
 }
 
-// All of them here, on whatever cores this process has: which of these a rank binds to is its own choice.
+// Where the ranks are: all on this host, on whatever cores this process has. Each rank chooses to which of these it
+// binds.
 std::vector<Placement> placement_of(const LaunchRequest& request) {
   std::vector<Placement> places;
   const std::vector<int> cores = allowed_cores();

@@ -8,10 +8,11 @@
 
 namespace mlbench::exec::local {
 
-// Ranks as processes of this host: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE in the environment, beside what the
-// request has (from the supervisor: MASTER_ADDR, which is 127.0.0.1, and MASTER_PORT). With the back end mpi they are
-// started by one local mpirun. Of the engine's options it takes the image: each rank is in a container (container.h).
+// Makes the executor whose ranks are processes of this host. A rank has RANK, WORLD_SIZE, LOCAL_RANK and
+// LOCAL_WORLD_SIZE in its environment, beside the request's variables. The supervisor adds MASTER_ADDR, which is
+// 127.0.0.1, and MASTER_PORT to these. With the back end mpi, one local mpirun starts the ranks. `engine` may have the
+// option `image`: then each rank is in a container (container.h).
 std::unique_ptr<Executor> make(const Json& engine = Json::object());
-Availability available();  // everywhere; mpirun is asked for by those who need it
+Availability available();  // always true; a start that needs mpirun looks for it
 
 }  // namespace mlbench::exec::local

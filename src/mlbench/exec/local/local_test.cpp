@@ -27,8 +27,8 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 constexpr auto kPatience = 30s;
 
-// What is particular to ranks of this host; the contract of all executors: catalog/control/executor_contract_test.cpp.
-// By the name of the back end: with mpi, mpirun starts the ranks.
+// What is particular to ranks of this host; catalog/control/executor_contract_test.cpp tests the contract of all
+// executors. The parameter is the back end: with mpi, mpirun starts the ranks.
 class LocalExecutorTest : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -117,7 +117,7 @@ TEST_P(LocalExecutorTest, RanksAreOnThisHostAndItsCores) {
   EXPECT_TRUE(group->captures().empty()) << "the supervisor is here itself";
 }
 
-// What CUDA_VISIBLE_DEVICES says of this process, for a while.
+// Sets CUDA_VISIBLE_DEVICES of this process while the object lives.
 class VisibleGpus {
  public:
   explicit VisibleGpus(const char* names) { setenv(kVisibleGpus, names, 1); }
@@ -181,7 +181,7 @@ TEST_P(LocalExecutorTest, PidsAreThoseOfTheRanks) {
 }
 
 TEST_P(LocalExecutorTest, RanksInheritDescriptors) {
-  // And what they start; with the last of them the lock is free.
+  // What ranks start inherits the descriptors, too; the lock is free once the last of these processes has ended.
   const fs::path lock = dir_ / "lock";
   auto held = FileLock::acquire(lock, 0ms);
   ASSERT_TRUE(held);
@@ -213,7 +213,7 @@ TEST_P(LocalExecutorTest, KilledGuardTakesItsRankWithIt) {
   EXPECT_TRUE(FileLock::acquire(lock, kPatience)) << "somebody outlived the group";
 }
 
-// Files of shared memory as Open MPI calls that of each rank, of a name of this test's own.
+// Files of shared memory, with the names that Open MPI gives those of ranks, and with a part of this test alone.
 class LeftMemory {
  public:
   static std::string made_by_ranks(const fs::path& folder) {
@@ -248,7 +248,7 @@ TEST_P(LocalExecutorTest, AKilledGuardLeavesNoSharedMemory) {
   EXPECT_THAT(memory.files(), testing::IsEmpty());
 }
 
-// Stopped by somebody: its rank ends all the same, and what it cannot tell is found out.
+// Somebody stops a guard. Its rank ends all the same, and the group finds out what the guard cannot tell.
 TEST_P(LocalExecutorTest, AStoppedGuardTellsOfTheEndOfItsRank) {
   const auto group =
       start(request("echo $PPID; while [ ! -e " + (dir_ / "go").string() + " ]; do sleep 0.05; done; exit 7", 2));
@@ -269,7 +269,7 @@ TEST_P(LocalExecutorTest, AStoppedGuardTellsOfTheEndOfItsRank) {
 
 class UnderMpirunTest : public LocalExecutorTest {};
 
-// The guards end by themselves, which takes a moment: they are given it.
+// The guards end by themselves, and get the moment that this takes.
 TEST_P(UnderMpirunTest, AKilledMpirunLeavesNoSharedMemory) {
   if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "missing capability: /dev/shm";
   const LeftMemory memory(dir_.path());
@@ -283,7 +283,7 @@ TEST_P(UnderMpirunTest, AKilledMpirunLeavesNoSharedMemory) {
   EXPECT_THAT(memory.files(), testing::IsEmpty());
 }
 
-// It takes the guards with it: without a word about it a rank would be to blame.
+// The end of mpirun ends the guards: if it were not reported, a rank would be to blame.
 TEST_P(UnderMpirunTest, AKilledMpirunIsTold) {
   const auto group = start(request("grep PPid /proc/$PPID/status; exec sleep 600", 2));
   for (int rank = 0; rank < 2; ++rank) wait_for_log(rank, "\n");

@@ -17,7 +17,7 @@ ProcessOptions mpirun(const LaunchRequest& request, const std::vector<std::vecto
   const auto parameter = [&](const char* name, const std::string& value) {
     command.insert(command.end(), {"--mca", name, value});
   };
-  // This host alone, with a slot per rank, whatever batch system this command itself runs under.
+  // mpirun takes this host alone, with a slot per rank, whatever batch system this command itself runs under.
   const auto start_here = [&](int ranks) {
     command.insert(command.end(),
                    {"-n", std::to_string(ranks), "--host", fmt::format("localhost:{}", request.workers)});
@@ -36,7 +36,7 @@ ProcessOptions mpirun(const LaunchRequest& request, const std::vector<std::vecto
     for (std::string& word : guard::shielded(request.command)) command.push_back(std::move(word));
   } else {
     parameter("orte_tmpdir_base", session_folder(request));
-    // What containers forbid: a look into another process.
+    // Containers forbid single copies, which look into another process.
     parameter("btl_vader_single_copy_mechanism", "none");
   }
   // Ranks are numbered in the order of their commands.

@@ -60,16 +60,17 @@ std::vector<OwnAddress> own_addresses() {
   return found;
 }
 
-// What a remote shell, and Open MPI's splitting at blanks, leave as it is.
+// Whether a remote shell, and Open MPI's splitting at blanks, leave `text` as it is.
 bool is_plain(const std::string& text) {
   const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || std::strchr("._-/+@=:,", c) != nullptr; };
   return !text.empty() && std::ranges::all_of(text, fits);
 }
 
-// The same words on all hosts: each has the engine, and the folders.
+// The command that starts a rank's container. The words are the same on all hosts: each has the engine, and the
+// folders.
 std::vector<std::string> in_image(const Options& engine, const LaunchRequest& moved) {
   ContainerOptions container{.engine = container_engine(), .image = engine.image, .cpus = moved.cpus};
-  if (moved.gpu) container.gpus = {kAllGpus};  // of whatever host it is on
+  if (moved.gpu) container.gpus = {kAllGpus};  // those of whatever host the rank is on
   container.folders = {{engine.scratch.empty() ? "/tmp" : engine.scratch, true}};
   container.folders.insert(container.folders.end(), moved.folders.begin(), moved.folders.end());
   for (const auto& [name, value] : guard::shielded(moved.environment)) container.variables.push_back(name);
@@ -139,7 +140,7 @@ std::optional<std::string> own_address_on(const std::string& interface) {
 std::vector<std::string> ssh_options(const std::string& ssh_config) {
   std::vector<std::string> words;
   if (!ssh_config.empty()) words = {"-F", ssh_config};
-  // Nobody is there to be asked; and what does not answer ends, before mpirun's own patience does.
+  // Nobody is there whom ssh could ask. Where a host does not answer, ssh ends before mpirun's own patience does.
   words.insert(words.end(), {"-o", "BatchMode=yes", "-o", fmt::format("ConnectTimeout={}", kConnectSeconds), "-o",
                              "ServerAliveInterval=5", "-o", "ServerAliveCountMax=2"});
   return words;

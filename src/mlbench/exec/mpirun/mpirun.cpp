@@ -33,9 +33,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-// Until all guards came; where each host may have to pull an image first.
+// The limits until all guards came: usually, and where each host may have to pull an image first.
 constexpr seconds kStartPatience{60}, kPullPatience{600};
-// After SIGKILL, for mpirun and what it leaves on this host: ssh, guards.
+// The limit, after SIGKILL, for the end of mpirun and of what it leaves on this host: ssh, guards.
 constexpr seconds kKillPatience{3};
 constexpr size_t kMostSaid = size_t{256} << 10;
 
@@ -76,7 +76,8 @@ class MpirunJob final : public EngineJob {
     const std::string text = said();
     const auto host = lost_host(text);
     over_ = host || end;
-    // It says so at once, and ends seconds later: until then the other ranks are ended, of whom nobody is to blame.
+    // mpirun says at once that it lost a daemon, and ends seconds later. Until then it ends the other ranks, which are
+    // not to blame.
     if (host) {
       return {{.fact = EngineFact::kHostGone,
                .words = fmt::format("Open MPI's daemon on {} ({}) is gone, and mpirun ends the ranks of all hosts",
@@ -92,26 +93,26 @@ class MpirunJob final : public EngineJob {
 
   void end(milliseconds patience) override {
     try {
-      // A guard that comes now is sent away.
+      // A guard that comes from now on is sent away.
       for (size_t rank = 0; rank < hosts_.size(); ++rank) links_.close(static_cast<int>(rank));
       const auto deadline = steady_clock::now() + patience;
-      // It needs seconds to act on SIGTERM, and does not where a host is cut off. Its daemons end without it.
+      // mpirun needs seconds to act on SIGTERM, and does not act where a host is cut off. Its daemons end without it.
       if (!mpirun_.wait(patience)) {
         mpirun_.signal(SIGKILL);
         mpirun_.wait(kKillPatience);
       }
-      // Of one that was killed, the guards on this host are below this process: they end the same way.
+      // The guards on this host of an mpirun that was killed are below this process: they end the same way.
       const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
       guard::wait_for_descendants(std::max(left, milliseconds(0)));
     } catch (const std::exception&) {
-      // What is left of it is below this process.
+      // What is left of mpirun is below this process.
     }
     guard::end_descendants({}, kKillPatience);
   }
 
  private:
   static ChildProcess start_below(const ProcessOptions& options) {
-    guard::become_subreaper();  // what a killed mpirun leaves behind is ours to end
+    guard::become_subreaper();  // what a killed mpirun leaves behind, this process ends
     return ChildProcess::start(options);
   }
 
@@ -126,13 +127,13 @@ class MpirunJob final : public EngineJob {
     return error ? 0 : static_cast<size_t>(size);
   }
 
-  // Of this mpirun: an earlier one of the segment may have written to the same file.
-  // Hosts write to it, too: however much that is, its end.
+  // What this mpirun wrote: an earlier one of the segment may have written to the same file before. Hosts write to the
+  // file, too: however much that is, only its end is read.
   std::string said() const {
     return end_of_file(log_, std::min(kMostSaid, log_size() - std::min(log_begin_, log_size())));
   }
 
-  // "h2 (ranks 2, 3), h3 (rank 4)": the hosts of such ranks.
+  // The hosts of the ranks that `wanted` picks: "h2 (ranks 2, 3), h3 (rank 4)".
   template <typename Wanted>
   std::string places(Wanted wanted) const {
     std::vector<std::string> hosts, words;
@@ -150,7 +151,7 @@ class MpirunJob final : public EngineJob {
   }
 
   net::LinkServer& links_;
-  const std::vector<std::string> hosts_;  // of ranks
+  const std::vector<std::string> hosts_;  // by rank
   const std::string ssh_config_;
   const seconds patience_;
   const std::filesystem::path log_;
@@ -159,8 +160,8 @@ class MpirunJob final : public EngineJob {
   ChildProcess mpirun_;
   size_t log_seen_ = 0;
   std::string failure_;
-  bool late_ = false;  // that is why
-  bool over_ = false;  // and that was told
+  bool late_ = false;  // whether failure_ says that guards were late
+  bool over_ = false;  // whether the end of mpirun, or a lost host, was told
 };
 
 class MpirunExecutor final : public Executor {
@@ -172,7 +173,7 @@ class MpirunExecutor final : public Executor {
   bool limits_cpus() const override { return !engine_.image.empty(); }
 
   Rendezvous rendezvous(const LaunchRequest& request) const override {
-    hosts_of_ranks(engine_, 1);  // says what to type where there are none
+    hosts_of_ranks(engine_, 1);  // throws where there are no hosts, and says what to type
     for (const spec::HostSlots& host : spec::parse_hosts(engine_.hosts)) {
       if (is_this_host(host.name)) continue;
       const auto asked = own_address_on(request.network_interface);
@@ -182,7 +183,7 @@ class MpirunExecutor final : public Executor {
     return {};
   }
 
-  // Nobody is asked: the hosts are those that were named.
+  // The hosts that were named; nobody is asked about them.
   ClusterNodes nodes() const override {
     ClusterNodes known;
     if (engine_.hosts.empty()) {
@@ -229,12 +230,12 @@ class MpirunExecutor final : public Executor {
   }
 
  private:
-  // Which GPUs a host has, its guards see.
+  // Lets guards pick the GPUs of ranks: only they see which GPUs their host has.
   static void add_own_gpu(LaunchRequest& request) {
     if (gives_own_gpu(request)) request.environment[variables::kGuardOwnGpu] = "1";
   }
 
-  // `copied`: where the programs are instead.
+  // Starts mpirun. `copied` is the folder of the programs on the hosts, where they are not at their paths here.
   static std::unique_ptr<Start> launch(const LaunchRequest& request, const std::vector<std::string>& hosts,
                                        const Options& engine, const std::optional<std::filesystem::path>& copied) {
     const std::filesystem::path folder = folder_on_hosts(request, engine.scratch);
@@ -263,7 +264,7 @@ class MpirunExecutor final : public Executor {
     return words;
   }
 
-  // What comes before mpirun. Of programs that are not there, nothing can be said.
+  // The commands that bring the programs before mpirun runs. Nothing can be said where programs do not exist here.
   std::string bringing(const LaunchRequest& request, std::vector<std::string> hosts) const {
     const Programs programs = programs_of(request);
     const bool there = std::filesystem::exists(programs.guard) &&
@@ -299,7 +300,7 @@ Options read_options(const Json& engine) {
   options.ssh_config = reader.text("ssh_config", "");
   options.scratch = reader.text("scratch", "");
   options.image = reader.text("image", "");
-  reader.integer("requeue", 0, kRequeues);  // the supervisor's
+  reader.integer("requeue", 0, kRequeues);  // the supervisor acts on it
   reader.finish();
   return options;
 }

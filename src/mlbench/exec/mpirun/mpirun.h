@@ -8,10 +8,10 @@
 
 namespace mlbench::exec::mpirun {
 
-// Ranks on hosts that ssh reaches: one `mpirun` (Open MPI 4.1) on the supervisor's host starts the guards of all ranks,
-// whatever the back end; they come over links. It takes the engine's hosts, ranks per host, ssh_config, scratch
-// and image (container.h: podman or docker is on each host).
-// UserError from all that it is asked where there are no hosts, or such as cannot be used together.
+// Makes the executor whose ranks are on hosts that ssh reaches. One `mpirun` (Open MPI 4.1) on the supervisor's host
+// starts the guards of all ranks, whatever the back end; the guards come over links. `engine` has the options of
+// mpirun/options.h. Where ranks run in an image, each host needs podman or docker (container.h).
+// rendezvous(), start() and describe() throw UserError where no hosts are named, or hosts that cannot be used together.
 std::unique_ptr<Executor> make(const Json& engine);
 Availability available();
 

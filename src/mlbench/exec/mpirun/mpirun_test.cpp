@@ -272,7 +272,7 @@ TEST(MpirunWords, NamesTheHostWhoseDaemonIsLost) {
 
 // ---- with an mpirun of ours -----------------------------------------------------------------------------------------
 
-// Starts the guards here, in place of all hosts.
+// A shell's program that starts the guards on this host, in place of all hosts.
 const std::string kStartGuards = R"(
 n=$2
 while [ "$2" != openmpi ]; do shift; done
@@ -361,7 +361,7 @@ class FakeMpirunTest : public testing::Test {
 };
 
 TEST_F(FakeMpirunTest, EachRankOfACommandSeesAGpuOfItsHost) {
-  // As the shell of a host has it.
+  // The shell of a host sets the variable.
   program("mpirun", "CUDA_VISIBLE_DEVICES=4,6,7; export CUDA_VISIBLE_DEVICES" + kStartGuards + "wait\n");
   LaunchRequest request = command("echo $CUDA_VISIBLE_DEVICES$MLBENCH_GUARD_OWN_GPU");
   request.gpu = true;
@@ -413,7 +413,7 @@ TEST_F(FakeMpirunTest, RanksAreWhereTheirHostsAre) {
               AllOf(HasSubstr("--host h1,h2,h2 "), HasSubstr("-x MLBENCH_GUARD_SECRET"), Not(HasSubstr("sesame"))));
 }
 
-// Hosts that are this one's files, less one at the paths that it has here.
+// Tests with hosts that have the files of this one. All but h1 lack the guard at the path that it has here.
 class WithoutPrograms : public FakeMpirunTest {
  protected:
   WithoutPrograms() {

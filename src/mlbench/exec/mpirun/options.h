@@ -1,6 +1,6 @@
 #pragma once
 
-// What mpirun is told beside the run.
+// The options of the executor mpirun.
 
 #include <cstdint>
 #include <string>
@@ -22,7 +22,7 @@ inline constexpr spec::FileFlag kHostFileFlag = {"--hostfile", "file that names 
 
 inline constexpr spec::RunOption kRanksOfNamedHosts = [] {
   spec::RunOption option = kRanksPerHostOption;
-  option.names_cluster = true;  // its hosts have so many slots
+  option.names_cluster = true;  // the number becomes the slots of the named hosts
   return option;
 }();
 
@@ -43,12 +43,12 @@ inline constexpr spec::RunOption kOptions[] = {
 
 struct Options {
   std::string hosts = {};      // "h1:2,h2:1"; "": none are named
-  int64_t ranks_per_host = 0;  // 0: as many as a host has slots
+  int64_t ranks_per_host = 0;  // 0: as many as the host has slots
   std::string ssh_config = {};
   std::string scratch = {};  // "": /tmp
   std::string image = {};    // "": ranks are programs of their hosts
 };
-// UserError for what it does not take.
+// Throws UserError for options that the executor does not take.
 Options read_options(const Json& engine);
 
 }  // namespace mlbench::exec::mpirun

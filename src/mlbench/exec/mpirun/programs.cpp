@@ -32,14 +32,16 @@ constexpr seconds kAskPatience{30}, kCopyPatience{900}, kLinkerPatience{20};
 constexpr milliseconds kTick{20};
 constexpr size_t kIdDigits = 12;
 
-// Arguments: the folder of the build; then a path and its SHA-256, again and again.
+// The shell's program of question_about(). Its arguments are the folder of the build, then pairs of a path and its
+// SHA-256.
 constexpr const char* kAsk =
     "folder=$1; shift; all=installed; "
     "while [ $# -gt 0 ]; do "
     "[ \"$(sha256sum <\"$1\" 2>/dev/null)\" = \"$2  -\" ] || all=; shift 2; done; "
     "echo $all; if [ -e \"$folder/complete\" ]; then echo copied; fi";
 
-// Arguments: the folder of the build; the program of which it is to be seen whether it starts, or nothing.
+// The shell's program of installation_of(). Its arguments are the folder of the build, and the program whose start is
+// tried; "": none.
 constexpr const char* kInstall =
     "umask 077; parent=${1%/*}; "
     "mkdir -p \"$parent\" && [ -O \"$parent\" ] && chmod go-w \"$parent\" || "
@@ -55,8 +57,8 @@ std::vector<fs::path> all_of(const Programs& programs) {
   return all;
 }
 
-// Of a dynamic program, as its loader finds them: what lies below the program's own folder, links resolved, is ours,
-// all else the system's.
+// The libraries of a dynamic program, as its loader finds them, that lie below the program's own folder, links
+// resolved. All others are the system's.
 std::vector<fs::path> own_libraries(const fs::path& program, const fs::path& folder) {
   ProcessOptions options;
   options.arguments = {program.string()};
@@ -73,7 +75,7 @@ std::vector<fs::path> own_libraries(const fs::path& program, const fs::path& fol
   return libraries;
 }
 
-// As links in a folder, laid out as beside the programs, for tar to follow.
+// Makes links to the programs and their libraries in a folder, laid out as beside the programs, for tar to follow.
 void lay_out(const Programs& programs, const fs::path& folder) {
   for (const fs::path& program : all_of(programs)) fs::create_symlink(program, folder / program.filename());
   if (programs.worker.empty()) return;
@@ -174,7 +176,7 @@ class ProgramsStart final : public Start {
     }
     if (std::ranges::any_of(hosts_, [](const Host& host) { return !host.said || host.copy; })) return;
     if (copying_) return begin(true);
-    // Who does not answer, mpirun does not reach either, and says why.
+    // mpirun does not reach a host that does not answer either, and says why.
     const bool all_answer = std::ranges::all_of(hosts_, [](const Host& host) { return host.said->good(); });
     const bool installed = std::ranges::all_of(hosts_, [](const Host& host) { return says(*host.said, "installed"); });
     if (installed || !all_answer) return begin(false);
@@ -236,7 +238,7 @@ std::vector<std::string> on_host(const std::vector<std::string>& ssh, const std:
                                  std::vector<std::string> command) {
   if (is_this_host(host)) return command;
   std::vector<std::string> words = ssh;
-  // ssh hands a shell one line.
+  // ssh gives the shell of the host one line.
   words.insert(words.end(), {host, command_line({}, command)});
   return words;
 }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMostSshLines = 3;
 
-// Those that say something.
+// The lines of `said` that say something.
 std::vector<std::string> lines_of(const std::string& said) {
   std::vector<std::string> lines;
   std::istringstream text(said);
@@ -27,7 +27,7 @@ std::vector<std::string> lines_of(const std::string& said) {
   return lines;
 }
 
-// Behind "NAME:" of the first line that begins so.
+// What stands behind "NAME:" in the first line that begins so.
 std::string field_in(const std::vector<std::string>& lines, const std::string& name) {
   for (const std::string& line : lines) {
     if (line.starts_with(name + ":")) return trimmed(line.substr(name.size() + 1));

@@ -16,7 +16,7 @@
 namespace mlbench::exec::slurm {
 namespace {
 
-// squeue(1), JOB STATE CODES. What is in none of the lists runs.
+// The states of squeue(1), JOB STATE CODES. A job in any other state runs.
 constexpr std::array<std::string_view, 6> kQueuedStates = {"PENDING",     "REQUEUED",     "REQUEUE_HOLD",
                                                            "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"};
 constexpr std::array<std::string_view, 12> kEndedStates = {"BOOT_FAIL", "CANCELLED",     "COMPLETED", "DEADLINE",
@@ -38,8 +38,8 @@ bool is_key(std::string_view word) {
 
 Json known_or_null(const std::string& text) { return text_or_null(text == "N/A" ? "" : text); }
 
-// "KEY=VALUE KEY=VALUE ...", where a value may have blanks; "" for (null). Of a key that comes again the first counts:
-// comments and commands, where others' words stand, come last.
+// The fields of "KEY=VALUE KEY=VALUE ...", where a value may have blanks, and is "" for (null). Of a key that comes
+// again, the first counts: comments and commands, where others' words stand, come last.
 std::map<std::string, std::string> fields_of(const std::string& line) {
   std::map<std::string, std::string> fields;
   std::istringstream words(line);
@@ -60,7 +60,7 @@ std::map<std::string, std::string> fields_of(const std::string& line) {
   return fields;
 }
 
-// "gpu:a100:4(S:0-1),gpu:2,shard:8": of all kinds together.
+// The number of GPUs of all kinds in text as "gpu:a100:4(S:0-1),gpu:2,shard:8".
 int64_t gpus_in(const std::string& resources) {
   int64_t gpus = 0;
   for (std::string part : split_at(resources, ',')) {
@@ -72,8 +72,8 @@ int64_t gpus_in(const std::string& resources) {
   return gpus;
 }
 
-// sinfo(1), NODE STATE CODES: whether such a node takes jobs, now or after those that it has. The mark behind it is of
-// its power, or "*": it does not answer.
+// Whether a node in such a state (sinfo(1), NODE STATE CODES) takes jobs, now or after those that it has. The mark
+// behind a state is about the node's power, or "*": the node does not answer.
 bool takes_jobs(const std::string& state) {
   const std::vector<std::string> parts = split_at(state.substr(0, state.find_first_of("*~#!%$@^-")), '+');
   constexpr std::array<std::string_view, 5> kGood = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "RESERVED"};
@@ -85,7 +85,7 @@ bool takes_jobs(const std::string& state) {
 }  // namespace
 
 std::optional<JobName> parse_submission(const std::string& output) {
-  std::string last;  // a site's plug-in may say something before it
+  std::string last;  // the line of the job; a site's plug-in may say something before it
   std::istringstream lines(output);
   for (std::string line; std::getline(lines, line);) {
     if (!trimmed(line).empty()) last = trimmed(line);

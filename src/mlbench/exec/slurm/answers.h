@@ -1,6 +1,6 @@
 #pragma once
 
-// What Slurm's commands answer.
+// Reads what Slurm's commands answer.
 
 #include <map>
 #include <optional>
@@ -17,11 +17,12 @@ struct JobName {
   std::string id;
   std::string cluster = {};  // "": the only one
 };
+// The job in the output of sbatch; empty where it names none.
 std::optional<JobName> parse_submission(const std::string& output);
 
 enum class JobPhase {
-  kQueued,   // has no nodes; it may have had some
-  kRunning,  // has them, or they are being made ready
+  kQueued,   // the job has no nodes; it may have had some
+  kRunning,  // the job has nodes, or they are being made ready
   kEnding,   // its last processes are being ended
   kEnded,
 };
@@ -33,22 +34,23 @@ struct JobInfo {
   std::string state() const { return field("JobState"); }
   JobPhase phase() const;
   bool requeued() const;
-  bool host_gone() const;        // a node failed, says Slurm
-  bool preempted() const;        // for another job
-  bool ended_by_itself() const;  // its script did, or is about to, as far as this says
-  // "PENDING (Resources)", "RUNNING on n[1-4]".
+  bool host_gone() const;        // whether Slurm says that a node failed
+  bool preempted() const;        // whether Slurm ended the job for another one
+  bool ended_by_itself() const;  // whether its script ended or is about to, as far as `fields` say
+  // The job's state for people: "PENDING (Resources)", "RUNNING on n[1-4]".
   std::string words() const;
 };
 
-// The one line of `scontrol show job --oneliner ID`. Empty when it is none.
+// The job in the one line of `scontrol show job --oneliner ID`. Empty where the line is none.
 std::optional<JobInfo> parse_job(const std::string& output);
-// Of scontrol, where it said that there is no such job (any more).
+// Whether scontrol said, in `errors`, that there is no such job (any more).
 bool job_is_unknown(const std::string& errors);
 
-// The lines of `scontrol show nodes --oneliner`; what is none is left out.
+// The nodes in the lines of `scontrol show nodes --oneliner`. Other lines are left out.
 std::vector<ClusterNode> parse_nodes(const std::string& output);
 
-// What is known of it before Slurm is asked: the beginning of the following; and back. Empty where it is no job's.
+// What is known of a job before Slurm is asked: the first members of allocation_of(). job_of() is the inverse; empty
+// where `allocation` names no job of Slurm's.
 Json identity_of(const JobName& name);
 std::optional<JobName> job_of(const Json& allocation);
 

@@ -16,13 +16,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// An allocation is asked for while ranks run already.
+// The limit for an answer about the allocation, which is asked for while ranks run already.
 constexpr milliseconds kAllocationPatience{5000};
-// What a job that has just begun to end gets before the first look at it.
+// How long a job has, that has just begun to end, before the first look at it.
 constexpr milliseconds kFirstLook{300};
-// What srun and the batch script take to end after the guards.
+// How long srun and the batch script take to end after the guards.
 constexpr milliseconds kStepPatience{10000};
-// Of slurmstepd: it could not open the file of --output.
+// The exit code by which slurmstepd says that it could not open the file of --output.
 constexpr const char* kNoOutputFile = "0:53";
 
 std::vector<std::string> about(const JobName& name, std::vector<std::string> command,
@@ -102,7 +102,8 @@ std::optional<EngineWord> Job::done() const {
 }
 
 void Job::hurry() {
-  // At once, the first time: the supervisor judges within a second, and what Slurm did is to be known by then.
+  // The first time, the job is looked at right away: the supervisor judges within a second, and must know by then what
+  // Slurm did.
   next_look_ = hurried_ ? std::min(next_look_, last_look_ + pace_.look) : Clock::now();
   wait_ = pace_.look;
   hurried_ = true;
@@ -120,8 +121,8 @@ Json Job::allocation() {
 
 void Job::end(milliseconds patience) {
   try {
-    // Ranks that ran end their guards, and these their job: it is to count as completed. One that has not come so far,
-    // or a job that waits, has no end of its own.
+    // The end of ranks that ran ends their guards, and with these their job, which is to count as completed. A job
+    // whose ranks did not run, or that waits, has no end of its own.
     if (patience > milliseconds(0) && gone_within(patience + (ran_ ? kStepPatience : milliseconds(0)), false)) return;
     if (!info_ || info_->phase() != JobPhase::kEnding) cancel();
     if (gone_within(pace_.cancel, true)) return;
@@ -141,7 +142,7 @@ bool Job::gone_within(milliseconds patience, bool stays_queued) {
     if (left <= milliseconds(0)) return false;
     std::this_thread::sleep_for(std::min(wait, left));
     look_and_wait();
-    // It would come again.
+    // A queued job would come again.
     if (!stays_queued && info_ && info_->phase() == JobPhase::kQueued) return false;
   }
   return true;
@@ -175,7 +176,7 @@ void Job::look_and_wait() {
   take(ask(show_command(name_), pace_.answer));
 }
 
-// A controller that does not answer has not lost its jobs.
+// Takes an answer of scontrol. A controller that does not answer has not lost its jobs.
 void Job::take(const Answer& answer) {
   if (answer.good()) {
     if (auto info = parse_job(answer.output)) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// A job that was submitted, as its run sees it.
+// A job that was submitted to Slurm, as its run sees it.
 
 #include <chrono>
 #include <filesystem>
@@ -16,25 +16,25 @@
 namespace mlbench::exec::slurm {
 
 struct JobPace {
-  // Between two looks at the job: at least, and where nothing changes.
+  // The least time between two looks at the job, and the most, which is reached where nothing changes.
   std::chrono::milliseconds look{1000}, slow_look{5000};
-  // For an answer of scontrol or scancel.
+  // The limit for an answer of scontrol or scancel.
   std::chrono::milliseconds answer{15000};
-  // From the moment when the job runs: for setup, images, and the guards of all ranks.
+  // The limit from the moment when the job runs until all ranks run: for setup, images, and the guards.
   std::chrono::milliseconds start{std::chrono::minutes(10)};
-  // From the end of a rank, of SIGTERM, to what Slurm says of it.
+  // How long Slurm may take, once a rank has ended of SIGTERM, to say what it did.
   std::chrono::milliseconds verdict{3000};
-  // For the end of a job that was cancelled.
+  // The limit for the end of a job that was cancelled.
   std::chrono::milliseconds cancel{std::chrono::minutes(1)};
 };
 
-// scontrol and scancel about a job, as commands.
+// The commands of scontrol and scancel about a job.
 std::vector<std::string> show_command(const JobName& name);
 std::vector<std::string> cancel_command(const JobName& name);
 
 class Job final : public EngineJob {
  public:
-  // `log`: what the job says, where that can be read here.
+  // `log` is the file to which the job writes; it is quoted in messages where it can be read here.
   Job(JobName name, std::filesystem::path log, JobPace pace = {});
 
   StartStatus status() override;
@@ -49,10 +49,11 @@ class Job final : public EngineJob {
   using Clock = std::chrono::steady_clock;
 
   void look();
-  std::optional<EngineWord> done() const;  // what became of it; empty: it runs
+  std::optional<EngineWord> done() const;  // what became of the job; empty: nothing did
   void take(const Answer& answer);
   void look_and_wait();
-  // Whether it is over; waits up to `patience` for that, looking now and then.
+  // Whether the job is over; waits up to `patience` for that, looking now and then. Unless `stays_queued`, does not
+  // wait for a job that is queued.
   bool gone_within(std::chrono::milliseconds patience, bool stays_queued);
   void cancel() const;
   bool gone() const { return unknown_ || (info_ && info_->phase() == JobPhase::kEnded); }
@@ -64,13 +65,13 @@ class Job final : public EngineJob {
   std::unique_ptr<Question> question_;
   Clock::time_point next_look_, last_look_;
   std::chrono::milliseconds wait_;
-  std::optional<JobInfo> info_;  // as it last was
+  std::optional<JobInfo> info_;  // as last seen
   bool unknown_ = false;         // Slurm has no such job any more
   std::string silence_;          // why there is no newer answer
   std::optional<Clock::time_point> running_since_;
   bool hurried_ = false;
-  bool ran_ = false;  // its ranks did
-  std::string told_;  // last, of what became of it
+  bool ran_ = false;  // whether its ranks ran
+  std::string told_;  // the last words that news() returned
 };
 
 }  // namespace mlbench::exec::slurm

@@ -1,6 +1,6 @@
 #pragma once
 
-// What Slurm is told beside the run.
+// The options of the executor slurm.
 
 #include <cstdint>
 #include <string>
@@ -30,13 +30,13 @@ inline constexpr spec::RunOption kOptions[] = {
 // clang-format on
 
 struct Options {
-  int64_t ranks_per_host = 0;           // 0: as Slurm says
-  std::vector<std::string> slurm = {};  // KEY or KEY=VALUE: each as it is behind -- for sbatch
+  int64_t ranks_per_host = 0;           // 0: as Slurm places them
+  std::vector<std::string> slurm = {};  // KEY or KEY=VALUE: each is an option of sbatch, without its --
   std::string setup = {};
   std::string scratch = {};  // "": /tmp
   std::string image = {};    // "": ranks are programs of their hosts
 };
-// UserError for what it does not take, and options of sbatch that are none or mlbench's own.
+// Throws UserError for options that the executor does not take, and for a --slurm-option that option_line() refuses.
 Options read_options(const Json& engine);
 
 }  // namespace mlbench::exec::slurm

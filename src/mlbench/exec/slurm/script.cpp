@@ -26,7 +26,7 @@ namespace {
 
 constexpr const char* kScratch = "/tmp";
 
-// What the script below decides, and what to use in place.
+// An option of sbatch that the script below decides, and what to use in its place.
 struct OwnOption {
   std::string_view key, instead;
 };
@@ -49,18 +49,18 @@ constexpr OwnOption kOwnOptions[] = {
     {"hetjob", "nothing: heterogeneous jobs are not supported"},
 };
 
-// How nodes are shared is then the user's to decide.
+// Whether the option says how nodes are shared, which is then left to the user.
 bool says_who_shares(const std::string& option) {
   const std::string_view key = std::string_view(option).substr(0, option.find('='));
   return key == "exclusive" || key == "oversubscribe" || key == "share";
 }
 
-// Who says which GPUs the tasks have.
+// Who decides which GPUs the tasks have.
 enum class GpusBy {
-  kNobody,  // no run that uses them
-  kUs,      // one for each task, which srun binds it to
-  kJob,     // an option gives the job, or its nodes, some: the guard of each rank picks one
-  kTask,    // an option gives them to tasks
+  kNobody,  // the run uses no GPU
+  kUs,      // this script gives one to each task, to which srun binds the task
+  kJob,     // an option gives GPUs to the job or its nodes: the guard of each rank picks one
+  kTask,    // an option gives GPUs to tasks
 };
 
 GpusBy who_gives_gpus(const LaunchRequest& request, const std::vector<std::string>& options) {
@@ -80,7 +80,8 @@ bool is_option_key(std::string_view key) {
   return !key.empty() && std::isalpha(static_cast<unsigned char>(key.front())) != 0 && std::ranges::all_of(key, fits);
 }
 
-// As sbatch takes the lines of a script apart: at blanks, # begins a comment, and \ keeps what follows from both.
+// The value as sbatch reads it in a line of a script: sbatch splits at blanks, # begins a comment, and \ keeps the next
+// character from both.
 std::string quoted_for_sbatch(const std::string& value) {
   if (value.find_first_of(" \"'\\#") == std::string::npos) return value;
   std::string text = "\"";
@@ -88,7 +89,8 @@ std::string quoted_for_sbatch(const std::string& value) {
   return text + "\"";
 }
 
-// A path of this run in an option of sbatch: one line, without what would begin another.
+// Returns `path`, a path of this run for an option of sbatch, which is one line. Throws UserError where the path has a
+// character that would begin another line.
 const std::string& one_line(const std::string& path) {
   if (!has_control_character(path)) return path;
   throw UserError(
@@ -106,7 +108,8 @@ std::filesystem::path start_folder(const LaunchRequest& request, const Options& 
   return engine.scratch.empty() ? kScratch : engine.scratch;
 }
 
-// Of the guard and of the folders that ranks need, at the same paths within, as both take them.
+// The mounts of the guard and of the folders that ranks need, at the same paths in the container, as Apptainer and
+// pyxis take them.
 std::string mounts(const LaunchRequest& request, const Options& engine) {
   std::vector<SharedFolder> folders = {{request.guard, false},
                                        {engine.scratch.empty() ? kScratch : engine.scratch, true}};
@@ -124,7 +127,8 @@ std::string mounts(const LaunchRequest& request, const Options& engine) {
   return text;
 }
 
-// Nothing of the host is there but what is mounted; its devices, processes and /dev/shm are, as Open MPI needs them.
+// The words that run a rank in an image of Apptainer's. Of the host's files, a container sees only those that are
+// mounted. It has the host's devices, processes and /dev/shm, which Open MPI needs.
 std::vector<std::string> apptainer(const LaunchRequest& request, const Options& engine) {
   if (!engine.image.starts_with('/')) {
     throw UserError(
@@ -141,7 +145,7 @@ std::vector<std::string> apptainer(const LaunchRequest& request, const Options& 
   return words;
 }
 
-// Slurm gives whole ones.
+// The number of CPUs of each task: Slurm gives whole ones.
 std::string cpus_per_task(const LaunchRequest& request) {
   return std::to_string(request.cpus > 0 ? static_cast<int>(std::ceil(request.cpus)) : request.threads);
 }
@@ -154,10 +158,10 @@ std::vector<std::string> srun(const LaunchRequest& request, const Options& engin
   words.push_back("--cpus-per-task=" + cpus_per_task(request));
   if (who_gives_gpus(request, engine.slurm) == GpusBy::kUs) {
     words.emplace_back("--gpus-per-task=1");
-    // A worker picks its own among all of its node.
+    // A worker picks its own GPU among all of its node.
     if (!gives_own_gpu(request)) words.emplace_back("--gpu-bind=none");
   }
-  // Each of these a site may set otherwise. The supervisor judges which end of a rank ends the run.
+  // A site may set each of these otherwise. The supervisor judges which end of a rank ends the run.
   words.insert(words.end(), {"--distribution=block", "--cpu-bind=none",
                              spec::needs_mpirun(request.backend) ? "--mpi=pmix" : "--mpi=none", "--kill-on-bad-exit=0",
                              "--wait=0", "--export=ALL", "--input=none", "--label"});
@@ -214,10 +218,11 @@ LaunchRequest on_hosts(const LaunchRequest& request, const Options& engine) {
     theirs = moved_to(std::move(theirs), folder_on_hosts(request, engine.scratch));
   }
   theirs.environment = guard::shielded(theirs.environment);
-  if (const auto gpus = theirs.environment.extract(kVisibleGpus)) {  // srun sets, or unsets, it
+  if (const auto gpus = theirs.environment.extract(kVisibleGpus)) {  // srun would set or unset the variable
     theirs.environment[std::string(guard::kShield) + kVisibleGpus] = gpus.mapped();
   }
-  if (request.rank_words) theirs.environment[variables::kGuardRankWords] = "1";  // for describe(), too
+  // describe() is to show this variable; for start(), guard_environment() sets it, too.
+  if (request.rank_words) theirs.environment[variables::kGuardRankWords] = "1";
   if (gives_own_gpu(request) && who_gives_gpus(request, engine.slurm) == GpusBy::kJob) {
     theirs.environment[variables::kGuardOwnGpu] = "1";
   }
@@ -225,7 +230,7 @@ LaunchRequest on_hosts(const LaunchRequest& request, const Options& engine) {
     if (request.environment.contains(variables::kOversubscribed)) {
       theirs.environment["OMPI_MCA_mpi_yield_when_idle"] = "1";
     }
-    // An address is one host's; its ranks' own are found by Open MPI.
+    // An address is one host's: Open MPI finds those of the other hosts.
     if (!request.network_interface.empty() && !is_numeric_address(request.network_interface)) {
       theirs.environment["OMPI_MCA_btl_tcp_if_include"] = request.network_interface;
     }

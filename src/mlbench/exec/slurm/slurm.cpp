@@ -26,17 +26,17 @@ namespace {
 
 using std::chrono::seconds;
 
-// sbatch tries again for a while when the controller is busy.
+// The limit for sbatch, which tries again for a while when the controller is busy.
 constexpr seconds kSubmitPatience{60};
 constexpr seconds kNodesPatience{15};
-// For each answer about a job that nobody waits for any more.
+// The limit for each answer about a job that nobody waits for any more.
 constexpr seconds kWithdrawPatience{10};
 
 std::vector<std::string> submission(const LaunchRequest& request) {
   return slurm_command({"sbatch", "--parsable", script_path(request).string()});
 }
 
-// The address of this host as the nodes reach it: the one towards the first of them that is not this host alone.
+// The address of this host as the nodes reach it: the one towards the first node that is not this host alone.
 std::string address_for_nodes() {
   const Answer answer = ask(slurm_command({"sinfo", "--noheader", "--Node", "--format=%o"}), kNodesPatience);
   if (!answer.good()) {
@@ -55,7 +55,7 @@ std::string address_for_nodes() {
       reason = error.what();
     }
   }
-  if (own) return *own;  // all nodes are here
+  if (own) return *own;  // all nodes are this host
   throw IoError(fmt::format("no node of Slurm can be reached from this host{}{}", reason.empty() ? "" : ": ", reason));
 }
 
@@ -65,7 +65,7 @@ class SlurmExecutor final : public Executor {
 
   std::string name() const override { return "slurm"; }
   ExecutorFacts facts() const override { return kFacts; }
-  bool limits_cpus() const override { return is_of_apptainer(engine_.image); }  // pyxis has no word for it
+  bool limits_cpus() const override { return is_of_apptainer(engine_.image); }  // pyxis has no option for that
 
   Rendezvous rendezvous(const LaunchRequest& /*request*/) const override {
     if (!address_) address_ = address_for_nodes();
@@ -87,7 +87,7 @@ class SlurmExecutor final : public Executor {
     options.arguments = submission(request);
     options.environment = theirs.environment;
     options.environment.merge(guard_environment(theirs, folder_on_hosts(request, engine_.scratch)));
-    // Before the job: no guard may come earlier.
+    // The links are made before the job: no guard may come earlier.
     std::unique_ptr<Start> links = start_linked(request, {}, files_for_guards(request));
     const ProcessOutput said = submit(options);
     const auto name = parse_submission(said.standard_output);
@@ -111,12 +111,12 @@ class SlurmExecutor final : public Executor {
     };
     const auto shown = insist(show_command(*name));
     const auto info = shown ? parse_job(shown->output) : std::nullopt;
-    // Slurm gives numbers again.
+    // Slurm gives a number again: this may be another run's job.
     if (!info || info->field("JobName") != job_name(run_name) || info->phase() == JobPhase::kEnded) return false;
     return insist(cancel_command(*name)).has_value();
   }
 
-  // The command, and the script behind it.
+  // The command of sbatch, and the script behind it.
   std::vector<std::string> describe(const LaunchRequest& request) const override {
     const LaunchRequest theirs = on_hosts(request, engine_);
     return {command_line(theirs.environment, submission(request)) + "\n" + batch_script(theirs, engine_)};
@@ -135,7 +135,7 @@ class SlurmExecutor final : public Executor {
   }
 
   const Options engine_;
-  mutable std::optional<std::string> address_;  // asked for once
+  mutable std::optional<std::string> address_;  // found once
 };
 
 }  // namespace
@@ -158,7 +158,7 @@ Options read_options(const Json& engine) {
   options.setup = reader.text("setup", "");
   options.scratch = reader.text("scratch", "");
   options.image = reader.text("image", "");
-  reader.integer("requeue", 0, kRequeues);  // the supervisor's
+  reader.integer("requeue", 0, kRequeues);  // the supervisor acts on it
   reader.finish();
   for (const std::string& option : options.slurm) option_line(option);
   const auto of_image = [](const std::string& option) { return option.starts_with("container-image"); };

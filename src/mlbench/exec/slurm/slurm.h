@@ -8,11 +8,11 @@
 
 namespace mlbench::exec::slurm {
 
-// Ranks as the tasks of one Slurm job (22.05 or later; docs/executors/slurm.md): sbatch is given a script that lies in
-// the run's folder (logs/slurm.seg-S.sbatch), and srun in it starts a guard per rank. Of the options: ranks_per_host,
-// slurm, setup, scratch. UserError for a --slurm-option that is none, or that mlbench decides itself.
+// Makes the executor whose ranks are the tasks of one Slurm job (22.05 or later; docs/executors/slurm.md). sbatch is
+// given a script in the run's folder (logs/slurm.seg-S.sbatch), and srun in the script starts a guard per rank.
+// `engine` has the options of slurm/options.h. Throws UserError as read_options().
 std::unique_ptr<Executor> make(const Json& engine);
-// Where Slurm's commands are.
+// Whether Slurm's commands are in PATH.
 Availability available();
 
 }  // namespace mlbench::exec::slurm

@@ -85,7 +85,7 @@ TEST(SlurmScript, HasWhatWasAskedFor) {
   engine.ranks_per_host = 2;
   engine.scratch = "/scratch";
   engine.setup = "module load openmpi\nexport A='b c'";
-  // Images by pyxis, too, are one option.
+  // An image of pyxis is one such option.
   engine.slurm = {"partition=gpu",
                   "time=1:00:00",
                   "exclusive",
@@ -272,7 +272,7 @@ TEST(SlurmScript, TheFolderOnTheHostsIsOneRunsAlone) {
   EXPECT_NE(scratch_of(request), scratch_of(later));
   LaunchRequest named = request, again = request;
   named.run_identity = std::string(32, 'a');
-  again.run_identity = std::string(32, 'b');  // of a home made anew at the same path
+  again.run_identity = std::string(32, 'b');  // the run of a home that was made again at the same path
   EXPECT_THAT(scratch_of(named), testing::EndsWith("/r-4-" + named.run_identity));
   EXPECT_NE(scratch_of(named), scratch_of(again));
   LaunchRequest resumed = request;
@@ -331,7 +331,7 @@ TEST(SlurmAnswers, ASubmission) {
   }
 }
 
-// As Slurm 22.05.8 printed it.
+// This is what Slurm 22.05.8 printed.
 const std::string kPending =
     "JobId=12 JobName=mlbench-r-4 UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=4294901759 Nice=0 "
     "Account=(null) "
@@ -503,7 +503,7 @@ class SlurmTest : public testing::Test {
   std::unique_ptr<Executor> executor_ = make({});
 };
 
-// As `scontrol show nodes --oneliner` of Slurm 22.05.8 printed it, less some fields.
+// This is what `scontrol show nodes --oneliner` of Slurm 22.05.8 printed, less some fields.
 const std::string kNode =
     "NodeName=n1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=2 CPUTot=4 CPULoad=3.02 AvailableFeatures=(null) "
     "ActiveFeatures=(null) Gres=(null) NodeAddr=127.0.0.1 NodeHostName=localhost Port=17001 Version=22.05.8 "
@@ -623,7 +623,7 @@ TEST_F(SlurmTest, SecretsStandInNoCommandAndNoScript) {
   EXPECT_THAT(slurm_.read("job.12/environment"), HasSubstr("MLBENCH_GUARD_SECRET=sesame"));
 }
 
-// As of a build that differs in nothing but its build id.
+// Changes the build id in `program`, as another build has it.
 void make_another_build_of(const fs::path& program) {
   const std::string id = elf_build_id(program).value();
   std::string note, bytes = read_file(program);
@@ -639,7 +639,7 @@ void make_another_build_of(const fs::path& program) {
 }
 
 TEST_F(SlurmTest, AnotherBuildOnANodeIsRefused) {
-  const TemporaryFolder programs;  // not the run's: that is another one on the nodes
+  const TemporaryFolder programs;  // not the run's folder, which is another one on the nodes
   for (const char* name : {"mlbench-guard", "worker"}) {
     slurm_.write("plan", "queue 1");
     LaunchRequest launch = request("touch " + (programs / "began").string(), 2);

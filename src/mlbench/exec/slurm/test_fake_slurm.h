@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests: a Slurm whose nodes are all this host. Its commands stand first in PATH while this lives.
+// For tests: a Slurm whose nodes are all this host. Its commands stand first in PATH while the object lives.
 
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@ namespace mlbench::exec::slurm {
 
 class FakeSlurm {
  public:
-  // `script`: fake_slurm.sh, which says what may be in `plan`.
+  // `script` is the path of fake_slurm.sh, which says what may be in `plan`.
   explicit FakeSlurm(const std::filesystem::path& script, const std::string& plan = "run")
       : path_(environment_variable("PATH").value_or("/usr/bin:/bin")) {
     std::filesystem::create_directory(folder_ / "bin");
