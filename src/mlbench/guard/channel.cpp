@@ -17,7 +17,7 @@
 namespace mlbench::guard {
 namespace {
 
-// The descriptors are those of a launch request.
+// The most descriptors of a message; they come from LaunchRequest::inherited (exec/executor.h).
 constexpr size_t kMostDescriptors = 16;
 constexpr std::string_view kUnix = "unix:";
 
@@ -27,7 +27,7 @@ struct Address {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
-// In the abstract namespace: no file that could be left behind.
+// The address of a socket in the abstract namespace, where no file could be left behind.
 Address address_of(std::string_view name) {
   Address result;
   result.address.sun_family = AF_UNIX;
@@ -129,7 +129,7 @@ class UnixChannel final : public Channel {
     }
     const std::string_view line(text.data(), static_cast<size_t>(count));
     const size_t blank = line.find(' ');
-    if (blank == std::string_view::npos) return Status::kClosed;  // nonsense is no word of ours
+    if (blank == std::string_view::npos) return Status::kClosed;  // each message has a blank behind its word
     message.word = line.substr(0, blank);
     message.text = line.substr(blank + 1);
     return Status::kMessage;

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a guard and its supervisor talk over: a socket of this host, or, where the rank is on another one, a link
-// (net/link). The guard is the same, and so are the words (words.h).
+// The channel between a guard and its supervisor: a socket of this host or, where the rank is on another host, a link
+// (net/link). The guard and the words (words.h) are the same for both. The words come in this order:
 //
 //   guard        rank; from another host also host
 //   supervisor   put..., peers, launch...: before the start, and only to other hosts
@@ -29,10 +29,10 @@ class LinkServer;
 
 namespace mlbench::guard {
 
-// An address of a supervisor on another host (variables::kGuard).
+// How the address of a supervisor on another host begins (variables::kGuard).
 inline constexpr std::string_view kLink = "link:";
 
-// Of a message over a socket of this host; what is longer is cut.
+// The most bytes of a message over a socket of this host; a longer message is cut.
 inline constexpr size_t kMostMessageBytes = 16384;
 
 struct Message {
@@ -45,46 +45,49 @@ class Channel {
  public:
   virtual ~Channel() = default;
   virtual int fd() const = 0;  // readable when receive() has something to say
-  // IoError when the other end is gone.
+  // Sends a message. Throws IoError when the other end is gone.
   virtual void send(const std::string& word, const std::string& text, std::span<const int> descriptors = {}) = 0;
-  // A file of the run's folder, whose pieces the guard puts below its own. IoError where it cannot be read.
+  // At the supervisor's end of a link: sends a file of the run's folder, which the guard writes below its own folder.
+  // Throws IoError where the file cannot be read. Elsewhere does nothing.
   virtual void put(const std::string& /*name*/) {}
-  // To a guard's supervisor: what comes into the folders of the run from now on, by a rename, is the rank's.
+  // At a guard's end of a link: from now on, a folder that a rename brings into the rank's folders is the rank's, and
+  // is sent. Elsewhere does nothing.
   virtual void offer_folders() {}
-  // As send(), behind all that the rank wrote to its files and folders. At most once.
+  // As send(), but after all that the rank wrote to its files and folders has arrived. May be called once.
   virtual void send_behind_files(const std::string& word) { send(word, ""); }
-  // The other end is on another host: descriptors do not travel, and files do.
+  // Whether the other end is on another host: then descriptors do not travel, and files do.
   virtual bool elsewhere() const { return false; }
   enum class Status { kMessage, kNothing, kClosed };
-  // Never waits.
+  // Takes the next message. Never waits.
   virtual Status receive(Message& message) = 0;
-  // Of a link, at the supervisor's end: the rank that its guard proved to be of. -1 elsewhere.
+  // At the supervisor's end of a link: the rank that the guard proved to be of. Elsewhere -1.
   virtual int rank() const { return -1; }
   // The process at the other end, where that is on this host.
   virtual std::optional<pid_t> peer() const = 0;
 };
 
-// The guard's side, of a rank. UserError for an address of no known kind, IoError (CommError over a link) when nobody
-// answers there.
+// The rank of a guard that connects.
 struct RankOfRun {
   int rank = 0, size = 1;
-  std::string run_id, secret;    // of a link
-  std::filesystem::path folder;  // of a link
+  std::string run_id, secret;    // for a link
+  std::filesystem::path folder;  // for a link: the run's folder on this host
 };
+// The guard's side: connects to the supervisor. Throws UserError for an address of no known kind, and IoError
+// (CommError over a link) when nobody answers there.
 std::unique_ptr<Channel> connect_to(const std::string& address, const RankOfRun& rank);
 std::unique_ptr<Channel> connect_by_link(const std::string& host_and_port, const RankOfRun& rank);
 
-// The supervisor's side: where guards come to.
+// The supervisor's side: accepts the connections of guards.
 class Arrivals {
  public:
   virtual ~Arrivals() = default;
-  virtual std::string address() const = 0;  // that guards are told
-  virtual int fd() const = 0;               // readable when somebody comes; -1: look now and then
+  virtual std::string address() const = 0;  // what guards are told
+  virtual int fd() const = 0;               // readable when a guard connects; -1: call accept() now and then
   // The next connection, or null; never waits.
   virtual std::unique_ptr<Channel> accept() = 0;
 };
 
-// On this host. Only processes of this user get in: the kernel says whose they are.
+// Accepts guards of this host. Only processes of this user get in: the kernel says whose they are.
 class Listener final : public Arrivals {
  public:
   Listener();
@@ -97,10 +100,12 @@ class Listener final : public Arrivals {
   FileDescriptor socket_;
 };
 
-// From other hosts, over links that outlive this and the channels; a channel that ends says bye.
+// Accepts guards of other hosts, over links that outlive this object and the channels. A channel that ends says bye to
+// its guard.
 class LinkArrivals final : public Arrivals {
  public:
-  // `rendezvous`: "HOST:PORT" as the ranks' hosts reach the server that the links are made on.
+  // `size` is the number of ranks. `rendezvous` is the "HOST:PORT" by which the ranks' hosts reach the server on which
+  // the links are made. Precondition: `links` outlives this object and its channels.
   LinkArrivals(net::LinkServer& links, int size, std::string rendezvous)
       : links_(links), size_(size), rendezvous_(std::move(rendezvous)), taken_(static_cast<size_t>(size)) {}
   std::string address() const override { return "link:" + rendezvous_; }

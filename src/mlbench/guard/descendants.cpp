@@ -62,7 +62,7 @@ void become_subreaper() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
 namespace {
 
-// Where it is allowed, so that who forks on and on is not faster.
+// Raises the priority of this process, where that is allowed: a process that forks on and on must not be faster.
 class Hurry {
  public:
   Hurry() : before_(getpriority(PRIO_PROCESS, 0)) { setpriority(PRIO_PROCESS, 0, -20); }
@@ -78,8 +78,8 @@ class Hurry {
 
 namespace {
 
-// Until nothing is alive below this process but the children `kept` and what is below these; what is, is handed to
-// `meet`, again and again. Whether that was reached within the time.
+// Hands what is alive below this process, except the children `kept` and what is below these, to `meet`, again and
+// again until nothing is. Returns whether that was reached within `patience`.
 template <typename Meet>
 bool until_none_is_below(std::span<const pid_t> kept, milliseconds patience, milliseconds pause, Meet meet) {
   const pid_t self = getpid();
@@ -106,8 +106,8 @@ bool end_descendants(std::span<const pid_t> kept, milliseconds patience) {
   const Hurry hurry;
   const pid_t own_session = getsid(0);
   return until_none_is_below(kept, patience, milliseconds(1), [&](const Process& process) {
-    // A whole group at once: none of it can fork out of that. A rank's session is its own, so a group of another
-    // session than ours holds nobody else.
+    // A whole group is killed at once: none of its processes can fork out of that. A rank's session is its own, so a
+    // group of another session than this process's holds nobody else.
     if (process.status.session != own_session) kill(-process.status.group, SIGKILL);
     kill(process.pid, SIGKILL);
   });

@@ -55,10 +55,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// What a rank whose supervisor is gone gets to end by itself, and then to act on SIGTERM: all is over within 5 s.
+// How long a rank whose supervisor is gone has to end by itself, and then to act on SIGTERM: all is over within 5 s.
 constexpr milliseconds kEndPatience{1500};
 constexpr milliseconds kStopPatience{1500};
-// For what a rank left behind. What stays then hangs in the kernel.
+// The limit for the end of what a rank left behind. What stays then hangs in the kernel.
 constexpr milliseconds kSweepPatience{10000};
 
 struct Launcher {
@@ -67,8 +67,8 @@ struct Launcher {
   const char* size;
   const char* local_rank;
   const char* local_size;  // null: to be counted from other variables
-  const char* host;        // as the launcher calls it; null: it does not say
-  bool shields = false;    // the words of the command were shielded from it (launcher_words.h)
+  const char* host;        // the host's name, as the launcher has it; null: none
+  bool shields = false;    // whether the command's words are shielded from the launcher (launcher_words.h)
 };
 
 constexpr Launcher kLaunchers[] = {
@@ -76,7 +76,7 @@ constexpr Launcher kLaunchers[] = {
     {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, true},
     {"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr, "SLURMD_NODENAME", true},
-    // A pod is a host of its own: the executor says so in the last three of them, and which node it is on.
+    // A pod is a host of its own: the executor sets the last three variables so, and to the name of the pod's node.
     {"kubernetes", "JOB_COMPLETION_INDEX", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", variables::kNodeName},
 };
 
@@ -93,7 +93,7 @@ int number_in(const char* name) {
   return *value;
 }
 
-// Slurm counts tasks by node: net/launch.h knows how.
+// The number of ranks on this host. Slurm gives the numbers of tasks by node: net/launch.h reads them.
 std::string local_size_of(const Launcher& launcher) {
   if (launcher.local_size != nullptr) return required_variable(launcher.local_size);
   const net::LaunchInfo info = net::detect_launch([](const char* name) -> std::optional<std::string> {
@@ -104,14 +104,15 @@ std::string local_size_of(const Launcher& launcher) {
   return std::to_string(info.local_size);
 }
 
-// None of them is any of the rank's business.
+// Takes a variable out of the environment: it is not meant for the rank.
 std::string taken_variable(const char* name) {
   std::string value = required_variable(name);
   unsetenv(name);
   return value;
 }
 
-// Whether nobody but this user and root can put something else in the place of what lies in it.
+// Whether nobody but this user and root can replace what lies in `folder`. Where it is to be `ours`, root may not own
+// it either, and a sticky bit is not enough.
 bool is_safe(const std::filesystem::path& folder, bool ours) {
   struct stat info {};
   if (lstat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return false;
@@ -119,7 +120,8 @@ bool is_safe(const std::filesystem::path& folder, bool ours) {
   return (info.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (!ours && (info.st_mode & S_ISVTX) != 0);
 }
 
-// On a host of its own: below /tmp, say, where everybody makes folders. What is made here is this user's alone.
+// Makes the run's folder on this host, where it may lie below /tmp, in which everybody makes folders. What is made here
+// is this user's alone. Throws IoError for a folder that others own or can write to.
 void make_own_folder(const std::filesystem::path& folder) {
   const std::filesystem::path parent = folder.parent_path();
   std::filesystem::create_directories(parent.parent_path());
@@ -134,8 +136,8 @@ void make_own_folder(const std::filesystem::path& folder) {
   create_run_folders(folder);
 }
 
-// Folders of other runs of the same name beside this one's, NAME-IDENTITY: nothing of them is read. Whether such a run
-// lives on this host is not known here, so they are named, not removed.
+// Names, on standard error, the folders of other runs of the same name beside this one's, NAME-IDENTITY: nothing of
+// them is read. It is not known here whether such a run lives on this host, so its folder is named and not removed.
 void name_folders_of_other_runs(const std::filesystem::path& folder) {
   const std::string own = folder.filename(), name = own.substr(0, own.rfind('-') + 1);
   if (name.empty()) return;
@@ -149,7 +151,7 @@ void name_folders_of_other_runs(const std::filesystem::path& folder) {
   }
 }
 
-// The same for all who share it, whatever they call it.
+// An identity of `folder`: the same for all guards that share the folder, by whatever path.
 std::string identity_of(const std::filesystem::path& folder) {
   struct stat info {};
   if (stat(folder.c_str(), &info) != 0) throw_system_error("cannot look at " + folder.string(), errno);
@@ -161,21 +163,22 @@ int milliseconds_until(steady_clock::time_point time) {
   return static_cast<int>(std::max(left, milliseconds(0)).count());
 }
 
-// Where the other ranks find what this one listens with, if they do: where the supervisor does.
+// A free port of this host, and the address at which the other ranks find it, if they do: the one towards the
+// supervisor. Empty where there is none.
 net::Endpoint free_endpoint_towards(std::string_view supervisor) {
   const auto endpoint = net::parse_endpoint(std::string(supervisor));
   if (!endpoint) return {};
   try {
     return net::own_endpoint(net::listen_on(net::address_towards(endpoint->host), 0).get());
   } catch (const std::exception&) {
-    return {};  // its name, or address, is none that this program finds
+    return {};  // this program cannot look up the supervisor's name or address
   }
 }
 
 class Guard {
  public:
-  // `folder`: of the run, where it is not the supervisor's; else empty. `place`: what it says of that.
-  // `own_gpu`: the rank is given one.
+  // `folder` is the run's folder on this host, where that is not the supervisor's; else empty. `place` is what the
+  // guard says of this host. `own_gpu` says whether the guard gives the rank a GPU.
   Guard(std::unique_ptr<Channel> supervisor, std::filesystem::path folder, HostWord place, bool own_gpu)
       : supervisor_(std::move(supervisor)), folder_(std::move(folder)), place_(std::move(place)), own_gpu_(own_gpu) {
     sigset_t signals;
@@ -225,10 +228,10 @@ class Guard {
     if (!end_descendants(launched(), kSweepPatience)) {
       std::fputs("mlbench-guard: a process that the rank left behind cannot be ended\n", stderr);
     }
-    start.descriptors.clear();  // the cores are free
+    start.descriptors.clear();  // the core lock is free from now on
     if (!closed_ && supervisor_->elsewhere()) supervisor_->send_behind_files(std::string(DrainedWord::kWord));
     stay_until_closed();
-    // The other ranks of this host have ended with it; or their guards, without a supervisor too, end them now.
+    // The other ranks of this host have ended with the run; or their guards, without a supervisor too, end them now.
     remove_left_memory(memory, alone ? kEndPatience + kStopPatience : milliseconds(0));
     return end.code;
   }
@@ -253,7 +256,7 @@ class Guard {
     });
   }
 
-  // The one of its number on this host; all that ranks on it may use are known here alone.
+  // Gives the rank the GPU of its number on this host. Only here is it known which GPUs ranks on this host may use.
   void give_gpu(ProcessOptions& options) {
     const std::string gpu = gpu_of_rank(visible_gpus(), std::stoi(options.environment["LOCAL_RANK"]));
     place_.gpu = gpu_number(gpu);
@@ -267,8 +270,8 @@ class Guard {
 
   std::vector<pid_t> launched() const { return openmpi_ ? openmpi_->pids() : std::vector<pid_t>(); }
 
-  // A launcher acts on the end of its child: it is to hear of it when the supervisor has judged it.
-  // What was said or written on another host is on its way until the supervisor has closed the channel.
+  // Waits until the supervisor has closed the channel. A launcher acts on the end of its child, which it is to hear of
+  // once the supervisor has judged the end. On another host, what was said or written is on its way until then.
   void stay_until_closed() {
     for (asked_.reset(); !closed_ && (!asked_ || supervisor_->elsewhere()); wait()) {
       Message ignored;
@@ -277,7 +280,7 @@ class Guard {
   }
 
   ProcessEnd wait_for_end(ChildProcess& rank) {
-    // Of a rank of its own host the supervisor sees that itself.
+    // The supervisor looks itself at what a rank of its own host uses.
     if (supervisor_->elsewhere()) next_usage_ = steady_clock::now() + kUsageInterval;
     for (;;) {
       if (const auto end = rank.wait(milliseconds(0))) {
@@ -306,7 +309,7 @@ class Guard {
     for (const auto& [name, value] : peers.variables) options.environment[name] = value;
   }
 
-  // A piece of a file, behind the one before; the last puts the file in its place.
+  // Writes the next piece of a file; the last piece puts the file in its place.
   void put(const PutWord& piece) {
     if (folder_.empty()) throw IoError("the supervisor of this run puts no file: " + piece.name);
     const std::filesystem::path path = folder_ / piece.name;
@@ -320,7 +323,7 @@ class Guard {
     put_.reset();
   }
 
-  // Daemons of the rank's that have ended. The rank itself, and what was launched, are waited for where they are known.
+  // Reaps daemons of the rank's that have ended. The rank itself, and what was launched, are waited for elsewhere.
   static void reap_orphans(pid_t rank, const std::vector<pid_t>& launched) {
     for (siginfo_t info{}; waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0; info = {}) {
       if (info.si_pid == 0 || info.si_pid == rank) return;
@@ -338,7 +341,8 @@ class Guard {
     tell(*usage);
   }
 
-  // Until the supervisor, a signal, the end of a child or, while the rank runs, the next look at what it uses.
+  // Waits for a message of the supervisor, a signal, the end of a child or, while the rank runs, the next look at what
+  // the rank uses.
   void wait() {
     if (closed_) return;
     std::vector<pollfd> inputs{{supervisor_->fd(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
@@ -375,10 +379,10 @@ class Guard {
   const bool own_gpu_;
   FileDescriptor signals_;
   bool closed_ = false;
-  std::optional<int> asked_;                            // the signal that is to end the guard: it is handed on
+  std::optional<int> asked_;  // the signal that asked the guard to end; it is passed on to the rank
   std::optional<steady_clock::time_point> next_usage_;  // while the rank runs on another host than the supervisor
   std::optional<OpenMpi> openmpi_;
-  std::optional<AtomicFile> put_;  // whose pieces come
+  std::optional<AtomicFile> put_;  // the file whose pieces are coming
 };
 
 }  // namespace
@@ -401,7 +405,7 @@ int guard_rank(const std::vector<std::string>& arguments) {
   }
   const bool own_gpu = environment_variable(variables::kGuardOwnGpu).has_value();
   unsetenv(variables::kGuardOwnGpu);
-  options.new_session = true;  // nothing that the rank does to its group reaches us
+  options.new_session = true;  // nothing that the rank does to its group reaches the guard
   options.die_with_parent = true;
   const std::string address = taken_variable(variables::kGuard);
   RankOfRun rank{number_in(launcher.rank), number_in(launcher.size), {}, {}, {}};

@@ -7,10 +7,10 @@
 
 namespace mlbench::guard {
 
-// Body of `mlbench-guard LAUNCHER COMMAND...`. LAUNCHER says whose variables tell the rank: "direct" (RANK, WORLD_SIZE,
-// LOCAL_RANK, LOCAL_WORLD_SIZE), "openmpi", "slurm" or "kubernetes"; the rank gets the former in any case. Returns the
-// rank's exit code, once the supervisor has closed the channel. UserError when something is missing that supervisor or
-// launcher give.
+// The body of `mlbench-guard LAUNCHER COMMAND...`. LAUNCHER says whose variables tell the rank: "direct" (RANK,
+// WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE), "openmpi", "slurm" or "kubernetes". The rank gets the first four in any
+// case. Returns the rank's exit code, once the supervisor has closed the channel. Throws UserError where something is
+// missing that the supervisor or the launcher must give.
 int guard_rank(const std::vector<std::string>& arguments);
 
 }  // namespace mlbench::guard

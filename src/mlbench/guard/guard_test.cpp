@@ -35,7 +35,7 @@ using testing::HasSubstr;
 
 constexpr auto kPatience = 30s;
 
-// A supervisor with one rank: a script of the shell. All that descends from it holds `lock`.
+// A supervisor with one rank, which is a script of the shell. All that descends from the rank holds `lock`.
 class GuardTest : public testing::Test {
  protected:
   GuardTest() { become_subreaper(); }
@@ -94,7 +94,7 @@ class GuardTest : public testing::Test {
   pid_t rank_ = 0;
 };
 
-// A daemon: its own session, and an orphan at once.
+// Starts a daemon, which has a session of its own and is an orphan at once.
 const std::string kDaemon = "setsid sh -c 'trap \"\" TERM HUP; echo daemon; sleep 600 & wait' & ";
 
 TEST_F(GuardTest, PassesOnTheExitCodeOnceItWasHeard) {
@@ -151,7 +151,7 @@ TEST_F(GuardTest, ARankDoesNotEndItsGuardByItsGroup) {
 }
 
 TEST_F(GuardTest, ProcessesThatForkOnAndOnEnd) {
-  // Each starts the next one in a session of its own, and ends.
+  // Each process starts the next one in a session of its own, and ends.
   start("echo 'sleep 0.01; setsid sh ./on &' > on; sh ./on; sh ./on; sh ./on; sleep 0.2", folder_.path());
   EXPECT_EQ(next(), "end 0 0");
   channel_.reset();
@@ -235,7 +235,8 @@ TEST_F(GuardTest, KeptChildrenStay) {
 
 // ---- on another host ----------------------------------------------------------------------------------------------
 
-// The supervisor has no more of it than what comes over the link: its files lie below here, the rank's below there.
+// A rank on another host, of which the supervisor has only what comes over the link. The supervisor's files lie below
+// `folder_`/here, the rank's below `folder_`/there.
 class LinkedGuardTest : public testing::Test {
  protected:
   LinkedGuardTest() {
@@ -290,7 +291,7 @@ class LinkedGuardTest : public testing::Test {
     channel_->put("spec.json");
   }
 
-  // Of what the rank uses, which comes when it comes, the last is kept.
+  // The next message that is not about what the rank uses; of those, which come at any time, the last is kept.
   std::string next() {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (std::chrono::steady_clock::now() < deadline) {
@@ -311,7 +312,7 @@ class LinkedGuardTest : public testing::Test {
     return std::filesystem::exists(folder_ / "here" / name) ? read_file(folder_ / "here" / name) : "";
   }
 
-  // That has something in it.
+  // Waits for a file that has something in it.
   void wait_for_file(const std::string& name) const {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (!std::filesystem::exists(folder_ / name) || read_file(folder_ / name).empty()) {
@@ -325,7 +326,7 @@ class LinkedGuardTest : public testing::Test {
   std::string launcher_ = "direct";
   std::map<std::string, std::string> variables_ = {
       {"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}};
-  std::string host_;  // what it said of it
+  std::string host_;  // what the guard said of its host
   std::string usage_;
   std::optional<net::LinkServer> links_;
   std::optional<net::KvServer> rendezvous_;
@@ -334,7 +335,7 @@ class LinkedGuardTest : public testing::Test {
   std::unique_ptr<Channel> channel_;
 };
 
-// Of a home that was made anew, say: the same name, another identity.
+// Such a folder is left, for example, by a run of a home that was made again: the same name with another identity.
 TEST_F(LinkedGuardTest, FoldersOfOtherRunsOfItsNameAreNamedAndNotRead) {
   for (const char* other : {"run-2-bbbb", "run-2-more-cccc", "run-1-dddd"}) {
     std::filesystem::create_directories(folder_ / "scratch" / other / "spool");
@@ -365,7 +366,7 @@ TEST_F(LinkedGuardTest, AllThatARankWroteComesBehindItsEnd) {
   EXPECT_EQ(end->code, 137);
 }
 
-// Larger than what a link has under way at a time.
+// The files are larger than what a link has under way at a time.
 TEST_F(LinkedGuardTest, CheckpointsGoBothWays) {
   const std::string model(3'000'000, 'm');
   std::filesystem::create_directories(folder_ / "here/checkpoints/step-4");
@@ -421,7 +422,7 @@ TEST_F(LinkedGuardTest, TheRankIsToldOfItsPeers) {
   EXPECT_EQ(here("logs/log"), "h1,h2 fe80::1%eth0 0\n");
 }
 
-// Words of other hosts, whatever let them through.
+// Words of other hosts that do harm, whatever let them through to the guard.
 class HarmfulWords : public LinkedGuardTest, public testing::WithParamInterface<std::pair<std::string, std::string>> {};
 TEST_P(HarmfulWords, AreRefusedByTheGuard) {
   connect("echo {hosts} > ran; echo \"$BASH_ENV$MASTER_ADDR\" > ran");
@@ -456,7 +457,7 @@ TEST_F(LinkedGuardTest, ItsFolderIsItsUsersAlone) {
   EXPECT_EQ(info.st_uid, geteuid());
 }
 
-// Where somebody else was first: a link, a folder that others can write to.
+// Somebody else was first in the folder's place: with a link, or with a folder that others can write to.
 TEST_F(LinkedGuardTest, AFolderOfOthersIsRefused) {
   namespace fs = std::filesystem;
   const auto refused = [&](const fs::path& folder) {
@@ -569,7 +570,7 @@ TEST_F(LinkedGuardTest, AProgramOfOpenMpiThatIsMissingIsNamed) {
   EXPECT_TRUE(guard_->wait(kPatience));
 }
 
-// Who calls it, has a guard beside it.
+// Whoever calls an agent or a stub must have a guard beside it.
 TEST_F(LinkedGuardTest, AnAgentWithoutAGuardSaysWhatItLacks) {
   const auto complaint = [&](std::vector<std::string> arguments, const std::string& address) {
     ProcessOptions options;

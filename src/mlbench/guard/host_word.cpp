@@ -1,4 +1,4 @@
-// What a supervisor understands of a guard's host; guards are linked without it.
+// How a supervisor reads what a guard says of its host; guards are linked without this file.
 
 #include "mlbench/base/input.h"
 #include "mlbench/base/peer_words.h"

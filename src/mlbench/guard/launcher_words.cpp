@@ -9,7 +9,7 @@
 namespace mlbench::guard {
 namespace {
 
-// Of Open MPI 4.0 and 4.1, and of srun.
+// The words that Open MPI 4.0 and 4.1, and srun, take for their own.
 constexpr std::string_view kTakenWords[] = {":", "-mca", "--mca", "-gmca", "--gmca", "-am", "--am", "-tune", "--tune"};
 
 constexpr std::string_view kTakenNames[] = {"HOME", "PATH", "TMPDIR", "BASH_ENV", "ENV"};

@@ -1,9 +1,10 @@
 #pragma once
 
 // The words and variables of a rank on their way through programs that take some of them for their own, wherever these
-// stand: Open MPI's mpirun ("--mca KEY VALUE" and "--am FILE" in a rank's command are its own options, whose values a
-// shell of other hosts sees; ":" begins another command), srun (":"), podman, docker and sbatch (variables). Who starts
-// such a program shields them, and the guard behind it takes the shields off: they arrive as they were typed.
+// stand. Open MPI's mpirun takes "--mca KEY VALUE" and "--am FILE" in a rank's command for its own options, whose
+// values a shell of other hosts sees. ":" begins another command for mpirun and srun. podman, docker and sbatch take
+// variables. Who starts such a program shields words and variables, and the guard behind it takes the shields off: they
+// arrive as they were typed.
 
 #include <map>
 #include <string>
@@ -14,16 +15,18 @@
 
 namespace mlbench::guard {
 
-// A word of these programs, also behind any number of '\', with another '\' in front of it; all others as they are.
+// Puts a '\' before a word that these programs take, also where it stands behind any number of '\'. Other words stay as
+// they are.
 std::string shielded(std::string word);
 std::vector<std::string> shielded(std::vector<std::string> command);
-// The inverse.
+// The inverse of shielded().
 std::vector<std::string> unshielded(std::vector<std::string> command);
 
-// Variables that these programs would act upon (HOME, PATH, SBATCH_PARTITION, OMPI_MCA_plm) get this in front.
+// The prefix that shielded() puts before the names of variables that these programs would act upon (HOME, PATH,
+// SBATCH_PARTITION, OMPI_MCA_plm).
 inline constexpr std::string_view kShield = variables::kGivenPrefix;
 std::map<std::string, std::string> shielded(const std::map<std::string, std::string>& variables);
-// In this process's environment, variables with that in front get their own names back.
+// Gives variables of this process's environment that have the prefix their own names back.
 void unshield_environment();
 
 }  // namespace mlbench::guard

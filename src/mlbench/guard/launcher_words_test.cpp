@@ -18,7 +18,7 @@ TEST(LauncherWords, WhatALauncherTakesForItsOwnIsShielded) {
   EXPECT_THAT(unshielded({"\\:", "\\\\:", ":", "\\x"}), ElementsAre(":", "\\:", ":", "\\x"));
 }
 
-// As the launchers look at words: each by itself.
+// Launchers look at each word by itself.
 TEST(LauncherWords, WordsComeOutAsTheyWentIn) {
   RandomWords random(1);
   for (int i = 0; i < 20000; ++i) {

@@ -1,4 +1,4 @@
-// The supervisor's end of channels to guards of other hosts; guards are linked without it.
+// The supervisor's end of channels to guards of other hosts; guards are linked without this file.
 
 #include "mlbench/base/errors.h"
 #include "mlbench/guard/channel.h"

@@ -1,4 +1,4 @@
-// A guard's end of the channel to the supervisor of another host.
+// A guard's end of the channel to a supervisor on another host.
 
 #include "mlbench/base/errors.h"
 #include "mlbench/guard/channel.h"

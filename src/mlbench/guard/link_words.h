@@ -1,13 +1,13 @@
 #pragma once
 
-// Words of a link (net/link/) as messages of a channel, for both of its ends.
+// The words of a link (net/link/) as messages of a channel, for both ends of the channel.
 
 #include "mlbench/guard/channel.h"
 #include "mlbench/net/link/link.h"
 
 namespace mlbench::guard {
 
-// `take` gives the next word of the link.
+// Takes the next word of a link as `message`: `take` is the link's receive().
 template <typename Take>
 Channel::Status receive_from(Take take, Message& message) {
   net::LinkWord word;

@@ -13,7 +13,7 @@
 #include "mlbench/guard/openmpi.h"
 
 int main(int argc, char** argv) {
-  // All of them, so that nothing but SIGKILL ends it: those that matter are read from a descriptor.
+  // All signals are held, so that only SIGKILL ends the guard: those that matter are read from a descriptor.
   sigset_t all;
   sigfillset(&all);
   try {

@@ -25,7 +25,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// Once its ranks have ended, mpirun ends its daemons, and both remove what they left in the temporary folder.
+// How long programs have to end. Once its ranks have ended, mpirun ends its daemons, and both remove what they left in
+// the temporary folder.
 constexpr milliseconds kProgramsEnd{1500};
 constexpr milliseconds kProgramsSweep{5000};
 constexpr size_t kLastBytes = 2000;
@@ -36,7 +37,7 @@ std::string how_it_ended(const ProcessEnd& end) {
 }
 
 void tell_guard(Channel& guard, const std::string& word, const std::string& text) {
-  // It would be cut.
+  // A longer message would be cut.
   if (word.size() + text.size() + 1 > kMostMessageBytes) {
     throw IoError(
         fmt::format("{} bytes for the guard beside this process, which takes {}", text.size(), kMostMessageBytes));
@@ -55,7 +56,7 @@ OpenMpi::~OpenMpi() {
       try {
         caller.channel->send("end", "");
       } catch (const IoError&) {
-        // It has ended.
+        // The agent or stub has ended.
       }
     }
     const auto deadline = steady_clock::now() + kProgramsEnd;
@@ -64,7 +65,7 @@ OpenMpi::~OpenMpi() {
       program.process.wait(std::max(left, milliseconds(0)));
     }
   } catch (const std::exception&) {
-    // What is left of them is below this process.
+    // What is left of the programs is below this process.
   }
   end_descendants({}, kProgramsSweep);
 }
@@ -72,7 +73,7 @@ OpenMpi::~OpenMpi() {
 void OpenMpi::start(LaunchWord program) {
   ProcessOptions options;
   options.arguments = std::move(program.command);
-  // Not in what a shell reads as its program: a path may mean something there.
+  // The third word of /bin/sh stays as it is, since a shell reads it as its program: a path may mean something there.
   const bool in_shell = options.arguments.front() == "/bin/sh";
   const std::string guard = std::filesystem::read_symlink("/proc/self/exe").string();
   for (size_t word = 0; word < options.arguments.size(); ++word) {
@@ -96,19 +97,20 @@ std::vector<OpenMpi::News> OpenMpi::news() {
   while (listener_) {
     auto channel = listener_->accept();
     if (!channel) break;
-    // Pods with the network of one node share the names of sockets, and may have one user, but not their processes.
+    // Pods with the network of one node share the names of sockets, and may have one user, but do not share processes:
+    // the kernel tells no peer of another pod.
     if (channel->peer()) callers_.push_back({std::move(channel)});
   }
   for (Caller& caller : callers_) hear(caller, all);
   std::erase_if(callers_, [](const Caller& caller) { return caller.gone; });
-  // From now on the rank runs, which has nothing to ask for.
+  // From now on the rank runs, and asks for nothing.
   if (asked_) listener_.reset();
   for (Program& program : programs_) {
     if (program.told) continue;
     auto end = program.process.wait(milliseconds(0));
     if (!end) continue;
     program.told = true;
-    // As a shell tells of it.
+    // A shell reports a signal as an exit code above 128.
     if (program.in_shell && !end->signal && end->code > 128 && end->code < 128 + SIGRTMIN)
       end->signal = end->code - 128;
     const std::string how = fmt::format("{} {}{}", program.name, how_it_ended(*end), said_at_last());
@@ -162,7 +164,7 @@ bool is_call(const std::vector<std::string>& arguments) {
 }
 
 int call_guard(const std::vector<std::string>& arguments) {
-  // Open MPI ends its children by them.
+  // Open MPI ends its children by signals, which main() held.
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -172,7 +174,7 @@ int call_guard(const std::vector<std::string>& arguments) {
   const std::unique_ptr<Channel> guard = connect_to(*address, {});
   if (arguments[0] == "agent") {
     if (arguments.size() < 3) throw UserError("agent: HOST COMMAND... are expected: mpirun gives them");
-    // Words for a shell, as ssh would take them.
+    // The words become one line for a shell, as with ssh.
     std::string command;
     for (auto word = arguments.begin() + 2; word != arguments.end(); ++word) {
       command += (command.empty() ? "" : " ") + *word;

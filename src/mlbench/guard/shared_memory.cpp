@@ -24,14 +24,14 @@ bool is_of(const std::string& name, const MemoryOfRank& of, uint64_t pid_namespa
   return name.starts_with("mlbench-shm." + std::to_string(pid_namespace) + "." + std::to_string(of.pid) + ".");
 }
 
-// This user's plain file; empty for anything else.
+// The inode of a plain file of this user's; empty for anything else.
 std::optional<ino_t> own_file(const fs::path& file) {
   struct stat info {};
   const bool own = lstat(file.c_str(), &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid();
   return own ? std::optional(info.st_ino) : std::nullopt;
 }
 
-// By some process whose maps may be read: this user's.
+// Whether some process maps the file, among the processes whose maps may be read: this user's.
 bool is_mapped(const fs::path& file) {
   std::error_code error;
   for (fs::directory_iterator entry("/proc", error), end; !error && entry != end; entry.increment(error)) {
@@ -40,7 +40,7 @@ bool is_mapped(const fs::path& file) {
     try {
       if (read_file(entry->path() / "maps").find(" " + file.string() + "\n") != std::string::npos) return true;
     } catch (const std::exception&) {
-      // It has ended, or is another's.
+      // The process has ended, or is another user's.
     }
   }
   return false;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a rank that was killed leaves in /dev/shm: nobody else removes it before the host starts anew.
+// What a rank that was killed leaves in /dev/shm, from which nobody else removes it before the host starts again.
 
 #include <sys/types.h>
 
@@ -10,20 +10,20 @@
 
 namespace mlbench::guard {
 
-// Files of shared memory by their inodes: what was there before a rank began is not its own, whatever its time of
-// change says, which is that of a clock that may be set.
+// The files of shared memory, by their inodes. What was there before a rank began is not the rank's. A file's time of
+// change does not tell that: clocks may be set.
 std::set<ino_t> files_of_memory(const std::filesystem::path& folder = "/dev/shm");
 
 struct MemoryOfRank {
   int rank = 0;
-  pid_t pid = 0;           // that it had
+  pid_t pid = 0;           // the rank's
   std::set<ino_t> before;  // files_of_memory() when it began
 };
 
-// Removes Open MPI's file of a rank of that number (vader_segment.HOST.UID.JOB.RANK) and the segments of the back end
-// shm that its process made (comm/shm/segment.h), where they are this user's, were not there before the rank, and are
-// mapped by no process that this one sees; waits up to `patience` for processes that map one to end. To be called once
-// the rank has ended.
+// Removes what the rank left: Open MPI's file (vader_segment.HOST.UID.JOB.RANK), and the segments that its process made
+// for the back end shm (comm/shm/segment.h). A file is removed where it is this user's, was not there before the rank,
+// and is mapped by no process that this one sees. Waits up to `patience` for processes that map a file to end.
+// Precondition: the rank has ended.
 void remove_left_memory(const MemoryOfRank& of, std::chrono::milliseconds patience,
                         const std::filesystem::path& folder = "/dev/shm");
 

@@ -16,10 +16,11 @@
 namespace mlbench::guard {
 namespace {
 
-// Beyond all that a rank can have used: a sum over all ranks does not overflow.
+// An amount beyond all that a rank can have used; a sum of such amounts over all ranks does not overflow.
 constexpr int64_t kMostUsed = 1'000'000'000'000'000;
 
-// Each thread has its own. False: it is gone, or the kernel does not say.
+// Adds the children of all threads of a process: each thread has its own. Returns false where the process is gone, or
+// the kernel does not say.
 bool add_children(pid_t pid, std::vector<pid_t>& children) {
   const std::string threads = "/proc/" + std::to_string(pid) + "/task/";
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(threads.c_str()), closedir);
@@ -31,7 +32,7 @@ bool add_children(pid_t pid, std::vector<pid_t>& children) {
     try {
       list = read_file(threads + thread->d_name + "/children");
     } catch (const IoError&) {
-      continue;  // it is gone
+      continue;  // the thread is gone
     }
     known = true;
     const char* const end = list.data() + list.size();
@@ -85,7 +86,7 @@ std::optional<Usage> Usage::parse(std::string_view text) {
   for (const char* at = text.data(); count < amounts.size(); ++at) {
     const auto [stop, error] = std::from_chars(at, end, amounts[count]);
     if (error != std::errc() || amounts[count] < 0) return std::nullopt;
-    // A network's counters are its host's, however old that is; nobody adds them up.
+    // The counters of a network are as old as its host, and nobody adds them up: they have no such bound.
     if (count < 2 && amounts[count] > kMostUsed) return std::nullopt;
     ++count;
     at = stop;

@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 constexpr auto kBurnt = 300ms;
 constexpr size_t kHeld = 64 << 20;
 
-// Processes of this one's: a small tree below what stands for a guard.
+// A small tree of processes of this one, below a process that stands for a guard.
 class UsageTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -46,18 +46,18 @@ class UsageTest : public testing::Test {
     } while (std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec) < kBurnt);
   }
   static void hold() {
-    // Resident at once, with no store for which a sanitizer would keep memory of its own.
+    // The memory is resident at once, with no store for which a sanitizer would keep memory of its own.
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
     if (mmap(nullptr, kHeld, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) _exit(1);
   }
-  // Of which a copy that does nothing has no more: much with a sanitizer in it.
+  // The memory of this process: a copy of it that does nothing has no more. It is much with a sanitizer.
   static int64_t own_memory() { return process_status(getpid())->pages * sysconf(_SC_PAGESIZE); }
   void say_and_wait(pid_t what = 0) const {
     (void)!write(said_[1], &what, sizeof what);
     for (;;) pause();
   }
 
-  // Of the children that are told, `body` starts them.
+  // Starts the process that stands for a guard; `body` starts its children.
   void start_guard(const std::function<void()>& body) {
     guard_ = forked([&] {
       setpgid(0, 0);

@@ -1,8 +1,8 @@
 #pragma once
 
-// The words of a guard and its supervisor: each a struct with one way to be said, text(), and one to be understood,
-// parse(), for both ends. parse() throws PeerFault for what is none, or is beyond the bounds of base/peer_words.h. Each
-// word comes once in a channel's life, unless something else is said.
+// The words of a guard and its supervisor, for both ends. Each is a struct: text() returns what is said, and parse()
+// understands it. parse() throws PeerFault for text that is no such word, or is beyond the bounds of base/peer_words.h.
+// Each word comes once in a channel's life, unless its comment says otherwise.
 
 #include <sys/types.h>
 
@@ -19,13 +19,14 @@
 
 namespace mlbench::guard {
 
-// Several texts as one, and back. IoError where one holds a zero byte: it would become two.
+// as_one() joins several texts, and taken_apart() splits them again. as_one() throws IoError where a text holds a zero
+// byte: it would become two.
 std::string as_one(const std::vector<std::string>& texts);
 std::vector<std::string> taken_apart(std::string_view one);
 
 // ---- from the guard ------------------------------------------------------------------------------------------------
 
-// Whose guard it is, first of all.
+// The rank of the guard. This word comes first.
 struct RankWord {
   static constexpr std::string_view kWord = "rank";
   int rank = 0;
@@ -33,27 +34,27 @@ struct RankWord {
   static RankWord parse(std::string_view text);
 };
 
-// From another host: what that is. What it does not say is empty.
+// From another host: what that host is. What the guard does not say is empty.
 struct HostWord {
   static constexpr std::string_view kWord = "host";
-  std::string address = {};   // by which it reaches the supervisor
-  int port = 0;               // that is free there; 0: it does not know
-  std::string node = {};      // as its launcher calls the host
-  std::string folder = {};    // the run's there, the same text from all guards that share it
-  std::string build_id = {};  // of the rank's program; the guard's is that of `environment`
+  std::string address = {};   // the host's, towards the supervisor
+  int port = 0;               // a free port of that host; 0: the guard knows none
+  std::string node = {};      // the host's name, as the guard's launcher has it
+  std::string folder = {};    // identifies the run's folder there: all guards that share it say the same
+  std::string build_id = {};  // that of the rank's program; `environment` has the guard's
   int local_rank = 0, local_size = 1;
-  std::vector<int> cores = {};        // numbers of those that it may use
-  std::optional<int> gpu = {};        // number of the one that it gives its rank
+  std::vector<int> cores = {};        // numbers of the cores that the rank may use
+  std::optional<int> gpu = {};        // number of the GPU that the guard gives the rank
   Json host = Json::object();         // capture_host() of base/environment.h
-  Json environment = Json::object();  // capture_environment()
+  Json environment = Json::object();  // capture_environment() of the same
   std::string text() const;
   static HostWord parse(std::string_view text);
-  int64_t cores_at_a_time() const;  // fewer than its cores where a container has a quota
+  int64_t cores_at_a_time() const;  // fewer than `cores` where a container has a quota
   std::string guard_build_id() const;
 };
 
-// A program of Open MPI's that this guard runs wants `command` of a shell on `host`, more than once. The program says
-// the same to its guard.
+// A program of Open MPI's that this guard runs wants a shell on `host` to run `command`. May come more than once. The
+// program says the same word to its guard.
 struct AgentWord {
   static constexpr std::string_view kWord = "agent";
   std::string host, command;
@@ -61,13 +62,14 @@ struct AgentWord {
   static AgentWord parse(std::string_view text);
 };
 
-// Such a program wants the rank to run: its start is due.
+// A program of Open MPI's wants the rank to run: the rank's start is due.
 struct AskedWord {
   static constexpr std::string_view kWord = "asked";
   static std::string text() { return ""; }
 };
 
-// Such a program ended, once for each. `signal`: 0: by itself. `how`: with what it said last.
+// A program of Open MPI's ended; comes once for each. `signal` is the signal that killed the program; 0: the program
+// ended by itself. `how` tells that, with what the program said last.
 struct LaunchedEndWord {
   static constexpr std::string_view kWord = "launched-end";
   int signal = 0;
@@ -76,7 +78,7 @@ struct LaunchedEndWord {
   static LaunchedEndWord parse(std::string_view text);
 };
 
-// The rank runs, in a session of its own. `pid`: as its guard counts processes.
+// The rank runs, in a session of its own. `pid` is its number where the guard is, which may be in a container.
 struct PidWord {
   static constexpr std::string_view kWord = "pid";
   pid_t pid = 0;
@@ -84,7 +86,7 @@ struct PidWord {
   static PidWord parse(std::string_view text);
 };
 
-// It could not start, or a program of Open MPI's could not.
+// The rank, or a program of Open MPI's, could not start.
 struct ErrorWord {
   static constexpr std::string_view kWord = "error";
   std::string why;
@@ -92,9 +94,9 @@ struct ErrorWord {
   static ErrorWord parse(std::string_view text);
 };
 
-// While the rank runs on another host, every 2 s: Usage of usage.h.
+// Here comes Usage of usage.h: every 2 s while the rank runs, from another host.
 
-// How the rank ended. `out_of_memory`: the kernel killed a process of its control group meanwhile.
+// How the rank ended. `out_of_memory` says whether the kernel killed a process of the rank's control group meanwhile.
 struct EndWord {
   static constexpr std::string_view kWord = "end";
   ProcessEnd end;
@@ -103,33 +105,34 @@ struct EndWord {
   static EndWord parse(std::string_view text);
 };
 
-// From another host: nothing of the rank is left, and all that it wrote has arrived.
+// From another host: nothing of the rank is left there, and all that the rank wrote has arrived.
 struct DrainedWord {
   static constexpr std::string_view kWord = "drained";
 };
 
 // ---- from the supervisor -------------------------------------------------------------------------------------------
 
-// Before the start: where the ranks are, for a command of the user's. `hosts`: what "{hosts}" stands for in its words.
+// Before the start: where the ranks are, for a command of the user's. `hosts` stands for "{hosts}" in the command's
+// words.
 struct PeersWord {
   static constexpr std::string_view kWord = "peers";
   std::string hosts;
-  std::map<std::string, std::string> variables;  // of the rank
+  std::map<std::string, std::string> variables;  // those that the rank gets
   std::string text() const;
   static PeersWord parse(std::string_view text);
 };
 
-// Before the start: a piece of a file of the run's folder there, behind the one before. LinkServer::send_file() says
-// it.
+// Before the start: the next piece of a file of the run's folder there. LinkServer::send_file() says this word, once
+// for each piece.
 struct PutWord {
   static constexpr std::string_view kWord = "put";
   std::string name;
   int64_t offset = 0, size = 0;
-  std::string_view bytes;  // of the text that was parsed
+  std::string_view bytes;  // points into the text that was parsed
   static PutWord parse(std::string_view text);
 };
 
-// Before the start: a program of Open MPI's, to run beside the rank, and its name for messages; more than once.
+// Before the start: a program of Open MPI's to run beside the rank, and its name for messages. May come more than once.
 struct LaunchWord {
   static constexpr std::string_view kWord = "launch";
   std::string name;
@@ -138,7 +141,8 @@ struct LaunchWord {
   static LaunchWord parse(std::string_view text);
 };
 
-// With the descriptors that the rank is to inherit. `log`: on another host relative to the run's folder there.
+// The rank is to start. The message has the descriptors that the rank inherits. `log` is the path of the rank's log; on
+// another host, relative to the run's folder there.
 struct StartWord {
   static constexpr std::string_view kWord = "start";
   std::string log;
@@ -146,7 +150,7 @@ struct StartWord {
   static StartWord parse(std::string_view text) { return {std::string(text)}; }
 };
 
-// For the rank's group; more than once.
+// A signal for the rank's process group. May come more than once.
 struct SignalWord {
   static constexpr std::string_view kWord = "signal";
   int number = 0;
