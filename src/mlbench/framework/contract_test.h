@@ -1,6 +1,6 @@
 #pragma once
 
-// What the tests of every framework that computes share.
+// Checks and helpers that the tests of every framework that computes share.
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -17,8 +17,8 @@
 
 namespace mlbench::framework::contract {
 
-// OpenMP gives one thread, whatever is asked for, while this lives: as inside a parallel region, or at
-// OMP_THREAD_LIMIT=1.
+// While an object of this class lives, OpenMP gives one thread, whatever is asked for, as it does inside a parallel
+// region or with OMP_THREAD_LIMIT=1.
 class OneThreadOnly {
  public:
   OneThreadOnly() : before_(omp_get_max_active_levels()) { omp_set_max_active_levels(0); }
@@ -32,7 +32,7 @@ class OneThreadOnly {
 
 using Make = std::function<std::unique_ptr<Framework>(const FrameworkOptions&)>;
 
-// One training step without the optimizer; the loss.
+// Runs one training step without the optimizer, and returns the loss.
 inline double step(Framework& framework, const BatchView& batch, int64_t number = 0, double scale = 1,
                    bool accumulate = false) {
   framework.begin_step(number);
@@ -52,12 +52,13 @@ inline FrameworkOptions logistic_options(int64_t dimension, double l2, int threa
   return options;
 }
 
-// Rows of one matrix, all of them; a view of the arguments.
+// A batch of all rows of one matrix. The result is a view of the arguments.
 inline BatchView rows_view(const std::vector<float>& features, const std::vector<int64_t>& labels, int64_t dimension) {
   return samples_view(features.data(), labels.data(), {dimension}, static_cast<int64_t>(labels.size()));
 }
 
-// w = (2, -1); rows (1, 2), (1, 0) with logits 0 and 2; labels 1 and 0; lambda 0.1. By hand:
+// Checks one case that was computed by hand: w = (2, -1); rows (1, 2), (1, 0) with logits 0 and 2; labels 1 and 0;
+// lambda 0.1.
 //   loss      (ln 2 + ln(1 + e^2)) / 2 + 0.05 * 5
 //   gradient  ((0.5 - 1) (1, 2) + (s - 0) (1, 0)) / 2 + 0.1 (2, -1) with s = sigmoid(2)
 inline void expect_logistic_regression_by_hand(const Make& make) {
@@ -77,7 +78,7 @@ inline void expect_logistic_regression_by_hand(const Make& make) {
   EXPECT_FLOAT_EQ(probabilities[0], 0.5F);
   EXPECT_FLOAT_EQ(probabilities[1], static_cast<float>(s));
 
-  // A quarter of the loss on top of it.
+  // Adds the gradient of a quarter of the loss.
   step(*framework, rows_view(features, labels, 2), 0, 0.25, true);
   EXPECT_NEAR(flat_tensor(framework->gradients())[0].item<float>(), 1.25 * gradient[0], 1e-6);
   framework->forward(rows_view(features, labels, 2), Mode::kEvaluate);

@@ -1,10 +1,10 @@
 #pragma once
 
-// A framework computes: forward, loss, backward, on flat float32 buffers in the neutral order. It owns the buffers,
-// which lie where it computes; parameter tensors are views of them. One thread makes it and uses it (OpenMP keeps the
-// number of threads per caller). A framework's folder exports `Availability available()` and
-// `std::unique_ptr<Framework> make(const FrameworkOptions&)`; make throws UserError for a loss, precision or
-// layer that it lacks, naming those that it has.
+// A framework computes forward pass, loss and backward pass on flat float32 buffers in the neutral order. The framework
+// owns these buffers, which are in the memory of the device that computes; parameter tensors are views of them. The
+// thread that makes a framework is the only one that uses it (OpenMP keeps the number of threads per caller). A
+// framework's folder exports `Availability available()` and `std::unique_ptr<Framework> make(const FrameworkOptions&)`.
+// `make` throws UserError for a loss, precision or layer that the framework lacks, naming those that it has.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +28,7 @@ namespace mlbench::framework {
 
 enum class Mode { kTrain, kEvaluate };
 
-// The values of a flat float32 buffer in the host's memory. Wherever a framework's buffers lie: host_values.h.
+// The values of `flat`, a float32 buffer in the host's memory. HostValues (host_values.h) takes a buffer in any memory.
 inline std::span<float> values_of(const BufferView& flat) {
   MLBENCH_CHECK(flat.stream.device.kind == Device::Kind::kCpu, "values of a buffer that is not in the host's memory");
   return {static_cast<float*>(flat.data), static_cast<size_t>(flat.count)};
@@ -37,31 +37,31 @@ inline std::span<float> values_of(const BufferView& flat) {
 using MakeMemory = std::function<std::shared_ptr<std::byte>(size_t bytes)>;
 
 struct FrameworkOptions {
-  models::ModelDescription model;  // its loss included
+  models::ModelDescription model;  // includes the loss
   int threads = 1;
-  int inter_op_threads = 1;  // of the pool for operations beside each other, where there is one; set once per process
-  std::vector<int> cores;    // one per thread, which is bound to it; empty: no thread is bound
+  int inter_op_threads = 1;  // of LibTorch's pool for concurrent operations (framework torch); set once per process
+  std::vector<int> cores;    // one per thread, to which the thread is bound; empty: no thread is bound
   uint64_t seed = 42;
   int rank = 0;
   std::string precision = "float32";
   std::string device = "cpu";      // cpu | cuda
-  int local_rank = 0;              // number of the GPU, on its host
-  bool dropout = true;             // tests of equality over k switch it off
-  bool frozen_batch_norm = false;  // normalise by the running statistics in training, too: the same tests
-  // Zeroed memory, aligned to 64 bytes, for gradients(): where a communicator reads them best. The constructor asks
-  // once, as all ranks may have to together. Null: the framework's own memory. A framework with separate memory does
-  // not ask.
+  int local_rank = 0;              // the number of the rank on its host, and of its GPU there
+  bool dropout = true;             // false in tests alone, for example to compare runs with different numbers of ranks
+  bool frozen_batch_norm = false;  // true in tests alone: normalise by the running statistics in training, too
+  // Allocates zeroed memory, aligned to 64 bytes, for gradients(), where a communicator reads them best. The
+  // constructor calls this function once, as the call may be collective over all ranks. Null: the framework allocates
+  // the memory itself. A framework with separate memory does not call it.
   MakeMemory gradient_memory;
 };
 
-// What one operation of a training step is, and what it cost.
+// One operation of a training step, with its measured and theoretical costs.
 struct OperationCost {
   std::string name;            // "stage1.block1.conv1"
-  std::string implementation;  // which was taken, and why where there was a choice
-  // Since profiling was switched on, on the first thread.
+  std::string implementation;  // the one that was chosen, and the reason where there was a choice
+  // Seconds on the first thread since profiling was switched on.
   double forward_s = 0, backward_s = 0;
-  // Per sample that this thread computes: multiplications and additions; bytes of inputs and output; and the seconds
-  // that the kernel takes alone, again and again on one small batch in the cache (0: not known).
+  // Per sample: multiplications and additions; bytes of inputs and output; and the seconds that the kernel takes on one
+  // thread when it runs alone, again and again on one small batch in the cache (0: not known).
   double forward_flops = 0, backward_flops = 0;
   int64_t bytes = 0;
   double forward_floor_s = 0, backward_floor_s = 0;
@@ -69,43 +69,44 @@ struct OperationCost {
 
 enum class LayerPass { kForward, kBackward };
 
-// When a layer, or what is computed as one ("conv1+bn1"), went through a training pass.
+// The time that a layer, or several that are computed as one ("conv1+bn1"), took in a training pass.
 struct LayerTime {
-  std::string_view layer;  // as long as the framework, at one place
+  std::string_view layer;  // the text lives as long as the framework, and does not move
   LayerPass pass = LayerPass::kForward;
   TimePoint begin{}, end{};
 };
 
 struct BackwardOptions {
-  double scale = 1;         // of the mean loss
-  bool accumulate = false;  // adds to the gradients, of the micro-batches before; otherwise overwrites them
-  bool last = true;         // of its step: gradients are final, and the callback learns of it
+  double scale = 1;         // factor of the mean loss
+  bool accumulate = false;  // add to the gradients of earlier micro-batches; otherwise overwrite the gradients
+  bool last = true;         // the step's last micro-batch: gradients become final, and the callback is called
 };
 
-// UserError of Framework::outputs() for a model over tokens.
+// Throws the UserError of Framework::outputs() for `model`, which is over tokens.
 [[noreturn]] void refuse_outputs(const models::ModelDescription& model);
 
-// Of one forward pass.
+// Sums over the batch of one forward pass.
 struct MetricSums {
-  double loss = 0;     // what the mean loss is made of, without the model's penalties
-  double nll = 0;      // negative log likelihood of the targets, without label smoothing; in nats
-  int64_t weight = 0;  // of the batch
+  double loss = 0;     // sum of losses, without the model's penalties
+  double nll = 0;      // sum of the targets' negative log likelihoods, without label smoothing; in nats
+  int64_t weight = 0;  // BatchView::weight
 };
 
-// Writes sequences, one token per step, for rows of hypotheses. It keeps the state of every row. One thread uses it.
+// A decoder writes sequences, one token per step. Each row is a hypothesis, whose state the decoder keeps. One thread
+// uses it.
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  // Encodes the sources of the batch (the tensors that the model's encoder reads) and begins `rows_per_sample` rows for
-  // each of them, next to each other.
+  // Encodes `sources` (the tensors that the model's encoder reads) and begins `rows_per_sample` rows for each source.
+  // Rows of one source are next to each other.
   virtual void start(const BatchView& sources, int64_t rows_per_sample) = 0;
-  // One token further: `tokens` [rows] are the last ones, `log_probabilities` [rows, vocabulary] of the next ones is
-  // valid until the next call.
+  // Goes on by one token. `tokens` [rows] are the last token of each row; the result [rows, vocabulary] has the log
+  // probabilities of the next token, and is valid until the next call.
   virtual std::span<const float> step(std::span<const int64_t> tokens) = 0;
-  // Row i goes on from row rows[i] of before; there may be fewer, or more.
+  // Row i goes on from what was row rows[i]. The number of rows may change. Precondition: a step was made.
   virtual void reorder(std::span<const int64_t> rows) = 0;
-  // Of the last step: [rows, source positions], what each row looked at, for coverage; empty where the model has no one
-  // attention.
+  // The attention weights of each row in the last step, [rows, source positions], from which beam search computes the
+  // coverage. Empty where the model does not have exactly one attention over the source.
   virtual std::span<const float> attention() = 0;
 };
 
@@ -114,70 +115,75 @@ class Framework {
   virtual ~Framework() = default;
 
   virtual const models::FlatLayout& layout() const = 0;
-  // Float32, where the framework computes, the same memory for ever: what stands in them counts from the next forward
-  // pass on, and after backward the gradients and statistics are complete. The host reads and writes them through
-  // host_values.h.
+  // The flat float32 buffers, on the device that computes; their memory never moves. The next forward pass uses the
+  // values that it finds there, and after backward the gradients and statistics are complete. The host reads and writes
+  // the buffers through HostValues.
   virtual BufferView parameters() = 0;  // flat [layout().parameter_elements]
   virtual BufferView gradients() = 0;   // flat, same layout
   virtual BufferView buffers() = 0;     // flat [layout().buffer_elements]: BatchNorm running statistics
-  // Where these lie apart from the host's memory; null: they are in it. As long as the framework.
+  // The memory of the buffers where that is not the host's; null: they are in the host's memory. The object lives as
+  // long as the framework.
   virtual SeparateMemory* separate_memory() { return nullptr; }
-  // The host waits for all that was begun in separate memory.
+  // Waits until the device has finished all work that was begun in separate memory.
   virtual void synchronize() {}
 
-  // Draws parameters and buffers from the seed (models::initialise); the same bits on every rank.
+  // Draws parameters and buffers from the seed (models::initialise), with the same bits on every rank.
   virtual void initialise() = 0;
 
-  // Order per training step: begin_step once; then for each micro-batch forward(kTrain), loss, backward.
-  // begin_step: clears what must be cleared; `step` selects the dropout stream (seed, rank, step), in which the forward
-  // passes since are numbered.
+  // The order of calls in a training step: begin_step once; then, for each micro-batch, forward(kTrain), loss and
+  // backward. begin_step clears what must be cleared. `step` selects the dropout stream (seed, rank, step), within
+  // which the step's training passes are numbered from 0.
   virtual void begin_step(int64_t step) = 0;
-  // At least one sample: a rank that has none in a whole step calls zero_gradients instead.
+  // Precondition: the batch has a sample. A rank without samples in a whole step calls zero_gradients instead.
   virtual void forward(const BatchView& batch, Mode mode) = 0;
-  // Mean loss of the last forward: the sum of losses over BatchView::weight, plus the model's penalties. Losses are
-  // those of models::LossSpec.
+  // The mean loss of the last forward pass: the sum of losses (models::LossSpec) divided by BatchView::weight, plus the
+  // model's penalties.
   virtual double loss() = 0;
-  // Sums over the last forward, made beside the logits: nothing of their size comes to the host.
+  // Sums over the last forward pass. The device computes them, so that the logits need not come to the host.
   virtual MetricSums metric_sums() = 0;
-  // Gradients of `scale` times the mean loss.
+  // Computes the gradients of `options.scale` times the mean loss of the last forward pass.
   virtual void backward(const BackwardOptions& options) = 0;
-  // The whole gradient as zeros: a rank without samples in a step. Tells the callback all of it at once.
+  // Sets the whole gradient to zeros, for a rank without samples in a step, and calls the callback once, for all of it.
   virtual void zero_gradients() = 0;
-  // Outputs of the last forward on the host, [samples, outputs] row-major float32; valid until the next forward.
-  // Logits; with binary_cross_entropy the probability of class 1. UserError where the model's loss is over tokens:
-  // metric_sums() has what counts of them.
+  // The outputs of the last forward pass on the host, [samples, outputs] row-major float32, valid until the next one:
+  // logits, or with binary_cross_entropy the probability of class 1. Throws UserError where the model's loss is over
+  // tokens, for which metric_sums() has the figures.
   virtual std::span<const float> outputs() = 0;
 
-  // Models that carry a state from batch to batch: that of the last training pass, on the host, for a checkpoint; and
-  // where the next training pass with BatchView::continues goes on, for `sequences` sequences. Empty: there is none.
+  // For models that carry a state from batch to batch. carried_state() copies the state after the last training pass to
+  // the host, for a checkpoint; empty where there is none. set_carried_state() sets the state of `sequences` sequences
+  // from which the next training pass with BatchView::continues goes on.
   virtual std::vector<float> carried_state() { return {}; }
   virtual void set_carried_state(std::span<const float> /*state*/, int64_t /*sequences*/) {}
 
-  // For models that write sequences (ModelDescription says so); UserError naming the model or framework otherwise. The
-  // decoder uses the framework's parameters as they stand, and no dropout; one at a time, none during a training step.
+  // Makes a decoder for a model that writes sequences (one with a ModelDescription::decoder_input). Throws UserError,
+  // naming the framework, for other models. The decoder uses the framework's current parameters, and no dropout. There
+  // may be one decoder at a time, and none during a training step.
   virtual std::unique_ptr<Decoder> make_decoder();
 
-  // Called by backward as soon as they are final, the last layer's first, with ranges [first, first + count) of
-  // gradients(): each element once, while the pass goes on; in separate memory final in the order of its stream.
-  // Outside of any parallel region, so that the callback may wait, on the thread that called backward or (GPU) on one
-  // that it waits for; what it throws, backward throws.
+  // backward() calls `callback` with ranges [first, first + count) of gradients() as soon as these are final, the last
+  // layer's first, while the pass goes on; each element is reported once. In separate memory, final means final in the
+  // order of its stream. The call is made outside of any parallel region, so that the callback may wait, by the thread
+  // that called backward or (GPU) by one for which that thread waits. backward() throws what the callback throws.
   using GradientReady = std::function<void(int64_t first, int64_t count)>;
   virtual void on_gradient_ready(GradientReady callback) = 0;
 
-  // From now on called with the times of layers by `clock`, in training passes, before the pass returns: outside of any
-  // parallel region, by its caller or (GPU) by a thread that it waits for. Empty: no more. Times of one pass do not
-  // overlap; a GPU's layers are timed as the host hands them over. Never called where layers cannot be told apart.
+  // From now on, training passes call `done` with the times of layers on `clock`. They do so before they return,
+  // outside of any parallel region, from the caller's thread or (GPU) from one for which the caller waits. An empty
+  // `done` ends this. Times of one pass do not overlap. On a GPU, a time is that in which the host launches the layer's
+  // work. A framework that cannot tell layers apart never calls `done`.
   using LayerDone = std::function<void(const LayerTime& time)>;
   virtual void on_layer(const Clock& /*clock*/, LayerDone /*done*/) {}
 
-  // Costs of training steps from now on, counted from zero, in the order of the forward pass. Empty: this framework
-  // cannot tell its operations apart.
+  // profile(true) starts to count the costs of operations in training steps, from zero; profile(false) stops. costs()
+  // has these costs in the order of the forward pass; it is empty where a framework cannot tell its operations apart.
   virtual void profile(bool /*on*/) {}
   virtual std::vector<OperationCost> costs() { return {}; }
 
-  // {name, device, precision, layout, pinned: bool (threads to cores), fused: bool, ...} for the record's `effective`.
+  // The choices that took effect, for the record's `effective`: {name, device, precision, layout, pinned: bool (threads
+  // are bound to cores), fused: bool, ...}.
   virtual Json effective() const = 0;
-  // Versions for the record's environment, e.g. {"libtorch": "2.15.0"}.
+  // The versions of libraries for the record's environment, for example {"libtorch": "2.15.0"}.
   virtual Json versions() const = 0;
 };
 

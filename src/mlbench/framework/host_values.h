@@ -8,18 +8,19 @@
 
 namespace mlbench::framework {
 
-// The values of one of a framework's flat buffers, for the host: those themselves where they lie in its memory, else a
-// copy, taken here.
+// Gives the host the values of one of a framework's flat buffers: the buffer itself where it is in the host's memory,
+// else a copy, which the constructor makes. The framework must outlive this object.
 class HostValues {
  public:
   HostValues(Framework& framework, const BufferView& flat);
 
   std::span<float> values() const;
-  // What stands in values() counts from the next forward pass on. Without separate memory it does anyway.
+  // Copies values() back into the buffer, so that the next forward pass uses them. Without separate memory values() is
+  // the buffer, and this does nothing.
   void store();
 
  private:
-  SeparateMemory* memory_;  // null: the host's
+  SeparateMemory* memory_;  // null: the buffer is in the host's memory
   BufferView flat_;
   std::unique_ptr<float[]> copy_;
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// Batches of samples with a label each, for tests.
+// Makes batches of samples with one label each, for tests.
 
 #include <utility>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace mlbench::framework {
 
-// Views of the arguments: `samples` samples of that shape, back to back.
+// A view of the arguments as a dense batch: `samples` samples of shape `sample_shape`, back to back.
 inline BatchView samples_view(const float* features, const int64_t* labels, std::vector<int64_t> sample_shape,
                               int64_t samples) {
   sample_shape.insert(sample_shape.begin(), samples);
@@ -21,7 +21,7 @@ inline BatchView samples_view(const float* features, const int64_t* labels, std:
   return batch;
 }
 
-// The same batch, its samples being rows of a matrix.
+// The same batch with the samples `rows` of `matrix` instead of its own. The result is a view of both arguments.
 inline BatchView gathered_view(BatchView batch, const std::vector<float>& matrix, const std::vector<int64_t>& rows) {
   BatchTensor& features = batch.tensors.front();
   features.values = {matrix.data(), static_cast<int64_t>(matrix.size()), DType::kFloat32};

@@ -1,7 +1,7 @@
 #pragma once
 
-// The three text models once more, from the equations in their headers (models/awd_lstm.h, gnmt.h, transformer.h), in
-// the simplest way and in float64: sentence by sentence, without padding, position by position.
+// A second implementation of the three text models, from the equations in their headers (models/awd_lstm.h, gnmt.h,
+// transformer.h), as simple as possible and in float64: sentence by sentence, without padding, position by position.
 
 #include <ATen/ATen.h>
 
@@ -21,7 +21,8 @@ namespace mlbench::framework {
 
 class TextReference {
  public:
-  // Loss and gradients of one training pass of the framework's parameters; `micro_batch` selects the masks.
+  // Computes loss and gradients of one training pass of `batch` with the framework's current parameters. `step` and
+  // `micro_batch` select the dropout masks.
   TextReference(const FrameworkOptions& options, Framework& framework, const TokenBatch& batch, int64_t step = 0,
                 int64_t micro_batch = 0)
       : options_(options), batch_(batch), step_(step), micro_batch_(micro_batch) {
@@ -36,10 +37,10 @@ class TextReference {
     loss = mean.item<double>();
   }
 
-  double loss = 0;  // mean, with penalties
-  double nll = 0;   // sum
+  double loss = 0;  // the mean, with penalties
+  double nll = 0;   // the sum of negative log likelihoods
   std::vector<at::Tensor>
-      log_probs;  // of each sentence [positions, classes]; of awd-lstm [positions, columns, classes]
+      log_probs;  // one per sentence [positions, classes]; for awd-lstm one [positions, columns, classes]
 
   const at::Tensor& gradient(const std::string& parameter) const { return p_.at(parameter).grad(); }
 
@@ -57,7 +58,7 @@ class TextReference {
     return at::tensor(tensor.values).view(tensor.shape)[sentence].narrow(0, 0, count);
   }
 
-  // Of the layer in this pass, by the definition in models/model.h.
+  // The mask of layer `layer` in this pass, by the definition in models/model.h. `option` names its probability.
   Tensor mask(const std::string& layer, const char* option, const std::vector<int64_t>& shape) const {
     const auto found = std::ranges::find(options_.model.layers, layer, &models::LayerSpec::name);
     const Tensor result = at::ones(shape, at::kDouble);
@@ -74,7 +75,7 @@ class TextReference {
     return result;
   }
 
-  // x [positions, sequences, in].
+  // The states of an LSTM over x [positions, sequences, in].
   Tensor lstm(const std::string& name, const Tensor& x, const Tensor& weight_hh) const {
     Tensor state = at::zeros({x.size(1), weight_hh.size(1)}, x.options()), cell = state;
     std::vector<Tensor> states;
@@ -87,12 +88,12 @@ class TextReference {
     }
     return at::stack(states);
   }
-  // x [n, in] of one sentence.
+  // The states of an LSTM over one sentence, x [positions, in].
   Tensor lstm(const std::string& name, const Tensor& x) const {
     return lstm(name, x.unsqueeze(1), p(name + ".weight_hh")).squeeze(1);
   }
 
-  // Sum of losses; logits and targets of positions.
+  // The sum of the losses of all positions. Adds to `nll` and `log_probs`.
   Tensor loss_sum(const Tensor& logits, const Tensor& targets) {
     const Tensor log_p = logits.log_softmax(-1);
     log_probs.push_back(log_p.detach());
@@ -123,7 +124,8 @@ class TextReference {
     return sum / static_cast<double>(batch_.weight) + 2 * dropped.square().mean() + steps.square().mean();
   }
 
-  // A layer of gnmt on one sentence: its dropout's mask is [positions, sentences, features].
+  // Applies a dropout layer of gnmt to one sentence, x [positions, features]. The mask is [positions, sentences,
+  // features].
   Tensor gnmt_dropout(const std::string& name, const Tensor& x, int64_t sentence, int64_t positions) const {
     return x * mask(name, "p", {positions, batch_.samples, x.size(1)}).select(1, sentence).narrow(0, 0, x.size(0));
   }
@@ -169,10 +171,10 @@ class TextReference {
     return at::stack(rows);
   }
 
-  // ---- transformer; masks of values are [sentences, positions, features]
+  // ---- The transformer. Masks of values are [sentences, positions, features].
 
   struct Place {
-    int64_t sentence = 0, queries = 0, keys = 0;  // positions with padding
+    int64_t sentence = 0, queries = 0, keys = 0;  // `queries` and `keys` count positions with padding
   };
   Tensor dropped(const std::string& name, const Tensor& x, const Place& place) const {
     return x * mask(name, "p", {batch_.samples, place.queries, x.size(1)})[place.sentence].narrow(0, 0, x.size(0));

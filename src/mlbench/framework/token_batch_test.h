@@ -1,6 +1,6 @@
 #pragma once
 
-// Batches of tokens, for tests.
+// Makes batches of tokens, for tests.
 
 #include <algorithm>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace mlbench::framework {
 
-// Owns named int64 tensors; view() is a view of it.
+// A batch that owns its tensors, all int64. view() is a view of this object.
 struct TokenBatch {
   struct Tensor {
     std::string name;
@@ -35,7 +35,8 @@ struct TokenBatch {
   }
 };
 
-// Of a language model: positions [first, first + positions) of a stream of random tokens in each column.
+// A batch of a language model: positions [first, first + positions) of a stream of random tokens in each column.
+// `key` selects the streams.
 inline TokenBatch language_batch(int64_t vocabulary, int64_t positions, int64_t columns, int64_t first = 0,
                                  uint64_t key = 3) {
   TokenBatch batch;
@@ -54,7 +55,8 @@ inline TokenBatch language_batch(int64_t vocabulary, int64_t positions, int64_t 
   return batch;
 }
 
-// A pair of sentences, without padding: words of the source, and of the target between bos (2) and eos (3).
+// A pair of sentences, without padding. `source` ends with eos (3); `target` has words only, to which
+// translation_batch adds bos (2) and eos.
 struct SentencePair {
   std::vector<int64_t> source, target;
 };

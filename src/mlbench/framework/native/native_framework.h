@@ -1,8 +1,9 @@
 #pragma once
 
-// Kernels of our own on the CPU, around oneDNN's convolutions. Chains of layers (tape/): activations in blocked layouts
-// from the input to the loss, chunks of samples that stay in a core's cache from one operation to the next. Graphs over
-// tokens (graph/). Precisions: float32; bf16 where the CPU multiplies bfloat16; fp16 in graphs.
+// The framework `native`: this project's own kernels on the CPU, with oneDNN's convolutions. For chains of layers
+// (tape/), activations keep blocked layouts from the input to the loss, and chunks of samples stay in a core's cache
+// from one operation to the next. Models over tokens are graphs (graph/). The precisions are float32; bf16 where the
+// CPU multiplies bfloat16; and fp16 for graphs.
 
 #include <memory>
 

@@ -73,7 +73,7 @@ struct Batch {
   std::vector<int64_t> labels;
 };
 
-// The description read once more, in the simplest way, in float64.
+// A second implementation of the model from its description, as simple as possible, in float64.
 class Oracle {
  public:
   Oracle(const FrameworkOptions& options, Framework& framework, const Batch& batch, int64_t step = 0)
@@ -144,13 +144,13 @@ class Oracle {
 
 double norm_of(const at::Tensor& values) { return values.to(at::kDouble).norm().item<double>(); }
 
-// Loss, outputs, gradients and running statistics after one step.
+// Compares loss, outputs, gradients and running statistics after one step with the oracle and with framework torch.
 void expect_as_exact_as_torch(const FrameworkOptions& options, const Batch& batch, double multiple) {
   const auto ours = make(options);
   const auto peer = torch_framework::make(options);
   ours->initialise();
   peer->initialise();
-  // Something for biases and scales to do.
+  // Parameters get random parts, so that biases and scales matter.
   RandomSequence random(3);
   for (int64_t i = 0; i < flat_tensor(ours->parameters()).numel(); ++i) {
     flat_tensor(ours->parameters()).data_ptr<float>()[i] += 0.05F * static_cast<float>(random.normal());
@@ -172,7 +172,7 @@ void expect_as_exact_as_torch(const FrameworkOptions& options, const Batch& batc
   const auto compare = [&](const std::string& what, const at::Tensor& mine, const at::Tensor& theirs,
                            const at::Tensor& exact) {
     const double error = norm_of(mine.to(at::kDouble) - exact), peer_error = norm_of(theirs.to(at::kDouble) - exact);
-    // Of a bias before a batch norm the gradient is zero but for rounding.
+    // The gradient of a bias before a batch norm is zero except for rounding.
     const double unit = options.precision == "bf16" ? 0x1p-8 : kEps;
     const double scale = norm_of(exact) < 1e-10 * largest ? unit * largest : multiple * kEps * norm_of(exact);
     EXPECT_LE(error, std::max(2 * peer_error, scale))
@@ -202,8 +202,8 @@ struct LayerCase {
   models::ModelDescription model;
 };
 
-// Each layer type, alone where that is a model, and the neighbours that become one operation. Channels that fill blocks
-// of 8 and 16, and channels that do not.
+// Each layer type, alone where that is a model, and the neighbours that become one operation, with channels that fill
+// blocks of 8 and 16, and channels that do not.
 std::vector<LayerCase> layer_cases() {
   const auto head = [](Chain chain) { return chain.global_avg_pool2d().linear("fc", 5).finish(); };
   const auto block = [](Chain& body, const char* name, int64_t channels, int64_t stride) {
@@ -293,11 +293,12 @@ models::ModelDescription task_model(const std::string& task, const std::string& 
   return models::describe_model(spec);
 }
 
-// Kinks are not smooth: a value next to one may fall on the other side, which is no error but moves the gradient.
+// Smooth models have a narrow bound. With ReLU and max pooling, a value next to a kink may fall on its other side,
+// which moves the gradient but is no error, so the bound of real models is wide.
 TEST(NativeFramework, WholeModelsAreAsExactAsLibTorch) {
   for (const char* version : {"v1", "v2", "v2-mlbench"}) {
     SCOPED_TRACE(version);
-    // Rounding grows from one batch norm to the next, for LibTorch alike.
+    // Rounding errors grow from one batch norm to the next, in LibTorch, too.
     const Json deep = {{"version", version}, {"depth", 14}};
     const FrameworkOptions smooth = options_of(models::smooth(task_model("1a", "resnet-cifar", deep)));
     expect_as_exact_as_torch(smooth, Batch(smooth.model, 10), 128);
@@ -363,7 +364,7 @@ TEST(NativeFramework, BackwardOverwritesOrAddsAndScales) {
   const auto framework = make(options);
   framework->initialise();
   const Batch batch(options.model, 9);
-  flat_tensor(framework->gradients()).fill_(1e9F);  // must not shine through
+  flat_tensor(framework->gradients()).fill_(1e9F);  // old values, which must not matter
   step(*framework, batch.view());
   const at::Tensor once = logical_gradients(*framework);
   EXPECT_LT(once.abs().max().item<float>(), 100);
@@ -420,7 +421,7 @@ TEST(NativeFramework, AnySizeOfBatchAfterAnyOther) {
     for (const FlatRange& range : framework->layout().ranges) {
       if (!range.trainable || samples == 1) continue;
       const at::Tensor gradient = flat_tensor(framework->gradients()).narrow(0, range.offset, range.count);
-      // A bias before a batch norm has none but rounding.
+      // A bias before a batch norm has no gradient but rounding errors.
       if (range.name == "conv1.bias") continue;
       EXPECT_LT(relative_error(gradient, oracle.gradient(range.name).flatten()), 1e-4) << range.name;
     }
@@ -504,7 +505,7 @@ TEST(NativeFramework, AnErrorOfTheCallbackIsThrownAndLeavesNothing) {
   const Batch batch(small_model(), 6);
   step(*framework, batch.view());
   const at::Tensor gradients = flat_tensor(framework->gradients()).clone();
-  for (int failing = 1; failing <= 10; ++failing) {  // as many parameters
+  for (int failing = 1; failing <= 10; ++failing) {  // the model has as many parameters
     int calls = 0;
     framework->on_gradient_ready([&](int64_t, int64_t) {
       if (++calls == failing) throw IoError("from the callback");
@@ -615,7 +616,7 @@ TEST(NativeLogisticRegression, LossGradientAndProbabilitiesByHand) {
 
 TEST(NativeLogisticRegression, LargeLogitsGiveFiniteLosses) { contract::expect_finite_losses_of_large_logits(make); }
 
-// Nor does a pass count what a thread that is missing now has left from the pass before.
+// A pass must not count what a thread that is missing now has left from the pass before.
 TEST(NativeLogisticRegression, ATeamSmallerThanAskedForDoesAllTheWork) {
   const FrameworkOptions options = logistic_options(40, 0.01, 3), alone = logistic_options(40, 0.01, 1);
   const Batch before(options.model, 9), batch(options.model, 11, 6);

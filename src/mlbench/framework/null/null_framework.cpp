@@ -52,7 +52,7 @@ class NullFramework final : public Framework {
   void begin_step(int64_t) override {}
   void forward(const BatchView& batch, Mode) override {
     weight_ = batch.weight;
-    // Of tokens there are no outputs.
+    // A model over tokens has no outputs per sample.
     samples_ = options_.model.is_graph() ? 0 : static_cast<size_t>(batch.samples);
     const size_t wanted = samples_ * static_cast<size_t>(options_.model.outputs);
     if (outputs_.size() < wanted) outputs_.resize(wanted);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Computes nothing, in constant time: what remains of a run is the cost of the harness. Parameters and layout are the
-// model's, gradients and outputs are zeros, the loss is 0.
+// The framework `null` computes nothing, in constant time: what remains of a run is the cost of the harness. Parameters
+// and layout are the model's, gradients and outputs are zeros, and the loss is 0.
 
 #include <memory>
 

@@ -51,7 +51,8 @@ at::Tensor is_padding(const AdditiveInputs& inputs) {  // [B, S]
   return at::arange(inputs.keys.size(1), inputs.lengths.options()).unsqueeze(0) >= inputs.lengths.unsqueeze(1);
 }
 
-// Of the references: one, but on a GPU, which wants much work at a time, as many as 256 MB of tanh hold.
+// The number of queries that the references take at once: 1; on a GPU, which wants much work at a time, as many as give
+// 256 MB of tanh.
 int64_t queries_at_once(const AdditiveInputs& inputs) {
   constexpr int64_t kValues = int64_t{1} << 26;
   return inputs.queries.is_cuda() ? std::max<int64_t>(kValues / std::max<int64_t>(inputs.keys.numel(), 1), 1) : 1;
@@ -86,7 +87,7 @@ AdditiveGradients additive_scores_backward(const AdditiveInputs& inputs, const a
   const int64_t sequences = inputs.queries.size(0), queries = inputs.queries.size(1), units = inputs.queries.size(2),
                 positions = inputs.keys.size(1);
   AdditiveGradients result{at::zeros_like(inputs.queries), at::zeros_like(inputs.keys), {}};
-  // Of each sequence apart, to be added in order whatever the number of threads.
+  // Each sequence has its own sum, so that these are added in order whatever the number of threads.
   const at::Tensor weights = at::zeros({sequences, units}, inputs.queries.options());
   const at::Tensor dense = d_scores.contiguous();
   const float *q = inputs.queries.const_data_ptr<float>(), *k = inputs.keys.const_data_ptr<float>(),

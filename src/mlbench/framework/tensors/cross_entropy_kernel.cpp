@@ -29,7 +29,7 @@ void row_largest(const float* __restrict z, int64_t classes, float& largest, dou
   for (; j + kEntropyLanes <= classes; j += kEntropyLanes) {
     for (int64_t lane = 0; lane < kEntropyLanes; ++lane) {
       const float value = z[j + lane];
-      // What is no number wins, so that the loss says so.
+      // NaN wins, so that the loss becomes NaN.
       most[lane] = (value > most[lane]) | (value != value) ? value : most[lane];
       sums[lane] += value;
     }

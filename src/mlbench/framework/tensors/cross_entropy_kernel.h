@@ -4,7 +4,7 @@
 // largest logit and l = m + log(sum of exp(z - m)):
 //   nll = l - z[target],   loss = (1 - e) nll + e (l - mean of z)
 //   gradient[j] = exp(z[j] - l) - (1 - e) [j = target] - e / V
-// A kernel on host memory with its reference by LibTorch, which runs on any device.
+// The kernel reads host memory. Its reference by LibTorch runs on any device.
 
 #include <ATen/ATen.h>
 
@@ -16,8 +16,8 @@ struct CrossEntropySums {
   double loss = 0, nll = 0;
 };
 
-// `logits` [rows, V] float32, contiguous; `targets` int64 [rows]. With `gradient` the logits are overwritten by it, of
-// the sum of losses. The sums do not depend on the number of threads.
+// Sums loss and nll over the rows. `logits` is [rows, V] float32, contiguous; `targets` is int64 [rows]. With
+// `gradient`, the gradient of the sum of losses overwrites the logits. The sums do not depend on the number of threads.
 CrossEntropySums cross_entropy_rows(at::Tensor logits, const at::Tensor& targets, double smoothing, bool gradient);
 CrossEntropySums cross_entropy_rows_reference(at::Tensor logits, const at::Tensor& targets, double smoothing,
                                               bool gradient);

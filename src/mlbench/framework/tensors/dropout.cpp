@@ -24,7 +24,8 @@ struct Dropout {
 constexpr int64_t kBlocks = 64;
 constexpr int64_t kElements = 4 * kBlocks;
 
-// Philox4x32-10 (base/random.h) of consecutive counters, and what becomes of its words. `largest` dropped word.
+// Writes the mask of kBlocks blocks of Philox4x32-10 (base/random.h), from counter `first` on. `largest` is the largest
+// random word for which an element is dropped.
 MLBENCH_DROPOUT_CLONES
 void mask_of_blocks(uint64_t key, uint64_t first, uint32_t largest, float scale, float* __restrict mask) {
   alignas(64) uint32_t words[4][kBlocks];

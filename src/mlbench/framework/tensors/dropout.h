@@ -1,7 +1,7 @@
 #pragma once
 
-// Dropout masks of models/model.h: 0 with probability p, else 1 / (1 - p). Each has a plain reference that gives the
-// same bits.
+// The dropout masks of models/model.h: an element is 0 with probability `p`, else 1 / (1 - p). `key` is the layer's
+// dropout_key. The reference gives the same bits as dropout_mask().
 
 #include <cstdint>
 #include <span>
@@ -11,7 +11,7 @@ namespace mlbench::framework {
 void dropout_mask(uint64_t key, double p, std::span<float> mask);
 void dropout_mask_reference(uint64_t key, double p, std::span<float> mask);
 
-// Elements from `first` on of a mask, by the calling thread alone.
+// Writes the elements [first, first + mask.size()) of a mask to `mask`, by the calling thread alone.
 void dropout_mask_part(uint64_t key, double p, int64_t first, std::span<float> mask);
 
 }  // namespace mlbench::framework

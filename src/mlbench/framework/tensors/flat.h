@@ -1,6 +1,6 @@
 #pragma once
 
-// A framework's flat float32 buffers as tensors, for those that compute with tensors.
+// A framework's flat float32 buffers as tensors, for frameworks that compute with tensors.
 
 #include <ATen/ATen.h>
 
@@ -14,20 +14,20 @@
 
 namespace mlbench::framework {
 
-// The buffer that a tensor is, in that memory; null: the host's. The tensor outlives the view.
+// The buffer view of a tensor in `memory`; null: the host's memory. The tensor must outlive the view.
 BufferView flat_view(const at::Tensor& flat, const SeparateMemory* memory = nullptr);
-// The tensor over a buffer, which outlives it.
+// A tensor over the memory of a buffer, which must outlive the tensor.
 at::Tensor flat_tensor(const BufferView& flat);
-// The values of a flat tensor in the host's memory.
+// The values of a flat tensor, which must be in the host's memory.
 std::span<float> values_of(const at::Tensor& flat);
 
-// Zeros, in the memory that the options name.
+// Makes the flat gradients of `elements` zeros, in options.gradient_memory where that is set.
 at::Tensor make_gradients(const FrameworkOptions& options, int64_t elements);
 
-// The model's L2 penalty.
+// The model's L2 penalty, l2 / 2 times the sum of squares of `parameters`; 0 where the model has none.
 double l2_penalty(const models::ModelDescription& model, const at::Tensor& parameters);
-// Its part of the gradients, before any operation's: so one is final when its operation has added its part. Returns
-// whether operations add to what is there.
+// Begins the gradients of a backward pass with the part of the L2 penalty. As this comes before any operation's part, a
+// gradient is final when the last operation has added its part. Returns whether operations must add to the gradients.
 bool begin_gradients(const models::ModelDescription& model, const at::Tensor& parameters, at::Tensor& gradients,
                      const BackwardOptions& options);
 

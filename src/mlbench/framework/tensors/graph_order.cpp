@@ -14,7 +14,7 @@ GraphOrder::GraphOrder(const models::ModelDescription& model, std::vector<Step> 
     if (step.decodes) of_decoder.insert(step.output);
     steps_.push_back(std::move(step));
   }
-  // Values are let go of when the last step that takes them has run.
+  // A value is freed when the last step that takes it has run.
   const std::vector<std::string>& last = model.layers.back().inputs;
   std::set<std::string> taken(last.begin(), last.end());
   taken.insert(model.penalties.begin(), model.penalties.end());

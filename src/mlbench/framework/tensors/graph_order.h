@@ -1,6 +1,7 @@
 #pragma once
 
-// What of a graph's order matters to whoever runs its steps one after the other: layers, or several computed as one.
+// The lifetimes of a graph's values, for code that runs the graph's steps one after the other. A step is a layer, or
+// several layers that are computed as one.
 
 #include <cstddef>
 #include <string>
@@ -16,12 +17,13 @@ class GraphOrder {
     std::vector<std::string> inputs;
     std::string output;
   };
-  // All steps but the model's last layer, whose inputs are taken behind them, as penalties are.
+  // `steps` are all steps but the model's last layer. The inputs of that layer and the model's penalties are used after
+  // the last step, so no step is their last use.
   GraphOrder(const models::ModelDescription& model, std::vector<Step> steps);
 
-  // Depends on the decoder's input.
+  // Whether the step depends on the decoder's input.
   bool decodes(size_t step) const { return steps_[step].decodes; }
-  // Values that nobody takes after it.
+  // The values that nobody takes after this step, which may be freed then.
   const std::vector<std::string>& last_uses(size_t step) const { return steps_[step].last_uses; }
   bool is_needed_by_decoder(const std::string& value) const;
 

@@ -15,8 +15,8 @@ namespace mlbench::framework {
 
 namespace {
 
-// Sentences differ in length from step to step, and blocks with them: sizes are rounded, and a block serves what is a
-// fifth smaller.
+// Sentences differ in length from step to step, and so do blocks. So sizes are rounded, and a block serves requests
+// that are up to a fifth smaller.
 size_t rounded_bytes(size_t bytes) {
   const size_t step = std::bit_floor(bytes) / 8;
   return (bytes + step - 1) / step * step;
@@ -25,7 +25,7 @@ bool serves(size_t block, size_t bytes) { return block >= bytes && block - bytes
 
 class HostMemory final : public c10::Allocator {
  public:
-  // LibTorch's, until the process ends: tensors may outlive everything of ours.
+  // LibTorch uses the object until the process ends, as tensors may outlive all static objects here.
   static HostMemory& instance() {
     static auto* const memory = new HostMemory;
     return *memory;
@@ -62,7 +62,8 @@ class HostMemory final : public c10::Allocator {
     return block.data;
   }
 
-  // The smallest that serves; of equal ones that which was freed last, whose values may still be in a cache.
+  // Takes the smallest kept block that serves, and of equal ones the last that was freed, whose values may still be in
+  // a cache. An empty block: none serves.
   Block take_kept(size_t bytes) {
     auto best = kept_.end();
     for (auto one = kept_.begin(); one != kept_.end(); ++one) {
@@ -88,7 +89,7 @@ class HostMemory final : public c10::Allocator {
   void give_back(void* data) {
     const std::lock_guard lock(mutex_);
     const auto found = used_.find(data);
-    if (found == used_.end()) return c10::free_cpu(data);  // a small one
+    if (found == used_.end()) return c10::free_cpu(data);  // a small block, from LibTorch's own allocator
     const size_t bytes = found->second;
     used_.erase(found);
     counts_.used_bytes -= bytes;
@@ -108,7 +109,7 @@ class HostMemory final : public c10::Allocator {
 
   std::mutex mutex_;
   std::unordered_map<void*, size_t> used_;
-  std::vector<Block> kept_;  // that which was freed first comes first
+  std::vector<Block> kept_;  // in the order in which they were freed
   LargeBlocks counts_;
 };
 

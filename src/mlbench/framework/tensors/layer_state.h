@@ -1,6 +1,6 @@
 #pragma once
 
-// What layers of a graph keep from one pass to the next.
+// The states that layers of a graph keep from one pass to the next.
 
 #include <ATen/ATen.h>
 
@@ -12,15 +12,16 @@
 
 namespace mlbench::framework {
 
-// The first extent of each tensor is the row: a sequence, or a hypothesis of a decoder.
+// The state of one layer. The first extent of each tensor is the row: a sequence, or a hypothesis of a decoder.
 struct LayerState {
-  std::vector<at::Tensor> rows;    // goes on from position to position: states of an LSTM, keys and values so far
-  std::vector<at::Tensor> memory;  // of the source, the same for all hypotheses of a sentence
+  std::vector<at::Tensor> rows;    // changes from position to position: states of an LSTM, keys and values so far
+  std::vector<at::Tensor> memory;  // made from the source; the same for all hypotheses of a sentence
 };
 
-// Of all layers that carry one from batch to batch, back to back, on the host: Framework::carried_state().
+// The states of all layers that carry one from batch to batch, back to back, on the host (Framework::carried_state()).
 std::vector<float> values_of(const std::vector<LayerState>& states);
-// And back, of the model's layers, for so many sequences; none where `values` is empty.
+// Converts `values` back to the states of the model's layers, for `sequences` sequences, on `device`. No layer has a
+// state where `values` is empty. Fails MLBENCH_CHECK where the number of values does not fit.
 std::vector<LayerState> states_of(const models::ModelDescription& model, std::span<const float> values,
                                   int64_t sequences, const at::Device& device);
 

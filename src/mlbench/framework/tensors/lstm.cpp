@@ -10,7 +10,7 @@ namespace mlbench::framework {
 
 namespace {
 
-// From how many positions on the weight is worth its writing as its products read it.
+// The least number of positions for which packing the recurrent weight (RightFactor) pays.
 constexpr int64_t kWorthPacking = 4;
 
 // The states of one position times the recurrent weight, or its transpose.
@@ -33,10 +33,10 @@ class Recurrence {
   std::optional<RightFactor> packed_;
 };
 
-// Where position t of each value of the tape stands.
+// Where the rows of position t are in the values of the tape.
 struct LstmPosition {
   int64_t first = 0, count = 0;   // rows
-  int64_t before = 0, state = 0;  // rows of states and cells: one position earlier, and of this one
+  int64_t before = 0, state = 0;  // first row in states and cells: of one position earlier, and of this one
 };
 
 std::vector<LstmPosition> positions_of(const LstmRows& rows, int64_t sequences) {

@@ -19,7 +19,7 @@ __m256 load_first(const float* from, int64_t count) {
   return count == kLanes ? _mm256_loadu_ps(from) : _mm256_maskload_ps(from, first_lanes(count));
 }
 
-// In parts: stores under a mask take some processors dozens of cycles.
+// Stores in parts, as masked stores take some processors dozens of cycles.
 void store_first(float* to, __m256 value, int64_t count) {
   if (count == kLanes) return _mm256_storeu_ps(to, value);
   __m128 part = _mm256_castps256_ps128(value);
@@ -38,7 +38,7 @@ void store_first(float* to, __m256 value, int64_t count) {
 
 __m256 rounded_to_float16(__m256 value) { return _mm256_cvtph_ps(_mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT)); }
 
-// t[j][i] = from[i * stride + j] of at most 8 x 8 values; zeros where there is no i.
+// Computes t[j][i] = from[i * stride + j] for at most 8 x 8 values, with zeros where i is not below `rows`.
 void transpose_block(const float* from, int64_t stride, int64_t rows, int64_t columns, __m256* t) {
   __m256 r[kLanes];
   for (int64_t i = 0; i < kLanes; ++i) {
@@ -63,8 +63,8 @@ void transpose_block(const float* from, int64_t stride, int64_t rows, int64_t co
   }
 }
 
-// `count` (at most 8) of what stands across, `across` apart; `along`: from one to the next of the inner extent. Rows of
-// `width` values, `step` apart.
+// Packs `count` (at most 8) rows of a left factor, or columns of a right one. `across` is the stride from one of these
+// to the next, and `along` that along the inner extent. Packed rows have `width` values and are `step` apart.
 void pack(Factors factors, const float* from, int64_t across, int64_t along, int64_t count, int64_t inner, float* to,
           int64_t step, int64_t width) {
   __m256 rows[kLanes];
@@ -140,7 +140,7 @@ void multiply_tile(const Tile& tile, Factors) { kTiles[static_cast<size_t>(tile.
 
 }  // namespace
 
-// No code of this file runs where it must not.
+// Constant initialisation: no code of this file runs on a processor without AVX2.
 constinit const Kernels kAvx2{"AVX2",    kSliceRows, 512,        16 * kSliceRows,
                               available, pack_slice, pack_panel, multiply_tile};
 

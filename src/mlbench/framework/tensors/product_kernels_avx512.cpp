@@ -20,7 +20,7 @@ __m512 high_pairs(__m512 a, __m512 b) {
   return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
 }
 
-// In each lane, the rounded value of `first` in the lower half, that of `second` in the upper.
+// Each lane has the rounded value of `first` in its lower half, and that of `second` in its upper half.
 __m512 bfloat16_pairs(__m512 first, __m512 second) {
   const __m512i low = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(first)));
   const __m512i high = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(second)));
@@ -29,7 +29,7 @@ __m512 bfloat16_pairs(__m512 first, __m512 second) {
 
 __m512 rounded_to_float16(__m512 value) { return _mm512_cvtph_ps(_mm512_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT)); }
 
-// Writes `count` rows of values as packed rows, `step` apart; of the odd one out of a pair, the other is zero.
+// Writes `count` rows of values as packed rows, `step` apart. A last row without a partner is paired with zeros.
 template <Factors kFactors>
 void write_rows(const __m512* rows, int64_t count, __mmask16 written, float* to, int64_t step) {
   if constexpr (kFactors == Factors::kBFloat16) {
@@ -45,7 +45,7 @@ void write_rows(const __m512* rows, int64_t count, __mmask16 written, float* to,
   }
 }
 
-// t[j][i] = from[i * stride + j] of at most 16 x 16 values; zeros where there is no i.
+// Computes t[j][i] = from[i * stride + j] for at most 16 x 16 values, with zeros where i is not below `rows`.
 void transpose_block(const float* from, int64_t stride, int64_t rows, int64_t columns, __m512* t) {
   __m512 r[kLanes];
   const __mmask16 wanted = first_lanes(columns);
@@ -75,8 +75,8 @@ void transpose_block(const float* from, int64_t stride, int64_t rows, int64_t co
   }
 }
 
-// `count` (at most 16) of what stands across, `across` apart; `along`: from one to the next of the inner extent. Packed
-// rows of `width` values, `step` apart.
+// Packs `count` (at most 16) rows of a left factor, or columns of a right one. `across` is the stride from one of these
+// to the next, and `along` that along the inner extent. Packed rows have `width` values and are `step` apart.
 template <Factors kFactors>
 void pack(const float* from, int64_t across, int64_t along, int64_t count, int64_t inner, float* to, int64_t step,
           int64_t width) {
@@ -172,7 +172,7 @@ void multiply_tile(const Tile& tile, Factors factors) {
 
 }  // namespace
 
-// No code of this file runs where it must not.
+// Constant initialisation: no code of this file runs on a processor without AVX-512.
 constinit const Kernels kAvx512{"AVX-512", kSliceRows, 448,        8 * kSliceRows,
                                 available, pack_slice, pack_panel, multiply_tile};
 

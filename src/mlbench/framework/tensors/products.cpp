@@ -20,14 +20,14 @@ using product_kernels::packed_rows;
 using product_kernels::Tile;
 using product_kernels::View;
 
-constexpr int64_t kColumnBlock = 64 * kPanelColumns;  // whose panels stay in the third cache
-constexpr int64_t kLeastWork = int64_t{1} << 15;      // multiplications that are worth another thread
-constexpr int64_t kRowsWorthSharing = 48;             // per thread: as many as pay for panels that all threads read
+constexpr int64_t kColumnBlock = 64 * kPanelColumns;  // columns whose panels stay in the third-level cache
+constexpr int64_t kLeastWork = int64_t{1} << 15;      // multiplications for which another thread pays
+constexpr int64_t kRowsWorthSharing = 48;             // rows per thread for which panels that all threads read pay
 
 int64_t parts_of(int64_t extent, int64_t most) { return (extent + most - 1) / most; }
 
 at::Tensor scratch(int64_t values) {
-  // At a multiple of 64 bytes, as LibTorch allocates.
+  // LibTorch aligns the memory to 64 bytes.
   return at::empty({values}, at::kFloat);
 }
 
@@ -79,7 +79,7 @@ int64_t threads_for(const Extents& extents) {
   return at::in_parallel_region() ? 1 : std::min<int64_t>(at::get_num_threads(), worth);
 }
 
-// Rows of `a` from here on, as slices of nearly equal height next to each other.
+// The division of rows of `a` into slices of nearly equal height, next to each other.
 struct Slices {
   int64_t rows = 0, count = 0;
   Slices(int64_t all, const Kernels& kernels) : rows(all), count(parts_of(all, kernels.slice_rows)) {}
@@ -95,7 +95,7 @@ void pack_slices(const Kernels& kernels, const Slices& slices, const View& a, in
   }
 }
 
-// c = slices panel, or c += it.
+// Computes c = slices panel, or with `tile.add` c += slices panel.
 void multiply_slices(const Kernels& kernels, const Slices& slices, const float* slices_at, Tile tile, Factors factors) {
   float* const c = tile.c;
   for (int64_t i = 0; i < slices.count; ++i) {
@@ -117,7 +117,7 @@ struct Call {
   Factors factors = Factors::kFloat32;
 };
 
-// A part of the inner extent, of even length, so that no pair is torn.
+// A part of the inner extent. Its length is even, so that no pair of bfloat16 is split.
 struct InnerPart {
   int64_t first = 0, length = 0, packed = 0;
 };
@@ -137,7 +137,7 @@ int64_t width_of(int64_t panel, int64_t columns) {
   return std::min<int64_t>(kPanelColumns, columns - panel * kPanelColumns);
 }
 
-// Panels of `columns` from `column` on, next to each other.
+// Packs panels number `begin` to `end` of the `columns` columns from `column` on, next to each other.
 void pack_panels(const Call& call, const InnerPart& part, int64_t column, int64_t columns, int64_t begin, int64_t end,
                  float* panels) {
   for (int64_t panel = begin; panel < end; ++panel) {
@@ -146,7 +146,7 @@ void pack_panels(const Call& call, const InnerPart& part, int64_t column, int64_
   }
 }
 
-// Rows from `row` on, a block at a time, times these panels.
+// Multiplies rows from `row` on, a block at a time, by these panels.
 void multiply_rows(const Call& call, const InnerPart& part, int64_t row, int64_t rows, int64_t column, int64_t columns,
                    const float* panels) {
   const int64_t block = call.kernels.row_block;
@@ -187,7 +187,7 @@ void multiply_by_rows(const Call& call, const Extents& extents, int64_t threads)
   }
 }
 
-// Of few rows: threads share out the columns.
+// For few rows: the threads share out the columns.
 void multiply_by_columns(const Call& call, const Extents& extents, int64_t threads) {
   const std::vector<InnerPart> parts = inner_parts(extents.inner, call);
   at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
@@ -214,7 +214,7 @@ void multiply_by_columns(const Call& call, const Extents& extents, int64_t threa
   });
 }
 
-// The fastest of this processor for a factor of many products; null: none.
+// The fastest kernels of this processor for a factor of many products; null: there are none.
 const Kernels* kernels_for(Factors factors) {
   for (const Kernels* kernels : product_kernels::all_kernels()) {
     if (kernels->available(factors)) return kernels;
@@ -222,7 +222,7 @@ const Kernels* kernels_for(Factors factors) {
   return nullptr;
 }
 
-// For any product; LibTorch has the better ones of bfloat16 (oneDNN's).
+// The same for any product. For bfloat16, LibTorch's products (oneDNN's) are faster, so null.
 const Kernels* kernels_for_all(Factors factors) {
   return factors == Factors::kBFloat16 ? nullptr : kernels_for(factors);
 }
@@ -249,7 +249,7 @@ at::Tensor KeptMatrix::of(at::IntArrayRef sizes, const at::TensorOptions& option
   const int64_t count = c10::multiply_integers(sizes);
   if (!memory_.defined() || memory_.numel() < count ||
       memory_.scalar_type() != c10::typeMetaToScalarType(options.dtype()) || memory_.device() != options.device()) {
-    memory_ = at::Tensor();  // first, so that both never exist at once
+    memory_ = at::Tensor();  // freed first, so that both never exist at once
     memory_ = at::empty({count}, options.requires_grad(false));
   }
   return memory_.narrow(0, 0, count).view(sizes);

@@ -15,7 +15,7 @@
 namespace mlbench::framework {
 namespace {
 
-// As rows, as columns, or a part of something wider.
+// How a matrix lies in memory: row by row, column by column, or as a part of wider rows.
 enum class Kind { kRows, kColumns, kPart };
 
 at::Tensor matrix(int64_t rows, int64_t columns, Kind kind) {
@@ -24,7 +24,7 @@ at::Tensor matrix(int64_t rows, int64_t columns, Kind kind) {
   return at::randn({rows, columns});
 }
 
-// To what a factor is rounded, in float64.
+// The rounded factor, in float64.
 at::Tensor exact(const at::Tensor& factor, at::ScalarType type) { return factor.to(type).to(at::kDouble); }
 
 void expect_product(int64_t rows, int64_t inner, int64_t columns, Kind left, Kind right, bool add,
@@ -116,7 +116,7 @@ TEST(Products, ARightFactorServesAnyNumberOfRows) {
   }
 }
 
-// As each step multiplies: other extents, and in the memory what was there before.
+// Steps multiply other extents, and the kept memory still has old values.
 TEST(Products, KeptMemoryChangesNoBit) {
   at::manual_seed(3);
   KeptMatrix factor_memory, product_memory;
@@ -147,7 +147,7 @@ TEST(Products, MemoryIsKeptUntilMoreIsNeeded) {
   EXPECT_EQ(kept.of({2}, options.dtype(at::kFloat)).scalar_type(), at::kFloat);
 }
 
-// What a kernel packs and multiplies, beside float64; what stands around it stays as it is.
+// Compares what a kernel packs and multiplies with float64, and checks that it writes nothing beside its tile.
 void expect_tile(const product_kernels::Kernels& kernels, product_kernels::Factors factors, at::ScalarType type,
                  int64_t rows, int64_t inner, int64_t columns, Kind left, Kind right, bool add) {
   using product_kernels::packed_rows;

@@ -1,6 +1,6 @@
 #pragma once
 
-// A decoder of models that keep a state of every row, layer by layer.
+// A decoder for models that keep a state of every row, layer by layer.
 
 #include <ATen/ATen.h>
 
@@ -14,24 +14,26 @@
 
 namespace mlbench::framework {
 
-// One position of sequences that are being written; layers take and yield one position.
+// The state of a decoder's pass, in which layers take and yield one position of the sequences.
 struct DecodePass {
   int64_t position = 0;
-  int64_t rows_per_sample = 1;     // hypotheses of each source, next to each other, at position 0
-  std::vector<LayerState> states;  // by layer
-  at::Tensor attention;            // [rows, source positions], left by the layer that has it
+  int64_t rows_per_sample = 1;     // hypotheses of each source at position 0; they are next to each other
+  std::vector<LayerState> states;  // one per layer
+  at::Tensor attention;            // [rows, source positions], stored by the layer that computes it; undefined: none
 };
 
-// Sources that have been encoded.
+// Sources that have been encoded, ready for decoding.
 struct EncodedSources {
   at::Device device = at::kCPU;
-  size_t layers = 0;  // that may keep a state
-  // Of one position: log probabilities [rows, classes] on the device. `tokens` int64 [rows]; counts the position.
+  size_t layers = 0;  // the number of layers that may keep a state
+  // Computes one position: the log probabilities [rows, classes], on the device, of the tokens that follow `tokens`,
+  // int64 [rows]. Must increment pass.position.
   std::function<at::Tensor(const at::Tensor& tokens, DecodePass& pass)> step;
 };
 using EncodeSources = std::function<EncodedSources(const BatchView& sources)>;
 
-// What `encode` and what it yields refer to outlives the decoder.
+// `encode` is called once for each Decoder::start(). All that `encode` and its results refer to must outlive the
+// decoder.
 std::unique_ptr<Decoder> make_sequence_decoder(EncodeSources encode);
 
 }  // namespace mlbench::framework

@@ -81,7 +81,7 @@ TEST(Lstm, OnTheHostAndElsewhereTheSame) {
   EXPECT_LT(error_of(host.gates, other.gates), 1e-6);
 }
 
-// Each as if it were alone.
+// Each sequence gives the same results as if it were alone in the batch.
 TEST(Lstm, SequencesOfDifferentLengths) {
   at::manual_seed(5);
   const LstmWeights weights{at::randn({28, 5}), at::randn({28, 7}), at::randn({28}), at::randn({28})};
@@ -147,7 +147,7 @@ TEST(CrossEntropyRows, EqualTheReference) {
   }
 }
 
-// An overflow is seen in the loss and in the gradient, and stays in its row.
+// A NaN shows in the loss and in the gradient of its row, and in no other row.
 TEST(CrossEntropyRows, WhatIsNoNumberStaysNone) {
   at::Tensor logits = at::zeros({2, 100});
   logits[0][77] = std::nanf("");

@@ -12,7 +12,7 @@ namespace mlbench::framework {
 namespace {
 
 constexpr int64_t kChunkElements = int64_t{16} << 20;  // 64 MiB of logits
-constexpr int64_t kLeastRows = 64;                     // for products worth their reading of the weight
+constexpr int64_t kLeastRows = 64;                     // rows of a chunk for which reading the weight pays
 
 }  // namespace
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// The last linear layer and the cross entropy of its logits as one operation, in chunks of rows: the logits of a whole
-// batch never exist at once. A training pass computes the gradients right with the loss, while a chunk's logits are
-// there, and the backward pass only scales them. Positions whose target is ignored are left out from the first product
-// on.
+// The last linear layer and the cross entropy of its logits as one operation on chunks of rows, so that the logits of a
+// whole batch never exist at once. A training pass computes the gradients together with the loss, while a chunk's
+// logits exist; the backward pass only scales these gradients. Positions whose target is ignored are left out,
+// beginning with the first product.
 
 #include <ATen/ATen.h>
 
@@ -16,23 +16,26 @@ namespace mlbench::framework {
 
 struct TokenLossOptions {
   models::LossSpec loss;
-  Parameter weight, bias;                    // of the linear layer; without a bias its value is undefined
-  at::ScalarType product_type = at::kFloat;  // in which it multiplies
-  // The tensors are in the host's memory, so that this project's own kernels can read them; else LibTorch's are taken.
+  Parameter weight, bias;                    // of the linear layer; bias.value is undefined where there is no bias
+  at::ScalarType product_type = at::kFloat;  // the type to which factors of products are rounded
+  // Whether the tensors are in the host's memory, where this project's own kernels can read them; otherwise LibTorch
+  // computes.
   bool on_host = true;
 };
 
 class TokenLoss {
  public:
-  // The gradient buffer outlives it.
+  // `gradients` must outlive the object.
   TokenLoss(const TokenLossOptions& options, GradientBuffer& gradients);
 
-  // `hidden` [..., in], `targets` the extents before the last. With `training` makes the gradients, too.
+  // Computes the sums of losses. `hidden` is [..., in], and `targets` has the same extents but the last. With
+  // `training`, computes the gradients for backward(), too.
   MetricSums forward(const at::Tensor& hidden, const at::Tensor& targets, bool training);
-  // Gradients of `scale` times the sum of losses: of the layer's parameters into their slots; that of `hidden`.
+  // Computes the gradients of `scale` times the sum of losses: writes those of the layer's parameters into their slots,
+  // and returns that of `hidden`. Precondition: the last call was forward() with `training`.
   at::Tensor backward(double scale);
 
-  // Of few positions: [..., classes].
+  // The logits [..., classes] of all positions at once; meant for few positions.
   at::Tensor logits(const at::Tensor& hidden) const;
 
  private:
@@ -45,11 +48,12 @@ class TokenLoss {
   at::ScalarType type_;
   GradientBuffer& gradients_;
 
-  std::vector<int64_t> shape_;             // of hidden
-  at::Tensor kept_;                        // rows that count, or undefined: all of them
+  std::vector<int64_t> shape_;             // sizes of `hidden`
+  at::Tensor kept_;                        // indices of the rows that count; undefined: all of them
   at::Tensor buffer_;                      // logits of one chunk
-  at::Tensor d_rows_, d_weight_, d_bias_;  // of the sum of losses
-  // Of products in 16 bits: the weight; a chunk's logits, then their gradient; a gradient before it is float32.
+  at::Tensor d_rows_, d_weight_, d_bias_;  // gradients of the sum of losses
+  // Memory for products in 16 bits: of the weight; of a chunk's logits and then their gradient; of a gradient before it
+  // becomes float32.
   KeptMatrix rounded_weight_, rounded_logits_, rounded_gradient_;
 };
 

@@ -1,14 +1,15 @@
 #pragma once
 
-// Functions that compilers turn into SIMD code: no branches, no calls. Single precision, within 2 units in the last
-// place (exp for results that are normal numbers; smaller ones become 0 or nearly so).
+// Functions without branches and calls, so that compilers turn loops over them into SIMD code. Results are float32,
+// within 2 units in the last place. This holds for fast_exp where the result is a normal number; smaller results become
+// 0 or nearly 0.
 
 #include <bit>
 #include <cstdint>
 
 namespace mlbench::framework {
 
-// exp(x) as 2^n * exp(r) with |r| <= ln 2 / 2; the polynomial is that of Cephes' expf (Moshier).
+// Computes exp(x) as 2^n * exp(r) with |r| <= ln 2 / 2. The polynomial is that of Cephes' expf (Moshier).
 inline float fast_exp(float x) {
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it rounds to an integer
   const float low = x < -87.3F ? -87.3F : x;
@@ -24,7 +25,7 @@ inline float fast_exp(float x) {
   p = p * r + 5.0000001201e-1F;
   const float result = p * r * r + r + 1;
   const int32_t exponent = std::bit_cast<int32_t>(shifted) - 0x4B400000;
-  // In two factors, as 2^n alone may lie beyond the largest number.
+  // 2^n is applied in two factors, as 2^n alone may be larger than the largest number.
   const int32_t half = exponent >> 1;
   const float first = std::bit_cast<float>((half + 127) << 23);
   const float second = std::bit_cast<float>((exponent - half + 127) << 23);
@@ -34,7 +35,7 @@ inline float fast_exp(float x) {
 
 inline float fast_sigmoid(float x) { return 1 / (1 + fast_exp(-x)); }
 
-// Near 0 an odd polynomial (Cephes' tanhf), which keeps the relative error small there.
+// Near 0, tanh is an odd polynomial (that of Cephes' tanhf), which keeps the relative error small there.
 inline float fast_tanh(float x) {
   const float square = x * x;
   float p = -5.70498872745e-3F;

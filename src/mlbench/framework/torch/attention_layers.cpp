@@ -75,7 +75,7 @@ struct MultiHeadAttention {
   }
 
  private:
-  // [B, T, n D] to n times [B, heads, T, D / heads].
+  // Splits [B, T, n D] into n tensors [B, heads, T, D / heads].
   std::vector<at::Tensor> split(const at::Tensor& projected, int64_t parts) const {
     std::vector<at::Tensor> result = rounded(projected, type).chunk(parts, 2);
     for (at::Tensor& part : result) part = part.unflatten(2, {heads, features / heads}).transpose(1, 2);
@@ -84,7 +84,7 @@ struct MultiHeadAttention {
   at::Tensor join(const at::Tensor& attended, const at::Tensor& weight) const {
     return linear_product(attended.transpose(1, 2).flatten(2).to(at::kFloat), weight, type);
   }
-  // Queries, keys and values.
+  // Computes queries, keys and values.
   std::vector<at::Tensor> project(const at::Tensor& x, const at::Tensor& memory, const at::Tensor& weight) const {
     if (!cross) return split(linear_product(x, weight, type), 3);
     std::vector<at::Tensor> parts = split(linear_product(x, weight.narrow(0, 0, features), type), 1);
@@ -111,7 +111,7 @@ struct MultiHeadAttention {
     return join((scores * mask.to(scores.scalar_type())).matmul(v), out);
   }
 
-  // One position: keys and values of those before it are kept; those of the source are made once.
+  // Computes one position. Keys and values of earlier positions are kept; those of the source are made once.
   at::Tensor decode(const std::vector<at::Tensor>& inputs, DecodePass& pass) const {
     LayerState& state = pass.states[index];
     const at::Tensor &x = inputs[0], &weight = in_weight.value;
@@ -144,7 +144,7 @@ struct AdditiveAttention {
   size_t index = 0;
   GradientBuffer* gradients = nullptr;
 
-  // What the backward pass needs.
+  // The values that the backward pass needs.
   struct Saved {
     at::Tensor queries, memory;  // [B, T, D], [B, S, M]
     AdditiveInputs inputs;
@@ -170,26 +170,26 @@ struct AdditiveAttention {
   }
 
  private:
-  // v of models/layer_kinds.h, normalised and scaled.
+  // The vector v of models/layer_kinds.h, normalised and scaled.
   at::Tensor scaled_weight() const { return score_weight.value * (score_scale.value / score_weight.value.norm()); }
 
   at::Tensor project(const at::Tensor& x, const Parameter& weight) const {
     return linear_product(x, weight.value, type);
   }
 
-  // A product for each sentence.
+  // One product for each sentence.
   at::Tensor multiply_each(const at::Tensor& a, const at::Tensor& b) const {
     return at::bmm(rounded(a, type), rounded(b, type)).to(at::kFloat);
   }
 
-  // The mean of the memory, [B, T, M] float32.
+  // The mean of the memory, weighted by attention, [B, T, M] float32.
   at::Tensor attend(Saved& saved) const {
     const at::Tensor scores = on_host ? additive_scores(saved.inputs) : additive_scores_reference(saved.inputs);
     saved.attention = scores.softmax(-1);
     return multiply_each(saved.attention, saved.memory);
   }
 
-  // Gradients of queries and memory, positions first.
+  // Returns the gradients of queries and memory, positions first.
   std::vector<at::Tensor> backward(const Saved& saved, const at::Tensor& dy) const {
     const at::Tensor& attention = saved.attention;
     const at::Tensor d_attention = multiply_each(dy, saved.memory.transpose(1, 2));
@@ -214,7 +214,7 @@ struct AdditiveAttention {
     return {d_x.transpose(0, 1), d_memory.transpose(0, 1)};
   }
 
-  // Of score_weight and score_scale, from the gradient of their product.
+  // Stores the gradients of score_weight and score_scale, from `gradient`, that of the scaled weight.
   void contribute_weight(const at::Tensor& gradient) const {
     const at::Tensor norm = score_weight.value.norm(), direction = score_weight.value / norm;
     const at::Tensor along = direction.dot(gradient);

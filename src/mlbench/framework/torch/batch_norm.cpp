@@ -12,7 +12,7 @@ namespace mlbench::framework::torch_framework {
 namespace {
 
 constexpr int64_t kLanes = 16;             // channels that a loop takes at once: one cache line
-constexpr int64_t kBlockElements = 16384;  // of a block of rows: read twice, the second time from the cache
+constexpr int64_t kBlockElements = 16384;  // elements of a block of rows, read twice, the second time from the cache
 
 int64_t rows_per_block(const NormShape& shape) { return std::max<int64_t>(1, kBlockElements / shape.channels); }
 int64_t blocks_of(const NormShape& shape) {
@@ -31,7 +31,7 @@ void for_blocks(const NormShape& shape, const Block& block) {
 // Rows that are summed in float32 before they join the float64 sum of a block.
 constexpr int64_t kChunk = 16;
 
-// Sum and sum of squared distances from the block's own mean.
+// Computes the sum, and the sum of squared distances from the block's own mean.
 MLBENCH_CLONES
 void block_moments(const float* x, int64_t rows, int64_t stride, double* sum, double* squares) {
   for (int64_t i = 0; i < kLanes; ++i) sum[i] = 0, squares[i] = 0;
@@ -100,7 +100,7 @@ template <bool kRelu>
   }
 }
 
-// Sums of the gradient that ReLU lets through, and of its products with x - mean.
+// Computes the sums of the gradient that ReLU lets through, and of its products with x - mean.
 MLBENCH_CLONES
 void block_sums(const float* x, const float* y, const float* dy, int64_t rows, int64_t stride, const float* mean,
                 bool relu, double* sum, double* product) {
@@ -157,7 +157,7 @@ void batch_statistics(const float* x, const NormShape& shape, float* mean, float
     const double centre = total / static_cast<double>(shape.rows);
     for (int64_t b = 0; b < blocks_of(shape); ++b) {
       const auto count = static_cast<double>(std::min(rows, shape.rows - b * rows));
-      // The block's squares are about its mean as a float.
+      // The block's squared distances are from its mean as a float.
       const double shift = static_cast<float>(sums[static_cast<size_t>(b * channels + c)] / count) - centre;
       deviation += squares[static_cast<size_t>(b * channels + c)] + count * shift * shift;
     }
@@ -191,7 +191,7 @@ void batch_norm_backward(const float* x, const float* y, const float* dy, const 
                  sums.data() + block * channels + c, products.data() + block * channels + c);
     }
   });
-  // dx = a * g + b * (x - mean) + c
+  // The gradient is dx = a * g + b * (x - mean) + c.
   std::vector<float> a(static_cast<size_t>(channels)), b(a.size()), c(a.size());
   for (int64_t i = 0; i < channels; ++i) {
     double sum = 0, product = 0;

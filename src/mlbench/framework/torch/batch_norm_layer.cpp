@@ -29,7 +29,7 @@ at::Tensor BatchNorm::operator()(const at::Tensor& input, const at::Tensor& adde
                        parameters(used_mean, inv_std), relu, y.data_ptr<float>());
     return y;
   };
-  // Without its place in the graph: the node must not own its own output.
+  // The output is detached from autograd's graph, as the node must not own its own output.
   const at::Tensor output = relu ? y.detach() : at::Tensor();
   const BatchNorm self = *this;
   std::vector<at::Tensor> inputs = {input};
@@ -39,7 +39,7 @@ at::Tensor BatchNorm::operator()(const at::Tensor& input, const at::Tensor& adde
     const bool input_wanted = wanted[0], addend_wanted = wanted.size() > 1 && wanted[1];
     at::Tensor dx, d_addend;
     if (input_wanted) dx = at::empty_like(dy);
-    // Without ReLU the sum passes its gradient on as it is.
+    // Without ReLU, the gradient of the addend is that of the output.
     if (addend_wanted) d_addend = relu ? at::empty_like(dy) : dy;
     const at::Tensor dw = at::empty({shape.channels}, at::kFloat), db = at::empty_like(dw);
     batch_norm_backward(
@@ -72,7 +72,6 @@ void BatchNorm::statistics(const at::Tensor& x, const NormShape& shape, bool of_
   variance.value.mul_(1 - momentum).add_(used_variance, momentum * rows / std::max(1.0, rows - 1));
 }
 
-// LibTorch's own, for shapes and devices that the kernels do not take.
 at::Tensor BatchNorm::plain(const at::Tensor& x, const at::Tensor& addend, bool relu, const Pass& pass) const {
   const bool of_batch = pass.training && !frozen;
   struct Saved {

@@ -1,6 +1,7 @@
 #pragma once
 
-// The batch_norm2d layer: this project's kernels where they take its shape, else LibTorch's.
+// The batch_norm2d layer, which uses this project's kernels (batch_norm.h) where these take its shape, and LibTorch's
+// otherwise.
 
 #include <ATen/ATen.h>
 
@@ -11,7 +12,7 @@
 
 namespace mlbench::framework::torch_framework {
 
-// A batch_norm2d layer, and what may follow it in the same pass.
+// A batch_norm2d layer, together with a residual sum and a ReLU that may follow it.
 struct BatchNorm {
   Parameter weight, bias, mean, variance;
   double eps = 0, momentum = 0;
@@ -29,7 +30,8 @@ struct BatchNorm {
         on_host(context.on_host),
         gradients(&context.gradients) {}
 
-  // act(norm(input) + addend); `addend` may be undefined.
+  // Computes act(norm(input) + addend), where act is ReLU with `relu`. `addend` may be undefined. In training, updates
+  // the running statistics unless they are frozen.
   at::Tensor operator()(const at::Tensor& input, const at::Tensor& addend, bool relu, const Pass& pass) const;
 
  private:
@@ -38,7 +40,7 @@ struct BatchNorm {
   void statistics(const at::Tensor& x, const NormShape& shape, bool of_batch, const at::Tensor& used_mean,
                   const at::Tensor& inv_std) const;
 
-  // LibTorch's own, for shapes and devices that the kernels do not take.
+  // Computes the same by LibTorch's kernels, for shapes and devices that the own kernels do not take.
   at::Tensor plain(const at::Tensor& x, const at::Tensor& addend, bool relu, const Pass& pass) const;
 };
 

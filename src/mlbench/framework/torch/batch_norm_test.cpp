@@ -21,7 +21,7 @@ Floats random_values(int64_t count, uint64_t key, double centre = 0) {
   return values;
 }
 
-// Relative error in the norm.
+// Checks the relative error in the norm.
 void expect_near(const Floats& ours, const Doubles& exact, const char* what, double limit = 4e-7) {
   double error = 0, norm = 0;
   for (size_t i = 0; i < exact.size(); ++i) {

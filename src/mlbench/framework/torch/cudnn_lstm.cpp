@@ -9,7 +9,7 @@ namespace mlbench::framework::torch_framework {
 
 namespace {
 
-// As LibTorch calls cuDNN for one layer of one direction.
+// The arguments with which LibTorch calls cuDNN for one layer of one direction.
 constexpr int64_t kWeights = 4, kLstm = 2, kNoProjection = 0, kOneLayer = 1;
 constexpr bool kBatchFirst = false, kBidirectional = false;
 
@@ -25,7 +25,7 @@ void CudnnLstm::forward(const at::Tensor& x, const LstmWeights& weights, const a
   for (const at::Tensor& one : {weights.ih, weights.hh, weights.bias_ih, weights.bias_hh}) {
     weights_.push_back(one.detach().to(x.options(), /*non_blocking=*/false, /*copy=*/true));
   }
-  // cuDNN wants them in one piece: this makes one, and of each a view of it.
+  // cuDNN wants all weights in one piece: this call makes it, and turns each weight into a view of it.
   packed_ = at::_cudnn_rnn_flatten_weight(weights_, kWeights, x.size(2), kLstm, hidden_, kNoProjection, kOneLayer,
                                           kBatchFirst, kBidirectional);
   std::tie(output_, last_state_, last_cells_, reserve_, std::ignore) =
@@ -36,7 +36,8 @@ void CudnnLstm::forward(const at::Tensor& x, const LstmWeights& weights, const a
 CudnnLstm::Gradients CudnnLstm::backward(const at::Tensor& d_output, bool input_wanted) {
   const at::NoGradGuard nothing_to_differentiate;
   Gradients gradients;
-  // Nothing flows into the start; cuDNN needs the gradient of the input on its way to those of the weights.
+  // No gradient of the start is wanted. cuDNN computes the gradient of the input before those of the weights, so it is
+  // always asked for.
   std::tie(gradients.input, std::ignore, std::ignore, gradients.weights) =
       at::_cudnn_rnn_backward(x_, weights_, kWeights, packed_, state_, cells_, output_, d_output.contiguous(), {}, {},
                               kLstm, hidden_, kNoProjection, kOneLayer, kBatchFirst, /*dropout=*/0, training_,

@@ -11,14 +11,15 @@
 
 namespace mlbench::framework::torch_framework {
 
-// Gradients of an operation's inputs from that of its output; undefined where not wanted. Leaves the gradients of
-// parameters in the gradient buffer on the way.
+// Returns the gradients of an operation's inputs from that of its output; a gradient that is not `wanted` may be
+// undefined. On the way, the function stores the gradients of parameters in the gradient buffer.
 using Backward =
     std::function<std::vector<at::Tensor>(const at::Tensor& output_gradient, const std::vector<bool>& wanted)>;
 
-// An operation with a backward pass of its own: `forward` runs out of autograd's sight, `backward` is one node of its
-// graph. The last of `inputs` is an anchor, which wants a gradient and gets none: it brings the node into the graph
-// where the inputs are constants (the node yields gradients of parameters all the same).
+// An operation with a backward pass of its own. `forward` runs out of autograd's sight, and `backward` is one node of
+// autograd's graph. The last of `inputs` is an anchor, a tensor that requires a gradient and gets none. The anchor
+// brings the node into the graph where all other inputs are constants, since the node's gradients of parameters are
+// needed there, too.
 struct Custom : torch::autograd::Function<Custom> {
   struct Saved : torch::CustomClassHolder {
     explicit Saved(Backward f) : backward(std::move(f)) {}
@@ -34,16 +35,17 @@ struct Custom : torch::autograd::Function<Custom> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
     const auto saved = context->saved_data["saved"].toCapsule();
-    // Taken out, so that what the closure holds is freed as soon as it has been used.
+    // The function is moved out, so that the tensors that it holds are freed as soon as they have been used.
     const Backward backward = std::move(static_cast<Saved&>(*saved).backward);
     std::vector<bool> wanted(static_cast<size_t>(context->saved_data["inputs"].toInt()));
     for (size_t i = 0; i < wanted.size(); ++i) wanted[i] = context->needs_input_grad(i);
     std::vector<at::Tensor> found = backward(gradients[0], wanted);
-    found.resize(wanted.size() + 3);  // anchor, forward, backward: none
+    found.resize(wanted.size() + 3);  // the anchor and the arguments `forward` and `backward` have no gradient
     return found;
   }
 };
 
+// The output of `forward()`. Where autograd records, `backward` becomes the operation's node in autograd's graph.
 template <typename Forward>
 at::Tensor differentiable_of_many(std::vector<at::Tensor> inputs, const Forward& forward, Backward backward) {
   if (!at::GradMode::is_enabled()) return forward();
@@ -51,7 +53,7 @@ at::Tensor differentiable_of_many(std::vector<at::Tensor> inputs, const Forward&
   return Custom::apply(at::TensorList(inputs), std::function<at::Tensor()>(forward), std::move(backward));
 }
 
-// Of one input: `backward(output_gradient, input_wanted)` gives its gradient.
+// The same for an operation with one input: `backward(output_gradient, input_wanted)` returns the input's gradient.
 template <typename Forward, typename OneBackward>
 at::Tensor differentiable(const at::Tensor& input, const Forward& forward, OneBackward backward) {
   return differentiable_of_many(

@@ -8,8 +8,9 @@ namespace mlbench::framework::torch_framework {
 
 namespace {
 
-// Of element i: Philox4x32-10 of counter i / 4, of which i % 4 says the word. The GPU's compiler, which LibTorch calls
-// once, reads it; in double, for float has no whole numbers beyond 2^24.
+// The source of a kernel, which LibTorch has the GPU's compiler translate once. It computes element i from
+// Philox4x32-10 of counter i / 4, in which i % 4 selects the word. Numbers are double, as float does not represent all
+// integers above 2^24.
 constexpr const char* kMask = R"(
 template <typename T> T dropout_mask(T i, T key_low, T key_high, T threshold, T scale) {
   const unsigned long long element = i, counter = element / 4;

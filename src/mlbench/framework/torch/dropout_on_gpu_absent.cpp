@@ -1,4 +1,4 @@
-// In builds without CUDA, whose LibTorch finds no GPU.
+// This file replaces dropout_on_gpu.cpp in builds without CUDA, whose LibTorch finds no GPU.
 
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/torch/dropout_on_gpu.h"

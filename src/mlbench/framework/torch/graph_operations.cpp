@@ -26,7 +26,7 @@ GraphOperation make_embedding(const models::LayerSpec& layer, size_t index, cons
     const at::Tensor ids = inputs[0].reshape({-1});
     std::vector<int64_t> shape = inputs[0].sizes().vec();
     shape.push_back(weight.value.size(1));
-    at::Tensor factor;  // of each id
+    at::Tensor factor;  // one factor for each id
     if (drops && pass.pass.training) {
       const at::Tensor mask =
           dropout_mask_of(pass.pass, index, p, {weight.value.size(0)}, weight.value.device()).mul_(scale);
@@ -53,7 +53,7 @@ GraphOperation make_transpose(const models::LayerSpec&, size_t, const BuildConte
   return [](const std::vector<at::Tensor>& inputs, GraphPass&) { return inputs[0].transpose(0, 1).contiguous(); };
 }
 
-// P of layer_kinds.h, [positions, features].
+// The table P of layer_kinds.h, [positions, features].
 at::Tensor sinusoids(int64_t positions, int64_t features) {
   at::Tensor table = at::empty({positions, features}, at::kFloat);
   float* values = table.data_ptr<float>();

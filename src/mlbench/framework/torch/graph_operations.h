@@ -1,6 +1,6 @@
 #pragma once
 
-// The layers of graphs (models/layer_kinds.h) as operations on tensors that autograd differentiates.
+// The layers of graphs (models/layer_kinds.h) as operations on tensors, which autograd differentiates.
 
 #include <ATen/ATen.h>
 
@@ -15,18 +15,19 @@ namespace mlbench::framework::torch_framework {
 
 struct GraphPass {
   Pass pass;
-  // By layer: states in which the batch before ended, if there are any, and where this one's are left. Null: there is
-  // no such batch, and nobody wants them.
+  // One state per layer: where the previous batch ended, empty where this batch starts anew. The pass replaces each by
+  // the state in which this batch ends. Null: no state is carried.
   std::vector<LayerState>* carried = nullptr;
-  DecodePass* decode = nullptr;  // null: whole sequences
+  DecodePass* decode = nullptr;  // the state of a decoder, which computes one position; null: whole sequences
 };
 
 using GraphOperation = std::function<at::Tensor(const std::vector<at::Tensor>& inputs, GraphPass& pass)>;
 
-// UserError for a kind that this framework lacks, naming those that it has.
+// Makes the operation of `layer`, number `index` of the model. Throws UserError for a kind that this framework lacks,
+// naming those that it has.
 GraphOperation make_graph_operation(const models::LayerSpec& layer, size_t index, const BuildContext& context);
 
-// ---- one file each
+// ---- The LSTM is in lstm_layer.cpp, the two kinds of attention are in attention_layers.cpp.
 GraphOperation make_lstm_sequence(const models::LayerSpec& layer, size_t index, const BuildContext& context);
 GraphOperation make_multi_head_attention(const models::LayerSpec& layer, size_t index, const BuildContext& context);
 GraphOperation make_additive_attention(const models::LayerSpec& layer, size_t index, const BuildContext& context);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint8_t kNobody = 4;
 
-// Of the four neighbours of one output position, `channels` contiguous values each.
+// The values of the four neighbours of one output position, `channels` contiguous values each.
 struct Corners {
   const float* c[4];
 };
@@ -81,7 +81,7 @@ void pool_row_backward(const float* __restrict gradient, const uint8_t* __restri
   }
 }
 
-// As many sums as vector registers need to keep the additions independent; their number fixes the order of additions.
+// Enough sums to keep additions in vector registers independent. Their number fixes the order of additions.
 constexpr int64_t kLanes = 64;
 MLBENCH_CLONES
 float dot(const float* __restrict a, const float* __restrict b, int64_t count) {
@@ -163,7 +163,7 @@ void rows_times_vector(const RowSelection& rows, const float* weight, float* out
 }
 
 void rows_times_vector_backward(const RowSelection& rows, const float* output_gradient, bool add, float* gradient) {
-  // Each thread takes columns: no sums to merge, and every row is read once in all.
+  // Each thread takes columns, so that there are no sums to merge, and every row is read once in all.
   const int64_t grain = std::max<int64_t>(64, 32768 / std::max<int64_t>(1, rows.samples));
   at::parallel_for(0, rows.volume, grain, [&](int64_t begin, int64_t end) {
     if (!add) std::fill(gradient + begin, gradient + end, 0.0F);

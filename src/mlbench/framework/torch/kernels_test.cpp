@@ -16,7 +16,7 @@ namespace {
 
 int64_t volume(const PoolShape& s) { return s.samples * s.height * s.width * s.channels; }
 
-// Small integers, so that ties, zeros and all-negative windows are frequent.
+// Values are small integers, so that ties, zeros and all-negative windows are frequent.
 std::vector<float> images(const PoolShape& shape, uint64_t key) {
   RandomSequence random(key);
   std::vector<float> values(static_cast<size_t>(volume(shape)));

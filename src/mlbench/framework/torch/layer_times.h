@@ -1,6 +1,6 @@
 #pragma once
 
-// When layers go through a training pass, for whoever asks (Framework::on_layer).
+// Measures when layers go through a training pass, for the callback of Framework::on_layer.
 
 #include <ATen/ATen.h>
 
@@ -13,12 +13,12 @@
 
 namespace mlbench::framework::torch_framework {
 
-// Forward: around each layer's operation. Backward: a layer begins when the gradient of its output is there, which is
-// when autograd comes to its node, and ends where the next one begins, or the pass ends.
+// Forward, the time of a layer is that of its operation. Backward, a layer begins when the gradient of its output is
+// there, which is when autograd comes to the layer's node. The layer ends when the next one begins, or the pass ends.
 class LayerTimes {
  public:
   using Name = const std::string*;
-  // A copy that lives as long as this.
+  // A pointer to a copy of `name` that lives as long as this object.
   Name name(std::string name) { return &names_.emplace_back(std::move(name)); }
 
   void observe(const Clock& clock, Framework::LayerDone done) {
@@ -26,19 +26,21 @@ class LayerTimes {
     done_ = std::move(done);
   }
 
-  // The output of `work`, the operation of a layer on `input`.
+  // Calls `work`, the operation of a layer on `input`, and returns its output. In a training pass that is observed,
+  // reports the layer's forward time, and notes its backward time when the gradient comes.
   template <typename Work>
   at::Tensor forward(Name layer, bool training, const at::Tensor& input, const Work& work) {
     if (clock_ == nullptr || !training) return work();
     const TimePoint begin = clock_->now();
     at::Tensor output = work();
     done_({*layer, LayerPass::kForward, begin, clock_->now()});
-    // A layer that does nothing hands its input on: that tensor's node is the layer's before.
+    // A layer that does nothing returns its input, whose node in autograd's graph belongs to the layer before.
     if (output.requires_grad() && !output.is_same(input)) {
       output.register_hook([this, layer](const at::Tensor&) { backward_begins(layer); });
     }
     return output;
   }
+  // Must be called at the end of each backward pass; reports the last layer's time.
   void backward_ends() {
     if (layer_ != nullptr) backward_begins(nullptr);
   }
@@ -55,7 +57,7 @@ class LayerTimes {
   std::deque<std::string> names_;
   const Clock* clock_ = nullptr;
   Framework::LayerDone done_;
-  Name layer_ = nullptr;  // that goes backward
+  Name layer_ = nullptr;  // the layer that goes backward now; null: none
   TimePoint begin_{};
 };
 

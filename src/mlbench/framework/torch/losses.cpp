@@ -16,7 +16,7 @@ constexpr SampleLoss kLosses[] = {
      [](const at::Tensor& logits, const at::Tensor& labels) { return at::cross_entropy_loss(logits, labels); },
      [](const at::Tensor& logits) { return logits; }},
     {"binary_cross_entropy",
-     // On logits: max(z, 0) - z y + log(1 + exp(-|z|)), which neither overflows nor meets log(0).
+     // On logits, this is max(z, 0) - z y + log(1 + exp(-|z|)), which neither overflows nor needs log(0).
      [](const at::Tensor& logits, const at::Tensor& labels) {
        return at::binary_cross_entropy_with_logits(logits, labels.to(at::kFloat).view_as(logits));
      },

@@ -15,14 +15,14 @@ namespace mlbench::framework::torch_framework {
 
 namespace {
 
-// [T, B]: where each position of a sequence stands when it is turned round; padding stays behind.
+// [T, B]: the place of each position when its sequence is reversed. Padding keeps its place.
 at::Tensor turned(int64_t positions, const at::Tensor& lengths) {
   const at::Tensor t = at::arange(positions, lengths.options()).unsqueeze(1);
   const at::Tensor length = lengths.unsqueeze(0);
   return at::where(t < length, length - 1 - t, t);
 }
 
-// Twice is the identity, and its gradient is itself.
+// Reverses sequences. Twice is the identity, and the gradient of reversing is reversing.
 at::Tensor turn(const at::Tensor& x, const at::Tensor& places) {
   return x.gather(0, places.unsqueeze(2).expand(x.sizes()));
 }
@@ -71,7 +71,7 @@ struct LstmSequence {
   }
 
  private:
-  // All positions at once, by cuDNN.
+  // Computes all positions at once, by cuDNN.
   at::Tensor by_cudnn(const at::Tensor& input, const at::Tensor& places, const at::Tensor& mask,
                       const at::Tensor& start, const at::Tensor& start_cells, LayerState* state) const {
     const auto tape = std::make_shared<CudnnLstm>(hh.value.size(1), at::GradMode::is_enabled());
@@ -106,7 +106,7 @@ struct LstmSequence {
     return carried && pass.carried != nullptr ? &(*pass.carried)[index] : nullptr;
   }
 
-  // Of rows, as lstm.h has them.
+  // The backward pass. `dy` and the result are rows in the order of lstm.h.
   at::Tensor backward(LstmTape& tape, const at::Tensor& dy, const at::Tensor& mask, bool input_wanted) const {
     const at::Tensor dx = lstm_backward(tape, dy, input_wanted, on_host);
     const at::Tensor d_bias = tape.gates.sum(0);

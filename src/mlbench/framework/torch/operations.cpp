@@ -55,7 +55,7 @@ Operation make_conv2d(const models::LayerSpec& layer, size_t, const BuildContext
   };
 }
 
-// Of graphs, by our products. Chains keep to LibTorch's, and to the bits that those give.
+// The linear layer of graphs, by this project's products. Chains use LibTorch's, so that their bits are LibTorch's.
 Operation make_linear_of_tokens(const models::LayerSpec& layer, const BuildContext& context) {
   const Parameter weight = context.parameter(models::parameter_name(layer, "weight"));
   const Parameter bias = has_bias(layer) ? context.parameter(models::parameter_name(layer, "bias")) : Parameter();
@@ -128,7 +128,7 @@ Operation make_batch_norm2d(const models::LayerSpec& layer, size_t, const BuildC
   return make_batch_norm(layer, context, false);
 }
 
-// A linear layer of one output without bias as the first layer: it reads the samples where they lie.
+// A linear layer with one output and without bias, as the first layer. It reads the samples directly.
 Operation make_rows_times_vector(const models::LayerSpec& layer, const BuildContext& context) {
   const Parameter weight = context.parameter(layer.name + ".weight");
   GradientBuffer& gradients = context.gradients;
@@ -191,14 +191,14 @@ constexpr Row kLayers[] = {
     {"softplus", make_activation<softplus>},
     {"flatten", make_activation<flatten>},
     {"batch_norm2d", make_batch_norm2d},
-    {"residual", nullptr},  // holds chains: make_residual
+    {"residual", nullptr},  // made by make_residual, as it contains chains
     {"global_avg_pool2d", make_activation<global_avg_pool2d>},
     {"max_pool2d", make_max_pool2d},
     {"avg_pool2d", make_avg_pool2d},
     {"dropout", make_dropout},
 };
 
-// Three passes over the largest activations become one, forward and backward.
+// Fuses three passes over the largest activations into one, forward and backward.
 at::Tensor relu_max_pool2d(const at::Tensor& input, const Pass&) {
   const PoolShape shape{input.size(0), input.size(2), input.size(3), input.size(1)};
   if (shape.height % 2 != 0 || shape.width % 2 != 0) return at::max_pool2d(at::relu(input), {2, 2});
@@ -218,7 +218,7 @@ at::Tensor relu_max_pool2d(const at::Tensor& input, const Pass&) {
   });
 }
 
-// A batch norm at the end of the body takes the sum, and a ReLU after it, along.
+// Makes a residual layer. A batch norm at the end of the body also computes the sum, and the ReLU after the sum.
 Operation make_residual(const models::LayerSpec& layer, const BuildContext& context, std::set<std::string>& fused,
                         bool relu) {
   std::vector<models::LayerSpec> layers = layer.body;
@@ -255,7 +255,7 @@ Operation make_layer(const models::LayerSpec& layer, size_t index, const BuildCo
                               context.model.name, fmt::join(kinds, ", ")));
 }
 
-// The layer and its successor as one operation, where there is a kernel for both.
+// Makes a layer and its successor as one operation, where there is a kernel for both; otherwise null.
 Operation make_pair(const models::LayerSpec& first, const models::LayerSpec& second, const BuildContext& context,
                     std::set<std::string>& fused) {
   if (context.on_host && first.kind == "relu" && second.kind == "max_pool2d" && second.options.at("kernel") == 2) {
@@ -268,7 +268,8 @@ Operation make_pair(const models::LayerSpec& first, const models::LayerSpec& sec
 
 const std::string& label_of(const models::LayerSpec& layer) { return layer.name.empty() ? layer.kind : layer.name; }
 
-// Says when it is at work. The layers within a residual one do that themselves.
+// Wraps a layer's operation so that LayerTimes learns its times. A residual layer stays as it is, as its layers are
+// wrapped themselves.
 Operation timed(const models::LayerSpec& layer, const std::string& label, Operation operation, LayerTimes& times) {
   if (layer.kind == "residual") return operation;
   return [operation = std::move(operation), name = times.name(label), &times](const at::Tensor& x, const Pass& pass) {

@@ -1,6 +1,7 @@
 #pragma once
 
-// From a model's description to a chain of operations on tensors that autograd differentiates.
+// Builds the operations of a chain from a model's description. Operations work on tensors, and autograd differentiates
+// them.
 
 #include <ATen/ATen.h>
 
@@ -16,48 +17,50 @@
 
 namespace mlbench::framework::torch_framework {
 
-// What an operation may ask about the pass it runs in.
+// What an operation may need to know about the pass in which it runs.
 struct Pass {
   bool training = false;
   uint64_t seed = 0;
   int rank = 0;
   int64_t step = 0;
-  int64_t micro_batch = 0;  // training passes since the step began, before this one
-  RowSelection rows;        // where the first operation of a network that `reads_rows` finds its samples
+  int64_t micro_batch = 0;  // earlier training passes of the step
+  RowSelection rows;        // the samples, for the first operation of a network that `reads_rows`
 };
 
 using Operation = std::function<at::Tensor(const at::Tensor& input, const Pass& pass)>;
 
 struct BuildContext {
   const models::ModelDescription& model;
-  std::function<Parameter(const std::string& name)> parameter;  // "conv1.weight"
-  GradientBuffer& gradients;                                    // these two outlive the operations
+  std::function<Parameter(const std::string& name)> parameter;  // by name: "conv1.weight"
+  GradientBuffer& gradients;                                    // must outlive the operations, as must `times`
   LayerTimes& times;
   bool dropout = true;
   bool frozen_batch_norm = false;
-  // In which convolutions and linear layers multiply, forward and backward. What they take and yield is float32 all the
-  // same: 16-bit copies of inputs, weights and output gradients are their own.
+  // The type to which convolutions and linear layers round factors, forward and backward. What they take and yield is
+  // float32 all the same; they make 16-bit copies of inputs, weights and output gradients themselves.
   at::ScalarType product_type = at::kFloat;
-  // The tensors are in the host's memory, so that this project's own kernels can read them; else LibTorch's are taken.
+  // Whether the tensors are in the host's memory, where this project's own kernels can read them; otherwise LibTorch's
+  // kernels compute.
   bool on_host = true;
 };
 
-// The model's layers; neighbours for which there is a fused kernel become one operation. UserError for a layer kind
-// that this framework lacks, naming those that it has.
+// The model's layers as one operation. Neighbours for which there is a fused kernel become one operation. build()
+// throws UserError for a kind of layer that this framework lacks, naming those that it has.
 struct Network {
-  Operation forward;               // from features to outputs
-  std::vector<std::string> fused;  // e.g. "relu+max_pool2d"; each once
-  bool reads_rows = false;         // the first operation takes Pass::rows and no notice of its input
+  Operation forward;               // maps features to outputs
+  std::vector<std::string> fused;  // the fused kinds, for example "relu+max_pool2d"; each once
+  bool reads_rows = false;         // the first operation reads Pass::rows and ignores its input
 };
 Network build(const BuildContext& context);
 
-// One layer of a chain that takes one value and stands as well in a graph: linear, dropout, activations. Null for other
-// kinds.
+// The operation of a layer that has one input, and that chains and graphs may both contain: linear, ReLU, dropout. Null
+// for other kinds.
 Operation make_simple_layer(const models::LayerSpec& layer, size_t index, const BuildContext& context);
-// Their names.
+// The kinds of layer that make_simple_layer() takes.
 std::vector<std::string> simple_layers();
 
-// 0 or 1 / (1 - p), for the layer in this pass: the same on each device.
+// The dropout mask of layer number `layer` in this pass, 0 or 1 / (1 - p) per element. The bits are the same on each
+// device.
 at::Tensor dropout_mask_of(const Pass& pass, size_t layer, double p, at::IntArrayRef shape, const at::Device& device);
 
 }  // namespace mlbench::framework::torch_framework

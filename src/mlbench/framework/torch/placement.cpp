@@ -40,9 +40,9 @@ Placement::Placement(const std::string& device, int local_rank, const std::strin
   if (device == "cuda") {
     device_ = find_gpu(local_rank);
     memory_ = std::make_unique<GpuMemory>();
-    // LibTorch's default stream, in which all work here goes, is CUDA's own: null.
+    // All work here goes to LibTorch's default stream, which is CUDA's own: null.
     memory_->stream.device = {Device::Kind::kCuda, local_rank};
-    // LibTorch multiplies in TF32 in convolutions unless told not to; here nothing is rounded that nobody asked for.
+    // By default, LibTorch's convolutions multiply in TF32. Here nothing is rounded unless the precision says so.
     at::globalContext().setAllowTF32CuDNN(precision == "tf32");
     at::globalContext().setAllowTF32CuBLAS(precision == "tf32");
   } else if (device == "mirror") {
@@ -67,7 +67,7 @@ at::Tensor Placement::bring(const at::Tensor& host) {
   if (!memory_) return host;
   memory_->batch_bytes += host.nbytes();
   if (!device_.is_cuda()) return host.clone();
-  // Pinned, the copy runs beside what the GPU still computes.
+  // A copy from pinned memory runs while the GPU still computes.
   return host.pin_memory().to(device_, /*non_blocking=*/true);
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// Where the network computes, and with it where the flat buffers lie. On the CPU that is the host's memory, which
-// optimizer, exchange and checkpoints read as it is. A GPU has memory of its own, in which parameters, gradients and
-// running statistics stay: batches come to them. "mirror" is the CPU treated like a GPU: the tests of that path run on
-// it.
+// Where the network computes, which is also where the flat buffers are. On the CPU, that is the host's memory, which
+// optimizer, exchange and checkpoints read directly. A GPU has memory of its own, in which parameters, gradients and
+// running statistics stay, and to which batches are copied. The device "mirror" is the CPU treated like a GPU; tests of
+// that path run on it.
 
 #include <ATen/ATen.h>
 
@@ -16,20 +16,21 @@ namespace mlbench::framework::torch_framework {
 
 class Placement {
  public:
-  // `device`: cpu | cuda (that of number `local_rank`) | mirror. `precision`: float32 | tf32 | bf16 | fp16. UserError
-  // where either cannot be had, with the reason.
+  // `device` is cpu, cuda (the GPU with number `local_rank`) or mirror. `precision` is float32, tf32, bf16 or fp16.
+  // Throws UserError, with the reason, where there is no such device, and for tf32 on the CPU. On a GPU, sets
+  // LibTorch's global switches for TF32.
   Placement(const std::string& device, int local_rank, const std::string& precision);
 
-  SeparateMemory* memory() { return memory_.get(); }  // null: the host's
+  SeparateMemory* memory() { return memory_.get(); }  // null: the host's memory
   bool separate() const { return memory_ != nullptr; }
   std::string name() const;  // for the record: "cpu", "cuda:0"
   const at::Device& device() const { return device_; }
 
-  // Zeros, where the network computes.
+  // A flat float32 tensor of zeros, on the device.
   at::Tensor make_flat(int64_t elements) const;
-  // A tensor of a batch where the network can read it. On the CPU it is the same tensor.
+  // Brings a tensor of a batch, `host`, to the device, and counts its bytes. On the CPU it is the same tensor.
   at::Tensor bring(const at::Tensor& host);
-  // The host waits for what the device still does.
+  // Waits until the device has finished all work.
   void synchronize() const;
 
  private:

@@ -1,6 +1,7 @@
 #pragma once
 
-// Products of float32 matrices in the type in which a model multiplies (framework/tensors/products.h).
+// Products of float32 matrices whose factors are rounded to the model's type for products
+// (framework/tensors/products.h).
 
 #include <ATen/ATen.h>
 
@@ -8,11 +9,11 @@
 
 namespace mlbench::framework::torch_framework {
 
-// Into `to`, or on top of it. `product`: as of multiply().
+// Computes to = a b, or with `add` to += a b. `product` is that of multiply(), which this calls.
 void store_product(at::Tensor& to, const at::Tensor& a, const at::Tensor& b, bool add, at::ScalarType type,
                    KeptMatrix* product = nullptr);
 
-// x W' of x [..., k] and W [m, k]; autograd differentiates it.
+// The product x W' of `x`, [..., k], and `weight` W, [m, k]. Autograd differentiates it.
 at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight, at::ScalarType type);
 
 }  // namespace mlbench::framework::torch_framework

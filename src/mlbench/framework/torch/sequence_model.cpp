@@ -48,7 +48,7 @@ at::Tensor SequenceModel::run(const Step& step, Values& values, GraphPass& pass)
   std::vector<at::Tensor> inputs;
   for (const std::string& value : step.layer->inputs) {
     const auto found = values.find(value);
-    // One that a decoder has no more: its layer keeps what it made of it.
+    // A decoder no longer has a value that its layer has used to make a state of its own.
     inputs.push_back(found != values.end() ? found->second : at::Tensor());
   }
   return times_.forward(step.name, pass.pass.training, inputs[0], [&] { return step.operation(inputs, pass); });

@@ -1,6 +1,6 @@
 #pragma once
 
-// A model that is a graph, over tokens: runs its layers in order, with the loss over tokens fused to the last one.
+// A model over tokens, which is a graph. Its layers run in order, with the loss over tokens fused with the last one.
 
 #include <ATen/ATen.h>
 
@@ -19,31 +19,35 @@ namespace mlbench::framework::torch_framework {
 
 class SequenceModel {
  public:
-  using Values = std::map<std::string, at::Tensor>;  // by name; on the network's device
+  using Values = std::map<std::string, at::Tensor>;  // by name; the tensors are on the network's device
 
-  // Copies the description; the gradient buffer and the times that `context` refers to outlive it.
+  // Copies the model's description. The gradient buffer and the times to which `context` refers must outlive the model.
   explicit SequenceModel(const BuildContext& context);
   SequenceModel(const SequenceModel&) = delete;
   SequenceModel& operator=(const SequenceModel&) = delete;
 
-  // Of a whole batch: its tensors, and whether the carried states go on. Training passes and evaluations carry states
-  // of their own.
+  // Runs the model on the tensors of a whole batch. With `continues`, carried states go on from the batch before.
+  // Training passes and evaluations carry separate states.
   void forward(const Values& batch, const Pass& pass, bool continues);
   const MetricSums& sums() const { return sums_; }
-  double mean_loss() const;  // with penalties
-  // Gradients of `scale` times the mean loss, into the slots of the gradient buffer, which has begun.
+  double mean_loss() const;  // with the model's penalties
+  // Computes the gradients of `scale` times the mean loss, and stores them in the gradient buffer's slots.
+  // Precondition: the buffer's begin() was called.
   void backward(double scale);
 
-  // Of the training passes: states in which the last batch ended, back to back; and from where the next one goes on.
+  // carried_state() has the states in which the last training batch ended, back to back, on the host.
+  // set_carried_state() sets those from which the next training batch goes on.
   std::vector<float> carried_state() const;
   void set_carried_state(std::span<const float> state, int64_t sequences, const at::Device& device);
 
-  static std::vector<std::string> kernels(at::ScalarType product_type, const at::Device& device);  // for the record
+  // For the record: the fused layers, and the library whose products are used.
+  static std::vector<std::string> kernels(at::ScalarType product_type, const at::Device& device);
 
   // ---- for a decoder
-  // What the layers that do not depend on the decoder's input yield, as far as others take it.
+  // Encodes `sources`: runs the layers that do not depend on the decoder's input, and returns those of their values
+  // that the other layers take.
   Values encode(const Values& sources) const;
-  // EncodedSources::step; `encoded` is read at position 0 alone.
+  // EncodedSources::step. `encoded` is read at position 0 alone; later it may be empty.
   at::Tensor decode(const at::Tensor& tokens, const Values& encoded, DecodePass& pass) const;
   size_t steps() const { return steps_.size(); }
 
@@ -60,11 +64,11 @@ class SequenceModel {
   std::vector<Step> steps_;  // all layers but the last
   std::optional<TokenLoss> loss_;
   LayerTimes& times_;
-  GraphOrder order_;  // of steps_
+  GraphOrder order_;  // tells when values of `steps_` may be freed
   LayerTimes::Name loss_name_;
   std::vector<LayerState> carried_, evaluated_;
 
-  // Of the last forward pass.
+  // Results of the last forward pass.
   at::Tensor hidden_, penalty_;
   MetricSums sums_;
   double penalty_value_ = 0;

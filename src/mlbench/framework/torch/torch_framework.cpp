@@ -27,7 +27,7 @@ namespace mlbench::framework::torch_framework {
 
 namespace {
 
-// In which convolutions and linear layers multiply.
+// The type to which convolutions and linear layers round factors.
 at::ScalarType product_type_of(const std::string& precision) {
   if (precision == "float32" || precision == "tf32") return at::kFloat;
   if (precision == "bf16") return at::kBFloat16;
@@ -35,7 +35,7 @@ at::ScalarType product_type_of(const std::string& precision) {
   throw UserError(fmt::format("framework 'torch' has no precision '{}'; valid: float32, tf32, bf16, fp16", precision));
 }
 
-// Where several threads call a function of MKL's vector library for the first time at once, one of them may get another
+// If several threads call a function of MKL's vector library for the first time at once, one of them may get another
 // variant of it, whose errors are about thirty times as large: 10 of 300 processes had other bits in their first step
 // (LibTorch 2.15, tanh). After a first call by one thread, none of 300 had.
 void call_vector_functions_once() {
@@ -143,7 +143,7 @@ class TorchFramework final : public Framework {
       outputs_ = outputs_.detach();
     }
     layer_times_.backward_ends();
-    // So that the clock of the pass contains it.
+    // Waiting here makes the pass's time include the device's work.
     if (options.last) synchronize();
   }
 
@@ -164,7 +164,7 @@ class TorchFramework final : public Framework {
       const auto encoded = std::make_shared<SequenceModel::Values>(sequence_->encode(tokens_of(sources)));
       return EncodedSources{placement_.device(), sequence_->steps(), [this, encoded](const auto& tokens, auto& pass) {
                               at::Tensor log_probabilities = sequence_->decode(tokens, *encoded, pass);
-                              encoded->clear();  // the layers have made of it what they need
+                              encoded->clear();  // the layers' states now have all that they need of the values
                               return log_probabilities;
                             }};
     });
@@ -242,13 +242,13 @@ class TorchFramework final : public Framework {
     const std::vector<int64_t>& shape = tensor.shape;
     features = placement_.bring(features.view(shape));
     if (shape.size() != 4) return features;
-    // Channels last: LibTorch's convolutions run about twice as fast so. With one channel both layouts are the same
-    // memory, and only strides tell LibTorch which one is meant.
+    // In the layout channels last, LibTorch's convolutions run about twice as fast. With one channel both layouts are
+    // the same memory, and only strides tell LibTorch which one is meant.
     if (shape[1] == 1) return features.as_strided(shape, {shape[2] * shape[3], 1, shape[3], 1});
     return features.contiguous(at::MemoryFormat::ChannelsLast);
   }
 
-  // What the graph and its loss read; a batch of sources has no targets.
+  // Brings the tensors that the graph and its loss read to the device. A batch of sources has no targets.
   SequenceModel::Values tokens_of(const BatchView& batch) {
     SequenceModel::Values values;
     const auto bring = [&](const std::string& name) {
@@ -277,8 +277,8 @@ class TorchFramework final : public Framework {
   ParameterTable table_;
   LayerTimes layer_times_;
   GradientReady on_ready_;
-  Network network_;                          // of a chain
-  std::unique_ptr<SequenceModel> sequence_;  // or of a graph
+  Network network_;                          // for a chain
+  std::unique_ptr<SequenceModel> sequence_;  // for a graph
   int64_t step_ = 0, micro_batch_ = 0, weight_ = 0;
   bool pinned_ = false;
   at::Tensor labels_, outputs_, loss_, scores_;

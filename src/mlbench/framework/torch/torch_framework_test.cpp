@@ -67,7 +67,7 @@ struct Batch {
   std::vector<int64_t> labels;
 };
 
-// The description read once more, in the simplest way, in float64.
+// A second implementation of the model from its description, as simple as possible, in float64.
 struct Oracle {
   Oracle(const models::ModelDescription& model, Framework& framework, const Batch& batch, const at::Tensor& mask) {
     std::map<std::string, at::Tensor> p;
@@ -127,7 +127,8 @@ TEST(TorchFramework, LossOutputsAndGradientsEqualFloat64PerTensor) {
   }
 }
 
-// The error against PyTorch's autocast is a golden test; this is what bfloat16 is not: float32, and state.
+// A golden test compares with PyTorch's autocast. This test shows that bf16 is not float32, and that state stays in
+// float32.
 TEST(TorchFramework, Bf16RoundsProductsAndKeepsTheRestInFloat32) {
   FrameworkOptions options = options_of(small_model("softplus", "avg_pool2d"));
   options.dropout = false;
@@ -150,7 +151,7 @@ TEST(TorchFramework, Bf16RoundsProductsAndKeepsTheRestInFloat32) {
   // Contributions add up in float32: the same gradient twice is exactly twice it.
   step(*framework, batch.view(), 0, 1, true);
   EXPECT_TRUE(at::equal(flat_tensor(framework->gradients()), once * 2));
-  // As in float32, a rank's share is a share.
+  // As in float32, gradients of a rank's shares add up to that of the whole.
   step(*framework, batch.view(0, 6), 0, 6.0 / 9);
   step(*framework, batch.view(6, 3), 0, 3.0 / 9, true);
   EXPECT_LT(relative_error(flat_tensor(framework->gradients()), oracle.gradients), 0.05);
@@ -227,14 +228,14 @@ TEST(TorchFramework, BackwardOverwritesOrAddsAndScales) {
   const auto framework = make(options_of(small_model()));
   framework->initialise();
   const Batch batch(9);
-  const auto logical = [&] {  // without padding, which is nobody's
+  const auto logical = [&] {  // without the padding of the flat buffer
     std::vector<at::Tensor> parts;
     for (const FlatRange& range : framework->layout().ranges) {
       parts.push_back(flat_tensor(framework->gradients()).narrow(0, range.offset, range.count));
     }
     return at::cat(parts);
   };
-  flat_tensor(framework->gradients()).fill_(1e9F);  // must not shine through
+  flat_tensor(framework->gradients()).fill_(1e9F);  // old values, which must not matter
   step(*framework, batch.view());
   const at::Tensor once = logical();
   EXPECT_LT(once.abs().max().item<float>(), 100);
@@ -354,7 +355,7 @@ models::ModelDescription model_with_everything() {
   return model;
 }
 
-// A network with memory of its own, as on a GPU, beside the one in the host's memory.
+// A network with separate memory, as on a GPU, and the same network in the host's memory.
 class OnDevice : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -387,7 +388,7 @@ TEST_P(OnDevice, TrainsAndEvaluatesLikeTheHost) {
     EXPECT_NEAR(step(*device_, batch.view(), number), step(*host_, batch.view(), number), 1e-5);
     expect_same(flat_tensor(device_->gradients()), flat_tensor(host_->gradients()), "gradients");
     expect_same(flat_tensor(device_->buffers()), flat_tensor(host_->buffers()), "running statistics");
-    // What an optimizer does counts from the next forward pass on.
+    // The next forward pass uses what an optimizer has written.
     for (Framework* one : {host_.get(), device_.get()})
       flat_tensor(one->parameters()).sub_(flat_tensor(one->gradients()), 0.1);
     flat_tensor(device_->parameters()).copy_(flat_tensor(host_->parameters()));

@@ -20,7 +20,7 @@ using Lanes [[gnu::vector_size(64), gnu::aligned(4), gnu::may_alias]] = float;
 
 const Lanes* lanes_at(const float* at) { return reinterpret_cast<const Lanes*>(at); }
 
-// c = a b of [m, k] and [k, n]: element (i, p) of a at a[i * rows + p * columns].
+// A product c = a b of [m, k] and [k, n], where element (i, p) of a is a[i * a_rows + p * a_columns].
 struct SmallProduct {
   int64_t m = 0, n = 0, k = 0;
   const float* a = nullptr;
@@ -71,14 +71,15 @@ void small_product(const SmallProduct& of) {
   }
 }
 
-// Their number fixes the order of additions.
+// The number of lanes fixes the order of additions.
 [[gnu::always_inline]] inline float sum_of(const Lanes& lanes) {
   float sum = 0;
   for (int64_t i = 0; i < kLanesAtOnce; ++i) sum += lanes[i];
   return sum;
 }
 
-// In place: softmax of scale * z over the first `count`, zeros from there to `all`, a multiple of the lanes.
+// Computes in place the softmax of scale * z over the first `count` values, with zeros from there to `all`, a multiple
+// of the lanes.
 MLBENCH_ATTENTION_CLONES
 void softmax_row(float* __restrict z, int64_t count, int64_t all, float scale) {
   std::fill(z + count, z + all, -std::numeric_limits<float>::infinity());
@@ -96,7 +97,7 @@ void softmax_row(float* __restrict z, int64_t count, int64_t all, float scale) {
   for (int64_t j = 0; j < all; ++j) z[j] *= inverse;
 }
 
-// d: of the weights, becomes that of the scores; both end in zeros up to `all`.
+// Turns `d`, the gradient of the weights, into that of the scores. Both end in zeros up to `all`.
 MLBENCH_ATTENTION_CLONES
 void softmax_row_backward(const float* __restrict weights, float* __restrict d, int64_t all, float scale) {
   Lanes sums = {};
@@ -115,7 +116,7 @@ void times(const float* __restrict a, const float* __restrict b, int64_t count, 
   for (int64_t j = 0; j < count; ++j) to[j] = a[j] * b[j];
 }
 
-// Of a thread, from one head to the next.
+// Memory of a thread, which it keeps from one head to the next.
 struct Scratch {
   std::vector<float> turned, mask, weights, gradients;
 };
@@ -126,7 +127,7 @@ float* room(std::vector<float>& values, int64_t count) {
   return values.data();
 }
 
-// [width, stride] of `count` rows, zeros behind them.
+// The transpose [width, stride] of `count` rows, with zeros after the last one.
 const float* turned(const HeadRows& rows, int64_t count, int64_t width, int64_t stride) {
   float* to = room(scratch.turned, width * stride);
   for (int64_t j = 0; j < count; ++j) {
@@ -136,7 +137,7 @@ const float* turned(const HeadRows& rows, int64_t count, int64_t width, int64_t 
   return to;
 }
 
-// Null: no dropout.
+// The dropout mask of the weights; null: there is no dropout.
 const float* mask_of(const HeadShape& shape) {
   if (shape.p == 0 || shape.queries == 0) return nullptr;
   const int64_t count = (shape.queries - 1) * shape.mask_stride + shape.keys;
@@ -148,7 +149,7 @@ const float* mask_of(const HeadShape& shape) {
 int64_t seen_by(const HeadShape& shape, int64_t query) { return shape.causal ? query + 1 : shape.keys; }
 float scale_of(const HeadShape& shape) { return 1 / std::sqrt(static_cast<float>(shape.width)); }
 
-// The weights as they are summed with.
+// The weights after dropout.
 const float* dropped(const HeadShape& shape, const float* weights, const float* mask) {
   if (mask == nullptr) return weights;
   const int64_t stride = shape.weights_stride();
@@ -220,7 +221,7 @@ void attend_backward(const HeadShape& shape, HeadRows queries, HeadRows keys, He
                  .c_stride = stride});
   for (int64_t i = 0; i < shape.queries; ++i) {
     float* row = d + i * stride;
-    // What a query does not see has weight 0, and so no gradient.
+    // A key that a query does not see has weight 0, and so no gradient.
     if (mask != nullptr) multiply_by(mask + i * shape.mask_stride, shape.keys, row);
     softmax_row_backward(weights + i * stride, row, stride, scale_of(shape));
   }

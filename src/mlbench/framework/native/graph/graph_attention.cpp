@@ -90,7 +90,7 @@ class MultiHeadAttention final : public GraphLayer {
   }
 
  private:
-  // One head of one sentence: where its values begin.
+  // The places at which the values of one head of one sentence begin.
   struct Head {
     HeadShape shape;
     int64_t queries = 0, keys = 0, weights = 0, output = 0;
@@ -142,7 +142,7 @@ class MultiHeadAttention final : public GraphLayer {
     });
   }
 
-  // [B, T, n D] to n times [B, heads, T, D / heads].
+  // Splits [B, T, n D] into n tensors [B, heads, T, D / heads].
   std::vector<at::Tensor> split(const at::Tensor& projected, int64_t parts) const {
     std::vector<at::Tensor> result = projected.chunk(parts, 2);
     for (at::Tensor& part : result) part = part.unflatten(2, {heads_, features_ / heads_}).transpose(1, 2);
@@ -152,7 +152,7 @@ class MultiHeadAttention final : public GraphLayer {
     return out_.output(out_.prepared(attended.transpose(1, 2).flatten(2).flatten(0, 1)));
   }
 
-  // One position: keys and values of those before it are kept; those of the source are made once.
+  // Computes one position. Keys and values of earlier positions are kept; those of the source are made once.
   at::Tensor decode(const Inputs& inputs, DecodePass& pass) const {
     LayerState& state = pass.states[index_];
     if (!cross_) {
@@ -183,8 +183,8 @@ class MultiHeadAttention final : public GraphLayer {
   size_t index_;
   GradientBuffer& gradients_;
 
-  // Of the last pass. `keys_` [rows, 2D] has keys and values; of a self-attention it is `queries_` [rows, 3D], which
-  // has all three.
+  // Values of the last pass. `keys_` [rows, 2D] has keys and values. In self-attention, `keys_` is `queries_` [rows,
+  // 3D], which has queries, keys and values.
   std::shared_ptr<const RowPlan> queries_plan_, keys_plan_;
   at::Tensor x_, memory_, queries_, keys_, weights_, attended_;
   std::vector<int64_t> weights_first_;
@@ -243,15 +243,15 @@ class AdditiveAttention final : public GraphLayer {
   }
 
  private:
-  // v of models/layer_kinds.h, normalised and scaled.
+  // The vector v of models/layer_kinds.h, normalised and scaled.
   at::Tensor scaled_weight() const { return weight_.value * (scale_.value / weight_.value.norm()); }
 
-  // A product for each sentence.
+  // One product for each sentence.
   at::Tensor multiply_each(const at::Tensor& a, const at::Tensor& b) const {
     return at::bmm(framework::rounded(a, type_), framework::rounded(b, type_)).to(at::kFloat);
   }
 
-  // Of score_weight and score_scale, from the gradient of their product.
+  // Stores the gradients of score_weight and score_scale, from `gradient`, that of the scaled weight.
   void contribute_weight(const at::Tensor& gradient) const {
     const at::Tensor norm = weight_.value.norm(), direction = weight_.value / norm;
     const at::Tensor along = direction.dot(gradient);
@@ -283,7 +283,7 @@ class AdditiveAttention final : public GraphLayer {
   size_t index_;
   GradientBuffer& gradients_;
 
-  // Of the last pass.
+  // Values of the last pass.
   std::shared_ptr<const RowPlan> queries_plan_, memory_plan_;
   at::Tensor queries_, memory_;  // rows
   at::Tensor of_sentences_;      // the memory, padded

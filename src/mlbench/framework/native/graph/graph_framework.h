@@ -1,6 +1,6 @@
 #pragma once
 
-// The framework for models that are graphs, over tokens (graph_network.h).
+// The part of the framework `native` for models that are graphs over tokens (graph_network.h).
 
 #include <memory>
 
@@ -8,7 +8,8 @@
 
 namespace mlbench::framework::native_framework {
 
-// `options`: precision and device are known to be valid.
+// Precondition: this framework has the precision and the device in `options`. Throws UserError for a layer or loss that
+// this framework lacks, and for bf16 where the CPU cannot multiply bfloat16.
 std::unique_ptr<Framework> make_graph_framework(const FrameworkOptions& options);
 
 }  // namespace mlbench::framework::native_framework

@@ -45,7 +45,7 @@ const HeadCase kHeads[] = {{7, 5, 8, false, 0},      {1, 1, 64, true, 0},  {35, 
 struct HeadValues {
   explicit HeadValues(const HeadCase& of) : test(of) {
     at::manual_seed(3);
-    // As a part of wider rows.
+    // Each matrix is a part of wider rows.
     const auto rows = [&](int64_t count) { return at::randn({count, of.width + 5}).narrow(1, 2, of.width); };
     q = rows(of.queries), k = rows(of.keys), v = rows(of.keys), dy = rows(of.queries);
     shape = {of.queries, of.keys, of.width, of.causal, 77, of.p, 13, of.keys + 2};

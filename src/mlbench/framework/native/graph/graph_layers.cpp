@@ -23,12 +23,13 @@ Rows rows_of(const at::Tensor& x) { return {x.size(0), x.size(1)}; }
 const float* values_at(const at::Tensor& x) { return x.const_data_ptr<float>(); }
 float* values_to(const at::Tensor& x) { return x.data_ptr<float>(); }
 
-// Dropout of what a layer computes: its mask goes by the number of the layer that has it in the description.
+// Dropout of what a layer computes. The mask depends on `layer`, the number of the dropout layer in the model's
+// description.
 class DropoutOf {
  public:
   DropoutOf() = default;
   DropoutOf(size_t layer, double p) : layer_(layer), p_(p) {}
-  // For a forward pass over rows of `value`, and the backward pass after it.
+  // Begins a forward pass over the rows of `value`; mask() is that of this pass until the next call.
   void begin(const GraphPass& pass, const GraphValue& value) {
     active_ = pass.training && p_ > 0;
     if (!active_) return;
@@ -89,8 +90,8 @@ class EmbeddingLayer final : public GraphLayer {
   at::Tensor ids_, factors_;
 };
 
-// Ids change places; of all else only the names of the extents do, as nobody but an LSTM and an attention, which come
-// behind embeddings, minds where rows stand.
+// Transposing moves ids. For other values, only the order of the extents changes, since only LSTMs and attention, which
+// come after embeddings, depend on the order of rows.
 class TransposeLayer final : public GraphLayer {
  public:
   GraphValue forward(const Inputs& inputs, const GraphPass&) override {
@@ -124,7 +125,7 @@ class PositionsLayer final : public GraphLayer {
   std::vector<at::Tensor> backward(const at::Tensor& dy, const std::vector<bool>&) override { return {dy}; }
 
  private:
-  // P of models/layer_kinds.h, the next position.
+  // Appends the row of P (models/layer_kinds.h) for the next position.
   void append(int64_t features) {
     const auto t = static_cast<double>(static_cast<int64_t>(table_.size()) / features);
     for (int64_t j = 0; j < features; ++j) {
@@ -165,7 +166,7 @@ class LayerNormLayer final : public GraphLayer {
   at::Tensor x_, mean_, inv_std_;
 };
 
-// x + dropout(y), or x + y.
+// Computes x + dropout(y), or x + y.
 class AddLayer final : public GraphLayer {
  public:
   explicit AddLayer(DropoutOf dropout = {}) : dropout_(std::move(dropout)) {}
@@ -210,7 +211,7 @@ class DropoutLayer final : public GraphLayer {
   DropoutOf dropout_;
 };
 
-// One mask for all positions of a sequence: in one chunk of rows after the other, as far as they are sequences.
+// Dropout with one mask for all positions of a sequence.
 class LockedDropoutLayer final : public GraphLayer {
  public:
   LockedDropoutLayer(const models::LayerSpec& layer, size_t index, const GraphContext& context)
@@ -272,7 +273,7 @@ struct AfterLinear {
   DropoutOf dropout;
 };
 
-// dropout(relu(x W' + b)), or less.
+// Computes dropout(relu(x W' + b)), or a part of this without dropout, ReLU or bias.
 class LinearLayer final : public GraphLayer {
  public:
   LinearLayer(const models::LayerSpec& layer, size_t, const GraphContext& context, AfterLinear after = {})
@@ -403,7 +404,7 @@ std::unique_ptr<GraphLayer> make_graph_layer(const models::LayerSpec& layer, siz
                               context.model.name, fmt::join(kinds, ", ")));
 }
 
-// How many layers take each value.
+// The number of layers and penalties that take each value.
 std::map<std::string, int> uses_of(const models::ModelDescription& model) {
   std::map<std::string, int> uses;
   for (const models::LayerSpec& layer : model.layers) {
@@ -417,7 +418,7 @@ std::map<std::string, int> uses_of(const models::ModelDescription& model) {
 
 void RowProduct::begin(const GraphPass& pass) {
   if (pass.decode != nullptr && pass.decode->position > 0)
-    return;  // the weight stands still while sequences are written
+    return;  // the weight does not change while sequences are written
   factor_ = framework::prepared(weight_.value, type_, &memory_);
 }
 
@@ -439,7 +440,7 @@ std::vector<GraphStep> make_graph_steps(const GraphContext& context) {
   std::vector<GraphStep> steps;
   for (size_t i = 0; i + 1 < layers.size(); ++i) {
     const models::LayerSpec& layer = layers[i];
-    // Whether layer number j is of that kind, and the only one that takes what the one before yields.
+    // Whether layer number j is of that kind, and the only one that takes the output of layer j - 1.
     const auto follows = [&](size_t j, const char* kind) {
       return j + 1 < layers.size() && layers[j].kind == kind && layers[j].inputs.back() == layers[j - 1].output &&
              uses.at(layers[j - 1].output) == 1;

@@ -1,7 +1,7 @@
 #pragma once
 
 // The layers of graphs (models/layer_kinds.h), each with a backward pass of its own. Between products there are few
-// passes over memory (token_kernels.h, attention_kernels.h), and none over padding (row_plan.h).
+// passes over memory (token_kernels.h, attention_kernels.h), and padding is not computed (row_plan.h).
 
 #include <ATen/ATen.h>
 
@@ -25,11 +25,11 @@ struct GraphPass {
   uint64_t seed = 0;
   int rank = 0;
   int64_t step = 0;
-  int64_t micro_batch = 0;  // training passes since the step began, before this one
-  // By layer: states in which the batch before ended, if there are any, and where this one's are left. Null: there is
-  // no such batch, and nobody wants them.
+  int64_t micro_batch = 0;  // earlier training passes of the step
+  // One state per layer: where the previous batch ended, empty where this batch starts anew. The pass replaces each by
+  // the state in which this batch ends. Null: no state is carried.
   std::vector<LayerState>* carried = nullptr;
-  DecodePass* decode = nullptr;  // null: whole sequences
+  DecodePass* decode = nullptr;  // the state of a decoder, which computes one position; null: whole sequences
 
   uint64_t dropout_key(size_t layer) const { return models::dropout_key(seed, rank, step, layer, micro_batch); }
 };
@@ -38,20 +38,20 @@ class GraphLayer {
  public:
   virtual ~GraphLayer() = default;
   using Inputs = std::vector<const GraphValue*>;
-  // With training keeps what the backward pass needs.
+  // Computes the layer's output. A training pass also keeps what the backward pass needs.
   virtual GraphValue forward(const Inputs& inputs, const GraphPass& pass) = 0;
-  // Of the last training pass: the gradient of each input that is wanted, from that of the output, which it does not
-  // change. Parameters' go into the gradient buffer.
+  // The backward pass of the last training pass. Returns the gradient of each input that is `wanted` from `dy`, that of
+  // the output, which stays as it is. Gradients of parameters go into the gradient buffer.
   virtual std::vector<at::Tensor> backward(const at::Tensor& dy, const std::vector<bool>& wanted) = 0;
 };
 
 struct GraphContext {
   const models::ModelDescription& model;
   std::function<framework::Parameter(const std::string& name)>
-      parameter;              // "embedding.weight"; once per layer that uses it
-  GradientBuffer& gradients;  // outlives the layers
+      parameter;              // by name: "embedding.weight"; called once by each layer that uses it
+  GradientBuffer& gradients;  // must outlive the layers
   bool dropout = true;
-  at::ScalarType product_type = at::kFloat;  // in which factors are multiplied
+  at::ScalarType product_type = at::kFloat;  // the type to which factors of products are rounded
   framework::Parameter of(const models::LayerSpec& layer, const char* role) const {
     return parameter(models::parameter_name(layer, role));
   }
@@ -65,24 +65,25 @@ struct GraphStep {
   std::string output;
 };
 
-// All layers but the last. UserError for a kind that this framework lacks, naming those that it has.
+// Makes the steps for all layers but the last. Throws UserError for a kind of layer that this framework lacks, naming
+// those that it has.
 std::vector<GraphStep> make_graph_steps(const GraphContext& context);
 
-// x W' of rows and W [out, in], and its gradients.
+// The product x W' of rows x, [rows, in], and a weight W, [out, in], and the gradients of that product.
 class RowProduct {
  public:
   RowProduct(framework::Parameter weight, at::ScalarType type) : weight_(std::move(weight)), type_(type) {}
-  // Before the products of a pass: takes the weight as it stands.
+  // Must be called before the products of a pass: takes the current values of the weight.
   void begin(const GraphPass& pass);
-  // A factor of several products.
+  // Prepares a factor of several products (framework/tensors/products.h).
   at::Tensor prepared(const at::Tensor& x) const { return framework::prepared(x, type_); }
 
   at::Tensor output(const at::Tensor& x) const { return output(x, 0, factor_.size(0)); }
   at::Tensor input_gradient(const at::Tensor& dy) const { return input_gradient(dy, 0, factor_.size(0)); }
-  // By rows [first, first + count) of W alone.
+  // The same for rows [first, first + count) of W alone.
   at::Tensor output(const at::Tensor& x, int64_t first, int64_t count) const;
   at::Tensor input_gradient(const at::Tensor& dy, int64_t first, int64_t count) const;
-  // dy' x into, or on top of, these rows of the gradient.
+  // Stores dy' x in `to`, those rows of the gradient of W that belong to `dy`, or with `add` adds it.
   void weight_gradient(at::Tensor to, const at::Tensor& dy, const at::Tensor& x, bool add) const;
 
   size_t slot() const { return weight_.slot; }
@@ -91,10 +92,10 @@ class RowProduct {
   framework::Parameter weight_;
   at::ScalarType type_;
   KeptMatrix memory_;
-  at::Tensor factor_;  // prepared()
+  at::Tensor factor_;  // the weight, prepared()
 };
 
-// ---- one file each
+// ---- The LSTM is in graph_lstm.cpp, the two kinds of attention are in graph_attention.cpp.
 std::unique_ptr<GraphLayer> make_lstm_sequence(const models::LayerSpec& layer, size_t index,
                                                const GraphContext& context);
 std::unique_ptr<GraphLayer> make_multi_head_attention(const models::LayerSpec& layer, size_t index,

@@ -14,8 +14,8 @@ namespace mlbench::framework::native_framework {
 
 namespace {
 
-// Of each row the row where its position stands when every sequence is turned round. Twice is the identity, and its
-// gradient is itself.
+// For each row, the row that holds its position when every sequence is reversed. Reversing twice is the identity, and
+// the gradient of reversing is reversing.
 at::Tensor turned_rows(const RowPlan& plan) {
   at::Tensor places = at::empty({plan.rows()}, at::kLong);
   for (int64_t row = 0; row < plan.rows(); ++row) {

@@ -19,8 +19,8 @@ const int64_t* integers_of(const BatchTensor& tensor) {
   return static_cast<const int64_t*>(view.data);
 }
 
-// How many positions of each sentence count: what stands behind the last target that does not is seen by nobody, as the
-// decoder reads from left to right.
+// The number of positions of each sentence that count. Positions after the last target that counts are left out: no
+// earlier position sees them, as the decoder reads from left to right.
 std::vector<int64_t> counted_lengths(const BatchTensor& targets, int64_t ignored) {
   const int64_t* ids = integers_of(targets);
   const int64_t sentences = targets.shape[0], positions = targets.shape[1];
@@ -109,7 +109,7 @@ void GraphNetwork::run(GraphStep& step, Values& values, const GraphPass& pass) {
   GraphLayer::Inputs inputs;
   for (const std::string& value : step.inputs) {
     const auto found = values.find(value);
-    // One that a decoder has no more: its layer keeps what it made of it.
+    // A decoder no longer has a value that its layer has used to make a state of its own.
     inputs.push_back(found != values.end() ? &found->second : nullptr);
   }
   const TimePoint begin = clock_ != nullptr ? clock_->now() : TimePoint();
@@ -155,7 +155,7 @@ void GraphNetwork::backward(double scale) {
   std::map<std::string, at::Tensor> gradients;
   const auto add = [&](const std::string& value, const at::Tensor& part) {
     at::Tensor& sum = gradients[value];
-    // Not in place: layers may give the same tensor to several.
+    // The sum is a new tensor, as layers may return the same tensor for several inputs.
     sum = sum.defined() ? sum + part : part;
   };
   for (const std::string& name : model_.penalties) add(name, at::scalar_tensor(scale, at::kFloat));
@@ -198,7 +198,7 @@ EncodedSources GraphNetwork::encode(const BatchView& sources) {
   }
   return {at::kCPU, model_.layers.size(), [this, values](const at::Tensor& tokens, DecodePass& decoding) {
             at::Tensor log_probabilities = decode(tokens, *values, decoding);
-            values->clear();  // the layers have made of it what they need
+            values->clear();  // the layers' states now have all that they need of the values
             return log_probabilities;
           }};
 }

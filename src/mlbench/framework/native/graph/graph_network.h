@@ -1,7 +1,7 @@
 #pragma once
 
-// A model that is a graph, over tokens: runs its layers in order and back, with the loss over tokens fused to the last
-// one. Gradients of values that several layers take are added up; no tensor is one of autograd's.
+// A model over tokens, which is a graph. Its layers run in order and back, with the loss over tokens fused with the
+// last one. The gradient of a value that several layers take is the sum of theirs. Autograd is not used.
 
 #include <ATen/ATen.h>
 
@@ -22,27 +22,31 @@ namespace mlbench::framework::native_framework {
 
 class GraphNetwork {
  public:
-  // Copies the description; the gradient buffer outlives it. UserError for a layer or loss that this framework lacks.
+  // Copies the model's description; the gradient buffer must outlive the network. Throws UserError for a layer or loss
+  // that this framework lacks.
   explicit GraphNetwork(const GraphContext& context);
   GraphNetwork(const GraphNetwork&) = delete;
   GraphNetwork& operator=(const GraphNetwork&) = delete;
 
-  // `pass`: without states. Training passes and evaluations carry states of their own.
+  // Runs the model on `batch`. `pass` must be without states: training passes and evaluations carry separate states,
+  // which the network keeps.
   void forward(const BatchView& batch, GraphPass pass);
   const MetricSums& sums() const { return sums_; }
-  double mean_loss() const;  // with penalties
-  // Gradients of `scale` times the mean loss, into the slots of the gradient buffer, which has begun.
+  double mean_loss() const;  // with the model's penalties
+  // Computes the gradients of `scale` times the mean loss, and stores them in the gradient buffer's slots.
+  // Precondition: the buffer's begin() was called.
   void backward(double scale);
 
-  // Of the training passes: states in which the last batch ended, back to back; and from where the next one goes on.
+  // carried_state() has the states in which the last training batch ended, back to back. set_carried_state() sets those
+  // from which the next training batch goes on.
   std::vector<float> carried_state() const;
   void set_carried_state(std::span<const float> state, int64_t sequences);
 
-  // For a decoder, which this outlives.
+  // Encodes `sources` for a decoder, which the network must outlive.
   EncodedSources encode(const BatchView& sources);
 
-  void on_layer(const Clock& clock, Framework::LayerDone done);
-  std::vector<std::string> fused() const;  // what is computed as one, for the record
+  void on_layer(const Clock& clock, Framework::LayerDone done);  // as Framework::on_layer
+  std::vector<std::string> fused() const;  // names of the layers that are computed as one, for the record
 
  private:
   using Values = std::map<std::string, GraphValue>;
@@ -61,7 +65,7 @@ class GraphNetwork {
   const Clock* clock_ = nullptr;
   Framework::LayerDone done_;
 
-  // Of the last forward pass.
+  // Results of the last forward pass.
   MetricSums sums_;
   double penalty_ = 0;
 };

@@ -13,7 +13,7 @@ namespace {
 
 size_t at_index(int64_t i) { return static_cast<size_t>(i); }
 
-// Of each row its place in [sequences, positions].
+// The place of each row in [sequences, positions].
 at::Tensor places_by_sequence(const RowPlan& plan) {
   at::Tensor places = at::empty({plan.rows()}, at::kLong);
   auto* to = places.data_ptr<int64_t>();

@@ -1,7 +1,7 @@
 #pragma once
 
-// Sequences of different lengths as rows of a matrix. What stands behind a sequence's end counts in nothing: it has no
-// row, and is not computed.
+// Sequences of different lengths as rows of a matrix. Positions after a sequence's end have no row, so they are not
+// computed and count in nothing.
 
 #include <ATen/ATen.h>
 
@@ -13,48 +13,50 @@
 
 namespace mlbench::framework::native_framework {
 
-// Which position of which sequence each row holds.
+// Says which position of which sequence each row holds.
 struct RowPlan {
-  // Rows of attention lie sequence by sequence. Those of an LSTM by position: of position 0, of position 1, ..., the
-  // longest sequences first (LstmRows).
+  // The order of rows. Attention takes the rows sequence by sequence. An LSTM takes those of position 0, then those of
+  // position 1, and so on, the longest sequence first (LstmRows).
   enum class Order { kBySequence, kByPosition };
 
-  // `positions`: with padding.
+  // `lengths` has one length per sequence, and `positions` is their common extent with padding. Fails MLBENCH_CHECK
+  // where a length is larger.
   RowPlan(std::vector<int64_t> lengths, int64_t positions, Order order);
 
   int64_t rows() const { return static_cast<int64_t>(sequence.size()); }
   int64_t sequences() const { return static_cast<int64_t>(lengths.size()); }
   int64_t row_of(int64_t sequence, int64_t position) const;
-  LstmRows lstm_rows() const;  // of order kByPosition
+  LstmRows lstm_rows() const;  // precondition: the order is kByPosition
 
   std::vector<int64_t> lengths;
   int64_t positions = 0;
   Order order = Order::kBySequence;
-  std::vector<int64_t> sequence, position;  // of each row
-  std::vector<int64_t> first;               // row of each sequence, or of each position; and the number of rows
-  std::vector<int64_t> ranked, rank;  // kByPosition: sequences by length, the longest first; and where each stands
+  std::vector<int64_t> sequence, position;  // one per row
+  std::vector<int64_t> first;  // first row of each sequence or, kByPosition, of each position; then the number of rows
+  std::vector<int64_t> ranked, rank;  // kByPosition: sequences, the longest first; and each one's place there
 };
 
-// A value of a graph.
+// A value of a graph, together with the meaning of its rows.
 struct GraphValue {
-  at::Tensor data;                      // float32 [rows, features]; ids int64 [rows]; lengths; a scalar
-  std::shared_ptr<const RowPlan> plan;  // null: no sequences
-  // What models/layer_kinds.h calls its extents: {positions, sequences, ...} or {sequences, positions, ...}.
+  at::Tensor data;                      // float32 [rows, features]; ids, int64 [rows]; lengths; or a scalar
+  std::shared_ptr<const RowPlan> plan;  // null: the value has no sequences
+  // The order of extents in models/layer_kinds.h: {positions, sequences, ...}, or {sequences, positions, ...}.
   bool positions_first = false;
 
-  // The number of a row's place in these extents, with padding.
+  // The index of a row in these extents, with padding, which dropout masks use.
   int64_t place(int64_t row) const {
     const int64_t s = plan->sequence[static_cast<size_t>(row)], t = plan->position[static_cast<size_t>(row)];
     return positions_first ? t * plan->sequences() + s : s * plan->positions + t;
   }
-  // The same of each row, int64 [rows].
+  // place() of each row, int64 [rows].
   at::Tensor places() const;
   GraphValue with(at::Tensor other) const { return {std::move(other), plan, positions_first}; }
 };
 
-// Rows of another order. `value` [rows, ...].
+// The rows of `value`, [rows, ...], in the order of another plan for the same sequences.
 at::Tensor rearranged(const at::Tensor& value, const RowPlan& from, const RowPlan& to);
-// [sequences, positions, features], zeros in the padding; and back.
+// padded() turns rows into [sequences, positions, features], with zeros in the padding. rows_of_padded() turns them
+// back.
 at::Tensor padded(const at::Tensor& rows, const RowPlan& plan);
 at::Tensor rows_of_padded(const at::Tensor& sequences, const RowPlan& plan);
 

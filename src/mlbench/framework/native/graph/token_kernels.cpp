@@ -58,7 +58,7 @@ void add_scaled_row(int64_t count, const float* __restrict x, float scale, float
   for (int64_t j = 0; j < count; ++j) y[j] += scale * x[j];
 }
 
-// body(row, mask of the row, or null)
+// Calls body(row, mask) for each row, where `mask` is that of the row, or null.
 template <typename Body>
 void for_masked_rows(const Rows& rows, const RowMask& mask, const Body& body) {
   const int64_t grain = std::max<int64_t>(1, 8192 / std::max<int64_t>(1, rows.features));

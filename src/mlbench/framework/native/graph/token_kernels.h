@@ -1,7 +1,7 @@
 #pragma once
 
-// What stands between the products of a graph, in one pass over memory each. Rows of `features` values; on the calling
-// thread's pool.
+// Kernels for what a graph computes between its products, in one pass over memory each. Rows have `features` values.
+// The calling thread's pool computes.
 
 #include <cstdint>
 #include <functional>
@@ -12,27 +12,30 @@ struct Rows {
   int64_t count = 0, features = 0;
 };
 
-// Dropout: the mask of row i begins at element places[i] * features (models::dropout_key). p 0: none.
+// Dropout with probability `p` (0: none). The mask of row i begins at element places[i] * features of the mask with
+// this key (models::dropout_key).
 struct RowMask {
   uint64_t key = 0;
   double p = 0;
   const int64_t* places = nullptr;
 };
 
-// y = mask * act(y + bias) in place; act is ReLU or nothing, `bias` may be null.
+// Computes y = mask * act(y + bias) in place. act is ReLU with `relu`, else nothing. `bias` may be null.
 void finish_linear(const Rows& rows, const float* bias, bool relu, const RowMask& mask, float* y);
-// The gradient of what ReLU and dropout (of probability p) took, from what they gave.
+// Computes the gradient `dx` of the input of ReLU and of dropout with probability `p`, from their output `y` and its
+// gradient `dy`.
 void finish_linear_backward(const Rows& rows, const float* y, double p, const float* dy, float* dx);
 
-// z = x + mask * y; x may be null: 0.
+// Computes z = x + mask * y. A null `x` means 0.
 void add_dropped(const Rows& rows, const float* x, const float* y, const RowMask& mask, float* z);
 
-// body(i) for each i below `count`, which threads share out.
+// Calls body(i) for each i below `count`. The threads share out these calls.
 void share_out(int64_t count, const std::function<void(int64_t)>& body);
 
-// Rows ids[i] of a table, times `scale`, and times factors[ids[i]] where there are any.
+// Computes row i of `y` as row ids[i] of `table` times `scale`, and times factors[ids[i]] unless `factors` is null.
 void gather_rows(const Rows& rows, const float* table, const int64_t* ids, float scale, const float* factors, float* y);
-// Added to rows ids[i] of the gradient, in the order of i.
+// The gradient of gather_rows(): adds row i of `dy`, with the same factors, to row ids[i] of `gradient`, in the order
+// of i.
 void scatter_rows(const Rows& rows, const float* dy, const int64_t* ids, float scale, const float* factors,
                   float* gradient);
 

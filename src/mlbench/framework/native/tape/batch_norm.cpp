@@ -13,8 +13,8 @@ class NormState {
       : options_(options), channels_(channels), padded_(padded), threads_(static_cast<size_t>(threads)) {}
 
   struct PerThread {
-    std::vector<double> sum, second;                         // of this thread's samples
-    std::vector<float> mean, inv_std, scale, bias, a, b, c;  // of the batch: the same on all threads
+    std::vector<double> sum, second;                         // sums over this thread's samples
+    std::vector<float> mean, inv_std, scale, bias, a, b, c;  // about the batch, the same on all threads
   };
   const NormOptions& options() const { return options_; }
   int64_t padded() const { return padded_; }
@@ -26,7 +26,7 @@ class NormState {
     of(thread).second.assign(static_cast<size_t>(padded_), 0);
   }
 
-  // Every thread for itself, from the sums of all: one meeting instead of two.
+  // Every thread computes this from the sums of all, so that threads meet once instead of twice.
   void finish_forward(int thread, double rows, const Pass& pass) {
     PerThread& mine = of(thread);
     for (std::vector<float>* values : {&mine.mean, &mine.inv_std, &mine.scale, &mine.bias}) {
@@ -61,7 +61,7 @@ class NormState {
     }
   }
 
-  // dx = a * g + b * (x - mean) + c
+  // Computes the factors in dx = a * g + b * (x - mean) + c, and thread 0 the gradients of weight and bias.
   void finish_backward(int thread, double rows, const Pass& pass) {
     PerThread& mine = of(thread);
     for (std::vector<float>* values : {&mine.a, &mine.b, &mine.c}) values->assign(static_cast<size_t>(padded_), 0);
@@ -93,7 +93,7 @@ class NormState {
 
 namespace {
 
-// The planes of a chunk, one after the other: body(offset of the plane in elements, first channel of the block).
+// Calls body(offset of the plane in elements, first channel of its block) for each plane of a chunk.
 template <typename Body>
 void for_planes(const Value& value, const Chunk& chunk, int lanes, const Body& body) {
   const int64_t plane = value.shape.pixels() * lanes;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Between float32 and the type of activations or factors, one value at a time.
+// Conversions between float32 and the type of activations or factors, one value at a time.
 
 #include <bit>
 #include <type_traits>

@@ -22,7 +22,7 @@ namespace mlbench::framework::native_framework {
 
 namespace {
 
-// The blocks that oneDNN prefers on this CPU.
+// The channels per block that oneDNN prefers on this CPU.
 int lanes_for(InstructionSet set) { return set >= InstructionSet::kAvx512 ? 16 : 8; }
 
 template <typename T>
@@ -51,7 +51,7 @@ class TapeBuilder {
   Value* build_batch_norm2d(const FusedLayer& fused, Value* x);
   Value* build_residual(const FusedLayer& fused, Value* x);
   Value* add_max_pool(const models::LayerSpec& layer, bool relu, const std::string& name, Value* x);
-  struct Norm {  // statistics taken, not yet applied
+  struct Norm {  // a batch norm whose statistics are taken, but not yet applied
     Value *x = nullptr, *y = nullptr;
     std::shared_ptr<NormState> state;
     const Operation* statistics = nullptr;
@@ -133,7 +133,7 @@ Value* TapeBuilder<T>::build_input() {
   if (shape.size() != 3) {
     input = new_value({volume_of(shape), 1, 1}, Layout::kRows);
   } else {
-    // oneDNN's first convolutions read images of 1 and 3 channels as they are.
+    // oneDNN's convolutions for the first layer read images of 1 and 3 channels directly.
     const bool as_is = first == "conv2d" && (shape[0] == 1 || shape[0] == 3);
     input = new_value({shape[0], shape[1], shape[2]}, as_is ? Layout::kImage : Layout::kBlocked);
   }
@@ -174,7 +174,7 @@ Value* TapeBuilder<T>::build_layer(const FusedLayer& fused, Value* x) {
       {"conv2d", &TapeBuilder::build_conv2d},
       {"linear", &TapeBuilder::build_linear},
       {"relu", &TapeBuilder::build_activation},
-      {"softplus", &TapeBuilder::build_activation},  // this and avg_pool2d: models/smooth_test.h
+      {"softplus", &TapeBuilder::build_activation},  // this and avg_pool2d are for models/smooth_test.h
       {"flatten", &TapeBuilder::build_flatten},
       {"batch_norm2d", &TapeBuilder::build_batch_norm2d},
       {"residual", &TapeBuilder::build_residual},
@@ -315,7 +315,7 @@ template <typename T>
 Value* TapeBuilder<T>::build_residual(const FusedLayer& fused, Value* x) {
   must_be_blocked(*fused.layer, *x);
   const NormalisedChain body = split_norm(fused.layer->body), shortcut = split_norm(fused.layer->shortcut);
-  // The shortcut first: its convolution shares a segment with the first one of the body.
+  // The shortcut comes first, as its convolution shares a segment with the body's first one.
   Value* b = build_chain(shortcut.layers, x);
   Norm of_shortcut, of_body;
   if (shortcut.norm != nullptr) of_shortcut = begin_norm(*shortcut.norm, false, b);
@@ -336,7 +336,8 @@ Value* TapeBuilder<T>::build_residual(const FusedLayer& fused, Value* x) {
   return y;
 }
 
-// A term of a sum has the sum's gradient; one sum per value needs no copy of it.
+// The gradient of a sum's term is the sum's. A value can alias the gradient of one sum, without a copy; for a second
+// sum the gradient is written.
 template <typename T>
 void TapeBuilder<T>::hand_on_gradient(Operation& operation, Value* term) {
   if (!term->wants_gradient) return;

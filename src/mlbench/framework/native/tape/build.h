@@ -1,6 +1,6 @@
 #pragma once
 
-// From a model's description to its tape.
+// Builds the tape of a model from its description.
 
 #include <memory>
 
@@ -14,20 +14,20 @@ namespace mlbench::framework::native_framework {
 struct NetworkOptions {
   models::ModelDescription model;
   FlatLayout layout;
-  // The flat buffers; they outlive the network.
+  // The flat buffers, which must outlive the network.
   float* parameters = nullptr;
   float* gradients = nullptr;
   float* buffers = nullptr;
   int threads = 1;
   uint64_t seed = 42;
   int rank = 0;
-  bool bfloat16 = false;  // activations and copies of weights; all else is float32
+  bool bfloat16 = false;  // for activations and copies of weights; all else is float32
   bool dropout = true;
   bool frozen_batch_norm = false;
 };
 
-// T: type of activations and copies of weights. UserError for a layer kind that this framework lacks, naming those that
-// it has.
+// Builds the tape with the kernels of `set`. T is the type of activations and of copies of weights. Throws UserError
+// for a kind of layer that this framework lacks, naming those that it has.
 template <typename T>
 std::unique_ptr<Tape> build_tape(const NetworkOptions& options, InstructionSet set);
 

@@ -22,7 +22,7 @@ constexpr auto kTraining = dnnl::prop_kind::forward_training;
 template <typename T>
 constexpr memory::data_type kType = std::is_same_v<T, float> ? memory::data_type::f32 : memory::data_type::bf16;
 
-// Where each element of OIHW lies, in elements.
+// The place of each element of OIHW in memory of this description, in elements.
 std::vector<int32_t> places_of(const memory::desc& desc) {
   const dnnl_memory_desc_t& d = desc.data;
   const dnnl_blocking_desc_t& blocking = d.format_desc.blocking;
@@ -49,7 +49,7 @@ std::vector<int32_t> places_of(const memory::desc& desc) {
   return places;
 }
 
-// Which element of a mirrored weight, whose channels have changed places, each element of the weight is.
+// For each element of a weight, the element of the mirrored weight (with channels exchanged) that it is.
 std::vector<int64_t> mirror_image(int64_t channels, int64_t kernel) {
   const int64_t pixels = kernel * kernel;
   std::vector<int64_t> image;
@@ -73,8 +73,8 @@ void scatter(const float* values, const std::vector<int32_t>& place, const Share
 
 }  // namespace
 
-// All sizes of chunks use the layout that the first one asked for. `image`: which element of the weight each packed
-// element is; empty: itself.
+// Sets the layout, once: all sizes of chunks use the layout that the first one asked for. `image` says which element of
+// the packed weight each element becomes; empty: the same element.
 template <typename T>
 void Convolution<T>::settle(Packed& packed, const memory::desc& desc, const std::vector<int64_t>& image) {
   if (!packed.place.empty()) return;
@@ -221,7 +221,7 @@ void Convolution<T>::make_backward_data(const ForwardDescriptor& forward, Primit
   explanation += std::string(", data ") + backward.impl_info_str();
 }
 
-// Of each thread, what the primitives work in.
+// Makes room for what the primitives of each thread need.
 template <typename T>
 void Convolution<T>::reserve(const Primitives& made) {
   const size_t scratchpad = std::max(
@@ -239,7 +239,8 @@ void Convolution<T>::reserve(const Primitives& made) {
   }
 }
 
-// Of each thread; pointers to activations, gradients and scratchpads are set when it runs.
+// Makes the arguments of each thread. The pointers to activations, gradients and scratchpads are set when the thread
+// runs.
 template <typename T>
 void Convolution<T>::make_arguments(Primitives& made) {
   const auto at = [&](const memory::desc& desc, void* place) { return memory(desc, engine_, place); };
@@ -358,7 +359,7 @@ Operation::Floor Convolution<T>::measure_floor() {
     Arguments own;
     for (const auto& [argument, like] : arguments) {
       own.insert({argument, memory(like.get_desc(), engine_)});
-      // Neither zeros nor denormals, in both types.
+      // This value is neither zero nor denormal in both types.
       std::fill_n(static_cast<uint16_t*>(own.at(argument).get_data_handle()), like.get_desc().get_size() / 2,
                   uint16_t{0x3e80});
     }

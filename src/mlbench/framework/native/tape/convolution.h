@@ -1,13 +1,14 @@
 #pragma once
 
-// Two-dimensional convolution by oneDNN's primitives on chunks of samples, one thread each. Weights are packed for the
-// forward and for the backward pass in the layouts that oneDNN asks for, once per pass; gradients of weights are summed
-// per thread in oneDNN's layout and go to the flat buffer when all threads have done the segment. The gradient of the
-// network's input, which nobody needs, is not computed.
+// Two-dimensional convolution by oneDNN's primitives on chunks of samples, one thread per chunk. Each forward pass
+// first packs the weights in the layouts that oneDNN asks for, for itself and, in training, for the backward pass.
+// Gradients of weights are summed per thread in oneDNN's layout, and go to the flat buffer when all threads have
+// finished the segment. The gradient of the network's input is not computed, as nobody needs it.
 //
-// A convolution that keeps height and width is the gradient with respect to the input of one whose weights are mirrored
-// and whose channels change places. From 16 to 16 channels oneDNN's kernel for that is a third faster than the one for
-// forward (onednn_floor), so it computes forward, too.
+// A convolution that keeps height and width equals the gradient with respect to the input of another convolution, whose
+// weights are mirrored and whose channels are exchanged. For 16 input and 16 output channels, oneDNN's kernel for that
+// gradient is a third faster than its forward kernel (onednn_floor). There, the kernel for the gradient computes the
+// forward pass, too.
 
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -20,10 +21,10 @@ namespace mlbench::framework::native_framework {
 
 struct ConvolutionOptions {
   int64_t kernel = 1, stride = 1, padding = 0;
-  Parameter weight, bias;  // `bias.value` null: none
+  Parameter weight, bias;  // a null `bias.value` means no bias
 };
 
-// T: type of the activations.
+// T is the type of the activations.
 template <typename T>
 class Convolution final : public Operation {
  public:
@@ -38,21 +39,21 @@ class Convolution final : public Operation {
 
  private:
   using Arguments = std::unordered_map<int, dnnl::memory>;
-  // Of chunks of one size.
+  // The primitives for chunks of one size.
   struct Primitives {
     dnnl::primitive forward, backward_data, backward_weights;
-    dnnl::memory::desc source, target;             // input and output
-    int source_argument = 0, target_argument = 0;  // what forward calls them
+    dnnl::memory::desc source, target;             // the input and the output
+    int source_argument = 0, target_argument = 0;  // the names of both as arguments of `forward`
     dnnl::memory::desc forward_scratchpad, data_scratchpad, weights_scratchpad;
     std::vector<Arguments> forward_arguments, data_arguments, weights_arguments;  // per thread
   };
-  // Weights in a layout of oneDNN's.
+  // Weights, or their gradients, in a layout of oneDNN's.
   struct Packed {
     dnnl::memory::desc desc;
-    std::vector<int32_t> place;  // of each logical element
+    std::vector<int32_t> place;  // where each logical element is, in elements
     std::vector<std::byte> bytes;
   };
-  struct Sums {  // of one thread
+  struct Sums {  // sums of gradients over the chunks of one thread
     std::vector<float> weight, bias, chunk_weight, chunk_bias;
     bool empty = true;
   };
@@ -84,7 +85,7 @@ class Convolution final : public Operation {
   Packed forward_weight_, backward_weight_, weight_gradient_;
   std::vector<std::vector<std::byte>> scratchpads_;  // per thread
   std::vector<Sums> sums_;
-  Buffer partial_;  // the input's gradient where it joins another
+  Buffer partial_;  // the input's gradient, where it is added to another operation's
 };
 
 }  // namespace mlbench::framework::native_framework

@@ -1,6 +1,6 @@
 #pragma once
 
-// Single elements of values, for operations that are no kernels.
+// Access to single elements of values, for operations that have no SIMD kernel.
 
 #include <cstdint>
 
@@ -9,7 +9,7 @@
 
 namespace mlbench::framework::native_framework {
 
-// Where element (channel, pixel) of a sample lies.
+// The index of element (channel, pixel) of a sample in the blocked layout.
 struct Blocked {
   int64_t pixels;
   int lanes;
@@ -18,11 +18,12 @@ struct Blocked {
   }
 };
 
+// The elements per sample of a value, padding of the last block included.
 inline int64_t elements_of(const Value& value, int lanes) {
   return value.layout == Layout::kBlocked ? value.blocks * value.shape.pixels() * lanes : value.shape.volume();
 }
 
-// Gradient of one input: written, or added to what is there.
+// Writes one element of an input's gradient, or with `add` adds to it.
 template <typename T>
 void put(T* target, float value, bool add) {
   *target = rounded_to<T>(add ? value_of(*target) + value : value);

@@ -28,7 +28,7 @@ class Sum final : public Operation {
     kernels_.add(inputs[0]->data.template at<T>(chunk), inputs[1]->data.template at<T>(chunk),
                  output->planes(chunk) * output->shape.pixels(), output->data.template at<T>(chunk));
   }
-  // Only to terms that could not take the gradient as it is.
+  // Writes only to terms that could not alias the sum's gradient.
   void backward(const Chunk& chunk, const Pass&) override {
     const T* total = output->final_gradient().template at<T>(chunk);
     for (size_t i = 0; i < writes_gradient_of.size(); ++i) {
@@ -51,11 +51,11 @@ class Sum final : public Operation {
 struct ActivationKind {
   const char* name;
   float (*value)(float x);
-  float (*slope)(float y);  // from the output
+  float (*slope)(float y);  // the derivative, from the output
 };
 constexpr ActivationKind kActivations[] = {
     {"relu", [](float x) { return x < 0 ? 0.0F : x; }, [](float y) { return y > 0 ? 1.0F : 0.0F; }},
-    // log(1 + e^x), without overflow.
+    // This is log(1 + e^x), without overflow.
     {"softplus", [](float x) { return std::max(x, 0.0F) + std::log1p(std::exp(-std::abs(x))); },
      [](float y) { return -std::expm1(-y); }},
 };
@@ -74,7 +74,7 @@ class Activation final : public Operation {
     const T* x = inputs[0]->data.template at<T>(chunk);
     T* y = output->data.template at<T>(chunk);
     const int64_t stride = elements();
-    // What fills up the last block stays zero, which softplus of zero is not.
+    // The padding of the last block stays zero, while softplus of zero is not zero.
     const int64_t channels = output->shape.channels;
     const int64_t lanes = output->layout == Layout::kBlocked ? stride / output->blocks / output->shape.pixels() : 1;
     for (int64_t i = 0; i < chunk.count * stride; ++i) {

@@ -9,15 +9,15 @@ namespace mlbench::framework::native_framework {
 
 namespace {
 
-// c [rows, columns] = (or, with `add`, +=) a [rows, inner] b [inner, columns], each row-major with a stride from row to
-// row; 'T': what is stored is the factor's transpose. LibTorch's product: oneDNN 2.6 sets its own up through
-// std::call_once on symbols that LibTorch, with a newer oneDNN inside, exports under the same names, and whichever is
-// loaded second is broken.
+// Computes c = a b, or with `add` c += a b, where c is [rows, columns], a is [rows, inner] and b is [inner, columns].
+// Each matrix is row-major with a stride from row to row. 'T' means that the factor's transpose is stored. The product
+// is LibTorch's: oneDNN 2.6 initialises its own through std::call_once on symbols that LibTorch, which contains a newer
+// oneDNN, exports under the same names. Whichever library is loaded second is then broken.
 void multiply(char transpose_a, char transpose_b, int64_t rows, int64_t columns, int64_t inner, const float* a,
               int64_t a_stride, const float* b, int64_t b_stride, bool add, float* c, int64_t c_stride) {
   const auto view = [](const float* values, int64_t height, int64_t width, int64_t stride, char transpose) {
     const std::array<int64_t, 2> strides = {transpose == 'T' ? 1 : stride, transpose == 'T' ? stride : 1};
-    // from_blob takes a writable pointer; nothing writes to its factors.
+    // from_blob takes a writable pointer, but nothing writes to a factor.
     return at::from_blob(const_cast<float*>(values), {height, width}, strides, at::kFloat);
   };
   at::Tensor product = view(c, rows, columns, c_stride, 'N');

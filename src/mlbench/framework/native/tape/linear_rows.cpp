@@ -13,13 +13,13 @@
 namespace mlbench::framework::native_framework {
 
 namespace {
-// Rows between the one at hand and the one that is asked for: memory takes longer than a row's arithmetic.
+// The distance in rows of the row that is prefetched: memory takes longer than the arithmetic of one row.
 constexpr int64_t kAhead = 2;
 }  // namespace
 
 LinearRows::LinearRows(int64_t features, int threads, const RowKernels& kernels)
     : features_(features), kernels_(kernels), threads_(static_cast<size_t>(threads)) {
-  // A cache line apart, so that threads do not take lines from each other.
+  // Gradients of threads are a cache line apart, so that threads do not share lines.
   for (PerThread& mine : threads_) mine.gradient.resize(static_cast<size_t>(features) + 16);
 }
 
@@ -49,7 +49,7 @@ void LinearRows::forward(const BatchView& batch, const float* weight, bool train
       const float* row = row_of(i);
       const float logit = kernels_.dot(row, weight, features_, next);
       const double z = logit, y = labels[i] != 0 ? 1 : 0;
-      // Neither overflows nor meets log(0).
+      // This form of the loss neither overflows nor computes log(0).
       const double decay = std::exp(-std::abs(z));
       loss += std::max(z, 0.0) - z * y + std::log1p(decay);
       logits_[static_cast<size_t>(i)] = logit;

@@ -1,9 +1,9 @@
 #pragma once
 
-// Logistic regression (task 2a) in one pass over the batch: while a row is in the core's first-level cache, its logit,
-// its share of the loss and its share of the gradient are computed, and the next rows are asked for. Rows are read
-// where they lie in the mapped cache. A gradient is linear in the scale of the loss, so forward can compute it before
-// backward knows the scale.
+// Logistic regression (task 2a) in one pass over the batch. While a row is in the core's first-level cache, its logit
+// and its shares of loss and gradient are computed, and the next rows are prefetched. Rows are read directly from the
+// mapped cache. A gradient is linear in the scale of the loss, so forward() can compute it before gradient() knows the
+// scale.
 
 #include <cstdint>
 #include <span>
@@ -18,11 +18,11 @@ class LinearRows {
  public:
   LinearRows(int64_t features, int threads, const RowKernels& kernels);
 
-  // Labels are 0 or 1. With `training` the gradient of the mean loss, too.
+  // Computes logits and mean loss, and with `training` the gradient of the mean loss. Labels are 0 or 1.
   void forward(const BatchView& batch, const float* weight, bool training);
   double mean_loss() const { return mean_loss_; }
   std::span<const float> logits() const { return logits_; }
-  // gradient = (or, with `add`, +=) scale * gradient of the mean loss
+  // Sets gradient to, or with `add` adds to it, scale * the gradient of the mean loss.
   void gradient(float scale, bool add, float* gradient) const;
 
  private:
@@ -33,7 +33,7 @@ class LinearRows {
   int64_t features_;
   const RowKernels& kernels_;
   std::vector<PerThread> threads_;
-  size_t team_ = 0;  // threads of the last pass, which may be fewer than asked for
+  size_t team_ = 0;  // threads that the last pass had, which may be fewer than asked for
   std::vector<float> logits_;
   double mean_loss_ = 0;
 };

@@ -13,13 +13,13 @@ namespace mlbench::framework::native_framework {
 
 namespace {
 
-// What a chunk's largest value takes: some of these fit into a core's second-level cache together.
+// Bytes of a chunk's largest value. Several such values fit into a core's second-level cache.
 constexpr int64_t kChunkBytes = 256 * 1024;
 constexpr int64_t kLine = 64;
 
 int64_t rounded_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
 
-// What a chunk of a segment touches most of, in bytes per sample.
+// Bytes per sample of the largest value that a segment's operations touch.
 int64_t largest_value_of(const Segment& segment) {
   int64_t largest = 1;
   for (const Operation* operation : segment.operations) {
@@ -106,7 +106,7 @@ void MemoryPlan::count_writers() {
   }
   ++tape_.result->writers;  // the loss
   for (Value& value : tape_.values) {
-    // Normalise leaves what it has merged and masked in its own.
+    // Normalise stores its merged and masked gradient in the value's own.
     value.owns_gradient = value.writers > 0 || (value.alias != nullptr && value.producer->merges_alias &&
                                                 std::ranges::count(value.producer->keeps, &value) > 0);
     MLBENCH_CHECK(!value.wants_gradient || value.owns_gradient || value.alias != nullptr,
@@ -115,7 +115,7 @@ void MemoryPlan::count_writers() {
 }
 
 void MemoryPlan::keep_gradients() {
-  std::map<const Buffer*, std::set<size_t>> used;  // in which segments
+  std::map<const Buffer*, std::set<size_t>> used;  // the segments that use each buffer
   for (const Value& value : tape_.values) {
     if (!value.wants_gradient) continue;
     const size_t home = segment_of(value.producer);
@@ -136,13 +136,13 @@ void MemoryPlan::keep_gradients() {
   }
 }
 
-// Data are in use from their segment to the end, gradients between two segments of the backward pass, when all data
-// are.
+// Whether a buffer holds data, which are in use from their segment to the end. Gradients are in use between two
+// segments of the backward pass, during which all data are.
 bool MemoryPlan::is_data(const Stored& stored) const {
   return stored.last == segments_.size() && stored.buffer != &tape_.result->gradient;
 }
 
-// First fit: buffers that are never in use at once may share their place.
+// Places buffers by first fit. Buffers that are never in use at once may share their place.
 void MemoryPlan::share_places() {
   std::vector<const Stored*> placed;
   for (Stored& stored : stored_) {
@@ -214,7 +214,8 @@ std::vector<std::vector<Chunk>> MemoryPlan::share_out(const Segment& segment, in
   return of_threads;
 }
 
-// What belongs to a chunk: one after the other, anew in each segment. Returns the bytes that they take.
+// Places the buffers of a chunk one after the other, from the beginning in each segment. Returns the bytes that they
+// take.
 int64_t MemoryPlan::place_temporaries(const Segment& segment, int64_t most_samples,
                                       std::vector<Temporary>& temporaries) const {
   int64_t offset = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Where the values of a tape live: which operations make a segment, which values and gradients are kept for the whole
-// batch, which are computed once more, and who shares whose place.
+// Plans the memory of a tape: which operations make a segment, which values and gradients are kept for the whole batch,
+// which are computed a second time, and which buffers share their place.
 
 #include <cstddef>
 #include <map>
@@ -12,14 +12,14 @@
 
 namespace mlbench::framework::native_framework {
 
-// Operations that take a chunk of samples through, one after the other.
+// Operations that a chunk of samples passes through, one after the other.
 struct Segment {
   std::vector<Operation*> operations;
-  bool by_batch = false;  // one operation, of the whole batch
-  int64_t chunk = 1;      // samples, at most
+  bool by_batch = false;  // the segment is one operation, which takes the whole batch
+  int64_t chunk = 1;      // the most samples of a chunk
 };
 
-// Zeroed memory of huge pages.
+// Zeroed memory, for which huge pages are requested. Throws std::bad_alloc when there is none.
 class HugePages {
  public:
   HugePages() = default;
@@ -35,31 +35,33 @@ class HugePages {
 
 class MemoryPlan {
  public:
-  // Notes in the tape what it decides: `recompute`, `adds`, `writers`, `owns_gradient`. The tape outlives the plan.
+  // Sets members of the tape's operations and values: `recompute`, `adds`, `writers` and `owns_gradient`. The tape must
+  // outlive the plan.
   MemoryPlan(Tape& tape, int threads);
 
   const std::vector<Segment>& segments() const { return segments_; }
 
-  // Gives buffers their memory and prepares operations, for batches of this size. At once for the size that it had.
+  // Gives buffers their memory and prepares operations, for batches of `samples` samples. Does nothing when the last
+  // call had the same number.
   void settle(int64_t samples);
-  // In order, what a thread takes through a segment of the batch.
+  // The chunks that `thread` takes through the segment, in order.
   const std::vector<Chunk>& chunks(size_t segment, int thread) const {
     return chunks_[segment][static_cast<size_t>(thread)];
   }
-  // Where the input is kept, once settled; null: nowhere.
+  // The memory in which the network's input is kept, after settle(); null: the input is not kept for the whole batch.
   std::byte* stored_input() const { return stored_input_; }
 
  private:
-  // A buffer of the whole batch, and the segments between which it is in use.
+  // A buffer for the whole batch, and the first and last segment between which it is in use.
   struct Stored {
     Buffer* buffer;
     size_t first, last;
-    int64_t offset = 0;  // bytes per sample of the batch
+    int64_t offset = 0;  // place in memory_, in bytes per sample of the batch
   };
-  // A buffer of a chunk.
+  // A buffer for one chunk of each thread.
   struct Temporary {
     Buffer* buffer;
-    int64_t offset;  // bytes
+    int64_t offset;  // place in the thread's scratch memory, in bytes
   };
 
   void cut_into_segments();
@@ -81,8 +83,8 @@ class MemoryPlan {
   std::vector<Stored> stored_;
   int64_t stored_bytes_ = 0;  // per sample
 
-  int64_t capacity_ = 0;  // samples that memory_ holds
-  int64_t settled_ = 0;   // samples that buffers and primitives are ready for
+  int64_t capacity_ = 0;  // samples for which memory_ has room
+  int64_t settled_ = 0;   // samples for which buffers and primitives are ready
   HugePages memory_;
   std::byte* stored_input_ = nullptr;
   std::vector<HugePages> scratch_;                       // per thread

@@ -18,7 +18,7 @@ std::unique_ptr<Tape> build_tape_for(const NetworkOptions& options, InstructionS
   return build_tape<BFloat16>(options, set);
 }
 
-// Every other segment goes through the chunks backwards: it begins with what the cache holds from the one before.
+// Every other segment takes the chunks backwards, to begin with what the segment before left in the cache.
 template <typename Body>
 void for_chunks(const std::vector<Chunk>& chunks, bool backwards, const Body& body) {
   for (size_t i = 0; i < chunks.size(); ++i) body(chunks[backwards ? chunks.size() - 1 - i : i]);
@@ -47,7 +47,7 @@ void Network::forward(const BatchView& batch, bool training, int64_t step, int64
   plan_.settle(batch.samples);
   tape_->source = {static_cast<const float*>(features.values.data), features.dense() ? nullptr : features.rows.data(),
                    features.dense() && tape_->reads_in_place};
-  // Nothing writes to its input.
+  // No operation writes to the input.
   tape_->input->data.whole = tape_->source.in_place
                                  ? reinterpret_cast<std::byte*>(const_cast<float*>(tape_->source.features))
                                  : plan_.stored_input();
@@ -100,7 +100,7 @@ void Network::backward(std::span<const float> output_gradient, bool accumulate, 
   tell_times(LayerPass::kBackward);
 }
 
-// Its gradients are complete when all members are through.
+// Runs one segment backward. The segment's gradients are complete when all members have returned.
 void Network::backward_segment(size_t number, TeamMember& member) {
   note_begin(number, member);
   member.guard([&] { run_backward(number, member.thread()); });

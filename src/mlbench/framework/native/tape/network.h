@@ -1,6 +1,7 @@
 #pragma once
 
-// A model's tape (build.h), the plan of its memory (memory_plan.h) and its passes by a team of threads (team.h).
+// A network: a model's tape (build.h), the plan of its memory (memory_plan.h), and passes by a team of threads
+// (team.h).
 
 #include <functional>
 #include <memory>
@@ -19,29 +20,29 @@
 
 namespace mlbench::framework::native_framework {
 
-// Every call comes from the thread that made the network. Passes throw UserError where OpenMP gives fewer threads than
-// the options ask for.
+// Precondition of every call: it comes from the thread that made the network. Passes throw UserError where OpenMP gives
+// fewer threads than the options ask for.
 class Network {
  public:
-  // UserError for a layer kind that this framework lacks, and for bfloat16 where the CPU cannot multiply it.
+  // Throws UserError for a kind of layer that this framework lacks, and for bfloat16 where the CPU cannot multiply it.
   explicit Network(const NetworkOptions& options);
 
-  // `micro_batch`: training passes of the step before this one.
+  // `micro_batch` is the number of earlier training passes of the step.
   void forward(const BatchView& batch, bool training, int64_t step, int64_t micro_batch);
-  // Logits of the last forward, [samples, outputs].
+  // The logits of the last forward pass, [samples, outputs].
   std::span<const float> outputs() const;
-  // Of the last forward(training): gradients of parameters from that of the outputs. `ready` is told each range when
-  // it is final, by the caller's thread, between segments: for that the team parts at the end of each and meets again,
-  // which it does not without `ready`.
+  // Computes the gradients of parameters from `output_gradient`, that of the outputs of the last forward pass, which
+  // must have been a training pass. The calling thread tells `ready` each range when it is final, between segments. For
+  // that, the team parts at the end of each segment and meets again, which it does not with an empty `ready`.
   using Ready = std::function<void(int64_t first, int64_t count)>;
   void backward(std::span<const float> output_gradient, bool accumulate, const Ready& ready);
 
   const std::vector<std::string>& fused() const { return tape_->fused; }  // "batch_norm2d+relu" ...
   const std::string& layout() const { return tape_->layout; }             // "nChw16c"
-  const char* instruction_set() const { return name_of(set_); }           // of our own kernels
-  void profile(bool on) { profile_.count(on); }                           // on: costs are counted from zero
+  const char* instruction_set() const { return name_of(set_); }           // of this project's own kernels
+  void profile(bool on) { profile_.count(on); }                           // on: counts costs from zero
   std::vector<OperationCost> costs();
-  // As Framework::on_layer; what a segment computes is one layer.
+  // As Framework::on_layer, with one layer for each segment.
   void on_layer(const Clock& clock, Framework::LayerDone done);
 
  private:
@@ -52,7 +53,7 @@ class Network {
   void note_end(size_t segment, const TeamMember& member);
   void tell_times(LayerPass pass);
 
-  // Of a segment in the pass that goes on, on its first thread.
+  // The time of a segment in the current pass, on the first thread.
   struct SegmentTime {
     std::string name;
     TimePoint begin{}, end{};

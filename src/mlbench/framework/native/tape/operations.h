@@ -1,6 +1,6 @@
 #pragma once
 
-// The operations beside convolutions; each part names the file that holds it.
+// The operations other than convolutions. The heading of each part names the file that holds it.
 
 #include <memory>
 
@@ -11,27 +11,27 @@ namespace mlbench::framework::native_framework {
 
 // --- from one layout to another (layouts.cpp)
 
-// The network's input: rows of features to what the first operation reads.
+// The network's input: converts rows of features to the layout that the first operation reads.
 template <typename T>
 std::unique_ptr<Operation> make_input(Value* output, const Source& source, int lanes);
-// Blocked to rows: all of {channels, height, width}.
+// Flattens a blocked value to rows of all {channels, height, width}.
 template <typename T>
 std::unique_ptr<Operation> make_flatten(Value* input, Value* output, int lanes);
 
-// --- batch normalisation (Ioffe & Szegedy 2015), in two halves, since threads meet in between (batch_norm.cpp)
+// --- batch normalisation (Ioffe & Szegedy 2015) in two halves, since threads meet in between (batch_norm.cpp)
 //
-// Forward, `BatchStatistics` takes the moments of what was just computed, `Normalise` computes
-// act(norm(x) [+ addend]). Backward, `Normalise` takes the sums of the gradient, `BatchStatistics` computes that of x.
+// Forward, BatchStatistics takes the moments of what was just computed, and Normalise computes act(norm(x) [+ addend]).
+// Backward, Normalise takes the sums of the gradient, and BatchStatistics computes the gradient of x.
 
 struct NormOptions {
   Parameter weight, bias;
   float* running_mean = nullptr;
   float* running_variance = nullptr;
   double eps = 0, momentum = 0;
-  bool frozen = false;  // the running statistics normalise, and stay, in training, too
+  bool frozen = false;  // in training, too, the running statistics normalise, and do not change
   bool relu = false;
 };
-// What both halves share: per thread, [channels filled up to blocks].
+// What both halves share: per thread, values of the channels, padded to whole blocks. `padded` is their number.
 class NormState;
 std::shared_ptr<NormState> make_norm_state(const NormOptions& options, int64_t channels, int64_t padded, int threads);
 
@@ -46,11 +46,11 @@ std::unique_ptr<Operation> make_normalise(Value* x, Value* addend, Value* output
 
 template <typename T>
 std::unique_ptr<Operation> make_sum(Value* a, Value* b, Value* output, const VectorKernels<T>& kernels);
-// kind: relu, softplus
+// `kind` is relu or softplus.
 template <typename T>
 std::unique_ptr<Operation> make_activation(const std::string& kind, Value* input, Value* output);
 
-// Of rows. The mask of models/model.h, drawn again in the backward pass.
+// Dropout of rows, with the mask of models/model.h. The backward pass draws the mask again.
 struct DropoutOptions {
   double p = 0;
   uint64_t seed = 0;
@@ -66,14 +66,14 @@ std::unique_ptr<Operation> make_max_pool(Value* input, Value* output, int64_t ke
                                          const VectorKernels<T>& kernels);
 template <typename T>
 std::unique_ptr<Operation> make_avg_pool(Value* input, Value* output, int64_t kernel, int lanes);
-// Blocked to rows: the mean over height and width.
+// The mean over height and width, from a blocked value to rows.
 template <typename T>
 std::unique_ptr<Operation> make_global_avg_pool(Value* input, Value* output, int lanes);
 
-// --- of the whole batch: rows times weights, each thread its share of the columns (linear.cpp)
+// --- linear layer, which takes the whole batch: each thread computes its share of the columns (linear.cpp)
 
-// In float32 in every precision: at the end of a model of images rounding would cost digits of the logits and gain no
-// time.
+// The product is float32 in every precision: at the end of a model of images, rounding would cost digits of the logits
+// and gain no time. A null `bias.value` means no bias.
 std::unique_ptr<Operation> make_linear(Value* input, Value* output, const Parameter& weight, const Parameter& bias);
 
 }  // namespace mlbench::framework::native_framework

@@ -1,6 +1,6 @@
 #pragma once
 
-// What each operation of a tape costs: seconds of the first thread in training passes.
+// Measures what each operation of a tape costs: seconds of the first thread in training passes.
 
 #include <chrono>
 #include <map>
@@ -15,10 +15,11 @@ class Profile {
  public:
   explicit Profile(const Tape& tape) : tape_(tape) {}
 
-  // Counts from zero, or no more.
+  // Starts to count from zero, or stops.
   void count(bool on);
 
-  // Calls `work`; where it is to be counted, adds the seconds to forward_s or backward_s of the operation.
+  // Calls `work`. Where costs are counted, adds the seconds to the member `cost` (forward_s or backward_s) of the
+  // operation.
   template <typename Work>
   void timed(const Pass& pass, int thread, double OperationCost::*cost, const Operation* operation, const Work& work) {
     if (!on_ || !pass.training || thread != 0) return work();
@@ -27,7 +28,8 @@ class Profile {
     costs_.at(operation).*cost += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
-  // In the order of the tape, with what is known without running it.
+  // The costs in the order of the tape, with the figures that are known without a run. Calls Operation::measure_floor,
+  // which runs kernels.
   std::vector<OperationCost> costs() const;
 
  private:

@@ -1,6 +1,6 @@
-// ResNet-20 as task 1a has it, with ReLU, at its full depth: each layer alone, from the input and from the gradient
-// that a reference in float64 has there, so that no sign that flips further up can excuse an error. The rule per
-// tensor: the norm of the error against float64 is at most twice LibTorch's own in float32, or 8 eps x norm.
+// ResNet-20 as in task 1a, with ReLU, at its full depth. Each layer is tested alone, from the input and the output
+// gradient that a reference in float64 has there. So no sign that flips in an earlier layer can excuse an error. The
+// rule per tensor: the norm of the error against float64 is at most twice LibTorch's own in float32, or 8 eps x norm.
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ constexpr Chunk kChunks[] = {{0, 0, 2}, {0, 2, 1}, {1, 3, 2}};
 
 using Tensors = std::vector<at::Tensor>;
 
-// One layer: an operation, or the two of a batch norm with what it computes on the way.
+// One layer: an operation, or the two operations of a batch norm, with all that these compute.
 struct Layer {
   std::string name, type;
   std::vector<Operation*> operations;
@@ -51,7 +51,7 @@ class ResNet20 : public testing::Test {
     gradients_ = at::zeros({options_.layout.parameter_elements});
     buffers_ = at::zeros({options_.layout.buffer_elements});
     models::initialise(options_.model, options_.layout, 42, values_of(parameters_), values_of(buffers_));
-    // Something for biases and scales to do.
+    // Parameters get random parts, so that biases and scales matter.
     RandomSequence random(3);
     for (float& value : values_of(parameters_)) value += 0.05F * static_cast<float>(random.normal());
     options_.parameters = parameters_.data_ptr<float>();
@@ -59,7 +59,7 @@ class ResNet20 : public testing::Test {
     options_.buffers = buffers_.data_ptr<float>();
     options_.threads = kThreads;
     tape_ = build_tape<float>(options_, instruction_sets().back());
-    plan_.emplace(*tape_, kThreads);  // notes who writes which gradient; memory is the test's
+    plan_.emplace(*tape_, kThreads);  // sets who writes which gradient; the test provides the memory
     pass_.training = true;
     pass_.samples = kSamples;
     pass_.threads = kThreads;
@@ -100,7 +100,7 @@ class ResNet20 : public testing::Test {
     return layer;
   }
 
-  // The layer in the simplest way, in the type of its arguments, before its ReLU.
+  // Computes the layer in the simplest way, in the type of its arguments, without its ReLU.
   static at::Tensor compute(const Layer& layer, const Tensors& x, const Tensors& p) {
     if (layer.type == "conv2d") {
       const int64_t stride = layer.inputs[0]->shape.height / layer.output->shape.height;
@@ -112,7 +112,7 @@ class ResNet20 : public testing::Test {
     return x.size() > 1 ? y + x[1] : y;
   }
 
-  // Values of the batch in their layout: blocks of channels, or as they are.
+  // Converts plain values of the batch to the value's layout.
   static at::Tensor to_layout(const Value& value, const at::Tensor& plain) {
     if (value.layout != Layout::kBlocked) return plain.contiguous();
     const Shape& s = value.shape;
@@ -158,7 +158,7 @@ class ResNet20 : public testing::Test {
     }
   }
 
-  // Of all layers in float64: values, and gradients of the loss with respect to them.
+  // Computes the values of all layers, and the gradients of the loss with respect to them, in float64.
   void compute_reference() {
     Samples samples(options_.model);
     features_ = samples.features;
@@ -177,7 +177,7 @@ class ResNet20 : public testing::Test {
     size_t i = 0;
     for (const auto& [value, tensor] : reference_) gradient_[value] = found[i++];
     for (auto& [value, tensor] : reference_) tensor = tensor.detach();
-    // A ReLU leaves what it lets through.
+    // A batch norm with ReLU leaves the part of its gradient that ReLU lets through.
     for (const Layer& layer : layers_) {
       left_[layer.output] =
           layer.relu ? gradient_[layer.output] * (reference_[layer.output] > 0) : gradient_[layer.output];
@@ -250,7 +250,8 @@ TEST_F(ResNet20, EachLayerIsAsExactAsLibTorchFromTheSameInputs) {
     run_forward(layer);
     compare(layer.name + " forward", get(*layer.output, layer.output->data), act(peer), act(exact));
 
-    // Backward: the output's gradient is what operations wrote, and that of the sum which the value is a term of.
+    // Backward, the output's gradient is the sum of what operations wrote and the gradient of the sum of which the
+    // value is a term.
     Value& y = *layer.output;
     put(y, y.data, act(exact).to(at::kFloat));
     at::Tensor upstream = at::zeros_like(exact), rest = gradient_.at(&y);
@@ -267,7 +268,7 @@ TEST_F(ResNet20, EachLayerIsAsExactAsLibTorchFromTheSameInputs) {
       ASSERT_LE(norm(rest), 1e-12 * norm(gradient_.at(&y))) << "the alias has all of it";
     }
     if (layer.relu) upstream = upstream * (exact > 0);
-    // What others have written already stays; what nobody has written must not shine through.
+    // Values that others have written already stay, and values that nobody has written must not matter.
     std::map<const Value*, at::Tensor> before;
     for (const Operation* operation : layer.operations) {
       for (size_t i = 0; i < operation->writes_gradient_of.size(); ++i) {
@@ -302,7 +303,8 @@ TEST_F(ResNet20, EachLayerIsAsExactAsLibTorchFromTheSameInputs) {
   for (const auto& [type, pool] : pools_) {
     compare("small tensors of " + type, at::cat(pool.ours), at::cat(pool.peer), at::cat(pool.exact));
   }
-  // Forward, what ReLU lets through, input gradients (the stem's has none, block inputs are handed on), weights.
+  // The tensors compared: outputs, gradients after ReLU, input gradients (the stem has none, those of blocks are handed
+  // on), and weights.
   EXPECT_GE(compared_, 44 + 19 + 42 + 21);
 }
 

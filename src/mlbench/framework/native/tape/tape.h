@@ -1,12 +1,12 @@
 #pragma once
 
-// What a network is made of here: values, and operations that compute them sample by sample.
+// The parts of a network: values, and operations that compute values sample by sample.
 //
-// Each thread has its own share of the samples of a batch and takes them through a *segment* of operations a few at a
-// time (a chunk), so that what one operation writes is still in the cache when the next one reads it. Threads meet only
-// at the end of a segment: where the statistics of the batch are needed, and around operations that take the batch as a
-// whole. A value that is used in its own segment alone exists per chunk only; what backward needs of it is computed
-// once more (`Operation::recompute`).
+// Each thread has its own share of a batch's samples, and takes these through a *segment* of operations, a few samples
+// (a chunk) at a time. So what one operation writes is still in the cache when the next one reads it. Threads meet only
+// at the end of a segment: where statistics of the batch are needed, and around operations that take the whole batch. A
+// value that only its own segment uses exists for one chunk at a time; what the backward pass needs of it is computed a
+// second time (`Operation::recompute`).
 
 #include <cstddef>
 #include <cstdint>
@@ -20,15 +20,15 @@
 
 namespace mlbench::framework::native_framework {
 
-// Samples [first, first + count) of the batch, by this thread.
+// The samples [first, first + count) of the batch, taken by `thread`.
 struct Chunk {
   int thread = 0;
   int64_t first = 0, count = 0;
 };
 
-// kBlocked: {blocks of channels, height, width, lanes} per sample; the last block is filled up with zeros. kImage:
-// {channels, height, width}, as the loader has it. Both of the network's type of activations. kRows: {features}
-// float32.
+// The layout of one sample. kBlocked is {blocks of channels, height, width, lanes}; the last block is padded with
+// zeros. kImage is {channels, height, width}, as the loader has it. Both have the network's type of activations. kRows
+// is {features}, float32.
 enum class Layout { kBlocked, kImage, kRows };
 
 struct Shape {
@@ -37,10 +37,10 @@ struct Shape {
   int64_t pixels() const { return height * width; }
 };
 
-// Memory of a value: of the whole batch, or of the chunk at hand of each thread.
+// Memory of a value: for the whole batch, or for the current chunk of each thread.
 struct Buffer {
   int64_t bytes_per_sample = 0;
-  std::byte* whole = nullptr;       // null: per thread
+  std::byte* whole = nullptr;       // null: the memory is per thread
   std::vector<std::byte*> scratch;  // [threads]
 
   template <typename T>
@@ -55,16 +55,17 @@ class Operation;
 struct Value {
   Shape shape;
   Layout layout = Layout::kBlocked;
-  int64_t blocks = 0;  // of channels, where blocked
+  int64_t blocks = 0;  // blocks of channels, where the layout is kBlocked
   Buffer data;
   bool wants_gradient = true;
 
-  // The gradient is what `writers` operations write to `gradient`, the first overwriting it, plus the gradient of
-  // `alias` (a sum hands its gradient on to both terms: no copy).
+  // The gradient is the sum of two parts. One is what `writers` operations write to `gradient`, the first of them
+  // overwriting it. The other is the gradient of `alias`, since a sum hands its gradient on to both terms without a
+  // copy.
   Buffer gradient;
   int writers = 0;
   Value* alias = nullptr;
-  bool owns_gradient = false;  // `gradient` holds the whole gradient in the end; else it is that of `alias`
+  bool owns_gradient = false;  // `gradient` holds the whole gradient in the end; otherwise `alias` does
   const Buffer& final_gradient() const { return owns_gradient ? gradient : alias->final_gradient(); }
 
   Operation* producer = nullptr;
@@ -73,16 +74,17 @@ struct Value {
   int64_t planes(const Chunk& chunk) const { return chunk.count * blocks; }
 };
 
-// What an operation may ask about the pass it runs in.
+// What an operation may need to know about the pass in which it runs.
 struct Pass {
   bool training = false;
   int64_t step = 0, micro_batch = 0;
   int64_t samples = 0;
   int threads = 1;
-  bool accumulate = false;  // gradients of parameters
+  bool accumulate = false;  // add to the gradients of parameters instead of overwriting them
 };
 
-// [begin, end) of `count` things for one of `threads`; multiples of `grain`.
+// The share [begin, end) of one thread in some things; share_of() divides `count` things into `threads` shares, whose
+// bounds are multiples of `grain`.
 struct Share {
   int64_t begin = 0, end = 0;
   int64_t count() const { return end - begin; }
@@ -96,14 +98,14 @@ inline Share share_of(int64_t count, int thread, int threads, int64_t grain = 1)
   return {bound(thread), bound(thread + 1)};
 }
 
-// A parameter's place in the flat buffers.
+// A parameter's place in the flat buffers; null pointers: there is no such parameter.
 struct Parameter {
   const float* value = nullptr;
   float* gradient = nullptr;
   int64_t offset = 0, count = 0;
 };
 
-// Calls come from the threads of a pass; those of different threads have different chunks.
+// The threads of a pass call operations; different threads have different chunks.
 class Operation {
  public:
   Operation() = default;
@@ -111,17 +113,17 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
   virtual ~Operation() = default;
 
-  // Before a pass, by the calling thread: `counts` are the sizes of chunks that may come.
+  // Called before a pass, by the calling thread. `counts` are the sizes of chunks that may come.
   virtual void prepare(const std::vector<int64_t>& /*counts*/) {}
-  // Before the first segment, by every thread: packs this thread's share of the weights.
+  // Called by every thread before the first segment; packs this thread's share of the weights.
   virtual void pack(int /*thread*/, const Pass&) {}
   virtual void forward(const Chunk& chunk, const Pass& pass) = 0;
-  // When every thread has done its chunks of the segment; by every thread.
+  // Called by every thread when all threads have finished their chunks of the segment, as is finish_backward().
   virtual void finish_forward(int /*thread*/, const Pass&) {}
   virtual void backward(const Chunk& chunk, const Pass& pass) = 0;
   virtual void finish_backward(int /*thread*/, const Pass&) {}
 
-  // Seconds per sample of the kernels alone, data in the cache; zeros where not known.
+  // Seconds per sample of the kernels alone, with data in the cache; zeros where they are not known.
   struct Floor {
     double forward_s = 0, backward_s = 0;
   };
@@ -130,31 +132,31 @@ class Operation {
   std::string name;  // "stage1.block1.conv1"
   std::vector<Value*> inputs;
   Value* output = nullptr;
-  bool by_batch = false;  // takes the batch as a whole (chunk: all samples), each thread its share of the work
-  const Operation* after = nullptr;             // whose finish_forward must have been called
-  bool cheap = false;                           // the output may be computed once more instead of being kept
-  bool recompute = false;                       // and is
-  bool merges_alias = false;                    // backward reads the alias of its output's gradient itself
-  std::vector<Value*> keeps;                    // data that backward reads
-  std::vector<const Value*> reads_gradient_of;  // beside that of its output
+  bool by_batch = false;  // takes the whole batch as one chunk, of which each thread does a share of the work
+  const Operation* after = nullptr;             // operation whose finish_forward must have been called before
+  bool cheap = false;                           // the output may be computed a second time instead of being kept
+  bool recompute = false;                       // the output is computed a second time
+  bool merges_alias = false;                    // backward itself reads the gradient of the output's alias
+  std::vector<Value*> keeps;                    // values whose data backward reads
+  std::vector<const Value*> reads_gradient_of;  // beside the gradient of its output
   std::vector<Value*> writes_gradient_of;
-  std::vector<bool> adds;             // of those: to what is there
-  std::vector<Buffer*> state;         // of the whole batch, from forward to backward
-  std::vector<Buffer*> temporary;     // of a chunk
+  std::vector<bool> adds;             // per element of writes_gradient_of: backward adds instead of overwriting
+  std::vector<Buffer*> state;         // buffers for the whole batch, from forward to backward
+  std::vector<Buffer*> temporary;     // buffers for one chunk
   std::vector<Parameter> parameters;  // in the order in which their gradients are reported
-  double flops = 0;                   // of forward, per sample; backward: as often as there are gradients
-  std::string explanation;            // which implementation was taken
+  double flops = 0;                   // of forward, per sample; backward has as many for each gradient
+  std::string explanation;            // the implementation that was chosen
 };
 
-// The network's input, set before each pass: dense float32 samples, or rows of a matrix (`rows` not null). `in_place`:
-// the output's data are the samples themselves; else they are copied.
+// The network's input, set before each pass: dense float32 samples, or rows of a matrix where `rows` is not null. With
+// `in_place`, the data of the input's value are the samples themselves; otherwise the samples are copied.
 struct Source {
   const float* features = nullptr;
   const int64_t* rows = nullptr;
   bool in_place = false;
 };
 
-// Operations in order of execution, and the values between them.
+// Operations in their order of execution, and the values between them.
 struct Tape {
   Tape() = default;
   Tape(const Tape&) = delete;
@@ -165,12 +167,12 @@ struct Tape {
   std::vector<std::unique_ptr<Operation>> operations;
   Value* input = nullptr;
   Value* result = nullptr;
-  bool reads_in_place = false;  // dense samples can be the input's data as they are
-  // Adds the gradient of a value's alias to its own, where operations write to that, too.
+  bool reads_in_place = false;  // the input's value can use dense samples as its data
+  // Adds the gradient of a value's alias to the value's own gradient, where operations write to that, too.
   std::function<void(const Value& value, const Chunk& chunk)> add_alias;
 
-  std::vector<std::string> fused;  // "batch_norm2d+relu" ...: layers that became one operation
-  std::string layout;              // of blocked values: "nChw16c"
+  std::vector<std::string> fused;  // layers that became one operation: "batch_norm2d+relu"
+  std::string layout;              // the layout of blocked values: "nChw16c"
 };
 
 }  // namespace mlbench::framework::native_framework

@@ -23,9 +23,9 @@ namespace {
 
 struct Loss {
   const char* name;
-  // Of one sample; `gradient` [outputs] is that of the loss.
+  // The loss of one sample. `gradient` [outputs] receives the gradient of this loss.
   double (*value)(std::span<const float> logits, int64_t label, float* gradient);
-  // What metrics see, in place.
+  // Turns logits into what metrics see, in place.
   void (*scores)(std::span<float> logits);
 };
 
@@ -40,7 +40,7 @@ double cross_entropy(std::span<const float> logits, int64_t label, float* gradie
   return std::log(sum) + largest - logits[static_cast<size_t>(label)];
 }
 
-// On logits: neither overflows nor meets log(0).
+// Computed on the logit, the loss neither overflows nor needs log(0).
 double binary_cross_entropy(std::span<const float> logits, int64_t label, float* gradient) {
   const double z = logits[0], y = label != 0 ? 1 : 0, decay = std::exp(-std::abs(z));
   gradient[0] = static_cast<float>((z >= 0 ? 1 / (1 + decay) : decay / (1 + decay)) - y);
@@ -65,7 +65,7 @@ const Loss& find_loss(const models::ModelDescription& model) {
   throw UserError(fmt::format("framework 'native' has no loss '{}'; valid: {}", name, fmt::join(names, ", ")));
 }
 
-// A single product with one vector, whose batch is read once.
+// Whether the model is a single product with one vector, for which LinearRows reads the batch once.
 bool is_logistic_regression(const FrameworkOptions& options) {
   const std::vector<models::LayerSpec>& layers = options.model.layers;
   return options.model.loss.kind == "binary_cross_entropy" && layers.size() == 1 && layers[0].kind == "linear" &&
@@ -76,7 +76,7 @@ class TapeFramework final : public Framework {
  public:
   explicit TapeFramework(const FrameworkOptions& options)
       : options_(options), layout_(models::lay_out(options.model)), criterion_(find_loss(options.model)) {
-    at::set_num_threads(options.threads);  // of the optimizer, whose OpenMP team is the same
+    at::set_num_threads(options.threads);  // for the optimizer, which uses the same OpenMP team
     pinned_ = bind_threads(options.cores);
     parameters_ = at::zeros({layout_.parameter_elements}, at::kFloat);
     gradients_ = make_gradients(options, layout_.parameter_elements);

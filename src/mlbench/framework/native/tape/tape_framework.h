@@ -1,6 +1,7 @@
 #pragma once
 
-// The framework for models that are chains of layers: a tape (network.h), or task 2a's single layer (linear_rows.h).
+// The part of the framework `native` for models that are chains of layers: a tape (network.h), or the single layer of
+// task 2a (linear_rows.h).
 
 #include <memory>
 
@@ -8,7 +9,8 @@
 
 namespace mlbench::framework::native_framework {
 
-// `options`: precision and device are known to be valid.
+// Precondition: this framework has the precision and the device in `options`. Throws UserError for a layer or loss that
+// this framework lacks, and for bf16 where it cannot be had.
 std::unique_ptr<Framework> make_tape_framework(const FrameworkOptions& options);
 
 }  // namespace mlbench::framework::native_framework

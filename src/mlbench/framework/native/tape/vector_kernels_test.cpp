@@ -24,7 +24,7 @@ std::vector<T> random_values(int64_t count, uint64_t key, double centre = 0) {
   return values;
 }
 
-// Relative error in the norm.
+// Checks the relative error in the norm.
 template <typename Values>
 void expect_near(const Values& ours, const Doubles& exact, const char* what, double limit) {
   double error = 0, norm = 0;
@@ -136,7 +136,7 @@ TYPED_TEST(VectorKernelsOf, NormalisationEqualsFloat64) {
   }
 }
 
-// Values of few digits: ties are common, and the answers exact.
+// Values have few digits, so that ties are common and the answers exact.
 TYPED_TEST(VectorKernelsOf, MaxPoolPicksTheFirstLargestAndHandsItTheGradient) {
   using T = TypeParam;
   for (const Case& test : cases()) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What each of vector_kernels_*.cpp exports. Internal to vector_kernels.
+// The kernels that each of vector_kernels_*.cpp exports. Only vector_kernels.cpp and these files include this header.
 
 #include "mlbench/framework/native/tape/vector_kernels.h"
 
@@ -8,7 +8,7 @@ namespace mlbench::framework::native_framework {
 
 struct VectorTables {
   const VectorKernels<float>* float8;
-  const VectorKernels<float>* float16;  // 16 lanes
+  const VectorKernels<float>* float16;  // 16 lanes of float, as the digits of all names count lanes
   const VectorKernels<BFloat16>* bfloat8;
   const VectorKernels<BFloat16>* bfloat16;
   const RowKernels* rows;
