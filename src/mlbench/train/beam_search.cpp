@@ -18,31 +18,32 @@ namespace {
 
 constexpr double kLowest = -std::numeric_limits<double>::infinity();
 
-// A hypothesis that one more token is written to.
+// A hypothesis to which one more token is written.
 struct LiveHypothesis {
-  int64_t node = -1;  // last token, in SentenceSearch::written_; -1: none yet
+  int64_t node = -1;  // index of the last token in SentenceSearch::written_; -1: there is none yet
   double log_probability = 0;
   std::vector<double> coverage;  // attention that each source token received; empty where it does not count
 };
 
 struct Continuation {
   double log_probability = kLowest;
-  size_t row = 0;  // of the sentence's rows
+  size_t row = 0;  // among the sentence's rows
   int64_t token = 0;
 };
 
-// The first comes first where two are equal: rows in their order, tokens in theirs.
+// The order of continuations, the best first. Equal ones are in the order of their rows, and then of their tokens.
 bool comes_before(const Continuation& a, const Continuation& b) {
   if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
   return a.row != b.row ? a.row < b.row : a.token < b.token;
 }
 
-// The best `most` continuations, offered in rising order of row and token.
+// Keeps the best `most` continuations of those that are added in rising order of row and token.
 class BestContinuations {
  public:
   explicit BestContinuations(size_t most) : most_(most) { kept_.reserve(most + 1); }
 
-  // Log-probabilities that cannot get in are told apart by one comparison of floats.
+  // Adds the continuations of one row. A single comparison of floats rejects a log-probability that cannot be among the
+  // best.
   void add_row(size_t row, double before, std::span<const float> log_probabilities, int64_t pad, int64_t begin) {
     float limit = limit_for(before);
     for (size_t token = 0; token < log_probabilities.size(); ++token) {
@@ -56,7 +57,7 @@ class BestContinuations {
   }
 
   void add(const Continuation& one) {
-    if (!(one.log_probability > kLowest)) return;  // impossible, or no number
+    if (!(one.log_probability > kLowest)) return;  // impossible, or NaN
     kept_.insert(std::ranges::upper_bound(kept_, one, comes_before), one);
     if (kept_.size() > most_) kept_.pop_back();
   }
@@ -64,7 +65,7 @@ class BestContinuations {
   const std::vector<Continuation>& kept() const { return kept_; }
 
  private:
-  // Not above what a log-probability needs to get in.
+  // A bound that is not above what a log-probability needs to be among the best.
   float limit_for(double before) const {
     if (kept_.size() < most_) return -std::numeric_limits<float>::infinity();
     const auto needed = static_cast<float>(kept_.back().log_probability - before);
@@ -75,7 +76,7 @@ class BestContinuations {
   std::vector<Continuation> kept_;  // the best first
 };
 
-// One sentence of the batch.
+// The search for one sentence of the batch.
 class SentenceSearch {
  public:
   SentenceSearch(const SearchOptions& options, int64_t source_length)
@@ -91,8 +92,9 @@ class SentenceSearch {
   bool done() const { return live_.empty(); }
   size_t rows() const { return live_.size(); }
 
-  // One step: `log_probabilities` of the sentence's rows, `attention` [rows, positions] of them or empty. Appends, for
-  // each row of the next step, the row of this one that it goes on from (counted from 0), and its token.
+  // Takes one step. `log_probabilities` are those of the sentence's rows, and `attention` is [rows, positions] or
+  // empty. For each row of the next step, appends to `rows` the row of this step from which it goes on (from 0), and
+  // its token to `tokens`.
   void step(std::span<const float> log_probabilities, std::span<const float> attention, std::vector<int64_t>& rows,
             std::vector<int64_t>& tokens) {
     const std::vector<Continuation> best = continuations(log_probabilities);
@@ -172,7 +174,7 @@ class SentenceSearch {
   std::vector<Hypothesis> finished_;
 };
 
-// What the decoder's rows of before go on as; nothing to do where they all do, in their places.
+// Tells the decoder from which of its `before` rows the next rows go on, unless all rows go on in their places.
 void reorder(framework::Decoder& decoder, const std::vector<int64_t>& rows, size_t before) {
   bool same = rows.size() == before;
   for (size_t i = 0; same && i < rows.size(); ++i) same = rows[i] == static_cast<int64_t>(i);
@@ -215,7 +217,7 @@ std::vector<std::vector<Hypothesis>> search(framework::Decoder& decoder, const B
     const size_t positions = attention.size() / tokens.size();
     rows.clear();
     next_tokens.clear();
-    size_t first = 0;  // row of the sentence
+    size_t first = 0;  // the sentence's first row
     for (SentenceSearch& sentence : sentences) {
       if (sentence.done()) continue;
       const size_t count = sentence.rows(), begin = rows.size();

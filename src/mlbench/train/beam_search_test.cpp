@@ -20,12 +20,12 @@ using testing::IsEmpty;
 constexpr int64_t kEnd = 3, kA = 4, kB = 5, kTokens = 6;
 using Tokens = std::vector<int64_t>;
 
-// Probabilities of the next token after what a sentence's row has written.
+// The probabilities of the next token, from the tokens that a sentence's row has written.
 using Distribution = std::function<std::array<double, kTokens>(int64_t source, const Tokens& written)>;
-// Attention of a step to each source token.
+// The attention of a step to each source token.
 using Attention = std::function<std::vector<float>(int64_t source, const Tokens& written)>;
 
-// Each sentence is one number, its first source token.
+// A decoder to which each sentence is one number, its first source token.
 class ToyDecoder final : public framework::Decoder {
  public:
   explicit ToyDecoder(Distribution distribution, Attention attention = {})
@@ -84,7 +84,7 @@ struct Sources {
   BatchView view;
 };
 
-// Sentences of these lengths, padded; sentence i begins with token numbers[i].
+// Makes sentences of these lengths, padded. Sentence i begins with token numbers[i].
 std::unique_ptr<Sources> sources_of(const Tokens& numbers, const Tokens& lengths) {
   auto sources = std::make_unique<Sources>();
   const int64_t longest = *std::ranges::max_element(lengths);
@@ -107,7 +107,7 @@ SearchOptions options_of(int64_t beam, int64_t most_tokens) {
   return options;
 }
 
-// Probabilities that depend on all that was written and on the source, in no simple way.
+// Probabilities that depend on the source and on all that was written, in no simple way.
 std::array<double, kTokens> tangled(int64_t source, const Tokens& written) {
   std::array<double, kTokens> weights = {0.3, 0, 0.2, 0, 0, 0};  // pad and begin take a part, too
   uint64_t state = 1099511628211ULL * static_cast<uint64_t>(source + 7);
@@ -200,8 +200,8 @@ std::array<double, kTokens> by_hand(int64_t /*source*/, const Tokens& written) {
 }
 
 TEST(BeamSearch, TwoHypothesesByHand) {
-  // Of the first step's continuations a, b, end the third is not among the two best: it is not taken. Then b end 0.27,
-  // a end 0.2, a a and a b 0.15: two that end are two finished ones.
+  // In the first step, "end" is the third of the continuations a, b and end, so it is not among the two best and not
+  // taken. Then come b end 0.27, a end 0.2, and a a and a b 0.15: the two that end are two finished ones.
   ToyDecoder decoder(by_hand);
   const auto sources = sources_of({4}, {1});
   const auto found = search(decoder, sources->view, options_of(2, 9));
@@ -223,15 +223,16 @@ TEST(BeamSearch, AMinimumLengthLeavesNoTranslationEmpty) {
   const auto sources = sources_of({4}, {1});
   SearchOptions options = options_of(2, 9);
   options.decoding.length_exponent = 0.6;
-  // The end is the best: nothing is a translation. a and b are gone on with, and a end 0.15 is the second one.
+  // The end is the best continuation: the empty translation is finished. a and b go on, and a end 0.15 is the second
+  // one.
   ToyDecoder free(ends_early);
   const auto empty = search(free, sources->view, options).front();
   ASSERT_EQ(empty.size(), 2U);
   EXPECT_THAT(empty[0].tokens, IsEmpty());
   EXPECT_THAT(empty[1].tokens, ElementsAre(kA));
   EXPECT_NEAR(empty[1].score, std::log(0.15) / std::pow(7.0 / 6, 0.6), 1e-6);
-  // The end counts for nothing at first: a and b are gone on with. Then a end 0.15, a a 0.12, b end 0.05, b a 0.04: a
-  // has ended, a a and b a go on. Then a a end 0.06, a a a 0.048: two have ended.
+  // At first the end is not allowed, and a and b go on. Then come a end 0.15, a a 0.12, b end 0.05 and b a 0.04: a has
+  // ended, a a and b a go on. Then come a a end 0.06 and a a a 0.048: two have ended.
   options.decoding.min_length = 1;
   ToyDecoder held(ends_early);
   const auto found = search(held, sources->view, options).front();
@@ -241,7 +242,7 @@ TEST(BeamSearch, AMinimumLengthLeavesNoTranslationEmpty) {
   EXPECT_NEAR(found[0].score, std::log(0.15) / std::pow(7.0 / 6, 0.6), 1e-6);
   EXPECT_NEAR(found[1].score, std::log(0.06) / std::pow(8.0 / 6, 0.6), 1e-6);
   EXPECT_THAT(held.sizes, ElementsAre(1, 2, 2));
-  // The least length holds where the rule of the greatest one gives less.
+  // The least length holds where the rule for the greatest length gives less.
   options.decoding.length_extra = 0;
   ToyDecoder bounded(ends_early);
   EXPECT_THAT(search(bounded, sources->view, options).front()[0].tokens, ElementsAre(kA));

@@ -69,7 +69,7 @@ void CheckpointKeeper::import_carried_state(const NamedState& own) const {
   const HostTensor& stored = own.tensor(kCarriedState);
   std::vector<float> carried(stored.bytes.size() / sizeof(float));
   std::memcpy(carried.data(), stored.bytes.data(), carried.size() * sizeof(float));
-  // A state is carried along the columns of a text, which a rank has batch_size of.
+  // A state is carried along each column of a text, and a rank has batch_size columns.
   c_.framework.set_carried_state(carried, c_.run.task.task.batch_size);
 }
 

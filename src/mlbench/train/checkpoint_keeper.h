@@ -1,6 +1,6 @@
 #pragma once
 
-// Checkpoints of a run: what is in one, when it is written, and which run may go on from it.
+// Checkpoints of a run: what is in a checkpoint, when it is written, and which run may go on from it.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,26 +14,28 @@ namespace mlbench::train {
 
 // How far a run is.
 struct Position {
-  int64_t steps = 0;  // done
+  int64_t steps = 0;  // steps done
   bool goal_reached = false;
 };
 
-// A checkpoint holds model, the state that its batches carry, optimizer and schedule, the metrics of the epoch so
-// far, whether the goal was reached, and which run wrote it. What ranks do not share is in it for each of them
-// (own_state.h).
+// Writes and restores checkpoints. A checkpoint holds the model, the state that batches carry, optimizer and schedule,
+// the metrics of the current epoch, whether the goal was reached, and which run wrote it. State in which ranks differ
+// is there once per rank (own_state.h).
 class CheckpointKeeper {
  public:
-  // `epoch_metrics` are this rank's own.
+  // `epoch_metrics` are this rank's own metrics of the current epoch. The arguments must outlive the keeper.
   CheckpointKeeper(const TrainContext& context, schedule::Schedule& schedule, MetricSet& epoch_metrics);
 
-  // Whether the run's policy wants one behind this step in mid-run.
+  // Whether the run's policy wants a checkpoint after `step` steps, in mid-run. `epoch_ends` says whether an epoch ends
+  // there.
   bool due(int64_t step, bool epoch_ends) const;
 
-  // Rank 0 writes, and returns the folder; the others return "". Collective. IoError.
+  // Writes a checkpoint of `position`. Rank 0 writes it and returns its folder; other ranks return an empty path.
+  // Collective. Throws IoError where writing fails.
   std::filesystem::path write(const Position& position);
 
-  // Everything as it was behind that step. UserError: there is no such checkpoint (lists those that there are), or it
-  // is damaged or of another task, framework or number of workers.
+  // Restores the state after `step` steps. Throws UserError where there is no such checkpoint (the message lists those
+  // that there are), and where it is damaged or of another task, framework or number of workers.
   Position restore(int64_t step);
 
  private:

@@ -99,7 +99,7 @@ TEST(Checkpoints, hold_where_they_come_from) {
   }
 }
 
-// What other programs read.
+// Other programs read these tensors.
 TEST(Checkpoints, of_ranks_that_hold_the_same_have_each_value_once) {
   TestRun test(2);
   test.run.limits.max_steps = 4;
@@ -146,7 +146,7 @@ TEST(Weights, that_ranks_do_not_share_are_averaged_for_evaluation_hash_and_check
   TestRun test(2);
   test.spread = 1;
   test.run.limits.max_epochs = 1;
-  test.make_optimizer = with_neighbour_averaging(1000);  // never
+  test.make_optimizer = with_neighbour_averaging(1000);  // averaging never happens
   const auto ranks = test.start();
   EXPECT_NE(ranks[0].parameters, ranks[1].parameters);
   EXPECT_EQ(ranks[0].result.weights_sha256, ranks[1].result.weights_sha256);
@@ -171,7 +171,7 @@ TEST(Weights, that_ranks_do_not_share_are_averaged_for_evaluation_hash_and_check
   EXPECT_TRUE(state.tensors.contains("rank1/optimizer/momentum/fc.bias"));
   EXPECT_FALSE(state.tensors.contains("optimizer/momentum/fc.bias"));
 
-  // What the file says is what was evaluated: the hash is that of the mean.
+  // The file has the model that was evaluated: the hash is that of the mean.
   framework::FrameworkOptions options;
   options.model = models::Chain({4}).linear("fc", 2).finish();
   options.model.parameters.push_back({"bn.running_mean", {3}, {}, false});
@@ -206,7 +206,7 @@ TEST(Resume, of_ranks_that_hold_different_states_is_identical) {
   }
 }
 
-// A checkpoint knows nothing of how the gradient travels: one may go on with overlap, or without.
+// A checkpoint does not depend on how the gradient travels: a run may go on from it with overlap, or without.
 TEST(Resume, with_overlap_or_without_is_identical) {
   const auto run = [](bool first, bool second) {
     TestRun test(2);
@@ -227,10 +227,11 @@ TEST(Resume, with_overlap_or_without_is_identical) {
   EXPECT_EQ(run(true, false), expected);
 }
 
-// In the middle of the second epoch: weights, momentum, each rank's statistics and the metrics of the epoch so far.
+// The break is in the middle of the second epoch. Weights, momentum, each rank's statistics and the metrics of the
+// current epoch must go on.
 TEST(Resume, goes_on_as_if_there_had_been_no_break) {
   for (const int64_t workers : {1, 2}) {
-    // Each evaluation behind the first halves the rate; that of the limit after 4 steps must not.
+    // Each evaluation after the first halves the rate; the evaluation that the limit of 4 steps brings about must not.
     spec::ScheduleSpec schedule;
     schedule.decay = "plateau";
     schedule.factor = 0.5;

@@ -120,7 +120,7 @@ Json evaluate_whole(framework::Framework& framework, const spec::RunSpec& run, c
   const auto workload = make_workload(run, data);
   const SystemClock clock;
   const auto translator = SplitTranslator::make(run.task.task, data, clock);
-  std::vector<std::vector<double>> sums;  // of each rank
+  std::vector<std::vector<double>> sums;  // one vector per rank
   for (int rank = 0; rank < run.workers; ++rank) {
     metrics.reset();
     const auto loader = workload->make_eval_loader({run.workers, rank});

@@ -1,6 +1,7 @@
 #pragma once
 
-// Metrics of a model over a whole evaluation split: one arithmetic for a run's evaluations and for a stored model.
+// Metrics of a model over a whole evaluation split. A run's evaluations and the evaluation of a stored model share this
+// arithmetic.
 
 #include <cstdint>
 #include <functional>
@@ -18,8 +19,8 @@
 
 namespace mlbench::train {
 
-// The metrics of one pass, merged exactly over ranks. `loss` is always among them: it drives plateau decay and every
-// curve, whatever a task lists.
+// The metrics of one pass, which merge exactly over ranks. `loss` is always among them, whatever a task lists, since
+// plateau decay and every curve need it.
 class MetricSet {
  public:
   explicit MetricSet(std::vector<std::string> names);
@@ -27,9 +28,10 @@ class MetricSet {
   void add(const metrics::Outputs& outputs);
   void reset();
   void merge(comm::Communicator& comm);
-  double value(const std::string& name) const;  // UserError: not among the metrics
+  double value(const std::string& name) const;  // throws UserError where there is no such metric
   Json values() const;
-  // The sums of all metrics, one after the other; scatter() takes as many back.
+  // gather_sums() has the sums of all metrics, one after the other. scatter_sums() sets them again; precondition: there
+  // are as many.
   std::vector<double> gather_sums();
   void scatter_sums(std::span<const double> sums);
 
@@ -37,34 +39,35 @@ class MetricSet {
   std::vector<std::unique_ptr<metrics::Metric>> metrics_;
 };
 
-// What metrics look at.
+// The values from which metrics are computed.
 enum class MetricSource {
-  kOutputs,  // scores of each sample's classes, which come to the host, and its label
-  kSums,     // sums over the batch, which the framework makes
+  kOutputs,  // scores of each sample's classes, which come to the host, and the sample's label
+  kSums,     // sums over the batch, which the framework computes
 };
-MetricSource metric_source(const spec::TaskSpec& task);  // whether its loss classifies (spec/loss.h)
+MetricSource metric_source(const spec::TaskSpec& task);  // kOutputs where the task's loss classifies (spec/loss.h)
 
-// What metrics see of a batch: that of the last forward, and its mean loss.
+// The values of `batch` from which metrics are computed. `batch` must be that of the last forward pass, and `loss` its
+// mean loss.
 metrics::Outputs outputs_of(framework::Framework& framework, const BatchView& batch, double loss, MetricSource source);
 
-// The task's data, for the run's ranks.
+// The task's data as batches for the run's ranks.
 std::unique_ptr<data::Workload> make_workload(const spec::RunSpec& run, const dataset::PreparedDataset& data);
 
-// The framework's model, as it stands, over all of the loader's batches.
+// Evaluates the framework's current model on all of the loader's batches, and adds the results to `metrics`.
 void add_shard(framework::Framework& framework, data::EvalLoader& loader, MetricSource source, MetricSet& metrics);
 
-// What a rank adds of its part of the evaluation split to metrics.
+// Adds the results of a rank's part of the evaluation split to the metrics.
 using AddShard = std::function<void(MetricSet& metrics)>;
 
-// The metrics of the whole split, made by all ranks, each with its part of it (`add`) and with the averaged
-// model (snapshot.h); behind it each has its own again, to train on with. `replicated`: all ranks hold the same
-// parameters. Collective.
+// Computes `metrics` of the whole split with the averaged model (snapshot.h). All ranks take part, each of which calls
+// `add` for its part of the split. Afterwards each rank has its own model again, with which training goes on.
+// `replicated` means that all ranks hold the same parameters. Collective.
 void evaluate_averaged(framework::Framework& framework, comm::Communicator& comm, bool replicated, const AddShard& add,
                        MetricSet& metrics);
 
-// The whole split in one process, in the shards and the order of a run of run.workers ranks, so that the values are
-// those of the run: bit for bit those of counted metrics; the loss, too, where the ranks' sums were added in a balanced
-// tree (one and two ranks always; powers of two with Gloo).
+// Computes the metrics of the whole split in one process, with the shards and the order of a run of run.workers ranks,
+// so that the values are those of the run. Counted metrics equal the run's bit for bit. The loss does, too, where the
+// run added the ranks' sums in a balanced tree: always with one and two ranks, and with powers of two with Gloo.
 Json evaluate_whole(framework::Framework& framework, const spec::RunSpec& run, const dataset::PreparedDataset& data);
 
 }  // namespace mlbench::train

@@ -1,6 +1,6 @@
 #pragma once
 
-// When a run evaluates.
+// Says when a run evaluates.
 
 #include <cstdint>
 
@@ -9,12 +9,12 @@
 
 namespace mlbench::train {
 
-// When evaluations are due: pure, the same on every rank.
+// Says when evaluations are due by the task's cadence, as a pure function, with the same answer on every rank.
 class EvaluationPlan {
  public:
-  // `batches` outlives it.
+  // `batches` must outlive the plan.
   EvaluationPlan(const spec::EvaluationSpec& spec, const data::BatchPlan& batches) : spec_(spec), batches_(batches) {}
-  // After `steps_done` steps (> 0).
+  // Whether an evaluation is due after `steps_done` steps, which must be positive.
   bool due(int64_t steps_done) const;
 
  private:

@@ -36,7 +36,7 @@ TEST(EvaluationPlan, every_15000_samples_of_fashion_mnist) {
   };
   EXPECT_EQ(due_with(100, 600), (std::vector<int64_t>{150, 300, 450, 600}));
   EXPECT_EQ(due_with(200, 600), (std::vector<int64_t>{75, 150, 225, 300, 375, 450, 525, 600}));
-  // 1,600 does not divide 15,000: at the first step that passes it.
+  // 1,600 does not divide 15,000: evaluations are due at the first step that passes a multiple.
   EXPECT_EQ(due_with(1600, 38), (std::vector<int64_t>{10, 19, 29, 38}));
 }
 

@@ -1,5 +1,5 @@
-// Workloads of kinds that no task has, trained as they come, by loop, plans, loaders, exchange and checkpoints as they
-// are: the rows of the table below are all that stands for each of them.
+// Trains workloads of kinds that no task has, with the loop, plans, loaders, exchange and checkpoints as they are. The
+// rows of this table are all the code that each kind needs:
 //
 // | proof                                             | new lines                            | existing lines edited |
 // |---|---|---|
@@ -8,9 +8,10 @@
 // | regression: labels that are numbers               | Measurements, LinearModel            | 0 |
 // | sparse rows                                       | SparseRows, SparseLinearModel        | 0 |
 //
-// It is 0 because workload and framework are given to the loop (TrainContext), and because of a loss that no table
-// knows (spec/loss.h) metrics see the framework's sums. Such a kind as a task of its own needs three rows: its way to
-// batch in kWorkloads (data/workload.cpp) and among the values of `data.batching`, and its loss in a framework's table.
+// No line is edited because workload and framework are given to the loop (TrainContext), and because metrics see the
+// framework's sums for a loss that no table knows (spec/loss.h). Such a kind needs three rows to become a task: its
+// batching in kWorkloads (data/workload.cpp) and among the values of `data.batching`, and its loss in a framework's
+// table.
 
 #include <gmock/gmock.h>
 
@@ -24,7 +25,7 @@ namespace {
 
 constexpr int64_t kSamples = 23, kFeatures = 5;
 
-// Splits that are there only because a data set has them: these sources hold their own data.
+// Splits that exist only because a data set has some: these sources hold their own data.
 std::vector<dataset::CachedSplit> no_splits() {
   std::vector<dataset::CachedSplit> both(2);
   both[0].name = "train";
@@ -36,7 +37,7 @@ std::vector<dataset::CachedSplit> no_splits() {
 double value_of(int64_t sample, int64_t feature) { return std::sin(static_cast<double>(1 + sample * 7 + feature * 3)); }
 float label_of(int64_t sample) { return static_cast<float>(0.5 + 2 * value_of(sample, 1) - value_of(sample, 3)); }
 
-// All of the source's samples, in order, up to `batch_size` at once; rank r takes those of its part.
+// A loader of all the source's samples, in order, up to `batch_size` at once. Rank r takes those of its part.
 std::unique_ptr<data::EvalLoader> evaluate_all(std::shared_ptr<const data::SampleSource> source,
                                                const data::EvalShard& shard) {
   constexpr int64_t kBatch = 4;
@@ -59,8 +60,8 @@ BatchTensor integers_of(const char* name, std::span<const int64_t> values) {
 
 // ---- recordings of any length ---------------------------------------------------------------------------------------
 
-// "frames" float32 [all frames], "lengths" int64 [samples], "labels" float32 [samples]. A sample weighs as much as it
-// has frames: the loss is over these.
+// Samples with the tensors "frames" float32 [all frames], "lengths" int64 [samples] and "labels" float32 [samples]. A
+// sample's weight is its number of frames, over which the loss is a mean.
 class Recordings final : public data::SampleSource, public data::Sentences {
  public:
   Recordings() {
@@ -90,7 +91,7 @@ class Recordings final : public data::SampleSource, public data::Sentences {
   std::vector<int64_t> kept_;
 };
 
-// Of each frame x the loss (w0 + w1 x - label)^2 / 2.
+// The loss of each frame x is (w0 + w1 x - label)^2 / 2.
 class MeanOfRecording final : public ToyFramework {
  public:
   MeanOfRecording() : ToyFramework(2) {}
@@ -112,7 +113,7 @@ class MeanOfRecording final : public ToyFramework {
 
 // ---- labels that are numbers ----------------------------------------------------------------------------------------
 
-// "features" float32 [samples, kFeatures] and "labels" float32 [samples].
+// Samples with the tensors "features" float32 [samples, kFeatures] and "labels" float32 [samples].
 class Measurements final : public data::SampleSource {
  public:
   void fill(std::span<const int64_t> rows, const data::Piece&, int64_t, BatchView& view,
@@ -131,7 +132,7 @@ class Measurements final : public data::SampleSource {
   }
 };
 
-// The loss (w x + w[kFeatures] - label)^2 / 2.
+// The loss is (w x + w[kFeatures] - label)^2 / 2.
 class LinearModel final : public ToyFramework {
  public:
   LinearModel() : ToyFramework(kFeatures + 1) {}
@@ -154,8 +155,8 @@ class LinearModel final : public ToyFramework {
 
 constexpr int64_t kColumns = 40;
 
-// Compressed sparse rows: "offsets" int64 [samples + 1], "columns" int64 and "values" float32 [what is not 0];
-// "labels" float32 [samples]. Row i has i mod 4 values that are not 0.
+// Compressed sparse rows: "offsets" int64 [samples + 1], "columns" int64 and "values" float32 of the entries that are
+// not 0; "labels" float32 [samples]. Row i has i mod 4 entries that are not 0.
 class SparseRows final : public data::SampleSource {
  public:
   void fill(std::span<const int64_t> rows, const data::Piece&, int64_t, BatchView& view,
@@ -180,7 +181,7 @@ class SparseRows final : public data::SampleSource {
   }
 };
 
-// As the linear model, without the offset.
+// The linear model without the offset.
 class SparseLinearModel final : public ToyFramework {
  public:
   SparseLinearModel() : ToyFramework(kColumns) {}
@@ -219,7 +220,7 @@ struct Kind {
   const char* name;
   std::unique_ptr<framework::Framework> (*make_framework)();
   std::unique_ptr<data::Workload> (*make_workload)(int64_t workers);
-  int64_t weight;  // of an epoch
+  int64_t weight;  // per epoch
 };
 
 template <typename Model>
@@ -233,7 +234,7 @@ std::unique_ptr<data::Workload> of_samples(int64_t workers) {
 std::unique_ptr<data::Workload> of_recordings(int64_t workers) {
   auto source = std::make_shared<const Recordings>();
   data::PlanOptions options = plan_of(workers);
-  options.batch_size = 3;  // of a micro-batch
+  options.batch_size = 3;  // samples of a micro-batch
   options.global_batch = 8;
   return workload_of(source, data::make_sentence_plan(*source, options));
 }

@@ -1,8 +1,8 @@
 #pragma once
 
-// A framework with separate memory that shows who reaches into it, for tests: its flat buffers lie on pages that are
-// open while an operation of LibTorch runs, as a kernel of a GPU, and closed otherwise. Host code that reads or writes
-// there ends the process.
+// A framework with separate memory that finds host code which reaches into that memory, for tests. Its flat buffers are
+// on pages that are open while an operation of LibTorch runs (as if it were a kernel of a GPU), and closed otherwise.
+// Host code that reads or writes there ends the process.
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
@@ -23,13 +23,13 @@ namespace mlbench::train::test {
 
 class FarPages {
  public:
-  // LibTorch's callbacks are those of the process.
+  // There is one object per process, as LibTorch's callbacks are global.
   static FarPages& instance() {
     static FarPages pages;
     return pages;
   }
 
-  // Zeros; until the end of the process, so that no other mapping gets their address.
+  // A flat tensor of zeros. Its pages stay until the process ends, so that no other mapping gets their address.
   at::Tensor zeros(int64_t elements) {
     const size_t bytes = std::max<size_t>(static_cast<size_t>(elements), 1) * sizeof(float);
     void* pages = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -64,11 +64,11 @@ class FarPages {
   }
 
   std::mutex mutex_;
-  int running_ = 0;  // operations
+  int running_ = 0;  // operations of LibTorch that run now
   std::vector<std::pair<void*, size_t>> buffers_;
 };
 
-// Copied by operations of LibTorch, which may reach there.
+// Operations of LibTorch make the copies, as these may access the pages.
 struct FarMemory final : SeparateMemory {
   void to_host(const BufferView& from, void* to) override {
     at::from_blob(to, {from.count}, at::kFloat).copy_(framework::flat_tensor(from));
@@ -78,7 +78,7 @@ struct FarMemory final : SeparateMemory {
   }
 };
 
-// Another framework's computing, on far buffers.
+// Another framework, which computes on far buffers.
 class FarFramework final : public framework::Framework {
  public:
   explicit FarFramework(std::unique_ptr<Framework> near)

@@ -1,6 +1,6 @@
 #pragma once
 
-// The layers of training passes in the rank's timeline.
+// Records the layers of training passes in the rank's timeline.
 
 #include <map>
 #include <string_view>
@@ -11,7 +11,7 @@
 
 namespace mlbench::train {
 
-// From its making to its end. Without a timeline (null) nobody asks the framework for anything.
+// Records layers while the object lives. Without a timeline (null), the framework is not asked for anything.
 class LayerSpans {
  public:
   LayerSpans(framework::Framework& framework, track::TimelineRecorder* timeline);
@@ -24,7 +24,7 @@ class LayerSpans {
 
   framework::Framework& framework_;
   track::TimelineRecorder* const timeline_;
-  // By where the framework has the layer's name.
+  // Names of spans, by the address of the layer's name in the framework, and the pass.
   std::map<std::pair<const char*, framework::LayerPass>, std::string_view> names_;
 };
 

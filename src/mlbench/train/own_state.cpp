@@ -17,7 +17,8 @@ namespace {
 
 constexpr int kTag = 1;
 
-// A state as bytes: counts and lengths as uint64, then what they count; for peers of one build.
+// Turns a state into bytes: counts and lengths as uint64, each followed by what it counts. Only peers of the same build
+// read these bytes.
 class Packer {
  public:
   explicit Packer(const NamedState& state) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// State in which ranks differ, such as running statistics or an error memory: all ranks' in one checkpoint, rank R's
-// under "rankR/<name>".
+// State in which ranks differ, such as running statistics or an error memory. One checkpoint has the state of all
+// ranks, that of rank R under "rankR/<name>".
 
 #include <string>
 
@@ -10,12 +10,14 @@
 
 namespace mlbench::train {
 
+// The name in a checkpoint of what is `name` in the state of `rank`: "rankR/<name>".
 std::string own_name(int rank, const std::string& name);
 
-// Adds every rank's to `all` on rank 0, to which the others send theirs. Collective.
+// Adds the state `own` of every rank to `all` on rank 0, to which the others send theirs. Other ranks' `all` does not
+// change. Collective.
 void gather_own_state(const NamedState& own, comm::Communicator& comm, NamedState& all);
 
-// One rank's, under its plain names.
+// The state of one rank in `all`, under plain names.
 NamedState own_state_of(const NamedState& all, int rank);
 
 }  // namespace mlbench::train

@@ -11,7 +11,7 @@
 namespace mlbench::train {
 namespace {
 
-// Of every type of value; ranks have different names and lengths, and rank 1 nothing.
+// A state with every type of value. Ranks have different names and lengths, and rank 1 has nothing.
 NamedState state_of(int rank) {
   NamedState state;
   if (rank == 1) return state;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a training step is made of (--explain), and what each operation of it costs (--profile).
+// Reports the operations of a training step (--explain), and what each of them costs (--profile).
 
 #include <cstdint>
 #include <optional>
@@ -14,12 +14,13 @@ class ProfileReport {
  public:
   explicit ProfileReport(const TrainContext& context) : c_(context) {}
 
-  // Before each step of the segment, with this rank's samples in it, of all its micro-batches. The first few, in
-  // which memory is found and caches fill, are not counted.
+  // Must be called before each step of the segment. `samples` are this rank's samples in the step, in all its
+  // micro-batches. The first three steps, which allocate memory and fill caches, are not counted.
   void begin_step(int64_t samples);
 
-  // The record's `operations`, on rank 0: means over the counted steps, of the first thread of this rank. Without
-  // profile "time" all figures are null. Empty where nothing was asked for, no step was counted, or on other ranks.
+  // The record's `operations`, on rank 0: means over the counted steps, on the first thread of this rank. All figures
+  // are null where the run's profile is not "time". Empty on other ranks, and where nothing was asked for or no step
+  // was counted.
   std::optional<Json> operations() const;
 
  private:
@@ -27,7 +28,7 @@ class ProfileReport {
 
   const TrainContext& c_;
   int64_t steps_seen_ = 0;
-  int64_t steps_ = 0, samples_ = 0;  // counted
+  int64_t steps_ = 0, samples_ = 0;  // of the counted steps
 };
 
 }  // namespace mlbench::train

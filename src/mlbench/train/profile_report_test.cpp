@@ -17,7 +17,7 @@ std::vector<RankOutcome> profiled(const std::string& profile, int64_t steps, int
   return test.start();
 }
 
-// What the framework knows of its one operation, with these figures.
+// The report on the framework's one operation, with these figures.
 Json operation(const Json& forward_s, const Json& forward_flops, const Json& bytes) {
   return {{"name", "fc"},
           {"implementation", "known"},
@@ -52,7 +52,7 @@ TEST(ProfileReport, time_is_the_mean_of_the_steps_behind_the_warm_up) {
   const auto events = events_named(rank.spool, "operations");
   ASSERT_EQ(events.size(), 1U);
   EXPECT_EQ(events[0]["operations"], Json::array({operation(0.25, 20.0, 13)}));
-  // It was switched on within the train clock.
+  // The profile was switched on within the train clock.
   const record::Clocks clocks = record::derive_clocks({rank.spool});
   EXPECT_EQ(clocks.kinds_ns[static_cast<size_t>(record::StepKind::kBatchLoad)],
             std::chrono::nanoseconds(kProfile).count());

@@ -14,7 +14,7 @@ namespace mlbench::train {
 
 namespace {
 
-// What a reader of the figures must know of how they were computed.
+// Notes that a reader of the figures must know about how they were computed.
 Json notes_on(const Json& effective) {
   Json notes = Json::array();
   const bool bfloat16 = effective.value("precision", "") == "bf16" && effective.value("device", "") == "cpu";
@@ -60,7 +60,7 @@ void RunLog::step(track::StepSample sample) {
 void RunLog::update(int64_t step, const optim::StepOutcome& outcome) {
   if (!is_first_rank()) return;
   const double scale = c_.optimizer.loss_scale();
-  if (scale != told_loss_scale_) {  // as it does after every skipped step
+  if (scale != told_loss_scale_) {  // the scale changes after every skipped step, too
     told_loss_scale_ = scale;
     c_.recorder.event(make_event(EventKind::kLossScale, {member::kStep(step), member::kLossScale(scale),
                                                          member::kSkippedSteps(c_.optimizer.skipped_steps())}));

@@ -1,7 +1,8 @@
 #pragma once
 
-// What a rank tells of its run: one record per step, and every event (record/spool.h) of the training loop. The one
-// place that knows how events look. Rank 0 says what is the same on all ranks; the others only when it was.
+// Records what a rank has to say about its run: one record per step, and every event (record/spool.h) of the training
+// loop. Only this class knows the form of events. Rank 0 records what is the same on all ranks; the others record only
+// when it was.
 
 #include <cstdint>
 #include <filesystem>
@@ -16,27 +17,29 @@
 
 namespace mlbench::train {
 
-// `step` is the number of steps done, from the run's beginning.
+// In all calls, `step` is the number of steps done since the run's beginning.
 class RunLog {
  public:
-  // `clock` is the run's train clock.
+  // `clock` is the run's train clock. The arguments must outlive the log.
   RunLog(const TrainContext& context, const data::BatchPlan& plan, const track::StepClock& clock);
 
   void begin(int64_t step, int64_t last_step);
-  // The step number sample.step (from 0) just ended. Throws the first error of the recorder, if any.
+  // Records the step with number sample.step (from 0), which has just ended. Throws the recorder's first error, if
+  // there is one.
   void step(track::StepSample sample);
-  // What the update of the step number `step - 1` was.
+  // Records the outcome of the update in the step with number `step - 1`.
   void update(int64_t step, const optim::StepOutcome& outcome);
   void epoch(int64_t step, const MetricSet& metrics);
-  // `cadence`: whether it was due by the task's cadence.
+  // `cadence` says whether the evaluation was due by the task's cadence.
   void evaluation(int64_t step, int64_t duration_ns, bool cadence, const MetricSet& metrics);
-  // Weights are averaged from the next step on.
+  // Records that weights are averaged from the next step on.
   void averaging(int64_t step);
-  // These metrics of the goal's split reached it.
+  // Records that `metrics`, of the goal's split, reached the goal.
   void goal(int64_t step, const MetricSet& metrics);
   void checkpoint(int64_t step, const std::filesystem::path& folder);
   void operations(int64_t step, Json operations);
-  // The last one: when it returns, everything is on disk; else it throws the recorder's error.
+  // Records the end; must be the last call. When it returns, everything is on disk; otherwise it throws the recorder's
+  // error.
   void end(int64_t step, StopReason reason, const std::string& weights_sha256);
 
  private:
@@ -47,7 +50,7 @@ class RunLog {
   const data::BatchPlan& plan_;
   const track::StepClock& clock_;
   double told_loss_scale_;
-  // Of the epoch so far, in this segment.
+  // Sums over the current epoch, as far as this segment has seen it.
   int64_t normed_steps_ = 0, clipped_steps_ = 0;
   double norm_sum_ = 0;
 };

@@ -1,5 +1,5 @@
-// Training in separate memory: what comes out has the bits of training in the host's memory, and in a step nothing
-// crosses but the batch and what the exchange needs.
+// Training in separate memory gives the bits of training in the host's memory, and in a step nothing crosses between
+// the memories but the batch and what the exchange needs.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -36,7 +36,8 @@ enum class Place { kHost, kMirror, kFar };
 
 const char* name_of(Place place) { return place == Place::kHost ? "host" : place == Place::kMirror ? "mirror" : "far"; }
 
-// With channels that this project's own kernels do not take, so that all places compute by the same ones.
+// The model has numbers of channels that this project's own kernels do not take, so that all places compute by the same
+// kernels.
 std::unique_ptr<framework::Framework> make_framework(Place place, const spec::RunSpec& run, int rank) {
   framework::FrameworkOptions options;
   options.model = models::Chain({1, 28, 28})
@@ -56,7 +57,7 @@ std::unique_ptr<framework::Framework> make_framework(Place place, const spec::Ru
   return place == Place::kFar ? std::make_unique<FarFramework>(std::move(made)) : std::move(made);
 }
 
-// Of all ranks together, by the time that the run has ended.
+// Bytes that crossed on all ranks together, when the run has ended.
 struct Crossed {
   uint64_t batch_bytes = 0, flat_bytes = 0;
 };
@@ -65,7 +66,7 @@ struct SeparateOutcome {
   std::string weights_sha256;
   Json metrics;
   Crossed crossed;
-  int64_t elements = 0;  // of the flat gradient
+  int64_t elements = 0;  // elements of the flat gradient
 };
 
 class SeparateRun {
@@ -194,7 +195,7 @@ TEST_P(SeparateTraining, HasTheBitsOfTheHostsMemoryAndResumes) {
   }
 }
 
-// What two more steps on one batch add.
+// The bytes that two more steps on one batch add, per step.
 Crossed crossed_per_step(Place place, int64_t workers, const spec::OptimizerSpec& optimizer, int64_t& elements) {
   constexpr int64_t kMore = 2;
   std::vector<Crossed> totals;

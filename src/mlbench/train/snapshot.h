@@ -1,6 +1,6 @@
 #pragma once
 
-// Between the live state of a run and a checkpoint's named tensors and scalars.
+// Converts between the live state of a run and a checkpoint's named tensors and scalars.
 
 #include <cstdint>
 #include <map>
@@ -13,27 +13,29 @@
 
 namespace mlbench::train {
 
-// What is evaluated, hashed and stored: the averages over the ranks, flat.
+// The model that is evaluated, hashed and stored: flat averages over the ranks.
 struct AveragedModel {
-  std::vector<float> parameters;  // empty where all ranks hold the same: then they are the framework's
+  std::vector<float> parameters;  // empty where all ranks hold the same: then the framework's
   std::vector<float> buffers;
 };
-// `replicated`: all ranks hold the same parameters. Collective.
+// Averages the ranks' models. `replicated` means that all ranks hold the same parameters, which are then not averaged.
+// Collective.
 AveragedModel average_model(framework::Framework& framework, comm::Communicator& comm, bool replicated);
 
-// Parameters and buffers under their neutral names: the averaged ones to `state`, and what is the rank's own, of its
-// buffers and of parameters in which ranks differ, to `own`.
+// Copies parameters and buffers, under their neutral names, to the two states. `state` receives the averaged values.
+// `own` receives this rank's buffers, and this rank's parameters where ranks differ in them.
 void export_model(framework::Framework& framework, const AveragedModel& averaged, NamedState& state, NamedState& own);
 
-// Writes this rank's buffers and parameters back, its own where there are any (own_state.h). UserError naming a missing
-// tensor or a wrong shape.
+// Writes parameters and buffers of `state` to the framework: the rank's own values where there are any (own_state.h).
+// Throws UserError, naming a tensor that is missing or has a wrong shape.
 void import_model(const NamedState& state, int rank, framework::Framework& framework);
 
-// Parameters and buffers, both by their neutral names (of a checkpoint: the averaged buffers). Other tensors are left
-// alone. UserError naming what is missing and what is there instead, or a wrong shape or type.
+// Writes parameters and buffers to the framework, both found by their neutral names (in a checkpoint, those are the
+// averaged buffers). Other tensors are ignored. Throws UserError, naming what is missing and what is there instead, or
+// a tensor with a wrong shape or type.
 void import_averaged_model(const std::map<std::string, HostTensor>& tensors, framework::Framework& framework);
 
-// Of the averaged model; that it is the same on all ranks is checked. Collective.
+// The hash of the averaged model. Fails MLBENCH_CHECK where it is not the same on all ranks. Collective.
 std::string agreed_weights_sha256(framework::Framework& framework, comm::Communicator& comm, bool replicated);
 
 }  // namespace mlbench::train

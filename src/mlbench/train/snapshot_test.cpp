@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A layer with weight and bias, and a buffer as BatchNorm has it.
+// A model of a layer with weight and bias, and a buffer like that of BatchNorm.
 std::unique_ptr<framework::Framework> make_model() {
   framework::FrameworkOptions options;
   options.model = models::Chain({2}).linear("fc", 3).finish();
@@ -94,7 +94,7 @@ TEST(ImportAveragedModel, SaysWhichShapeOrTypeIsWrong) {
               HasSubstr("tensor 'fc.bias' is int32 of shape [3]; the model's is float32 of shape [3]"));
 }
 
-// Values whose sums and means float32 holds, so that no order of additions shows.
+// The values have sums and means that float32 holds, so that the order of additions does not matter.
 TEST(AverageModel, IsTheExactMeanOfBuffersOnAllRanksAndLeavesTheirOwn) {
   for (const int size : {1, 2, 3, 4}) {
     const auto own_of = [](int rank) {

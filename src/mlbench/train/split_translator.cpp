@@ -12,7 +12,7 @@ namespace mlbench::train {
 
 namespace {
 
-// Those of prepared text: its vocabulary, and the target lines of the split "test".
+// The texts of a prepared text: its vocabulary, and the target lines of the split "test".
 class PreparedTexts final : public TranslationTexts {
  public:
   explicit PreparedTexts(std::shared_ptr<const dataset::text::PreparedText> text)

@@ -1,6 +1,6 @@
 #pragma once
 
-// The evaluation split of a task that translates, from the workload's sources to metrics and files.
+// Translates the evaluation split of a task, from the workload's sources to metrics and files.
 
 #include <cstdint>
 #include <filesystem>
@@ -17,14 +17,16 @@ namespace mlbench::train {
 
 class SplitTranslator {
  public:
-  // Null where no metric of the task is of translations, and for made data, which say nothing. UserError where the data
-  // have no references. What is given outlives it.
+  // Null where no metric of the task needs translations, and for synthetic data, which have no texts. Throws UserError
+  // where the data have no references. `clock` must outlive the translator.
   static std::unique_ptr<SplitTranslator> make(const spec::TaskSpec& task, const dataset::PreparedDataset& data,
                                                const Clock& clock);
 
-  // The translations of the loader's sentences, by the framework's model as it stands; kept until write().
+  // Translates the loader's sentences with the framework's current model, adds the results to `metrics`, and keeps the
+  // translations until write().
   void add_shard(framework::Framework& framework, data::EvalLoader& loader, MetricSet& metrics);
-  // Files of what all ranks translated since, in `folder` (write_translations()). Collective; rank 0 writes.
+  // Writes files of what all ranks translated in the last add_shard() to `folder` (write_translations()). Collective;
+  // rank 0 writes.
   void write(comm::Communicator& comm, const std::filesystem::path& folder, int64_t step, const MetricSet& metrics);
 
  private:

@@ -38,9 +38,10 @@ void StopRule::add_evaluation(int64_t step, int64_t duration_ns) {
   next_look_ = step;
 }
 
-// Steps that take, by the slower of the pace so far and the pace since the last look, at most a tenth of the time left
-// and 1 % of the limit: a pace that falls to a tenth between two looks does not carry the run beyond its limit. At most
-// twice as many as before, as the first steps may be others than those that follow.
+// The number of steps until the next look at the clock. By the slower of the pace so far and the pace since the last
+// look, these steps take at most a tenth of the time left and 1 % of the limit. So a pace that falls to a tenth between
+// two looks does not carry the run beyond its limit. The number is at most twice the one before, as the first steps may
+// differ from those that follow.
 int64_t StopRule::steps_to_next_look(int64_t step, int64_t left_ns) {
   const auto pace = [](int64_t ns, int64_t steps) {
     return steps > 0 ? static_cast<double>(ns) / static_cast<double>(steps) : 0;
@@ -58,7 +59,7 @@ int64_t StopRule::steps_to_next_look(int64_t step, int64_t left_ns) {
 
 bool StopRule::out_of_time(int64_t step) {
   if (c_.run.limits.max_time_s <= 0 || step < next_look_) return false;
-  // Rank 0's clock decides. It is looked at seldom, so that short steps pay next to nothing.
+  // Rank 0's clock decides. Ranks look at it seldom, so that short steps pay next to nothing.
   const int64_t elapsed_ns = c_.elapsed_before_ns + clock_.train_ns() + evaluation_ns_;
   const int64_t left_ns = static_cast<int64_t>(std::ceil(c_.run.limits.max_time_s * 1e9)) - elapsed_ns;
   int64_t next = left_ns <= 0 ? -1 : step + steps_to_next_look(step, left_ns);

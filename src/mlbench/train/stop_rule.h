@@ -1,7 +1,7 @@
 #pragma once
 
-// When a run ends: at its goal, or at the first of its limits. A goal is met by values at the task's own cadence only
-// (evaluation_plan.h; full epochs on the training split): whoever calls check_goal sees to it.
+// Says when a run ends: at its goal, or at the first of its limits. Only values at the task's own cadence may meet a
+// goal (evaluation_plan.h; full epochs on the training split). The caller of check_goal() must see to that.
 
 #include <cstdint>
 #include <optional>
@@ -15,26 +15,28 @@
 
 namespace mlbench::train {
 
-// Every rank asks the same questions in the same order and gets the same answers.
+// Precondition: every rank asks the same questions in the same order. Every rank gets the same answers.
 class StopRule {
  public:
-  // `clock` is the run's train clock; `start` where this segment begins.
+  // `clock` is the run's train clock, and `start` is where this segment begins. `context` and `clock` must outlive the
+  // rule.
   StopRule(const TrainContext& context, const track::StepClock& clock, const data::BatchPlan& batches,
            const Position& start);
 
-  // Steps after which the run ends at the latest.
+  // The number of steps after which the run ends at the latest.
   int64_t last_step() const { return last_step_; }
 
-  // Whether these metrics of `split` are the first to reach the goal. The run is over then, unless it goes to the end.
+  // Whether `metrics` of `split` are the first to reach the goal. Then the run is over, unless it goes to the end.
   bool check_goal(std::string_view split, const MetricSet& metrics);
-  // What a checkpoint keeps, so that a goal is not met a second time.
+  // Whether the goal was reached, which a checkpoint keeps, so that a goal is not met a second time.
   bool goal_reached() const { return goal_reached_; }
-  // An evaluation counts as time of the run, and the clock is looked at behind it.
+  // Must be called after each evaluation, as its duration counts as time of the run. The next reason_to_stop() reads
+  // the clock.
   void add_evaluation(int64_t step, int64_t duration_ns);
 
-  // Whether goal or number of steps end the run here. Asks no clock.
+  // Whether goal or number of steps end the run here. Reads no clock.
   bool ends_after(int64_t step) const { return ends_at_goal() || step >= last_step_; }
-  // Why the run ends after this many steps; empty: it goes on. Collective where the run has a limit of time.
+  // The reason for which the run ends after `step` steps; empty: it goes on. Collective where the run has a time limit.
   std::optional<StopReason> reason_to_stop(int64_t step);
 
  private:
@@ -48,8 +50,8 @@ class StopRule {
   int64_t last_step_;  // exclusive
   StopReason last_step_reason_ = StopReason::kEpochs;
   bool goal_reached_;
-  int64_t evaluation_ns_ = 0;  // of this segment
-  // Of the last look at the clock, and of the next.
+  int64_t evaluation_ns_ = 0;  // evaluation time of this segment
+  // The step and train time of the last look at the clock, the steps between two looks, and the step of the next one.
   int64_t look_step_, look_train_ns_ = 0, steps_between_looks_ = 1;
   int64_t next_look_ = 0;
 };

@@ -1,5 +1,5 @@
-// The loop over text, with models small enough to know what must come out: ranks, micro-batches and resumed runs all
-// give what one batch gives.
+// Trains the loop on text, with models whose results are known: with several ranks, micro-batches or a resume, a run
+// gives what one batch gives.
 
 #include <gmock/gmock.h>
 
@@ -22,7 +22,7 @@ constexpr int64_t kVocabulary = 200;
 //   of a text            h = w[token before] + h before / 2, carried along the column; gradients end at h before
 class TextFramework final : public ToyFramework {
  public:
-  // `largest`: what a gradient holds at most; beyond it is infinite.
+  // `largest` is the largest gradient that can be stored; a larger one becomes infinite.
   TextFramework(bool translates, float largest)
       : ToyFramework(kVocabulary), translates_(translates), largest_(largest) {}
 
@@ -43,7 +43,7 @@ class TextFramework final : public ToyFramework {
   void compute(const BatchView& batch, framework::Mode mode) override {
     translates_ ? translate(batch) : continue_text(batch, mode);
   }
-  // The loss of `target` after `h`; gives dl/dh.
+  // Adds the loss of `target` after `h`, and returns dl/dh.
   double predict(double h, int64_t target) {
     const double error = add_square(h - w(target));
     add_slope(target, -error);
@@ -87,7 +87,7 @@ class TextFramework final : public ToyFramework {
   std::vector<float> carried_, evaluated_;
 };
 
-// 37 pairs, and a text of 1,500 tokens.
+// Data: 37 pairs of sentences, and a text of 1,500 tokens.
 struct Texts {
   static std::vector<int64_t> lengths(size_t factor, size_t most) {
     std::vector<int64_t> result(37);
@@ -133,7 +133,7 @@ ToyOutcome translate_with(const std::string& batching, int64_t workers, int64_t 
 }
 
 TEST(Translation, ranks_and_micro_batches_of_sentences_give_what_one_batch_gives) {
-  const ToyOutcome one = translate_with("sentences", 1, 9, 9);  // 37 pairs: the last batch of each epoch is of one
+  const ToyOutcome one = translate_with("sentences", 1, 9, 9);  // 37 pairs, so the last batch of each epoch has one
   EXPECT_EQ(one.steps, 15);
   EXPECT_EQ(one.most_micro_batches, 1);
   EXPECT_EQ(one.evaluations.size(), 3U);
@@ -159,7 +159,7 @@ TEST(Translation, so_do_batches_by_tokens) {
   }
 }
 
-// Five tokens of one pair on 3 ranks.
+// The last step of each epoch has one pair, with five tokens, for 3 ranks.
 TEST(Translation, a_rank_without_tokens_adds_nothing) {
   const ToyOutcome outcome = translate_with("sentences", 3, 12, 36);
   EXPECT_EQ(outcome.empty_steps, 3 * 2);
@@ -173,7 +173,7 @@ TEST(Translation, of_steps_that_count_the_tokens_of_the_targets) {
   EXPECT_EQ(one.weight, 3 * tokens);
 }
 
-// One step of each kind from the same start: the gradient is the sum of losses over sentences instead of tokens.
+// Compares one step of each kind from the same start: the gradient is divided by sentences instead of tokens.
 TEST(Translation, may_divide_by_the_local_sentences) {
   const auto change = [](const std::string& divisor, int64_t workers) {
     TextRun test("sentences");
@@ -201,7 +201,8 @@ TEST(Translation, may_divide_by_the_local_sentences) {
   expect_near(change("local_samples", 2).first, expected);
 }
 
-// Divided behind the sum of the ranks, the loss scale meets the sum of losses: so the framework is told to multiply.
+// Where the gradient is divided after the sum over ranks, the loss scale applies to the sum of losses: so the framework
+// is told to multiply.
 TEST(Translation, may_divide_behind_the_sum_of_the_ranks) {
   for (const std::string batching : {"sentences", "tokens"}) {
     const auto train = [&](const std::string& divisor, int64_t workers) {
@@ -221,8 +222,8 @@ TEST(Translation, may_divide_behind_the_sum_of_the_ranks) {
   }
 }
 
-// A framework that holds gradients in 16 bits up to 65504: with sums of some hundred tokens, a scale overflows that
-// would not if the tokens had divided the loss before. It is halved until the sums fit.
+// The framework holds gradients in 16 bits up to 65504. With sums over some hundred tokens, a scale overflows that
+// would not if the loss had been divided by the tokens before. The scale is halved until the sums fit.
 TEST(Translation, an_overflow_of_the_sum_is_seen) {
   const auto train = [](const std::string& divisor) {
     TextRun test("sentences", 65504);
@@ -271,7 +272,7 @@ struct ResumeCase {
 
 class ResumeText : public testing::TestWithParam<ResumeCase> {
  protected:
-  // Two epochs, a checkpoint behind each step.
+  // Two epochs, with a checkpoint after each step.
   static std::unique_ptr<TextRun> resumable(int64_t workers) {
     auto test = std::make_unique<TextRun>(GetParam().batching);
     test->run.workers = workers;
@@ -301,7 +302,7 @@ TEST_P(ResumeText, at_any_step_gives_the_same_bits) {
   }
 }
 
-// What its first micro-batches have added up is in no checkpoint: the step is taken again from its beginning.
+// The sums of a step's first micro-batches are in no checkpoint, so the step is taken again from its beginning.
 TEST_P(ResumeText, after_a_step_that_was_cut_off_in_its_second_micro_batch_gives_the_same_bits) {
   for (const int64_t workers : {1, 2}) {
     const auto test = resumable(workers);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Runs of train() in one process with any model on any data, for tests: ranks are threads, and a run may be cut off in
-// the middle of a step. What they need of models and data stands in the tests.
+// Runs train() in one process with any model on any data, for tests. Ranks are threads, and a run may be cut off in the
+// middle of a step. The tests provide models and data.
 
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ std::span<const T> tensor_of(const BatchView& batch, const char* name) {
   return {static_cast<const T*>(values.data), static_cast<size_t>(values.count)};
 }
 
-// A model of one vector w. A toy says what the losses of a batch add up to, and the slopes of that sum.
+// A model with one parameter, the vector w. A subclass adds up the losses of a batch, and the slopes of that sum.
 class ToyFramework : public framework::Framework {
  public:
   explicit ToyFramework(int64_t size) {
@@ -82,7 +82,7 @@ class ToyFramework : public framework::Framework {
   virtual void compute(const BatchView& batch, framework::Mode mode) = 0;
 
   double w(int64_t i) { return parameters_[static_cast<size_t>(i)]; }
-  // e^2 / 2; gives its slope, e.
+  // Adds the loss e^2 / 2 of an error e; returns its slope, e.
   double add_square(double error) {
     sums_.loss += error * error / 2;
     return error;
@@ -95,10 +95,10 @@ class ToyFramework : public framework::Framework {
   std::vector<float> parameters_, gradients_;
   GradientReady ready_;
   framework::MetricSums sums_;
-  std::vector<double> slopes_;  // of the sum of losses
+  std::vector<double> slopes_;  // slopes of the sum of losses
 };
 
-// A place in a training: that micro-batch (from 1) of that step (from 0).
+// A place in a training: a step (from 0), and a micro-batch (from 1) of this step.
 struct Place {
   int64_t step = -1, micro_batch = 1;
   bool operator==(const Place&) const = default;
@@ -107,7 +107,7 @@ struct CutOff : std::runtime_error {
   CutOff() : std::runtime_error("cut off, as the test wanted") {}
 };
 
-// Any framework, watched; throws CutOff where the forward pass of a place would begin.
+// Forwards all calls to a framework, and throws CutOff where the forward pass at `cut_off` would begin.
 class WatchedFramework final : public framework::Framework {
  public:
   WatchedFramework(std::unique_ptr<framework::Framework> framework, Place cut_off)
@@ -158,24 +158,24 @@ class WatchedFramework final : public framework::Framework {
 };
 
 struct ToyOutcome {
-  std::vector<float> parameters;                       // that are trained on, also where their average is evaluated
-  std::vector<std::pair<double, double>> evaluations;  // loss, perplexity
+  std::vector<float> parameters;  // the parameters that are trained, even where their average is evaluated
+  std::vector<std::pair<double, double>> evaluations;  // loss and perplexity
   std::vector<double> epoch_losses;
-  int64_t steps = 0, weight = 0;  // of all ranks
+  int64_t steps = 0, weight = 0;  // over all ranks
   int64_t most_micro_batches = 0, empty_steps = 0;
-  std::string weights_sha256;            // of what is evaluated
-  bool averages = false;                 // at the end
-  int64_t skipped_steps = 0;             // of the optimizer
-  std::optional<int64_t> averaged_from;  // the step behind which averaging began, in this segment
+  std::string weights_sha256;            // of the model that is evaluated
+  bool averages = false;                 // at the end of the run
+  int64_t skipped_steps = 0;             // as the optimizer counts them
+  std::optional<int64_t> averaged_from;  // the step after which averaging began, in this segment
 };
 
-// `run` is there to be changed before start().
+// Tests may change `run` before start().
 class ToyRun {
  public:
   using MakeFramework = std::function<std::unique_ptr<framework::Framework>(int rank)>;
   using MakeWorkload = std::function<std::unique_ptr<data::Workload>(int64_t workers)>;
 
-  // `splits`, "train" and "test", outlive it.
+  // `splits` are "train" and "test". What they refer to must outlive the object.
   ToyRun(MakeFramework make_framework, std::vector<dataset::CachedSplit> splits)
       : make_framework_(std::move(make_framework)), splits_(std::move(splits)) {
     run.name = "toy";
@@ -190,7 +190,7 @@ class ToyRun {
     task.goal.higher_is_better = false;
   }
 
-  // From a checkpoint, or anew. Rethrows what the first of the ranks that threw did.
+  // Runs from a checkpoint, or from the beginning. Rethrows the exception of the first rank that threw.
   ToyOutcome start(std::optional<int64_t> resume_step = std::nullopt) {
     dataset::DatasetDescription description;
     description.fingerprint = "known";
@@ -223,8 +223,8 @@ class ToyRun {
   }
 
   spec::RunSpec run;
-  MakeWorkload make_workload;  // empty: that of the task
-  Place cut_off;               // of rank 0; step -1: nowhere
+  MakeWorkload make_workload;  // empty: the task's workload
+  Place cut_off;               // where rank 0 is cut off; step -1: nowhere
 
  private:
   ToyOutcome run_rank(comm::Communicator& comm, const dataset::PreparedDataset& data,
@@ -258,7 +258,7 @@ class ToyRun {
   void read_spool(int rank, ToyOutcome& outcome) const {
     const record::RankSpool spool = record::read_spool(run.run_dir, segment_, rank);
     for (const record::StepRecord& step : spool.steps) outcome.weight += static_cast<int64_t>(step.samples);
-    if (rank != 0) return;  // whose events have the values
+    if (rank != 0) return;  // only rank 0's events have the values
     for (const Json& event : spool.events) {
       const std::string kind = event.at("event");
       if (kind == "evaluation") {

@@ -25,7 +25,7 @@ namespace {
 
 using record::SpanKind;
 
-// Batches from the one that follows the steps done.
+// The run's batches, from the one that follows `steps_done` steps.
 std::unique_ptr<data::TrainLoader> make_loader(const TrainContext& context, const data::Workload& workload,
                                                int64_t steps_done) {
   data::LoaderOptions options;
@@ -37,8 +37,8 @@ std::unique_ptr<data::TrainLoader> make_loader(const TrainContext& context, cons
   return context.wrap_loader ? context.wrap_loader(std::move(loader)) : std::move(loader);
 }
 
-// Tells the optimizer which gradients are final, where it listens; and where a step fails, that it will not be
-// finished.
+// Tells the optimizer which gradients are final, where it listens. Where a step fails, tells the optimizer that the
+// step will not be finished.
 class GradientListener {
  public:
   GradientListener(framework::Framework& framework, optim::Optimizer& optimizer)
@@ -59,7 +59,8 @@ class GradientListener {
   const bool listens_;
 };
 
-// While it lives, averaged weights, where there are any, are the parameters: what is evaluated, hashed and stored.
+// While an object of this class lives, averaged weights, where there are any, are the parameters, so that they are
+// evaluated, hashed and stored.
 class AveragedWeights {
  public:
   AveragedWeights(optim::Optimizer& optimizer, optim::FlatTensors& tensors) : optimizer_(optimizer), tensors_(tensors) {
@@ -95,17 +96,17 @@ class TrainRun {
   const TrainContext& c_;
   const spec::TaskSpec& task_;
   const MetricSource metric_source_;
-  const std::unique_ptr<const data::Workload> made_workload_;  // null: it is given
+  const std::unique_ptr<const data::Workload> made_workload_;  // null: `workload_` is the context's
   const data::Workload& workload_;
   const data::BatchPlan& plan_;
   EvaluationPlan evaluations_;
   std::unique_ptr<schedule::Schedule> schedule_;
   const bool replicated_;
   optim::FlatTensors tensors_;
-  MetricSet train_metrics_;  // of the current epoch, this rank
+  MetricSet train_metrics_;  // of the current epoch, on this rank
   MetricSet evaluation_metrics_;
   CheckpointKeeper checkpoints_;
-  const Position start_;  // of this segment
+  const Position start_;  // where this segment starts
   int64_t step_;          // steps done
   track::StepClock clock_;
   comm::OperationClock operation_clock_;
@@ -163,8 +164,8 @@ void TrainRun::step() {
   if (c_.timeline != nullptr) c_.timeline->set_step(-1);
 }
 
-// Forward, loss and backward of each micro-batch, whose gradients add up. The loss of the last one, whose metrics can
-// wait for the exchange.
+// Computes forward pass, loss and backward pass of each micro-batch; gradients add up. Returns the loss of the last
+// one, whose metrics can wait for the exchange.
 double TrainRun::compute_gradients(const data::Batch& batch, track::StepSample& sample) {
   using record::StepKind;
   double loss = 0;
@@ -205,7 +206,7 @@ void TrainRun::train_step() {
   sample.epoch = static_cast<int32_t>(batch.epoch);
   sample.samples = batch.weight;
   sample.lr = schedule_->lr(step_ - c_.optimizer.skipped_steps(), {batch.relative_length});
-  operation_clock_.take();  // the exchange is what the step itself sends
+  operation_clock_.take();  // resets the clock, so that the exchange is what the step itself sends
   c_.optimizer.begin(step_, tensors_);
   c_.framework.begin_step(step_);
   clock_.lap(StepKind::kInit);
@@ -249,7 +250,7 @@ void TrainRun::write_checkpoint() {
   log_.checkpoint(step_, checkpoints_.write(position()));
 }
 
-// What a limit brings about is a value to look at: it moves no schedule and meets no goal.
+// Evaluates. An evaluation that only a limit brings about moves no schedule and meets no goal.
 void TrainRun::evaluate() {
   const bool cadence = evaluations_.due(step_);
   const TimePoint start = c_.clock.now();
@@ -291,7 +292,7 @@ TrainResult TrainRun::run() {
       clock_.lap(record::StepKind::kCheckpoint);
     }
   }
-  // Out of time between evaluations: the last weights are still worth a value.
+  // When time runs out between evaluations, the last weights are evaluated, too.
   if (*reason == StopReason::kMaxTime && !c_.run.fixed_batch && !evaluations_.due(step_) && step_ > start_.steps) {
     evaluate();
   }

@@ -1,11 +1,11 @@
 #pragma once
 
-// The training loop: the only place that knows the order of things. Steps, evaluations, checkpoints, stop rule.
+// The training loop, the only code that knows the order of steps, evaluations, checkpoints and stop rule.
 //
-// Clocks (rules in docs/rules.md): the train clock runs from the first batch request to the end of the last step;
-// it stands still during evaluations. Every moment of it is booked under one step kind. A checkpoint in mid-run is
-// booked under `checkpoint` of the step that follows it; the one at the end of a run comes after the clock stopped.
-// A timeline has every moment from the first batch request on: steps, and what lies between them.
+// The train clock (rules in docs/rules.md) runs from the first batch request to the end of the last step, and stands
+// still during evaluations. Every moment of the train clock belongs to one step kind. A checkpoint in mid-run counts as
+// `checkpoint` of the step that follows it; the checkpoint at the end of a run comes after the clock has stopped. A
+// timeline has every moment from the first batch request on: steps, and what lies between them.
 
 #include <atomic>
 #include <cstdint>
@@ -29,7 +29,7 @@
 
 namespace mlbench::train {
 
-// What stands between the loop and the run's own batches, for tests: a rank whose data come late.
+// Wraps the run's own loader, for tests in which a rank's data come late.
 using WrapLoader = std::function<std::unique_ptr<data::TrainLoader>(std::unique_ptr<data::TrainLoader>)>;
 
 struct TrainContext {
@@ -40,12 +40,12 @@ struct TrainContext {
   const dataset::PreparedDataset& data;
   track::Recorder& recorder;
   const Clock& clock;
-  std::optional<int64_t> resume_step;           // checkpoint to start from
+  std::optional<int64_t> resume_step;           // step of the checkpoint to start from; empty: a new run
   int64_t elapsed_before_ns = 0;                // train + evaluation time of earlier segments, for --max-time
   std::atomic<int64_t>* progress = nullptr;     // steps done, for heartbeats; may be null
-  WrapLoader wrap_loader = {};                  // empty: nothing
-  std::vector<int> other_cores = {};            // for threads that load data; empty: those of the loop's thread
-  track::TimelineRecorder* timeline = nullptr;  // null: none is wanted; of the same clock
+  WrapLoader wrap_loader = {};                  // empty: the loader is not wrapped
+  std::vector<int> other_cores = {};            // for threads that load data; empty: the cores of the loop's thread
+  track::TimelineRecorder* timeline = nullptr;  // null: none is wanted; it must use the same clock
   const data::Workload* workload = nullptr;     // of `data`, for tests; null: the one that the task's batching makes
 };
 
@@ -55,11 +55,11 @@ std::string_view name_of(StopReason reason);
 struct TrainResult {
   StopReason reason = StopReason::kEpochs;
   int64_t steps = 0;           // steps done, from the run's beginning
-  std::string weights_sha256;  // of the model averaged over the ranks (snapshot.h): the same on all
+  std::string weights_sha256;  // of the model averaged over the ranks (snapshot.h), the same on all ranks
 };
 
-// Runs to the goal or a limit. Collective: all ranks call it with the same run. Throws CommError (a peer), IoError
-// (spool or checkpoint), UserError (checkpoint of another run).
+// Trains to the goal or a limit. Collective: all ranks call it with the same run. Throws CommError where a peer fails,
+// IoError where spool or checkpoint cannot be written, and UserError for a checkpoint of another run.
 TrainResult train(const TrainContext& context);
 
 }  // namespace mlbench::train

@@ -1,4 +1,4 @@
-// The loop as a whole, in process: why it ends, what is in its spools, where the time went.
+// Tests the loop as a whole, in one process: why it ends, what is in its spools, and where the time went.
 
 #include "mlbench/train/train.h"
 
@@ -25,10 +25,11 @@ constexpr int64_t ns(milliseconds time) { return std::chrono::nanoseconds(time).
 
 // ---- why a run ends -------------------------------------------------------------------------------------------------
 
-// With 1 and with 2 ranks.
+// Each test runs with 1 and with 2 ranks.
 class StopTest : public testing::TestWithParam<int64_t> {
  protected:
-  // All ranks end for the same reason after the same step with the same weights; the outcome of rank 0.
+  // Checks that all ranks end for the same reason after the same step with the same weights, and returns the outcome of
+  // rank 0.
   RankOutcome end_of(TestRun& test, const Start& start = {}) {
     auto ranks = test.start(start);
     for (const RankOutcome& rank : ranks) {
@@ -114,9 +115,9 @@ TEST_P(StopTest, at_the_goal_on_the_training_split) {
   const RankOutcome rank = end_of(test);
   EXPECT_EQ(rank.result.reason, StopReason::kGoal);
   EXPECT_EQ(rank.result.steps, 6);
-  // The weights that reached it are evaluated all the same.
+  // The weights that reached the goal are evaluated all the same.
   EXPECT_THAT(evaluated(rank), ElementsAre(3, 6));
-  // Of 10 samples: min(3, 4) + min(4, 4) + min(5, 2) with one rank, all with two.
+  // Samples that are right, of 10: min(3, 4) + min(4, 4) + min(5, 2) with one rank, all with two.
   EXPECT_THAT(values_of<double>(rank.spool, "goal", "value"), ElementsAre(GetParam() == 1 ? 90 : 100));
 }
 
@@ -171,7 +172,7 @@ TEST_P(StopTest, past_the_goal_to_the_end) {
 
 TEST_P(StopTest, in_the_middle_of_an_epoch_when_time_is_up) {
   TestRun test(GetParam());
-  test.run.limits.max_time_s = 0.1;  // of rank 0: the second step ends after 0.17 s
+  test.run.limits.max_time_s = 0.1;  // on rank 0's clock, the second step ends after 0.17 s
   const RankOutcome rank = end_of(test);
   EXPECT_EQ(rank.result.reason, StopReason::kMaxTime);
   EXPECT_EQ(rank.result.steps, 2);
@@ -203,8 +204,8 @@ TEST_P(StopTest, the_clock_is_looked_at_seldom_and_the_end_is_exact) {
   const RankOutcome rank = end_of(test);
   EXPECT_EQ(rank.result.reason, StopReason::kMaxTime);
   EXPECT_EQ(rank.result.steps, 1000);
-  // Two barriers, the gather of the hashes, with two ranks the sums of gradients and running statistics; the rest is
-  // the clock's: after a hundredth of the limit each time, in the end after every step.
+  // The run has two barriers, the gather of the hashes, and with two ranks the sums of gradients and running
+  // statistics. The other operations are for the clock: every hundredth of the limit, and in the end after every step.
   const int64_t other = GetParam() == 1 ? 3 : 3 + 1000 + 1;
   EXPECT_LT(rank.operations - other, 200);
 }
@@ -252,7 +253,7 @@ TEST_P(StopTest, a_fixed_batch_runs_beyond_the_epochs_without_any) {
 
 // ---- what is computed -----------------------------------------------------------------------------------------------
 
-// Two steps of a gradient of 1 with momentum 0.5 and learning rate 1: first 1, then 1.5.
+// Two steps with a gradient of 1, momentum 0.5 and learning rate 1 subtract 1 and then 1.5.
 TEST(Train, one_and_two_ranks_get_the_weights_that_follow_from_the_gradients) {
   for (const int64_t workers : {1, 2}) {
     TestRun test(workers);
@@ -270,7 +271,7 @@ TEST(Train, one_and_two_ranks_get_the_weights_that_follow_from_the_gradients) {
   }
 }
 
-// Rank r adds r + 1 in each step: after 3 steps 3 and 6, on average 4.5.
+// Rank r adds r + 1 in each step: after 3 steps the statistics are 3 and 6, on average 4.5.
 TEST(Train, the_average_of_running_statistics_is_evaluated_and_each_rank_trains_on_with_its_own) {
   TestRun test(2);
   test.run.limits.max_epochs = 2;
@@ -293,8 +294,8 @@ TEST(Train, a_rank_without_samples_in_a_step_computes_nothing_and_adds_nothing) 
   EXPECT_EQ(clocks.kinds_ns[static_cast<size_t>(StepKind::kBackward)], 2 * 2 * ns(kBackward));
 }
 
-// Also where a rank has no samples in a step (the third of each epoch, with 9): it has told its whole gradient, and
-// nobody waits.
+// This holds where a rank has no samples in a step, too (the third of each epoch, with 9): the rank reports its whole
+// gradient, and nobody waits.
 TEST(Train, an_exchange_beside_the_backward_pass_gives_the_same_weights) {
   for (const int64_t workers : {1, 2, 4}) {
     for (const int64_t samples : {9, 10}) {
@@ -320,7 +321,7 @@ TEST(Train, an_exchange_beside_the_backward_pass_gives_the_same_weights) {
   }
 }
 
-// The last bucket that rank 1 has told is under way, or not begun, when its step fails.
+// The last bucket that rank 1 has reported is under way, or has not begun, when its step fails.
 TEST(Train, a_step_that_fails_beside_an_exchange_ends_all_ranks) {
   TestRun test(2);
   test.run.task.task.optimizer.options["by_layer"] = true;
@@ -333,7 +334,7 @@ TEST(Train, a_step_that_fails_beside_an_exchange_ends_all_ranks) {
 
 // ---- what is told ---------------------------------------------------------------------------------------------------
 
-// The events of a spool as text, without what nobody can know beforehand.
+// The events of a spool as text, without members whose values cannot be known beforehand.
 std::vector<std::string> told(const RankOutcome& rank) {
   std::vector<std::string> lines;
   for (Json event : rank.spool.events) {
@@ -346,7 +347,7 @@ std::vector<std::string> told(const RankOutcome& rank) {
   return lines;
 }
 
-// What a spool is expected to hold, with the sequence numbers in it.
+// The expected contents of a spool, with the sequence numbers in it.
 class Expected {
  public:
   void add(const std::string& name, milliseconds end, int64_t step, Json members) {
@@ -499,7 +500,7 @@ TEST(Clock, every_moment_of_a_run_is_of_one_kind_or_of_an_evaluation) {
       EXPECT_EQ(kind(StepKind::kAggregate), 7 * kAggregate);
       EXPECT_EQ(kind(StepKind::kOptimizer), 7 * kUpdate);
       EXPECT_EQ(kind(StepKind::kMetrics), 7 * kMetrics);
-      EXPECT_EQ(kind(StepKind::kCheckpoint), 3 * kCheckpoint);  // behind steps 2, 4 and 6
+      EXPECT_EQ(kind(StepKind::kCheckpoint), 3 * kCheckpoint);  // after steps 2, 4 and 6
 
       const auto evaluations = values_of<int64_t>(outcome.spool, "evaluation", "duration_ns");
       EXPECT_EQ(evaluations.size(), 3U);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Runs of train() within one process, for tests. Ranks are threads, each with a clock of its own that moves only when
-// the framework or the optimizer does something, by a time that stands here: every time in a spool is known.
+// Runs train() within one process, for tests. Ranks are threads, each with a clock of its own. A clock moves only when
+// the framework or the optimizer does something, by the times below, so that every time in a spool is known.
 
 #include <gtest/gtest.h>
 
@@ -35,13 +35,14 @@ namespace mlbench::train::test {
 
 using std::chrono::milliseconds;
 
-// What rank 0 needs for the parts of a step; rank r needs r + 1 times as long.
+// The times that rank 0 needs for the parts of a step; rank r needs r + 1 times as long.
 inline constexpr milliseconds kInit{1}, kForward{20}, kLoss{3}, kBackward{40}, kAggregate{5}, kUpdate{7}, kMetrics{9};
 inline constexpr milliseconds kStep{85};  // their sum
-// A batch of an evaluation, the state of the optimizer for a checkpoint, the switching on of a profile.
+// The times for a batch of an evaluation, for the state of the optimizer in a checkpoint, and for switching a profile
+// on.
 inline constexpr milliseconds kEvaluation{100}, kCheckpoint{50}, kProfile{30};
 
-// What a step takes beside kStep, by its number.
+// The time that a step takes beside kStep, by the number of the step.
 using ExtraTime = std::function<milliseconds(int64_t step)>;
 
 // Called at the end of a rank's backward pass, with the number of the step.
@@ -58,10 +59,10 @@ class Pace {
   int factor_;
 };
 
-// Knows everything about its training beforehand. After s steps the mean loss of any batch is 8 - s, and the first s
+// A framework whose results are known beforehand. After s steps the mean loss of any batch is 8 - s, and the first s
 // samples of the batch are classified rightly. The gradient of each parameter is loss_scale, so that the sum over ranks
-// is 1; with a spread, rank r's is that times 1 + r * spread. Each training step adds rank + 1 to the running
-// statistics.
+// is 1; with a spread, the gradient of rank r is that times 1 + r * spread. Each training step adds rank + 1 to the
+// running statistics.
 class KnownFramework final : public framework::Framework {
  public:
   KnownFramework(const framework::FrameworkOptions& options, Pace pace, ExtraTime extra, double spread,
@@ -108,7 +109,7 @@ class KnownFramework final : public framework::Framework {
     spend_in_layer(framework::LayerPass::kBackward, kBackward);
     // Samples are not cut into micro-batches.
     std::ranges::fill(framework::values_of(gradients()), static_cast<float>(options.scale * (1 + rank_ * spread_)));
-    null_->backward(options);  // tells who listens
+    null_->backward(options);  // calls the callback
     if (after_backward_) after_backward_(rank_, steps_);
     ++steps_;
   }
@@ -123,13 +124,13 @@ class KnownFramework final : public framework::Framework {
   }
   void on_gradient_ready(GradientReady callback) override { null_->on_gradient_ready(std::move(callback)); }
 
-  // One layer, for as long as the pass.
+  // Reports one layer, which takes as long as the pass.
   void on_layer(const Clock& clock, LayerDone done) override {
     clock_ = &clock;
     layer_done_ = std::move(done);
   }
 
-  // One operation: of each counted step 0.25 s forward, of each sample 12 operations and 8 bytes.
+  // Reports one operation: 0.25 s forward per counted step, and 12 operations and 8 bytes per sample.
   void profile(bool on) override {
     pace_.spend(kProfile);
     profiled_from = on ? std::optional(steps_) : std::nullopt;
@@ -147,7 +148,7 @@ class KnownFramework final : public framework::Framework {
   Json effective() const override { return {{"name", "known"}, {"pinned", false}}; }
   Json versions() const override { return {{"known", "1.0"}}; }
 
-  // The first of the running statistics and of the parameters, per batch of an evaluation.
+  // For each batch of an evaluation, the first running statistic, and the first parameter.
   std::vector<float> evaluated_with, evaluated_weights;
   std::optional<int64_t> profiled_from;
 
@@ -166,13 +167,13 @@ class KnownFramework final : public framework::Framework {
   ExtraTime extra_;
   const double spread_;
   AfterBackward after_backward_;
-  int64_t steps_ = 0;  // done
+  int64_t steps_ = 0;  // steps done
   bool training_ = false;
   double loss_ = 0;
   std::vector<float> outputs_;
 };
 
-// Those of the optimizer that it is given, in known time.
+// The update rule of another optimizer, in known time.
 class PacedRule final : public optim::UpdateRule {
  public:
   PacedRule(optim::Optimizer& optimizer, Pace pace) : optimizer_(optimizer), pace_(pace) {}
@@ -214,14 +215,14 @@ class PacedExchange final : public optim::Exchange {
   Pace pace_;
 };
 
-// What became of one rank.
+// The results of one rank.
 struct RankOutcome {
   TrainResult result;
   record::RankSpool spool;
-  record::RankTimeline timeline;  // where run.timeline
-  milliseconds time{};            // that its clock moved
+  record::RankTimeline timeline;  // empty without run.timeline
+  milliseconds time{};            // by which the rank's clock moved
   int64_t progress = 0;
-  int64_t operations = 0;  // that it began on the communicator
+  int64_t operations = 0;  // operations that the rank began on the communicator
   std::vector<float> evaluated_with, evaluated_weights;
   std::optional<int64_t> profiled_from;
   std::vector<float> parameters, buffers;  // at the end, without padding
@@ -236,8 +237,8 @@ struct Start {
 using MakeOptimizer =
     std::function<std::unique_ptr<optim::Optimizer>(const models::FlatLayout& layout, comm::Communicator& comm)>;
 
-// 10 training samples in global batches of 4, 4 and 2; 6 test samples; 4 epochs, each evaluated; a goal that is out of
-// reach. `run` is there to be changed before start().
+// A run with 10 training samples in global batches of 4, 4 and 2; 6 test samples; 4 epochs, each evaluated; and a goal
+// that is out of reach. Tests may change `run` before start().
 class TestRun {
  public:
   explicit TestRun(int64_t workers = 1, int64_t training_samples = 10) {
@@ -266,7 +267,7 @@ class TestRun {
     task.goal.light_target = 101;
   }
 
-  // Of every rank, in their order. Rethrows what the first of them that threw did.
+  // Runs, and returns the outcomes of all ranks in their order. Rethrows the exception of the first rank that threw.
   std::vector<RankOutcome> start(const Start& start = {}) {
     const auto prepared = dataset::make_synthetic(data_, folder_ / "cache");
     auto comms = comm::make_in_process_group(static_cast<int>(run.workers), std::chrono::seconds(60));
@@ -288,7 +289,7 @@ class TestRun {
 
   spec::RunSpec run;
   ExtraTime extra;
-  double spread = 0;             // of gradients over ranks
+  double spread = 0;             // of gradients over the ranks
   AfterBackward after_backward;  // may throw
   MakeOptimizer make_optimizer;  // empty: the task's
   optim::StepOptions step_options;
@@ -354,7 +355,7 @@ class TestRun {
   dataset::DatasetDescription data_;
 };
 
-// The events of that name in a spool.
+// The events named `name` in a spool.
 inline std::vector<Json> events_named(const record::RankSpool& spool, const std::string& name) {
   std::vector<Json> found;
   for (const Json& event : spool.events) {
@@ -363,7 +364,7 @@ inline std::vector<Json> events_named(const record::RankSpool& spool, const std:
   return found;
 }
 
-// The values of one member of the events of that name.
+// The values of `member` in the events named `event`.
 template <typename T>
 std::vector<T> values_of(const record::RankSpool& spool, const std::string& event, const std::string& member) {
   std::vector<T> values;

@@ -35,9 +35,9 @@ std::string one_line(std::string text) {
 
 // Translations as flat arrays, for the collectives.
 struct FlatTranslations {
-  std::vector<int64_t> numbers;  // of each translation: sentence, texts, bytes of each text
-  std::vector<double> scores;    // of all texts
-  std::vector<uint8_t> bytes;    // of all texts
+  std::vector<int64_t> numbers;  // for each translation: sentence, number of texts, bytes of each text
+  std::vector<double> scores;    // one per text
+  std::vector<uint8_t> bytes;    // all texts, one after the other
 };
 
 FlatTranslations flattened(const std::vector<Translation>& translations) {
@@ -71,7 +71,7 @@ std::vector<Translation> restored(const FlatTranslations& flat) {
   return translations;
 }
 
-// Every rank's values, one rank after the other.
+// The values of all ranks, one rank after the other.
 template <typename T>
 std::vector<T> all_gathered(comm::Communicator& comm, const std::vector<T>& own) {
   const std::vector<int64_t> own_size = {std::ssize(own)};

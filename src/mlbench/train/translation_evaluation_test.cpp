@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 constexpr int64_t kEndOfSentence = 3, kVocabulary = 40;
 
-// Repeats the source: the right token has probability 0.8, the one after it 0.15.
+// A decoder that repeats the source: the right token has probability 0.8, and the one after it 0.15.
 class EchoDecoder final : public framework::Decoder {
  public:
   void start(const BatchView& sources, int64_t rows_per_sample) override {
@@ -82,7 +82,7 @@ std::vector<int64_t> sentence(int64_t number) {
   return ids;
 }
 
-// Of these sentences, two at a time.
+// Yields these sentences, two at a time.
 class ToySources {
  public:
   explicit ToySources(std::vector<int64_t> numbers) : numbers_(std::move(numbers)) {}
@@ -135,7 +135,7 @@ Outcome translate(comm::Communicator& comm, const std::vector<int64_t>& shard, c
   return outcome;
 }
 
-// One outcome per rank.
+// Translates on one rank per shard, and returns one outcome per rank.
 std::vector<Outcome> translate_on(const std::vector<std::vector<int64_t>>& shards, const ToyTexts& texts,
                                   int64_t n_best) {
   auto group = comm::make_in_process_group(static_cast<int>(shards.size()), std::chrono::seconds(30));
@@ -177,7 +177,7 @@ TEST(TranslationEvaluation, TranslatesInTheSplitsOrder) {
 TEST(TranslationEvaluation, RanksMergeExactly) {
   const ToyTexts texts = toy_texts();
   const Outcome whole = std::move(translate_on({{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}}, texts, 2).front());
-  // The third rank has none.
+  // The third rank has no sentences.
   const std::vector<Outcome> ranks = translate_on({{9, 1, 5}, {0, 2, 3, 4, 6, 7, 8}, {}}, texts, 2);
   for (const Outcome& rank : ranks) {
     for (const char* name : {"BLEU", "chrF2"}) EXPECT_EQ(rank.metrics[name], whole.metrics[name]) << name;

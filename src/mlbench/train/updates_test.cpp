@@ -1,4 +1,4 @@
-// What the loop does with updates that are skipped, and with averaged weights.
+// Tests what the loop does with updates that are skipped, and with averaged weights.
 
 #include <gmock/gmock.h>
 
@@ -21,7 +21,7 @@ using testing::ElementsAre;
 using testing::FloatNear;
 using testing::IsEmpty;
 
-// The sum over all ranks, to which rank 1 gives an infinity in some steps.
+// Sums over all ranks. Rank 1 contributes an infinity in some steps.
 class OverflowingExchange final : public optim::Exchange {
  public:
   OverflowingExchange(const optim::ExchangeContext& context, std::vector<int64_t> overflows)
@@ -74,7 +74,7 @@ TEST(SkippedSteps, ChangeNothingAndAreNoneOfTheSchedule) {
     EXPECT_EQ(rank.parameters, expected[0].parameters);
   }
   const record::RankSpool& spool = ranks[0].spool;
-  // Skipped, skipped, grown after 4, 5, 6 and 7, skipped.
+  // Steps 0 and 3 are skipped, the scale grows after steps 4 to 7, and step 8 is skipped.
   EXPECT_THAT(values_of<int64_t>(spool, "loss_scale", "step"), ElementsAre(1, 4, 8, 9));
   EXPECT_THAT(values_of<double>(spool, "loss_scale", "loss_scale"), ElementsAre(512, 256, 512, 256));
   EXPECT_THAT(values_of<int64_t>(spool, "loss_scale", "skipped_steps"), ElementsAre(1, 2, 2, 3));
@@ -110,7 +110,7 @@ TEST(AveragedWeights, AreEvaluatedAndStoredWhileTrainingGoesOnWithItsOwn) {
   };
   const auto ranks = test.start();
   const RankOutcome& rank = ranks[0];
-  // Each step takes 1 off: behind n of them the weights are start - n, and the mean of the second to the last one is
+  // Each step subtracts 1: after n steps the weights are start - n, and the mean from the second to the last one is
   // start - (n + 2) / 2.
   const float start = rank.parameters[0] + 12;
   EXPECT_THAT(rank.evaluated_weights, ElementsAre(FloatNear(start - 2.5F, 1e-4F), FloatNear(start - 4, 1e-4F),
