@@ -1,14 +1,15 @@
 #pragma once
 
-// A stored model's metrics, without a run; or those of the mean of the last `average` checkpoints.
+// Evaluates a stored model, or the mean of several checkpoints, without a run.
 
 #include <cstdint>
 #include <filesystem>
 
 namespace mlbench::worker {
 
-// Prints one JSON object on standard output: the answer (train/stored_model.h), or {"error": TEXT}. Returns the exit
-// code that belongs to it.
+// Evaluates `model` by the run specification in `spec_file`; `average` is the number of checkpoints whose mean is taken
+// (train/stored_model.h). Prints one JSON object on standard output: the answer of evaluate_stored(), or {"error":
+// TEXT}. Returns 0, or the exit code of the error.
 int evaluate(const std::filesystem::path& model, int64_t average, const std::filesystem::path& spec_file);
 
 }  // namespace mlbench::worker

@@ -24,7 +24,7 @@ namespace mlbench::worker {
 
 namespace {
 
-// Those that the supervisor keeps for the run; empty where it keeps none.
+// The cores that the supervisor keeps for the run; empty where it keeps none.
 std::vector<int> kept_cores() {
   const auto kept = environment_variable(variables::kCores);
   if (!kept) return {};
@@ -35,7 +35,7 @@ std::vector<int> kept_cores() {
   return cores.get<std::vector<int>>();
 }
 
-// One for each thread of this rank; empty where too few are kept for all ranks.
+// One core for each computing thread of this rank; empty where too few are kept for all ranks.
 std::vector<int> cores_of(const spec::RunSpec& run, int local_rank) {
   const std::vector<int> cores = kept_cores();
   if (std::ssize(cores) < run.workers * run.threads_per_worker) return {};

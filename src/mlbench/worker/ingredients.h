@@ -1,6 +1,6 @@
 #pragma once
 
-// What a run is made of, beside its communicator: data and framework, and where its threads run.
+// Makes what a rank needs for its run beside the communicator: data and framework, and the places of its threads.
 
 #include <memory>
 #include <string>
@@ -13,21 +13,25 @@
 
 namespace mlbench::worker {
 
-// The run's data set, ready to be read; what takes long is logged. UserError, IoError.
+// Prepares the run's data set, or finds it prepared. Logs what takes long. Throws UserError and IoError
+// (dataset/prepare.h).
 dataset::PreparedDataset prepare_data(const spec::RunSpec& run);
 
-// For one rank; `local_rank` is its number on its host, which picks cores and GPU. `gradient_memory`: see
-// FrameworkOptions. UserError.
+// Makes the framework of one rank. `local_rank` is the rank's number on its host, which selects cores and GPU.
+// `gradient_memory` is that of FrameworkOptions. Throws UserError for what the framework lacks, and where MLBENCH_CORES
+// is no list of cores.
 std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, int rank, int local_rank,
                                                      framework::MakeMemory gradient_memory = nullptr);
 
-// Cores for threads that a rank starts beside those that compute, which are bound to one each: what the supervisor
-// keeps for the run and no rank computes on, else the rank's own. Empty where nothing is bound.
+// The cores for threads that a rank starts beside its computing threads, each of which is bound to one core. These are
+// the cores that the supervisor keeps for the run and on which no rank computes; where there are none, the rank's own.
+// Empty where no thread is bound.
 std::vector<int> cores_beside_computing(const spec::RunSpec& run, int local_rank);
 
-// Of a rank's communication thread: in the way where the back end spins and there are fewer cores than threads that
-// compute or communicate on this host, unless the user asks for overlap all the same. To be asked before any thread is
-// bound.
+// The place of a rank's communication thread. `crowded` says why such a thread would be in the way: the back end spins,
+// and this host has fewer cores than threads that compute or communicate. It is empty otherwise, and where the user set
+// optimizer.overlap. `local_size` is the number of ranks on this host. Precondition: no thread is bound yet, as the
+// cores of the calling thread are counted.
 optim::CommunicationPlace place_of_communication(const spec::RunSpec& run, int local_rank, int local_size,
                                                  bool backend_spins);
 

@@ -17,8 +17,8 @@ namespace {
 
 struct Options {
   RankOptions rank;
-  std::string evaluate;  // a stored model, instead of a rank
-  int64_t average = 1;   // checkpoints
+  std::string evaluate;  // path of a stored model to evaluate, instead of running a rank
+  int64_t average = 1;   // number of checkpoints
   bool catalog = false;
 };
 
@@ -61,7 +61,8 @@ Options parse(int argc, char** argv, const RankOptions& rank) {
 int run_program(int argc, char** argv, const RankOptions& given) {
   set_up_logging("worker");
   try {
-    // Before any thread exists, so that all of them leave the signals that end it to the session's own thread.
+    // This comes before any thread exists, so that all threads leave the signals that end the program to the session's
+    // own thread.
     begin_program({.held = end_signals(), .launched = true});
     keep_freed_memory();
     const Options options = parse(argc, argv, given);

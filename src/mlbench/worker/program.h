@@ -1,13 +1,13 @@
 #pragma once
 
-// mlbench-worker: one rank of one run.
+// The program mlbench-worker: one rank of one run.
 
 #include "mlbench/worker/rank.h"
 
 namespace mlbench::worker {
 
-// What main does, of a process that has no threads yet. `options` holds what the command line does not say. Returns the
-// exit code.
+// Runs the program, and returns its exit code. Precondition: the process has no other threads yet. `options` has
+// defaults and settings that the command line lacks.
 int run_program(int argc, char** argv, const RankOptions& options = {});
 
 }  // namespace mlbench::worker

@@ -32,14 +32,14 @@ namespace mlbench::worker {
 
 namespace {
 
-// Train and evaluation time of the segments before this one.
+// The train and evaluation time of the segments before this one, in nanoseconds.
 int64_t elapsed_before(const spec::RunSpec& run, int64_t segment) {
   std::vector<record::RankSpool> earlier;
   for (int64_t index = 1; index < segment; ++index) earlier.push_back(record::read_spool(run.run_dir, index, 0));
   return record::elapsed_ns(earlier);
 }
 
-// Without a supervisor rank 0 writes the record itself.
+// Writes the run's record, which rank 0 does where there is no supervisor.
 void write_own_record(const spec::RunSpec& run, int64_t segment, const std::string& started_at, int exit_code,
                       double wall_s) {
   record::RunProgress progress;
@@ -60,15 +60,15 @@ void write_own_record(const spec::RunSpec& run, int64_t segment, const std::stri
   write_json_file(record_path(run.run_dir), record::to_json(record::build_record(run, progress)), inputs::kRecord);
 }
 
-// What a rank measures with.
+// The instruments with which a rank measures.
 struct Instruments {
   const Clock& clock;
   track::Recorder& recorder;
   track::TimelineRecorder* timeline;  // null: the run has none
-  track::StepClock preparation;       // what passes until the first step
+  track::StepClock preparation;       // the time until the first step
 };
 
-// While it lives, the operations of communication are in the timeline. Null where there is none.
+// Records the operations of communication in the timeline while the result lives. Null where there is no timeline.
 std::unique_ptr<comm::OperationSpans> watch_operations(comm::Communicator& comm, track::TimelineRecorder* timeline) {
   if (timeline == nullptr) return nullptr;
   return std::make_unique<comm::OperationSpans>(comm.board(), *timeline);
@@ -76,11 +76,11 @@ std::unique_ptr<comm::OperationSpans> watch_operations(comm::Communicator& comm,
 
 void train_run(const spec::RunSpec& run, const RankOptions& options, const net::LaunchInfo& launch, Session& session,
                Instruments& with) {
-  metrics::check_metrics(run.task.task);  // rather than behind an hour of preparing
+  metrics::check_metrics(run.task.task);  // here rather than after an hour of preparing
   const TimePoint start = with.clock.now();
   const dataset::PreparedDataset data = prepare_data(run);
   Json identity = data.record();
-  // Official is what the task names: a sample of it or another set of the same shape is not.
+  // Only the data set that the task names is official: a sample of it, or another set of the same shape, is not.
   if (run.data_name != run.task.task.data.name) identity["official"] = false;
   with.recorder.event(record::make_event(
       record::EventKind::kPrepared,
@@ -155,7 +155,7 @@ void measure_collectives(const spec::RunSpec& run, const spec::CollectivesSpec& 
   session.finish();
 }
 
-// What this rank is to do, checked against what the environment says.
+// Reads what this rank is to do, and checks it against the environment. Throws UserError where they disagree.
 spec::RunSpec read_run(const RankOptions& options, const net::LaunchInfo& launch) {
   const std::filesystem::path run_dir = std::filesystem::absolute(options.run_dir);
   spec::RunSpec run =

@@ -1,6 +1,6 @@
 #pragma once
 
-// One rank of one run, from its start to its exit code.
+// Runs one rank of one run, from its start to its exit code.
 
 #include <cstdint>
 #include <optional>
@@ -13,16 +13,17 @@ namespace mlbench::worker {
 
 struct RankOptions {
   std::string run_dir;
-  std::string spec_file;               // "": spec.json of the run's folder
-  int64_t segment = 1;                 // number of this start of the run, from 1
-  std::optional<int64_t> resume_step;  // checkpoint to start from
+  std::string spec_file;               // "": spec.json in the run's folder
+  int64_t segment = 1;                 // the number of this start of the run, from 1
+  std::optional<int64_t> resume_step;  // step of the checkpoint to start from; empty: a new run
   train::WrapLoader wrap_loader = {};
-  const Clock* clock = nullptr;  // of all times that the rank measures; null: the system's
+  const Clock* clock = nullptr;  // for all times that the rank measures; null: the system's clock
 };
 
-// Who this rank is, the environment says (net/launch.h). Joins the others, prepares the data, trains, and returns the
-// exit code of its end; every failure is in its spool by then and was told to the supervisor. Without one, rank 0
-// writes the run's record. Throws UserError for what is wrong before the spool exists: environment, specification.
+// Runs the rank that the environment names (net/launch.h): joins the others, prepares the data, trains or measures
+// collectives, and returns the rank's exit code. Every failure is then in the rank's spool, and was told to the
+// supervisor where the rank had joined. Without a supervisor, rank 0 writes the run's record. Throws UserError for what
+// is wrong before the spool exists: environment or specification.
 int run_rank(const RankOptions& options);
 
 }  // namespace mlbench::worker

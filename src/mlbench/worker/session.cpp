@@ -80,7 +80,7 @@ Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInf
   options.run_id = run_id_;
   options.secret = secret_;
   if (timeline_ != nullptr) options.clock = &timeline_->clock();
-  // Processes of one run may start far apart: twice the time that a running collective gets.
+  // Processes of one run may start far apart, so joining may take twice the time of a running collective.
   const auto join_timeout = 2 * seconds_to_ms(run.comm_timeout_s);
   options.connect_timeout = join_timeout;
   if (const auto patience = environment_variable(variables::kResumeSeconds)) {
@@ -102,7 +102,7 @@ Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInf
   client_->on_lost([this] {
     if (!finished_) end_now(static_cast<int>(ExitCode::kSupervisorLost), "supervisor_lost");
   });
-  // Everybody waits for everybody here, bounded, so that a missing rank is named and not merely missed later.
+  // All ranks wait for each other here, for a limited time, so that a missing rank is named.
   client_->set(prefix_of(segment_) + "joined/" + std::to_string(launch.rank), "1");
   for (int rank = 0; rank < launch.size; ++rank) {
     client_->get(prefix_of(segment_) + "joined/" + std::to_string(rank), join_timeout);
@@ -147,7 +147,7 @@ void Session::sample_clock(int times) {
       timeline_->clock_sample({time.sent_ns, time.server_ns, time.received_ns});
     }
   } catch (const CommError&) {
-    // Too late to tell anything, or nobody there any more: on_lost tells.
+    // The answer came too late, or the connection is lost, which on_lost handles.
   }
 }
 
@@ -161,7 +161,7 @@ void Session::watch() {
                         {"since_s", to_seconds(in_operation)},
                         {"step", progress_.load()}});
   } catch (const CommError&) {
-    // on_lost tells; nothing to add here.
+    // The connection is lost, which on_lost handles.
   }
   sample_clock(1);
   const auto limit = seconds_to_ms(run_.comm_timeout_s) + kWatchdogGrace;
@@ -194,7 +194,7 @@ void Session::report_failure(const std::string& kind, const std::string& message
   recorder_.event(event);
   recorder_.flush();
   event["sequence"] = entry.sequence;
-  event["message"] = reason_of(peer_words::kMessage, message);  // the whole of it is in the log and the spool
+  event["message"] = reason_of(peer_words::kMessage, message);  // the whole message is in the log and the spool
   try {
     client_->report(event);
   } catch (const CommError& error) {

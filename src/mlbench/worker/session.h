@@ -1,15 +1,17 @@
 #pragma once
 
-// How a rank lives among the others: rendezvous, heartbeats, the watchdog over its collectives, and every way to end.
+// The life of a rank among the others: rendezvous, heartbeats, the watchdog over its collectives, and every way to end.
 //
-// - Four times a second a heartbeat tells what the rank is doing (comm::OperationBoard) and how many steps it has done.
-// - For a timeline it compares the rank's clock with that of the rendezvous: with each heartbeat once, at the beginning
-//   and at the end 20 times, as the shortest of many round trips tells most.
-// - The watchdog ends a rank whose operation lasts longer than the communication timeout plus 1 s (a back end that
-//   cannot time out by itself): last event to the spool, word to the supervisor, exit 3.
-// - The supervisor's end of the connection closes: spool flushed, exit 6. With MLBENCH_RESUME_S, which is set for ranks
-//   of other hosts, the connection is tried again for so many seconds before that.
-// - SIGTERM or SIGINT: spool flushed, exit 130.
+// - Four times a second, a heartbeat tells the supervisor what the rank is doing (comm::OperationBoard) and how many
+//   steps it has done.
+// - For a timeline, the session compares the rank's clock with the clock of the rendezvous: once with each heartbeat,
+//   and 20 times at the beginning and at the end, as the shortest of many round trips tells most.
+// - The watchdog ends a rank whose operation lasts longer than the communication timeout plus 1 s, since some back ends
+//   cannot time out themselves: the last events go to the spool, the supervisor is told, and the exit code is 3.
+// - When the supervisor's end of the connection closes, the spool is flushed, and the exit code is 6. With
+//   MLBENCH_RESUME_S, which is set for ranks on other hosts, the rank first tries for that many seconds to connect
+//   again.
+// - On SIGTERM or SIGINT, the spool is flushed, and the exit code is 130.
 
 #include <atomic>
 #include <chrono>
@@ -27,7 +29,8 @@
 
 namespace mlbench::worker {
 
-// Waits for SIGTERM and SIGINT on a thread of its own; both must be blocked in every thread of the process.
+// A thread that waits for SIGTERM or SIGINT, and then calls `on_signal`. Precondition: both signals are blocked in
+// every thread of the process.
 class SignalThread {
  public:
   explicit SignalThread(std::function<void()> on_signal);
@@ -38,30 +41,32 @@ class SignalThread {
   std::jthread thread_;
 };
 
-// Whether a supervisor started this rank (it leaves the run's id and its secret in the environment).
+// Whether a supervisor started this rank, which the run's id and its secret in the environment show.
 bool supervised();
 
 class Session {
  public:
-  // Joins the rendezvous (serves it, too, when started without a supervisor and rank is 0); blocks until all ranks are
-  // there. CommError naming the missing ranks. `timeline`: null where the run has none.
+  // Joins the rendezvous, and blocks until all ranks are there. Rank 0 serves the rendezvous, too, when there is no
+  // supervisor. Throws CommError, naming the missing ranks. `timeline` is null where the run has none. The references
+  // must outlive the session.
   Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInfo& launch, track::Recorder& recorder,
           track::TimelineRecorder* timeline);
   ~Session();
 
   comm::CommOptions comm_options() const;
-  // What heartbeats and the watchdog read: for the rank's communicator.
+  // The board for the rank's communicator, which heartbeats and the watchdog read.
   const std::shared_ptr<comm::OperationBoard>& board() const { return board_; }
-  std::atomic<int64_t>& progress() { return progress_; }
+  std::atomic<int64_t>& progress() { return progress_; }  // steps done, for heartbeats
 
-  // Writes the failure event and tells the supervisor.
+  // Writes the failure event to the spool, and tells the supervisor.
   void report_failure(const std::string& kind, const std::string& message);
-  // From here on, a vanishing supervisor or peer is no error.
+  // From now on, it is no error when the supervisor or a peer goes away.
   void finish();
 
  private:
-  void watch();  // heartbeat and watchdog thread
-  void sample_clock(int times);
+  void watch();                  // one round of the heartbeat and watchdog thread
+  void sample_clock(int times);  // for the timeline, if there is one
+  // Flushes the spool, and ends the process without destructors, from any thread.
   [[noreturn]] void end_now(int exit_code, const std::string& reason);
 
   const spec::RunSpec& run_;
@@ -70,7 +75,7 @@ class Session {
   track::Recorder& recorder_;
   track::TimelineRecorder* const timeline_;
   std::string run_id_;
-  std::string secret_;  // "": started by hand without one
+  std::string secret_;  // "": the rank was started by hand without a secret
   std::shared_ptr<comm::OperationBoard> board_ = std::make_shared<comm::OperationBoard>();
   std::atomic<int64_t> progress_{0};
   std::atomic<bool> finished_{false};

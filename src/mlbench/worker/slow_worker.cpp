@@ -1,8 +1,8 @@
-// The worker, but of the rank that the environment names
-//   SLOW_RANK             waits before every batch, as for a slow disk, for SLOW_MS; what it waited in all, in
-//                         nanoseconds, it writes to SLOW_FILE, where there is one
-//   MLBENCH_TEST_CLOCK_RANK  has a clock that is MLBENCH_TEST_CLOCK_OFFSET_S ahead at its start and gains
-//                         MLBENCH_TEST_CLOCK_DRIFT_PPM on the true one
+// The worker, except that the rank which the environment names as
+//   SLOW_RANK                waits for SLOW_MS before every batch, as for a slow disk, and writes the sum of its waits,
+//                            in nanoseconds, to SLOW_FILE, where this is set
+//   MLBENCH_TEST_CLOCK_RANK  has a clock that is MLBENCH_TEST_CLOCK_OFFSET_S ahead at its start, and that gains
+//                            MLBENCH_TEST_CLOCK_DRIFT_PPM on the true clock
 
 #include <chrono>
 #include <memory>

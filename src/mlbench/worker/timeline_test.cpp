@@ -49,7 +49,7 @@ class Timelines : public testing::Test {
     run.run_dir = (folder_ / run.name).string();
     return run;
   }
-  // Logistic regression on one batch, the same all the time.
+  // Trains logistic regression on one batch, the same in each step.
   spec::RunSpec make_training() const {
     spec::RunSpec run = make_run();
     run.fixed_batch = true;
@@ -97,7 +97,7 @@ std::vector<Span> of_kind(const RankTimeline& timeline, SpanKind kind) {
   return spans;
 }
 
-// What the training thread did, one after the other; layers and operations lie within.
+// The spans of the training thread, one after the other. Layers and operations lie within them, and are left out.
 std::vector<Span> outermost(const RankTimeline& timeline) {
   std::vector<Span> spans;
   for (const Span& span : timeline.spans) {
@@ -107,7 +107,7 @@ std::vector<Span> outermost(const RankTimeline& timeline) {
   return spans;
 }
 
-// The largest and the least difference of the supervisor's clock to the rank's that all samples allow.
+// The least and the largest difference of the supervisor's clock to the rank's that all samples allow.
 std::pair<int64_t, int64_t> offsets_of(const RankTimeline& timeline) {
   int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
   for (const record::ClockSample& sample : timeline.clock) {
@@ -168,7 +168,7 @@ TEST_F(Timelines, OfRealRanksOneWithAWrongClockAndLateBatches) {
                                                          operation.step);
     }
 
-    // 20 round trips to begin with.
+    // A run begins with 20 round trips.
     EXPECT_GE(timeline.clock.size(), 20U);
     for (const record::ClockSample& sample : timeline.clock) EXPECT_LE(sample.sent_ns, sample.received_ns);
     const auto [least, most] = offsets_of(timeline);
@@ -176,7 +176,7 @@ TEST_F(Timelines, OfRealRanksOneWithAWrongClockAndLateBatches) {
       EXPECT_LE(least, 0);
       EXPECT_LE(0, most);
     } else {
-      EXPECT_LT(least, -10 * kSecond + kSecond / 10);  // and 200 us more for each second
+      EXPECT_LT(least, -10 * kSecond + kSecond / 10);  // and the clock gains 200 us more per second
       EXPECT_GT(most, -11 * kSecond);
     }
   }
@@ -198,7 +198,7 @@ TEST_F(Timelines, OfCollectivesHaveTheirOperations) {
   }
 }
 
-// What a rank has recorded until it is ended is there.
+// A rank that is stopped leaves all that it has recorded until then.
 TEST_F(Timelines, AreWholeWhenARankIsStopped) {
   spec::RunSpec run = make_training();
   run.limits.max_steps = 1'000'000'000;

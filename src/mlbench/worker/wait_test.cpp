@@ -1,4 +1,5 @@
-// Waiting for a slow rank is told from moving bytes: real ranks over real back ends, one of which has its batches late.
+// Tests that waiting for a slow rank is told from moving bytes, with real ranks over real back ends. One rank gets its
+// batches late.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +29,7 @@ struct Times {
 
 class Wait : public testing::TestWithParam<std::string> {
  protected:
-  // Rank 1 is slow. Small steps: one batch of logistic regression, the same all the time.
+  // Rank 1 is slow. Steps are small: one batch of logistic regression, the same in each step.
   Times run(int attempt, int delay_ms) {
     spec::RunSpec run;
     run.id = 1;

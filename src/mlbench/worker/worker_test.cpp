@@ -1,4 +1,4 @@
-// The real worker, started by hand with torchrun's variables: training on made data, resume, missing ranks.
+// Tests the real worker, started by hand with torchrun's variables: training on synthetic data, resume, missing ranks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -102,7 +102,8 @@ TEST_F(WorkerTest, two_ranks_train_the_same_weights_again_and_again) {
   EXPECT_GT(first["steps_s"]["agg"], 0);
 }
 
-// Of each step, also of those that share a record, within the time that the step clock gives to aggregation.
+// The time is recorded for each step, also of those that share a record, and is within what the step clock counts as
+// aggregation.
 TEST_F(WorkerTest, records_how_long_each_exchange_took) {
   for (const int64_t workers : {1, 2}) {
     spec::RunSpec run = make_run("exchange" + std::to_string(workers), workers);
@@ -136,7 +137,7 @@ TEST_F(WorkerTest, stops_within_a_few_steps_of_its_time) {
       SCOPED_TRACE(run.name + ", " + record["throughput"].dump());
       EXPECT_EQ(record["stop_reason"], "max_time");
       const Json& last = record["evaluations"].back();
-      // Time may run out in an evaluation that was due; else the weights of that moment are evaluated behind it.
+      // Time may run out in an evaluation that was due. Otherwise the weights of that moment are evaluated afterwards.
       const double before_s = last["elapsed_s"].get<double>() - last["duration_s"].get<double>();
       EXPECT_GE(last["cadence"] == true ? last["elapsed_s"].get<double>() : before_s, 1.0);
       double longest_s = 0;
@@ -178,7 +179,7 @@ TEST_F(WorkerTest, threads_are_bound_where_the_run_has_the_cores_to_itself) {
   EXPECT_THAT(read_file(log_of(run, 0)), testing::HasSubstr("as in [0,1]"));
 }
 
-// No supervisor: who am I, from mpirun's own variables alone.
+// Without a supervisor, ranks learn who they are from mpirun's own variables alone.
 TEST_F(WorkerTest, ranks_of_a_plain_mpirun_know_who_they_are) {
   if (!program_exists("mpirun")) GTEST_SKIP() << "missing capability: mpirun";
   for (const std::string backend : {"mpi", "gloo", "shm"}) {
@@ -193,7 +194,7 @@ TEST_F(WorkerTest, ranks_of_a_plain_mpirun_know_who_they_are) {
                            {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
                            {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
     ProcessOutput output = run_process(options, seconds(120));
-    // Somebody else took the port meanwhile.
+    // Another process took the port meanwhile.
     for (int again = 0; again < 3 && output.standard_error.find("Address already in use") != std::string::npos;
          ++again) {
       options.environment["MASTER_PORT"] = std::to_string(net::free_port());
@@ -256,10 +257,10 @@ TEST_F(WorkerTest, a_gradient_in_buckets_gives_the_same_weights) {
   EXPECT_EQ(buckets["requested"]["bucket_mb"], 25);
   EXPECT_EQ(buckets["division"], "closed");
   EXPECT_EQ(buckets["task_hash"], whole["task_hash"]);
-  // Of two numbers there is one sum.
+  // Two numbers have only one sum.
   EXPECT_EQ(buckets["weights_sha256"], whole["weights_sha256"]);
 
-  // Three are added in an order that depends on where they lie.
+  // Three numbers are added in an order that depends on where they lie.
   const Json three = train(make_run("three", 3));
   const Json by_layer = with_buckets("layers", 3, "optimizer.by_layer", "true");
   const Json first = with_buckets("first", 3, "optimizer.bucket_mb", "0.1");
@@ -267,7 +268,7 @@ TEST_F(WorkerTest, a_gradient_in_buckets_gives_the_same_weights) {
   EXPECT_EQ(by_layer["effective"]["buckets"], 8);
   EXPECT_EQ(by_layer["effective"]["by_layer"], true);
   EXPECT_EQ(first["weights_sha256"], second["weights_sha256"]);
-  // Beside the backward pass the same pieces are added in the same order.
+  // Beside the backward pass, the same pieces are added in the same order.
   for (const auto& [record, name, key, value] : {std::tuple(by_layer, "layers-o", "optimizer.by_layer", "true"),
                                                  std::tuple(first, "first-o", "optimizer.bucket_mb", "0.1"),
                                                  std::tuple(three, "three-o", "optimizer.bucket_mb", "0")}) {
@@ -285,7 +286,7 @@ TEST_F(WorkerTest, a_gradient_in_buckets_gives_the_same_weights) {
   }
 }
 
-// What is told of the time of an exchange beside the backward pass: it is as long as its parts.
+// The times that are reported for an exchange beside the backward pass add up to its whole time.
 TEST_F(WorkerTest, what_of_the_exchange_is_hidden_and_what_exposed) {
   spec::RunSpec run = make_run("hidden", 2);
   const std::vector<spec::Override> overrides = {{"optimizer.by_layer", "true"}, {"optimizer.overlap", "true"}};

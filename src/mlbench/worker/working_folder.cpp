@@ -1,5 +1,5 @@
-// A working folder that was removed (base/program_start.h): libraries of LibTorch end the process for it, with other
-// words, in their constructors. So it is left before these run. What is given relative to it cannot be found anyway.
+// Leaves a working folder that was removed (base/program_start.h). Constructors in libraries of LibTorch would end the
+// process for it, with another message, so this runs before them. Paths relative to that folder cannot be found anyway.
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@ namespace {
 
 void leave_a_folder_that_is_gone() {
   char path[1];
-  if (getcwd(path, sizeof path) != nullptr || errno != ENOENT) return;  // too little room for one that is there
+  if (getcwd(path, sizeof path) != nullptr || errno != ENOENT) return;  // ERANGE: the folder exists
   if (chdir("/") != 0) _exit(2);
 }
 
