@@ -120,7 +120,7 @@ struct OpenedCache {
   std::string problem;  // why there is none; "" when there is no file
 };
 
-// Of all published checksums: whether records are official depends on these, too.
+// A hash of all published checksums, on which it depends whether records are official.
 std::string checksums_of(const DatasetDescription& description) {
   std::string all = description.fingerprint;
   for (const SplitSpec& split : description.splits) {
@@ -129,7 +129,7 @@ std::string checksums_of(const DatasetDescription& description) {
   return sha256_hex(all);
 }
 
-// Of a whole cache that was checked before, on this host, by this build; empty: it is to be checked.
+// The data of a whole cache that this build checked before on this host. Empty: the cache is to be checked.
 std::optional<PreparedDataset> open_checked_cache(const CacheId& id, const fs::path& path) {
   const VerifiedMark mark(path);
   const Json facts = mark.facts().value_or(Json());
@@ -171,11 +171,12 @@ OpenedCache open_cache(const CacheId& id, const fs::path& path) {
   return {std::move(data), ""};
 }
 
-// A new file under a temporary name, its space reserved, mapped for writing. Removed unless committed. Reserving first
-// turns a full disk into an error here, where a write into the mapping would be killed by SIGBUS.
+// A new file under a temporary name, with its space reserved, mapped for writing; removed unless committed. Reserving
+// first turns a full disk into an error here, where a write into the mapping would be killed by SIGBUS.
 class NewCache {
  public:
-  // Under the lock, so that one name is enough and what an earlier, killed process left is overwritten.
+  // Precondition: the lock of the cache is held. So one name is enough, and what an earlier, killed process left is
+  // overwritten.
   NewCache(const fs::path& path, size_t bytes) : path_(path), temporary_(path.string() + ".tmp"), bytes_(bytes) {
     fd_ = FileDescriptor(open(temporary_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!fd_) fail("write", errno);
@@ -278,12 +279,12 @@ PreparedDataset open_or_make_cache(const CacheId& id, const fs::path& cache_dir,
   const fs::path path = fs::absolute(id.path_in(cache_dir));
   if (auto checked = open_checked_cache(id, path)) return *std::move(checked);
 
-  // Under the lock, so that one process checks, or decodes, and the others find its mark.
+  // One process checks or decodes under the lock, and the others find its mark.
   const fs::path lock_path = path.string() + ".lock";
   std::optional<FileLock> lock;
   try {
     lock = FileLock::acquire(lock_path, std::chrono::milliseconds(0));
-  } catch (const SystemError&) {  // a cache in a folder that is only read is as good
+  } catch (const SystemError&) {  // a whole cache in a read-only folder will do
     if (OpenedCache opened = open_cache(id, path); opened.data) return *std::move(opened.data);
     throw;
   }
@@ -295,7 +296,7 @@ PreparedDataset open_or_make_cache(const CacheId& id, const fs::path& cache_dir,
           fmt::format("another process has held {} for {} h: is it stuck?", lock_path.string(), kLockTimeout.count()));
     }
   }
-  OpenedCache opened = open_cache(id, path);  // it was there, or was made while we waited
+  OpenedCache opened = open_cache(id, path);  // there before, or made while we waited
   if (opened.data) return *std::move(opened.data);
   if (!opened.problem.empty()) say(fmt::format("{} is damaged ({}): made anew", path.string(), opened.problem));
   say(making);

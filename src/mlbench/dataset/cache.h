@@ -1,16 +1,16 @@
 #pragma once
 
-// The prepared form of a data set: one file, mapped. Internal to dataset/.
+// The prepared form of a data set: one file, which readers map into memory. Internal to dataset/.
 //
 // Layout (little endian; offsets are multiples of 4096, so that every section starts on a page):
-//   0       header: the line "mlbench data cache, version V", one line of JSON (name, key, fingerprint, splits with
-//           dtype, shape, samples and offsets), zeros up to 4096
+//   0       header: the line "mlbench data cache, version V", one line of JSON (name, key, fingerprint, dtype, shape,
+//           and for each split its name, samples and offsets), zeros up to 4096
 //   then for each split in the description's order
-//     features  samples * volume elements of the split's dtype, record after record in official order
+//     features  samples * volume elements of the format's dtype, record after record in official order
 //     labels    samples int64
 //
-// Everything in the header follows from the description, the key and the fingerprint, and the fingerprint from the
-// records: a cache is whole exactly when size and header are what they would be if it were written now.
+// Everything in the header follows from the description, the key and the fingerprint, and the fingerprint follows from
+// the records. So a cache is whole exactly when its size and header are what they would be if it were written now.
 
 #include <filesystem>
 #include <functional>
@@ -23,22 +23,24 @@
 
 namespace mlbench::dataset {
 
-inline constexpr int kCacheVersion = 1;  // counts changes of this layout and of what decoders produce
+inline constexpr int kCacheVersion = 1;  // goes up when this layout or what a decoder produces changes
 
 struct CacheId {
   const DatasetDescription& description;
-  std::string generator;  // of made data: name, version and seed; "" of decoded files
-  std::string key;        // of what the records are made from
+  std::string generator;  // made data: name, version and seed of its generator; decoded files: ""
+  std::string key;        // cache_key() of what the records are made from
 
   std::filesystem::path path_in(const std::filesystem::path& cache_dir) const;
 };
 
-// A key from anything that determines the records, the description's own fields included.
+// A key over the fields of `description` that determine the records, and over `origin`, which stands for their source:
+// path, size and modification time of each source file, or the generator of made data.
 std::string cache_key(const DatasetDescription& description, const Json& origin);
 
-// Maps the cache that lies there, checked as a whole once per host and build (verified_mark.h), or has `fill` make it
-// (once per split, in order) and maps that. Contract: prepare(). `fill` writes every element; `making` is the
-// progress line for that case.
+// Maps the cache of `id` in `cache_dir` where it is whole. The whole file is checked once per host and build
+// (verified_mark.h). Otherwise calls `fill` once per split, in order, to make the cache, and maps that. Locks and
+// errors are those of prepare(). `fill` must write every element; `making` is the progress line that is given before
+// it.
 using FillSplit = std::function<void(size_t split, const SplitBuffers& out)>;
 PreparedDataset open_or_make_cache(const CacheId& id, const std::filesystem::path& cache_dir, const FillSplit& fill,
                                    const std::string& making, const Progress& progress);

@@ -33,7 +33,7 @@ struct TokensHeader {
 static_assert(sizeof(TokensHeader) == 128);
 constexpr std::string_view kTokensMagic("mlbench tokens\0\0", 16);
 
-// Of what the hash covers of it.
+// The bytes of the header that the hash covers.
 std::string_view head_of(const TokensHeader& header) {
   return {reinterpret_cast<const char*>(&header), offsetof(TokensHeader, sha256)};
 }
@@ -76,7 +76,7 @@ CachedTokens::CachedTokens(const std::filesystem::path& path) : path_(path) {
   if (header.version != kTokensVersion) {
     damaged(path, fmt::format("layout {} instead of {}", header.version, kTokensVersion));
   }
-  // Compared before they are multiplied, as a damaged count may be anything.
+  // A damaged count may be anything, so counts are compared before they are multiplied.
   const auto most = static_cast<int64_t>(bytes.size());
   if (header.records < 0 || header.records >= most || header.tokens < 0 || header.tokens >= most ||
       header.vocabulary <= 0) {
@@ -182,7 +182,7 @@ std::string TokenWriter::commit() {
   write_all(fd_.get(), std::string(offsets_begin(static_cast<size_t>(tokens_)) - end, '\0'), temporary_);
   add_offsets();
 
-  // The counts precede the tokens in the hash, and are known only now: the tokens are read back.
+  // The counts precede the tokens in the hash, and are known only now, so the tokens are read back.
   TokensHeader header = make_header(records_, tokens_, vocabulary_, longest_);
   Sha256 hash;
   hash.update(head_of(header));

@@ -95,7 +95,7 @@ TEST(CachedTokens, ATokenBeyondTheVocabularyIsABugOfTheWriter) {
   EXPECT_THROW(writer.append(std::vector<int32_t>{-1}), InternalError);
 }
 
-// Every byte but those of padding counts: one that is flipped is seen, at once or by verify().
+// A flipped bit of any byte but padding is seen, by the constructor or by verify().
 TEST(CachedTokens, AnyChangeIsSeen) {
   const TemporaryFolder folder;
   const auto path = folder / "train";

@@ -25,7 +25,7 @@ namespace mlbench::dataset {
 
 namespace {
 
-// The values of a whole set stay below 2^53.
+// The number of values in a whole data set stays below 2^53.
 constexpr Range kExtents{1, 1e9}, kClasses{1, 1e7}, kSamples{1, 1e10}, kBytes{1, 1e15};
 constexpr Range kWordsOfSentence{0, 1e6}, kSentenceTokens{1, 100}, kRatio{0, 1e6};
 constexpr double kMostValuesPerSample = 1e9, kMostValues = 1e15;
@@ -160,7 +160,7 @@ void check_text(const spec::FieldReader& reader, const DatasetDescription& descr
   }
 }
 
-// What one field alone cannot tell.
+// Checks fields against each other.
 void check_relations(const spec::FieldReader& reader, const DatasetDescription& description) {
   check_hash(reader, "fingerprint", description.fingerprint);
   check_hash(reader, "archive.sha256", description.archive.sha256);

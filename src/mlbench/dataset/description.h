@@ -11,67 +11,68 @@
 
 namespace mlbench::dataset {
 
-// tasks/data/NAME.toml (embedded). Every field is described in dataset/README.md.
+// A published file of a split. dataset/README.md describes every field of tasks/data/NAME.toml.
 struct FileSource {
   std::string pattern;         // relative path, e.g. "train-images-idx3-ubyte"; ".gz", ".bz2" or ".xz" may follow
-  std::string sha256;          // of the published file; empty if none is known
-  std::int64_t bytes = 0;      // of the published file; 0 unknown
-  std::string content_sha256;  // of the unpacked content, for copies that are packed otherwise; may be empty
+  std::string sha256;          // checksum of the published file; "" if none is known
+  std::int64_t bytes = 0;      // size of the published file; 0: unknown
+  std::string content_sha256;  // checksum of the unpacked content, for copies that are packed in another way; may be ""
   std::string url;             // "" when it cannot be fetched; its last component is the local file name
 };
-// One archive that holds all files, as it was published: the files then need not be unpacked.
+// One published archive that holds all files. Where it lies in a data folder, the files need not be unpacked.
 struct ArchiveSource {
   std::string pattern;  // relative path, e.g. "cifar-10-binary.tar"; ".gz", ".bz2", ".xz" may follow
-  std::string folder;   // folder in the archive that holds the files; unpacked, it is found in a data folder, too
+  std::string folder;   // folder in the archive that holds the files; unpacked, it may lie in a data folder, too
   std::string sha256;
   std::int64_t bytes = 0;
   std::string url;
 };
-// Something of the same name that this program does not read, and what to do instead.
+// Something that is easily taken for the data set, but is not read by this program.
 struct Lookalike {
   std::string pattern;  // relative path, e.g. "cifar-10-batches-py"
   std::string advice;
 };
 struct SplitSpec {
   std::string name;               // "train" | "test"
-  int64_t samples = 0;            // of a text as one record: its tokens
-  std::vector<FileSource> files;  // what the format's reader expects, in its order; none of data that are only made
+  int64_t samples = 0;            // for one text (format "words"): its number of tokens
+  std::vector<FileSource> files;  // in the order that the format's reader expects; empty for data that are only made
 };
-// How text becomes tokens; of formats of text.
+// How text becomes tokens. Only formats of text use it.
 struct TextSpec {
-  std::string source_language, target_language;  // of pairs that are tokenised here, or were: as Moses names them
-  std::string dictionary;        // relative path of a vocabulary that is ready; "" or absent: one is made
-  int64_t pieces = 0;            // to learn, the special ones included; 0: `classes`
-  text::CleaningRules cleaning;  // of training pairs
+  std::string source_language, target_language;  // for pairs that are, or were, tokenised by Moses' rules: "en", "de"
+  std::string dictionary;        // relative path of a ready vocabulary; "" or a missing file: one is learned
+  int64_t pieces = 0;            // how many pieces to learn, including the special ones; 0: as many as `classes`
+  text::CleaningRules cleaning;  // which training pairs are kept
 };
 struct DatasetDescription {
   std::string name, title, format;    // format: a row of the table in format.cpp, e.g. "idx"
-  std::vector<int64_t> sample_shape;  // empty: of text
-  int64_t classes = 0;                // of text: the size of the vocabulary, padding included
+  std::vector<int64_t> sample_shape;  // empty for text
+  int64_t classes = 0;                // for text: the size of the vocabulary, padding included
   std::vector<SplitSpec> splits;
   TextSpec text;
-  ArchiveSource archive;  // pattern "": there is none
+  ArchiveSource archive;  // none where its pattern is ""
   std::vector<Lookalike> lookalikes;
-  std::string fingerprint;     // official; "" unknown
+  std::string fingerprint;     // the official one; "": unknown
   std::string system_package;  // Debian package, "" if none
   std::string system_path;     // where that package puts the files
   std::string folder;          // sub-folder of a data folder that may hold the files, e.g. "fashion-mnist"
   std::string licence, source;
-  uint64_t synthetic_seed = 42;  // of made data: the same for every run
-  double synthetic_length = 24;  // of made text: the median of a sentence's tokens, of either side
+  uint64_t synthetic_seed = 42;  // seed of made data: the same for every run
+  double synthetic_length = 24;  // made text: median length of a sentence in tokens, on either side
 
   int64_t sample_volume() const;  // product of sample_shape
-  bool only_made() const;         // it has no files: synthetic.h makes all there is of it
+  bool only_made() const;         // no split has files: only synthetic.h can make the data
 };
 
-// Checks every key and value. UserError "FILE:LINE:COLUMN: what was given, what was expected".
+// Reads `text`, the content of a description named `file`, and checks every key and value. Throws UserError
+// "FILE:LINE:COLUMN: what was given, what was expected".
 DatasetDescription parse_description(const std::string& file, std::string_view text);
 
-// The embedded description. UserError listing the valid names.
+// The embedded description named `name`. Throws UserError listing the valid names.
 const DatasetDescription& find_description(const std::string& name);
 std::vector<std::string> dataset_names();
 
-// UserError of data that are only made.
+// Throws UserError where the data are only made, and so have no files to fetch or read.
 void require_files(const DatasetDescription& description);
 
 }  // namespace mlbench::dataset

@@ -49,7 +49,7 @@ TEST(Description, EmbeddedOnesAreComplete) {
         EXPECT_THAT(file.url, AnyOf(EndsWith("/" + file.pattern), HasSubstr("/" + file.pattern + ".")))
             << "fetch() keeps the last component: " << name;
         EXPECT_THAT(file.sha256, SizeIs(64)) << name;
-        if (description.fingerprint.empty()) continue;  // the rest is known where somebody had the files
+        if (description.fingerprint.empty()) continue;  // without it, checksums may be unknown
         EXPECT_THAT(file.content_sha256, SizeIs(64)) << name;
         EXPECT_GT(file.bytes, 0) << name;
       }

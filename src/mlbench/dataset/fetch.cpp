@@ -30,12 +30,12 @@ constexpr int kAttempts = 5;
 constexpr long kConnectTimeoutSeconds = 30;
 constexpr long kStalledSeconds = 60;  // without a single byte
 
-// One transfer into an open file, from its end on.
+// One transfer that appends to an open file.
 class Transfer {
  public:
   enum class Outcome {
     kDone,
-    kInterrupted,     // what came is in the file; another attempt goes on from there
+    kInterrupted,     // the file holds what came; another attempt continues there
     kCannotContinue,  // the server knows no ranges, or the file has another length now: start from nothing
   };
 
@@ -99,7 +99,7 @@ class Transfer {
   const std::string& reason() const { return reason_; }
 
  private:
-  // No exception may pass through libcurl: it is kept, the transfer aborted, and run() throws it.
+  // No exception may pass through libcurl: this keeps it and aborts the transfer, and run() throws it.
   template <typename Action>
   bool guarded(const Action& action) {
     try {
@@ -168,7 +168,7 @@ void fetch_file(const FileSource& source, const fs::path& target, const Report& 
                            source.bytes);
     }
     fs::remove(part);
-    // A whole file that came in one piece will not be better next time; one put together of two pieces may.
+    // A whole file that came in one piece will be the same next time; a file put together of two pieces may be better.
     if (outcome == Transfer::Outcome::kDone && already == 0) {
       throw UserError(fmt::format("{} is not the published file: {}", source.url, reason));
     }
@@ -179,7 +179,7 @@ void fetch_file(const FileSource& source, const fs::path& target, const Report& 
 
 using Progressed = std::function<void(const std::string& file, int64_t done, int64_t total)>;
 
-// Nothing when the file is there already, packed or not.
+// Fetches one file; does nothing where the file exists, packed or not.
 void fetch_source(const FileSource& source, const DatasetDescription& description, const fs::path& folder,
                   const Progressed& progress) {
   const fs::path local = folder / source.pattern;

@@ -9,10 +9,12 @@
 
 namespace mlbench::dataset {
 
-// Downloads what is missing into DATA_DIR/<description.folder>, where locate(description, {DATA_DIR}) finds it, and
-// returns that folder. Only http and https. A broken transfer leaves FILE.part and is taken up where it stopped (now, a
-// few times, or by the next call); a file gets its name after its checksum was right. `progress` (may be empty) is
-// called with bytes done and in all (0: unknown). IoError (network, disk) / UserError (no URL known, checksum).
+// Downloads the files that are missing into DATA_DIR/<description.folder>, where locate(description, {DATA_DIR}) finds
+// them, and returns that folder. Only http and https are allowed. An interrupted transfer leaves FILE.part and is
+// resumed from there, up to 5 times in this call and again by the next one. A file gets its name once its checksum is
+// right. `progress` may be empty; it is called on this thread with bytes done and in all (0: unknown). Throws IoError
+// for errors of network and disk, and UserError where no URL is known, a checksum is wrong, or another process is
+// fetching.
 std::filesystem::path fetch(const DatasetDescription& description, const std::filesystem::path& data_dir,
                             const std::function<void(const std::string& file, int64_t done, int64_t total)>& progress);
 

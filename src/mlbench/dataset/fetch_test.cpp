@@ -32,7 +32,7 @@ class Server {
  public:
   std::map<std::string, std::string> files;  // path to content
   bool ranges = true;                        // honours "Range: bytes=N-"
-  int cuts = 0;                              // so many answers end after half of what is left
+  int cuts = 0;                              // number of answers that end after half of what is left
   std::string redirect;                      // every request is sent there
 
   Server() : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -55,7 +55,7 @@ class Server {
   }
 
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
-  // "PATH" or "PATH from N".
+  // Returns the requests so far: "PATH" or "PATH from N".
   std::vector<std::string> requests() {
     const std::lock_guard lock(mutex_);
     return requests_;

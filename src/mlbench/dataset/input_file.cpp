@@ -17,7 +17,7 @@
 
 namespace mlbench::dataset {
 
-// Up to out.size() bytes, 0 at the end. UserError, with the position, when packed data are damaged.
+// Gives up to out.size() bytes, 0 at the end. Throws UserError naming `position` where packed data are damaged.
 struct InputFile::Stream {
   Stream() = default;
   Stream(const Stream&) = delete;
@@ -26,7 +26,8 @@ struct InputFile::Stream {
   virtual size_t read_some(std::span<std::byte> out, const std::filesystem::path& path, int64_t position) = 0;
 };
 
-// Plain files and gzip; zlib and not libarchive, whose gzip filter (3.6) does not compare the checksum at the end.
+// Reads plain files and gzip. It uses zlib since the gzip filter of libarchive 3.6 does not compare the checksum at the
+// end.
 struct InputFile::GzipStream final : Stream {
   GzipStream(FileDescriptor fd, const std::filesystem::path& path) : file(gzdopen(fd.get(), "rb")) {
     if (file == nullptr) throw IoError("cannot read " + path.string() + ": out of memory");
@@ -142,7 +143,7 @@ TextFile::TextFile(const std::filesystem::path& path, Origin origin) : file_(pat
 size_t TextFile::read(std::span<char> out) {
   if (!blocks_) return file_.read(std::as_writable_bytes(out));
   size_t done = 0;
-  // A second time where the mark at the beginning left room.
+  // Reads a second time where removing the byte order mark left room.
   for (bool more = true; more && done < out.size();) {
     const std::span<char> rest = out.subspan(done);
     const std::string_view block(rest.data(), file_.read(std::as_writable_bytes(rest)));

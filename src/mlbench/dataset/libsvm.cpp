@@ -26,7 +26,7 @@ class Lines {
  public:
   explicit Lines(const std::filesystem::path& path) : file_(path), buffer_(kBlock) {}
 
-  // Valid until the next call; empty at the end of the file.
+  // The next line, valid until the next call; empty at the end of the file.
   std::optional<std::string_view> next() {
     for (;;) {
       const std::string_view rest(buffer_.data() + begin_, end_ - begin_);
@@ -69,14 +69,14 @@ class Lines {
 
   TextFile file_;
   std::vector<char> buffer_;
-  size_t begin_ = 0, end_ = 0;  // what is not yet given out
+  size_t begin_ = 0, end_ = 0;  // the part of `buffer_` that next() has not given yet
   bool at_end_ = false;
   int64_t number_ = 0;
 };
 
 bool is_space(char c) { return c == ' ' || c == '\t'; }
 
-// One line, read from left to right.
+// Parses one line from left to right.
 class RowParser {
  public:
   RowParser(std::string_view line, const Lines& lines)
@@ -96,7 +96,7 @@ class RowParser {
     return static_cast<int64_t>(value);
   }
 
-  // The rest of the line; what it leaves out is zero.
+  // Reads the features from the rest of the line; those not written are zero.
   void features(std::span<float> row) {
     size_t filled = 0;
     for (skip_spaces(); at_ != end_; skip_spaces()) {
@@ -143,7 +143,7 @@ class RowParser {
     }
     auto [end, error] = std::from_chars(at_, end_, value);
     if (error == std::errc::result_out_of_range) {
-      // What is too small for a T is zero, what is too large is refused: strtod tells them apart.
+      // A number too small for T becomes zero, one too large is refused: strtod tells them apart.
       value = static_cast<T>(std::strtod(std::string(at_, end).c_str(), nullptr));
       error = std::errc();
     }

@@ -95,7 +95,7 @@ TEST_F(Libsvm, LineEndsSpacesAndATinyValue) {
   EXPECT_THAT(labels(data.split("train")), ElementsAre(1, 0));
 }
 
-// As strtod has it: what is too small is zero, what is too large no number.
+// As with strtod, a number too small is zero, and one too large is refused.
 TEST_F(Libsvm, NumbersBelowADoublesRangeAreZero) {
   const std::string zeros(400, '0');
   const auto read = [&](const std::string& value) { return values(prepare_text("1 1:" + value, 1).split("train"))[0]; };
@@ -125,7 +125,7 @@ TEST_F(Libsvm, TextIsUtf8WithOrWithoutItsMark) {
   for (const char c : std::string(kRows)) wide += {c, '\0'};
   EXPECT_THAT(error_of("\xFF\xFE" + wide, 4), HasSubstr("rows.train is text in UTF-16"));
   EXPECT_THAT(error_of(wide, 4), HasSubstr("rows.train: byte 2 is zero"));
-  // Other white space is none between numbers.
+  // Only blanks and tabs separate numbers.
   for (const char* space : {"\v", "\f", "\r", "\u00A0"})
     EXPECT_NE(error_of("1 1:1" + std::string(space) + "2:1", 1), "");
 }
@@ -149,7 +149,7 @@ TEST_F(Libsvm, EveryPackingGivesTheSameRecords) {
   }
 }
 
-// More than one block of the reader, and lines that cross its border; every value read as strtof does.
+// Reads more than one block, with lines that cross its border; every value must be as strtof reads it.
 TEST_F(Libsvm, LongFilesComeInBlocks) {
   constexpr int64_t kSamples = 1500, kDimension = 400;
   std::string text;
@@ -210,7 +210,7 @@ TEST_F(Libsvm, DamagedAndMislabelledFiles) {
   EXPECT_THAT(error_of_packed(".gz", kRows), EndsWith("rows.train.gz: no gzip data, which the name promises"));
   EXPECT_THAT(error_of_packed(".bz2", bzip2(kRows).substr(0, 20)), HasSubstr("no bzip2 data, which the name promises"));
 
-  // Long enough for damage that shows only after a good start.
+  // The content is long enough for damage that shows only after a good start.
   std::string text;
   RandomSequence random(1);
   for (int i = 0; i < 100000; ++i) text += "1 1:" + std::to_string(random.uniform()) + "\n";

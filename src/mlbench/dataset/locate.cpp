@@ -26,7 +26,7 @@ std::optional<fs::path> find_file(const fs::path& folder, const std::string& pat
 
 namespace {
 
-// Fills `files`, or returns what is missing.
+// Fills `files` and returns the patterns that are missing.
 std::vector<std::string> find_files(const DatasetDescription& description, const fs::path& folder,
                                     std::vector<std::vector<fs::path>>& files) {
   std::vector<std::string> missing;
@@ -49,7 +49,7 @@ struct Place {
   std::string origin;
 };
 
-// The archive, with its members as files.
+// The archive where it is in `place`, with its members as files.
 std::optional<LocatedDataset> find_archive(const DatasetDescription& description, const Place& place) {
   const ArchiveSource& source = description.archive;
   if (source.pattern.empty()) return std::nullopt;
@@ -63,7 +63,7 @@ std::optional<LocatedDataset> find_archive(const DatasetDescription& description
   return located;
 }
 
-// The data set as it lies there; else what is missing.
+// The data set where `place` holds it; else fills `missing`.
 std::optional<LocatedDataset> find_at(const DatasetDescription& description, const Place& place,
                                       std::vector<std::string>& missing) {
   LocatedDataset located{place.folder, place.origin, {}, {}};
@@ -72,7 +72,7 @@ std::optional<LocatedDataset> find_at(const DatasetDescription& description, con
   return find_archive(description, place);
 }
 
-// What lies in the folder and is easily taken for the data set: "; cifar-10-batches-py is ...".
+// Names look-alikes that lie in the folder: "; cifar-10-batches-py is ...".
 std::string describe_lookalikes(const DatasetDescription& description, const fs::path& folder) {
   std::string text;
   std::error_code ignored;
@@ -82,7 +82,8 @@ std::string describe_lookalikes(const DatasetDescription& description, const fs:
   return text;
 }
 
-// A file named after the data set or one of its files, or any in a folder named after the data set: ", but x.zip".
+// Names a file named after the data set or one of its files, or any file in a folder named after the data set: ", but
+// x.zip".
 std::string describe_namesake(const DatasetDescription& description, const fs::path& folder) {
   std::vector<std::string> names = {description.name};
   for (const SplitSpec& split : description.splits) {

@@ -9,33 +9,34 @@
 
 namespace mlbench::dataset {
 
-// A data set found on disk: the folder, and for each split the files in reader order.
+// A data set found on disk: its folder, and for each split the files in the order that the format's reader expects.
 struct LocatedDataset {
   std::filesystem::path folder;
   std::string origin;                                     // "data folder" | "package NAME"
-  std::vector<std::vector<std::filesystem::path>> files;  // [split][file]; members of the archive, where there is one
-  std::filesystem::path archive;                          // "" when the files lie there themselves
+  std::vector<std::vector<std::filesystem::path>> files;  // [split][file]; with an archive: paths of its members
+  std::filesystem::path archive;                          // "" where the files themselves were found
 };
 
-// What a search found, and what it passed.
+// What a search found, and which places it rejected.
 struct SearchResult {
-  std::optional<LocatedDataset> found;  // the first place that holds all of it
-  // A line "\n  PLACE (ORIGIN): WHAT IS MISSING" for each place before; of those, the ones that hold something that was
-  // meant to be the data set: a part of the files, a file named after the data set or one of its files, any file of a
-  // folder named so, a look-alike.
+  std::optional<LocatedDataset> found;  // the first place that holds the whole data set
+  // Lines "\n  PLACE (ORIGIN): WHAT IS MISSING". `tried` has one for each place searched before `found`. `misfits` has
+  // those of them that hold something that was meant to be the data set: some of its files, a file named after the data
+  // set or one of its files, any file in a folder named after the data set, or a look-alike.
   std::string tried, misfits;
 };
-// Looks in the folders in order (DIR/<folder>, then DIR: two sets may name their files alike; in each also in the
-// archive's folder), then in the system package. A file may be there as it was published or unpacked, or all of them in
-// the archive. Of data that are only made nothing is found and no place tried.
+// Looks into each folder of `data_dirs` in order: DIR/<folder>, then DIR, since two sets may have files of the same
+// names; before each of the two, its subfolder named as the archive's folder. The system package's folder comes last.
+// Files may be as published, unpacked, or in the archive. For data that are only made, no place is searched and nothing
+// is found.
 SearchResult search(const DatasetDescription& description, const std::vector<std::string>& data_dirs);
-// What the search found. UserError that lists every place tried, what is missing there, what was taken for it and the
-// command that fetches it; where another copy would silently stand in for what does not fit in an earlier place; and of
-// data that are only made.
+// What search() found. Throws UserError where nothing was found, listing every place, what is missing or was mistaken
+// there, and the command that fetches the data set. Also throws UserError for data that are only made, and where
+// `misfits` is not empty, since a copy in a later place must not silently replace the user's.
 LocatedDataset locate(const DatasetDescription& description, const std::vector<std::string>& data_dirs);
 
-// FOLDER/PATTERN, packed in one of the known ways (the first of kPackedSuffixes of input_file.h that is there) or
-// plain.
+// The file FOLDER/PATTERN with the first suffix of kPackedSuffixes (input_file.h) that exists, else plain; empty where
+// there is none.
 std::optional<std::filesystem::path> find_file(const std::filesystem::path& folder, const std::string& pattern);
 
 }  // namespace mlbench::dataset

@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What the files made of it may be more or less than the description says: text is cleaned. Warns of that, and where
-// the records are known to be others than the official ones.
+// Prepares text. Its records may be more or fewer than the description says, since text is cleaned. A warning is given
+// of that, and where the records are known not to be the official ones.
 PreparedDataset prepare_located_text(const DatasetDescription& description, const LocatedDataset& located,
                                      const fs::path& cache_dir, const Progress& progress) {
   PreparedDataset data = text::prepare_text(description, located, cache_dir, progress);
@@ -66,7 +66,7 @@ PreparedDataset prepare(const DatasetDescription& description, const std::vector
   PreparedDataset data = open_or_make_cache(
       {description, "", cache_key(description, sources)}, cache_dir,
       [&](size_t split, const SplitBuffers& out) {
-        // Under the cache's lock: one process at a time, and what a killed one left is replaced.
+        // The cache's lock is held: one process unpacks at a time, and replaces what a killed one left.
         if (!files) files.emplace(description, located, cache_dir / (description.name + ".unpacked.tmp"));
         format->read(description, description.splits[split], files->files()[split], out);
       },

@@ -9,18 +9,19 @@
 
 namespace mlbench::dataset {
 
-// Finds and decodes the data set into CACHE_DIR/<name>-v<version>-<key>.cache once (key over the description and path,
-// size and modification time of the source files), under a file lock: the first process on a host decodes, the others
-// wait. Checks counts, shapes, label range and sizes (UserError naming file, given and expected), and maps the result.
-// The first call on a host and with a build hashes the mapped records (about 0.6 s per GB), so that what is trained
-// on is what the fingerprint says; a cache that is damaged, cut or of another version is made anew. A disk that is
-// full: IoError, and no half cache is left.
+// Finds the data set and decodes it once into CACHE_DIR/<name>-v<version>-<key>.cache, then maps that file. The key
+// covers the description and path, size and modification time of the source files. Under a file lock, the first process
+// on a host decodes and the others wait. Throws UserError naming file, given and expected where counts, shapes, sizes
+// or the range of labels are wrong; throws IoError where the disk is full, and leaves no half cache.
+// The first call on a host and with a build hashes the mapped records (about 0.6 s per GB), so that training uses what
+// the fingerprint says. A cache that is damaged, cut or of another version is made anew.
 //
-// Text becomes a folder of token files and a vocabulary (text/prepared_text.h), in the same way.
+// Text becomes a folder of token files and a vocabulary (text/prepared_text.h), in the same way. `progress` may be
+// empty.
 PreparedDataset prepare(const DatasetDescription& description, const std::vector<std::string>& data_dirs,
                         const std::filesystem::path& cache_dir, const Progress& progress);
 
-// Whether its records are tokens.
+// Whether the records of the data set are tokens.
 bool is_text(const DatasetDescription& description);
 
 }  // namespace mlbench::dataset

@@ -39,7 +39,7 @@ std::string features_of(const CachedSplit& split) {
   return {static_cast<const char*>(split.features.data), split.features.size_bytes()};
 }
 
-// By its definition, from what the test wrote.
+// The fingerprint by its definition, from the data that the test wrote.
 std::string expected_fingerprint() {
   std::string records;
   for (const std::string split : {"train", "test"}) {
@@ -339,7 +339,7 @@ TEST_F(Prepare, LooksInOrder) {
   EXPECT_EQ(locate(description, dirs).folder, data_ / "a");
 }
 
-// What a user put there is not passed over for the system's copy.
+// A folder of the user's with some of the files is an error, even where the system's copy is whole.
 TEST_F(Prepare, FilesThatDoNotFitAreNamed) {
   DatasetDescription description = test::tiny();
   description.system_package = "dataset-tiny";
@@ -396,7 +396,7 @@ TEST_F(Prepare, CacheFolderThatIsAFile) {
 
 // --- no room for the cache
 
-// In a child process, whose limits and mounts are its own. Prints to standard error what is wrong.
+// Runs in a child process, which has limits and mounts of its own. Prints to standard error what is wrong.
 int prepare_without_room(const std::string& data, const fs::path& cache) {
   try {
     prepare(test::tiny(), {data}, cache, {});

@@ -15,7 +15,7 @@ namespace mlbench::dataset {
 
 namespace {
 
-// Whether the records are those of the published files. Hashes all of them; false when a checksum is not known.
+// Whether the records are those of the published files. Hashes all of them; false where a checksum is not known.
 bool follow_published_files(const DatasetDescription& description, const std::vector<CachedSplit>& splits) {
   const Format* format = find_format(description.format);
   if (format == nullptr || format->hash_file == nullptr) return false;

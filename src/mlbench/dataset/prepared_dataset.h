@@ -22,9 +22,9 @@ namespace text {
 class PreparedText;
 }
 
-// One split, mapped: fixed-size records of raw bytes as decoded (uint8 images, float32 rows), labels apart; or, of
-// text, columns of tokens: "source" and "target" of equally many records, or "tokens", the whole text in one. Then
-// `samples` counts the records, and features and labels are empty.
+// One split, mapped: records of a fixed size, as decoded (uint8 images, float32 rows), with their labels apart. Of
+// text, it has columns of tokens instead: "source" and "target" with equally many records, or "tokens", the whole text
+// as one record. `samples` then counts records, and features and labels are empty.
 struct CachedSplit {
   std::string name;
   int64_t samples = 0;
@@ -35,47 +35,49 @@ struct CachedSplit {
   std::vector<TokenColumn> tokens = {};
 
   int64_t sample_volume() const;
-  const TokenColumn& column(const std::string& name) const;  // UserError listing what there is
+  const TokenColumn& column(const std::string& name) const;  // throws UserError listing the columns
 };
 
-// A mapped cache. Copies share the mapping; views of a split live as long as one of them.
+// A mapped cache. Copies share the mapping; views of a split stay valid as long as one copy lives.
 //
-// Fingerprint: SHA-256 over all records, split after split in the description's order, each split in official order;
-// a record is its feature bytes (as decoded, row-major, little endian) followed by its label as a little-endian int64.
-// Of made data, the generator's text precedes them. Of text, whoever prepares it says what the fingerprint is over.
+// Fingerprint: SHA-256 over all records, split after split in the description's order, each split in official order. A
+// record is its feature bytes (as decoded, row-major, little endian) followed by its label as a little-endian int64.
+// For made data, the generator's text precedes the records. For text, the fingerprint is that of text/prepared_text.h.
 class PreparedDataset {
  public:
-  // Whether the data are official follows from the fingerprint where the description has one. Otherwise all records
-  // are hashed as the published files have them, unless `known_official` says what came out of that.
+  // `generator` is "" for decoded files. Where the description has no fingerprint and `known_official` is not given,
+  // the constructor hashes all records as the published files hold them, to know whether the data are official.
   PreparedDataset(const DatasetDescription& description, std::shared_ptr<const void> cache,
                   std::vector<CachedSplit> splits, std::string fingerprint, std::string generator,
                   std::optional<bool> known_official = std::nullopt);
 
-  const CachedSplit& split(const std::string& name) const;  // UserError listing the splits
+  const CachedSplit& split(const std::string& name) const;  // throws UserError listing the splits
   const std::vector<CachedSplit>& splits() const { return splits_; }
   const std::string& fingerprint() const { return fingerprint_; }
-  // The fingerprint is the description's; where that has none, every published file follows from the records.
+  // Whether the fingerprint is the description's; without one there, whether the records yield the checksum of every
+  // published file. Always false for made data.
   bool official() const { return official_; }
   bool synthetic() const { return !generator_.empty(); }
   int64_t classes() const { return classes_; }
   const std::string& name() const { return name_; }
-  // The record's `data` field: name, fingerprint, official, synthetic, samples {split: count}; of made data generator.
+  // The `data` member of the run record: name, fingerprint, official, synthetic, samples {split: count}, and for made
+  // data generator.
   Json record() const;
-  // Vocabulary, references and counts, of text; else null.
+  // Vocabulary, references and counts of text; null for other data.
   const std::shared_ptr<text::PreparedText>& text() const { return text_; }
   void set_text(std::shared_ptr<text::PreparedText> text) { text_ = std::move(text); }
 
  private:
   std::string name_, fingerprint_;
-  std::string generator_;  // of made data: name, version and seed; "" of decoded files
+  std::string generator_;  // made data: name, version and seed of the generator; decoded files: ""
   bool official_ = false;
   int64_t classes_ = 0;
-  std::shared_ptr<const void> cache_;  // what the views of the splits need
+  std::shared_ptr<const void> cache_;  // keeps the views of the splits valid
   std::vector<CachedSplit> splits_;
   std::shared_ptr<text::PreparedText> text_;
 };
 
-// Gets a line now and then from what takes long; may be empty.
+// Is called with a line now and then by work that takes long; may be empty.
 using Progress = std::function<void(const std::string& line)>;
 
 }  // namespace mlbench::dataset

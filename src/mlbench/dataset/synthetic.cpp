@@ -26,7 +26,8 @@ constexpr double kScoreDeviation = 6;
 
 enum SyntheticStream : uint64_t { kPrototypes = 1, kNoise = 2, kDirection = 3, kRows = 4, kLabels = 5 };
 
-// Values in [64, 192), equal over cells of 4 x 4 pixels, so that convolution and pooling find the pattern too.
+// A prototype has values in [64, 192), equal over cells of 4 x 4 pixels, so that convolution and pooling find the
+// pattern.
 std::vector<uint8_t> make_prototype(const std::vector<int64_t>& shape, uint64_t key, int64_t label) {
   const bool image = shape.size() >= 2;
   const int64_t width = shape.back();
@@ -58,7 +59,7 @@ void add_noise(const std::vector<uint8_t>& prototype, uint64_t key, uint64_t sam
   }
 }
 
-// Normally distributed numbers number 4 * i to 4 * i + 3 of a row (Box and Muller).
+// The normally distributed numbers 4 * i to 4 * i + 3 of a row (Box and Muller).
 std::array<double, 4> normals(uint64_t key, uint64_t i, uint64_t row) {
   const auto words = philox(key, i, row);
   const auto uniform = [](uint32_t word) { return (word + 0.5) * 0x1p-32; };
@@ -171,7 +172,7 @@ void make_gaussian_rows(const Generation& generation, const SplitBuffers& out) {
 namespace {
 
 struct Generator {
-  const char* name;  // with its version, which counts changes of what it makes
+  const char* name;  // includes a version, which goes up when the data change
   void (*make)(const Generation& generation, const SplitBuffers& out);
 };
 constexpr Generator kImages{"images 1", make_images}, kGaussianRows{"gaussian rows 1", make_gaussian_rows};

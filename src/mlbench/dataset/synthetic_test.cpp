@@ -50,7 +50,7 @@ TEST(GaussianRows, TheNumberOfThreadsDoesNotMatter) {
   EXPECT_NE(Made(epsilon(2777, 10, 33, 43), 1).features, one.features);
 }
 
-// A row is where it was, however many rows there are, and differs from every row of the other split.
+// Row i is the same however many rows there are, and differs from every row of the other split.
 TEST(GaussianRows, ARowDependsOnSeedSplitAndNumberAlone) {
   const Made few(epsilon(5, 5, 33), 1), many(epsilon(600, 5, 33), 2), test(epsilon(5, 5, 33), 1, 1);
   EXPECT_EQ(few.features, std::vector<float>(many.features.begin(), many.features.begin() + 5 * 33));

@@ -21,7 +21,7 @@ inline std::string big_endian(uint32_t value) {
           static_cast<char>(value)};
 }
 
-// An idx file of unsigned bytes.
+// The content of an idx file of unsigned bytes.
 inline std::string idx(const std::vector<uint32_t>& extents, const std::string& bytes) {
   std::string text = big_endian(0x0800 + static_cast<uint32_t>(extents.size()));
   for (const uint32_t extent : extents) text += big_endian(extent);
@@ -47,7 +47,7 @@ inline void write_file(const std::filesystem::path& path, const std::string& con
   std::ofstream(path, std::ios::binary) << content;
 }
 
-// "tiny": images of 4 x 5, 3 classes, 7 training and 4 test samples.
+// The data set "tiny" has images of 4 x 5, 3 classes, 7 training and 4 test samples.
 inline constexpr uint32_t kTinyTrain = 7, kTinyTest = 4;
 
 inline std::string tiny_pixels(const std::string& split) {
@@ -78,7 +78,7 @@ inline DatasetDescription tiny(const std::string& fingerprint = "") {
   return parse_description("tiny.toml", tiny_toml(fingerprint));
 }
 
-// All four files into `folder`, packed or not.
+// Writes all four files of "tiny" into `folder`, packed with gzip or plain.
 inline void write_tiny(const std::filesystem::path& folder, bool packed = true) {
   const auto write = [&](const std::string& name, const std::string& content) {
     if (packed) {
@@ -94,7 +94,8 @@ inline void write_tiny(const std::filesystem::path& folder, bool packed = true) 
   }
 }
 
-// Runs `action` and returns the text of the Error that it throws; a test failure when it throws none or another.
+// Runs `action` and returns the text of the Error that it throws. The test fails where it throws nothing or another
+// type.
 template <typename Error, typename Action>
 std::string message_of(const Action& action) {
   try {

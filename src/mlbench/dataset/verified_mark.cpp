@@ -16,7 +16,7 @@ namespace mlbench::dataset {
 
 namespace {
 
-// File systems take times of change from a clock that ticks at least 100 times a second.
+// File systems take modification times from a clock that ticks at least 100 times a second.
 constexpr std::chrono::milliseconds kTick{20};
 constexpr std::chrono::minutes kCheckTimeout{10};
 
@@ -44,7 +44,7 @@ std::optional<Json> VerifiedMark::facts() const {
     const Json mark = read_json_file(path_, inputs::kCacheMark);
     if (!mark.is_object() || mark.value("file", Json()) != identity() || !mark.contains("facts")) return std::nullopt;
     return mark.at("facts");
-  } catch (const UserError&) {  // cut off, or somebody else's
+  } catch (const UserError&) {  // the mark is cut off, or not ours
   } catch (const IoError&) {
   }
   return std::nullopt;
@@ -54,7 +54,7 @@ void VerifiedMark::write(const Json& facts) const {
   if (size_ < 0) return;
   try {
     write_json_file(path_, {{"file", identity()}, {"facts", facts}}, inputs::kCacheMark);
-  } catch (const IoError&) {  // read-only, or full: the next start checks again
+  } catch (const IoError&) {  // the folder is read-only, or the disk full: the next start checks again
   }
 }
 
@@ -64,7 +64,7 @@ Json check_once(const std::filesystem::path& file, const std::function<Json()>& 
   std::optional<FileLock> lock;
   try {
     lock = FileLock::acquire(mark.path().string() + ".lock", kCheckTimeout);
-  } catch (const IoError&) {  // in a folder that is only read everybody checks
+  } catch (const IoError&) {  // in a read-only folder every process checks
   }
   if (auto facts = mark.facts()) return *std::move(facts);
   Json facts = check();

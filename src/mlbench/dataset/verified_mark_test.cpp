@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 fs::path mark_of(const fs::path& file) { return file.string() + ".checked-" + host_name(); }
 
-// What damages a file behind the system's back: other bytes, and all that a mark names as before.
+// Damages a file so that all that a mark names stays the same.
 void damage_unseen(const fs::path& file, size_t at) {
   const auto changed = fs::last_write_time(file);
   std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
@@ -45,7 +45,7 @@ TEST_F(Mark, KeepsWhatWasFound) {
 
 TEST_F(Mark, IsVoidWhenTheFileChanges) {
   mark();
-  test::write_file(file_, "another");  // of the same size
+  test::write_file(file_, "another");  // the size is the same
   EXPECT_FALSE(counts());
   mark();
   test::write_file(file_, "longer than before");
@@ -61,7 +61,7 @@ TEST_F(Mark, IsVoidWhenTheFileChanges) {
   EXPECT_FALSE(counts());
 }
 
-// One after the other as fast as it goes: none of the changes has the time of the check.
+// The changes follow each other as fast as possible: none has the modification time of the check.
 TEST_F(Mark, SeesAChangeWithinTheSameTick) {
   for (int i = 0; i < 20; ++i) {
     test::write_file(file_, "content" + std::to_string(i % 10));
@@ -105,7 +105,7 @@ TEST_F(Mark, OfAnotherHostDoesNotCount) {
   EXPECT_FALSE(counts());
 }
 
-// --- of a data cache
+// --- marks of a data cache
 
 class MarkedCache : public ::testing::Test {
  protected:

@@ -45,7 +45,7 @@ VerifyResult verify_file(const FileSource& source, const fs::path& path) {
   return result;
 }
 
-// An archive that is packed otherwise is compared member by member.
+// Compares an archive as a whole, or member by member where it is packed in another way.
 std::vector<VerifyResult> verify_archive(const DatasetDescription& description, const LocatedDataset& located) {
   const ArchiveSource& archive = description.archive;
   const std::string sha256 = sha256_hex_of_file(located.archive);

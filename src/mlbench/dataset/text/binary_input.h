@@ -1,6 +1,7 @@
 #pragma once
 
-// Numbers of a binary file, front to back: none are kept, whatever counts the file names. Internal to dataset/.
+// Numbers of a binary file, read from front to back. Memory does not grow with the counts that the file names. Internal
+// to dataset/.
 
 #include <algorithm>
 #include <cstddef>
@@ -18,7 +19,7 @@ class BinaryInput {
   explicit BinaryInput(const std::filesystem::path& path) : file_(path) {}
 
   const std::filesystem::path& path() const { return file_.path(); }
-  // UserError when the file ends early; `what` is for its text.
+  // Reads an int64. Throws UserError where the file ends early; its text names `what` was read.
   int64_t integer(const char* what) {
     int64_t value = 0;
     file_.read_exactly(std::as_writable_bytes(std::span(&value, 1)), what);
@@ -28,7 +29,7 @@ class BinaryInput {
   void fill(std::span<T> values, const char* what) {
     file_.read_exactly(std::as_writable_bytes(values), what);
   }
-  // Past so many bytes.
+  // Skips `bytes` bytes.
   void skip(int64_t bytes, const char* what) {
     constexpr int64_t kStep = 1 << 20;
     std::vector<std::byte> left(static_cast<size_t>(std::min(kStep, bytes)));

@@ -12,7 +12,7 @@ namespace {
 
 UChar32 to_icu(char32_t c) { return static_cast<UChar32>(c); }
 
-// Of viramas and nuktas, which Perl's classes lack and without which words of Indic scripts fall apart.
+// Whether `c` is a virama or nukta: Perl's classes lack these, and without them words of Indic scripts fall apart.
 bool joins_letters(char32_t c) {
   constexpr uint8_t kNukta = 7, kVirama = 9;
   if (c < 0x900) return false;
@@ -61,7 +61,7 @@ std::string_view stripped_ascii(std::string_view text) {
 }
 
 void make_blanks(std::string& text) {
-  // What most text has none of: white space beyond ASCII begins with one of these bytes.
+  // White space beyond ASCII begins with one of these bytes; most text has none of them.
   const bool beyond_ascii = text.find_first_of("\xC2\xE1\xE2\xE3") != std::string::npos;
   if (!beyond_ascii) {
     std::ranges::replace_if(

@@ -1,6 +1,6 @@
 #pragma once
 
-// Characters with the classes that Moses' scripts have from Perl. By ICU. Internal to dataset/.
+// The classes of characters that Moses' scripts use from Perl, computed by ICU. Internal to dataset/.
 
 #include <string>
 #include <string_view>
@@ -16,22 +16,22 @@ using unicode::is_space;   // \s
 using unicode::is_utf8;
 using unicode::to_utf8;
 
-// \p{IsAlpha}, \p{IsAlnum}, \p{IsLower}, \p{IsSc}. The first two hold the signs that join Indic letters, too.
+// \p{IsAlpha}, \p{IsAlnum}, \p{IsLower}, \p{IsSc}. The first two also include the signs that join Indic letters.
 bool is_alpha(char32_t c);
 bool is_alnum(char32_t c);
 bool is_lower(char32_t c);
 bool is_currency(char32_t c);
-// General categories L* and N*: what the subword dictionary of WMT17 holds for parts of words.
+// Whether the general category is L* or N*, the characters of which the subword dictionary of WMT17 makes words.
 bool is_letter_or_number(char32_t c);
-// A script that is written without blanks.
+// Whether the character is of a script that is written without blanks.
 bool is_cjk(char32_t c);
 
-// White space around it taken away.
+// The text without white space at both ends.
 std::u32string_view stripped(std::u32string_view text);
 std::string_view stripped_ascii(std::string_view text);
-// White space becomes blanks (U+0020), character by character.
+// Replaces each character of white space by a blank (U+0020).
 void make_blanks(std::string& text);
-// Words between single or several blanks (U+0020 alone).
+// Calls `visit` with each word between blanks (U+0020 alone), of which there may be several in a row.
 template <typename Visit>
 void for_each_word(std::string_view text, Visit&& visit) {
   while (!text.empty()) {

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kMostRecords = 1'000'000'000, kMostTokensOfRecord = 1'000'000;
-constexpr int64_t kTorchInt32 = 4;  // its number among the types
+constexpr int64_t kTorchInt32 = 4;  // the number of int32 among Torch's types
 
 // Records of int32 ids: FILE.idx, a TorchNet index (magic, version 1, type and its size, records, dimensions; offsets
 // of dimensions and of data, both [records + 1]), and FILE.bin, the ids.

@@ -23,7 +23,7 @@ int fail(const std::string& text) {
 
 constexpr size_t kNotCharacters = 5;  // the four special pieces, and the mark before a word
 
-// What a piece may hold is left to the merges, as in subword-nmt: no borders between scripts, digits and signs beside
+// The merges alone decide what a piece may hold, as in subword-nmt: scripts, digits and signs have no borders beside
 // those of words. Texts are not normalised; characters that occur are pieces.
 std::unordered_map<std::string, std::string> training_options(const std::string& size) {
   return {{"model_type", "bpe"},

@@ -20,7 +20,7 @@ constexpr size_t kLongestTextLine = inputs::kTextLine.most_bytes;
   throw UserError(path.string() + " is empty: expected text, a sentence a line");
 }
 
-// Lines up to the end, for an error's text.
+// Reads to the end and returns the number of lines, for an error's text.
 int64_t count_rest(TextLines& lines) {
   std::string line;
   while (lines.next(line) != TextLines::Kind::kEnd) {

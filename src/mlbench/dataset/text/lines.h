@@ -1,6 +1,6 @@
 #pragma once
 
-// Lines of text files, and pairs of lines, whatever is in the files. Internal to dataset/.
+// Reads lines of text files, and pairs of lines, whatever the files hold. Internal to dataset/.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,20 +14,19 @@
 
 namespace mlbench::dataset::text {
 
-// Lines of one file, in bounded memory. "\n" ends a line, a "\r" before it belongs to the end; the last line may lack
-// it.
+// Reads the lines of one file in bounded memory. A line ends with "\n" or "\r\n"; the last line may lack its end.
 class TextLines {
  public:
   enum class Kind {
     kLine,
-    kTooLong,  // over inputs::kTextLine: passed over, the line is ""
+    kTooLong,  // longer than inputs::kTextLine: `line` is "", the next line follows
     kEnd,
   };
 
   explicit TextLines(const std::filesystem::path& path, TextFile::Origin origin = TextFile::Origin::kOutside);
 
   Kind next(std::string& line);
-  int64_t number() const { return number_; }  // of the line that next() gave last, from 1
+  int64_t number() const { return number_; }  // number of the line that next() gave last, from 1
   const std::filesystem::path& path() const { return file_.path(); }
 
  private:
@@ -35,24 +34,25 @@ class TextLines {
 
   TextFile file_;
   std::vector<char> buffer_;
-  size_t begin_ = 0, end_ = 0;  // what is not yet given out
+  size_t begin_ = 0, end_ = 0;  // the part of `buffer_` that next() has not given yet
   int64_t number_ = 0;
 };
 
 struct LinePair {
   std::string source, target;
-  bool too_long = false;  // one of them; both are ""
+  bool too_long = false;  // one side was too long; both are ""
 };
 
-// Pairs of lines, file after file: source files and as many target files, line by line, or files with both in each line
-// (TAB between them, further columns ignored), whose name ends with ".tsv" (".tsv.gz" ...).
+// Reads pairs of lines, file after file. The files are source files and as many target files, paired line by line; or
+// files with both sides in each line (TAB between them, further columns ignored). Names of the latter end with ".tsv"
+// (".tsv.gz" ...).
 class PairReader {
  public:
-  // `files`: source, target, source, target ...; or TSV files alone. UserError when it is neither.
+  // `files` are source, target, source, target ..., or TSV files alone. Throws UserError where they are neither.
   explicit PairReader(std::vector<std::filesystem::path> files);
 
-  // False at the end. UserError, naming files and counts, when a file has no line, when the two of a pair have not as
-  // many lines, when a line of a TSV file lacks its second column.
+  // Returns false at the end. Throws UserError naming files and counts where a file is empty, or the two files of a
+  // pair differ in their number of lines. Also throws UserError where a line of a TSV file lacks its second column.
   bool next(LinePair& pair);
   int64_t lines() const { return lines_; }
 
@@ -63,12 +63,12 @@ class PairReader {
 
   std::vector<std::filesystem::path> files_;
   bool table_ = false;
-  size_t opened_ = 0;  // of files_
+  size_t opened_ = 0;  // how many of files_ were opened
   std::unique_ptr<TextLines> source_, target_;
   int64_t lines_ = 0;
 };
 
-// Whether a file's name says that each line holds both sides.
+// Whether a file's name says that each line holds both sides (".tsv", maybe packed).
 bool is_table(const std::filesystem::path& file);
 
 }  // namespace mlbench::dataset::text

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kMostPairs = 1'000'000'000, kMostStride = 1'000'000;
 
-// One part of a word per line. MLBench puts the four special ones before.
+// Reads a dictionary with one part of a word per line. MLBench puts the four special ids before these.
 TextVocabulary read_marked_vocabulary(const TextJob& job) {
   std::vector<std::string> tokens = {"<pad>", "<unk>", "<s>", "</s>"};
   TextLines lines(job.dictionary);
@@ -38,7 +38,7 @@ TextVocabulary read_marked_vocabulary(const TextJob& job) {
                         std::move(tokens));
 }
 
-// Ids between kBegin and kEnd, which the file has around each side.
+// Takes the ids between kBegin and kEnd, which the file has around each side.
 template <typename Id>
 void take_inner(std::span<const Id> ids, std::vector<int32_t>& out) {
   if (!ids.empty() && ids.front() == kBegin) ids = ids.subspan(1);
@@ -51,8 +51,8 @@ struct StridedHeader {
 };
 constexpr int64_t kStridedHead = 4 * 8;  // bytes before the lengths
 
-// int64: pairs, vocabulary, shortest, longest; lengths of the sources, of the targets; the place of what follows, where
-// `in` is then.
+// Reads the header, all int64: pairs, vocabulary, shortest, longest; lengths of the sources, of the targets; the offset
+// of the pairs, where `in` stands afterwards.
 StridedHeader read_strided_header(BinaryInput& in, int64_t classes) {
   StridedHeader header;
   header.pairs = in.integer("header");
@@ -73,8 +73,8 @@ StridedHeader read_strided_header(BinaryInput& in, int64_t classes) {
   return header;
 }
 
-// Then for each pair both sides, `longest` ids each, of 16 bits where the vocabulary allows. Their lengths are read
-// beside, at their own places of the file: there may be more of them than memory.
+// Copies the pairs: for each, both sides, `longest` ids each, of 16 bits where the vocabulary allows. The lengths are
+// read through inputs of their own at their places in the file, since they may be more than fits into memory.
 template <typename Id>
 void copy_strided(const TextJob& job, const StridedHeader& header, BinaryInput& in, PairWriter& writer) {
   const auto stride = static_cast<size_t>(header.longest);

@@ -1,9 +1,9 @@
 #pragma once
 
 // The tokeniser and detokeniser of Moses (Koehn et al., "Moses: Open Source Toolkit for Statistical Machine
-// Translation", ACL 2007; scripts/tokenizer/{tokenizer,detokenizer}.perl) for English and German, as sacremoses 0.2 has
-// them. Where the two differ in a character's class, ICU's Unicode decides (sacremoses has a table of an older one, in
-// which Han and what lies beyond the first 65,536 code points are no letters). tests/sacremoses/ compares.
+// Translation", ACL 2007; scripts/tokenizer/{tokenizer,detokenizer}.perl) for English and German, as in sacremoses 0.2.
+// Where the two differ in a character's class, ICU's Unicode decides: the table of sacremoses is older, and has Han and
+// all beyond the first 65,536 code points as no letters. tests/sacremoses/ compares the results.
 
 #include <memory>
 #include <string>
@@ -12,24 +12,24 @@
 
 namespace mlbench::dataset::text {
 
-// "en", "de".
+// The languages that have rules: "en", "de".
 std::vector<std::string> moses_languages();
 
 struct TokenizeOptions {
-  bool escape = true;          // & | < > ' " [ ] as &amp; &#124; &lt; &gt; &apos; &quot; &#91; &#93;
+  bool escape = true;          // whether & | < > ' " [ ] become &amp; &#124; &lt; &gt; &apos; &quot; &#91; &#93;
   bool split_hyphens = false;  // tokenizer.perl -a: "a-b" is "a @-@ b"
 };
 
 class MosesTokenizer {
  public:
-  // UserError listing the valid ones.
+  // Throws UserError listing moses_languages() where `language` is none of them.
   explicit MosesTokenizer(std::string_view language);
   ~MosesTokenizer();
   MosesTokenizer(MosesTokenizer&&) noexcept;
   MosesTokenizer& operator=(MosesTokenizer&&) noexcept;
 
-  // One sentence with one blank between its tokens; "" of white space. Bytes that are no UTF-8 become U+FFFD.
-  // `options.escape` applies last, so that a token never has a blank.
+  // The tokens of `sentence` with one blank between them; "" for white space alone. Bytes that are not UTF-8 become
+  // U+FFFD. Escapes are made last, so that a token never has a blank.
   std::string tokenize(std::string_view sentence, const TokenizeOptions& options = {}) const;
 
  private:
@@ -39,10 +39,10 @@ class MosesTokenizer {
 
 class MosesDetokenizer {
  public:
-  explicit MosesDetokenizer(std::string_view language);  // as above
+  explicit MosesDetokenizer(std::string_view language);  // Throws as MosesTokenizer's does.
 
-  // Tokens with blanks between them as a sentence; escapes are undone. No inverse: the tokeniser forgets where blanks
-  // were.
+  // Makes a sentence of `tokens`, which have blanks between them, and undoes escapes. It is no exact inverse, since the
+  // tokeniser loses where blanks were.
   std::string detokenize(std::string_view tokens) const;
 
  private:

@@ -12,7 +12,7 @@ namespace mlbench::dataset::text {
 
 namespace {
 
-// &amp; last, so that what it makes is no escape again.
+// Undoes escapes, &amp; last, so that its result is not taken for another escape.
 void unescape(std::string& text) {
   struct Escape {
     std::string_view from, to;
@@ -30,14 +30,15 @@ bool all_of(std::u32string_view word, std::u32string_view set) {
   return word.find_first_not_of(set) == std::u32string_view::npos;
 }
 
-// Currency and opening brackets lean on what follows.
+// Whether a word (currency signs, opening brackets) is joined to the word after it.
 bool leans_right(std::u32string_view word) {
   return std::ranges::all_of(word, [](char32_t c) {
     return c == U'(' || c == U'[' || c == U'{' || c == U'\u00BF' || c == U'\u00A1' || is_currency(c);
   });
 }
 
-// Quotation marks of each kind open and close by turns. Views of the marks that it is given.
+// Tells whether a quotation mark opens: marks of each kind open and close by turns. Keeps views of the marks it is
+// given.
 class Quotes {
  public:
   bool opens(std::u32string_view mark) { return count(mark) % 2 == 0; }

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What sacremoses made, by tests/sacremoses/make.py.
+// The output of sacremoses, made by tests/sacremoses/make.py.
 const Json& sacremoses() {
   static const Json expected = read_json_file(
       fs::path(environment_variable("MLBENCH_TEST_SOURCE_DIR").value()) / "tests/sacremoses/expected.json",
@@ -57,7 +57,7 @@ TEST(Moses, DiffersFromSacremosesWhereItsTableIsOfAnOlderUnicode) {
   }
 }
 
-// All of its lines, in both languages: the goal is 99.9 %.
+// All lines are compared, in both languages: the goal is 99.9 %.
 TEST(Moses, EqualsSacremosesOnNewstest2014) {
   const auto folder = environment_variable("MLBENCH_DATA_DIR");
   if (!folder) GTEST_SKIP() << "missing capability: MLBENCH_DATA_DIR with newstest2014";
@@ -87,7 +87,7 @@ TEST(Moses, BadBytesBecomeReplacementCharacters) {
   EXPECT_EQ(MosesTokenizer("en").tokenize("a\xFF b\xE2\x82"), "a \uFFFD b \uFFFD");
 }
 
-// In time linear in the line: that of its square would be minutes.
+// The time must be linear in the line's length: quadratic time would be minutes.
 TEST(Moses, TakesALineOfAMillionTokens) {
   const std::string line(1'000'000, '[');
   const MosesTokenizer tokenizer("en");
@@ -97,7 +97,7 @@ TEST(Moses, TakesALineOfAMillionTokens) {
   EXPECT_EQ(detokenizer.detokenize(tokens), line);
   std::string marks;
   for (size_t i = 1; i < 1400; ++i) marks += std::string(i, '\'') + " ";
-  // All of the first half open, all of the second close: no blank stays.
+  // The first half of the marks open, the second half close: no blank stays.
   EXPECT_EQ(detokenizer.detokenize(marks + marks).size(), 2 * 1399 * 700);
 }
 

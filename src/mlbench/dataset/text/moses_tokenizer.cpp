@@ -11,7 +11,7 @@ namespace mlbench::dataset::text {
 
 namespace {
 
-// A dot among several stands apart as one of these, until the end: no text holds it, and no rule knows it.
+// Stands for each of several dots in a row until the end: no text holds this character, and no rule matches it.
 constexpr char32_t kOneOfManyDots = 0x110000;
 
 // "\s+" to " ", then [\000-\037] to "".
@@ -57,7 +57,7 @@ std::u32string split_hyphens(std::u32string_view text) {
   return result;
 }
 
-// Two dots and more stay together, apart from the rest.
+// Sets two or more dots in a row apart from the rest, as one token.
 std::u32string set_multidots_apart(std::u32string_view text) {
   std::u32string result;
   result.reserve(text.size() + 8);
@@ -76,7 +76,7 @@ std::u32string set_multidots_apart(std::u32string_view text) {
   return result;
 }
 
-// The three below go through the text as a substitution of all matches does: from left to right, a match begins where
+// The three functions below work as a substitution of all matches does: from left to right, each match beginning where
 // the last one ended.
 
 // ($before)($mark) to "$1 $mark "
@@ -127,7 +127,7 @@ std::u32string replace_apostrophe(std::u32string_view text, const Before& before
   return result;
 }
 
-// Commas, but within numbers.
+// Sets commas apart, except within numbers.
 std::u32string split_commas(std::u32string text) {
   const auto no_number = [](char32_t c) { return !is_number(c); };
   text = pad_behind(text, U',', no_number);
@@ -213,7 +213,7 @@ struct MosesTokenizer::Language {
     for_each_word(prefixes.before_numbers, [&](std::string_view word) { before_numbers.insert(code_points(word)); });
   }
 
-  // Whether the full stop behind words[i] (without it: `prefix`) belongs to it.
+  // Whether the full stop behind words[i] belongs to the word; `prefix` is the word without the full stop.
   bool keeps_full_stop(const std::vector<std::u32string_view>& words, size_t i, std::u32string_view prefix) const {
     const std::u32string key(prefix);
     if (prefix.find(U'.') != std::u32string_view::npos && std::ranges::any_of(prefix, is_alpha)) return true;

@@ -1,13 +1,13 @@
 #pragma once
 
-// What stands before a full stop that ends no sentence: Moses' share/nonbreaking_prefixes, as sacremoses 0.2 has them.
-// Internal to dataset/.
+// Words before a full stop that ends no sentence: Moses' share/nonbreaking_prefixes, as in sacremoses 0.2. Internal to
+// dataset/.
 
 #include <string_view>
 
 namespace mlbench::dataset::text {
 
-// Words, with blanks between them.
+// Lists of words, with blanks between them.
 struct NonbreakingPrefixes {
   std::string_view always;
   std::string_view before_numbers;  // only where a digit follows

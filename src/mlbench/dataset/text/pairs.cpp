@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Tokenises both sides of pairs, or leaves them but for their white space where the vocabulary is of raw text.
+// Tokenises both sides of pairs. Made without languages, for a vocabulary of raw text, it only replaces white space.
 class SideTokenizers {
  public:
   SideTokenizers() = default;
@@ -42,8 +42,8 @@ class SideTokenizers {
   std::optional<MosesTokenizer> source_, target_;
 };
 
-// Writes those training pairs that are kept, tokenised, into two files, and counts their words where pieces are to be
-// learned: what follows reads these, as often as it likes.
+// Writes the training pairs that are kept, tokenised, into two files, which later passes read; removes the files when
+// destroyed. Counts the words of these pairs where pieces are to be learned.
 class TrainingText {
  public:
   TrainingText(const TextJob& job, const SideTokenizers& tokenizers) : job_(job), tokenizers_(tokenizers) {}
@@ -104,7 +104,7 @@ TextVocabulary learn_vocabulary(const TextJob& job, WordCounts words) {
                         std::move(pieces));
 }
 
-// Every line, in its place: what cannot be read of it is replaced, and counted.
+// Writes every pair of an evaluated split. Bytes that are not UTF-8 are replaced, and their pairs counted.
 TextCounts write_evaluated(const TextJob& job, size_t split, const SideTokenizers& tokenizers,
                            TextVocabulary& vocabulary) {
   const SplitSpec& spec = job.description.splits[split];

@@ -21,9 +21,9 @@ namespace {
 
 constexpr std::chrono::hours kLearningTimeout{6};
 constexpr size_t kMostKnownWords = 500'000, kMostKnownBytes = 64 << 20;
-constexpr size_t kLongestMergedWord = 4096;  // bytes; merging takes time of the square
+constexpr size_t kLongestMergedWord = 4096;  // bytes; the time of merging grows with their square
 
-// Bytes of the code point that begins here.
+// Bytes of the code point that begins at `at`.
 size_t length_at(std::string_view text, size_t at) {
   size_t end = at + 1;
   while (end < text.size() && (text[end] & 0xC0) == 0x80) ++end;
@@ -84,7 +84,7 @@ std::vector<std::string> learn_pieces(const fs::path& words, int64_t size, const
                     "libsentencepiece-dev)",
                     program.string()));
   }
-  std::ofstream created(model, std::ios::binary);  // with our umask: a child has the user's
+  std::ofstream created(model, std::ios::binary);  // made here with our umask, since the child has the user's
   ProcessOptions options;
   options.arguments = {program.string(), "learn", words.string(), std::to_string(size), model.string()};
   options.die_with_parent = true;

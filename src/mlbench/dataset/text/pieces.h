@@ -1,10 +1,10 @@
 #pragma once
 
-// Shared pieces of words by byte-pair encoding (Sennrich et al., "Neural Machine Translation of Rare Words with Subword
-// Units", ACL 2016). Learned by SentencePiece (Kudo and Richardson, EMNLP 2018), in a program of its own: Debian's
-// library holds and exports a protobuf that is older than the one that mlbench links, and one process cannot hold both.
-// Encoding needs the list of pieces alone and is done here; `mlbench-pieces encode` is SentencePiece's, for comparison.
-// Internal to dataset/.
+// Pieces of words, shared by both languages, by byte-pair encoding (Sennrich et al., "Neural Machine Translation of
+// Rare Words with Subword Units", ACL 2016). SentencePiece (Kudo and Richardson, EMNLP 2018) learns them in a program
+// of its own, mlbench-pieces: Debian's library exports a protobuf that is older than the one that mlbench links, and
+// one process cannot hold both. Encoding needs only the list of pieces and is done here; `mlbench-pieces encode` uses
+// SentencePiece's encoder, for comparison. Internal to dataset/.
 
 #include <cstdint>
 #include <filesystem>
@@ -16,21 +16,21 @@
 
 namespace mlbench::dataset::text {
 
-// Before the first piece of a word, as SentencePiece writes it: U+2581.
+// The mark before the first piece of a word, U+2581, as SentencePiece writes it.
 inline constexpr std::string_view kWordStart = "\u2581";
 
-// How often each word occurs, in bounded memory: above `most_words` different ones, or `most_bytes` of them, the rarest
-// are dropped. The learner takes up to 75 bytes for each byte of them.
+// Counts how often each word occurs, in bounded memory: beyond `most_words` different words, or `most_bytes` of them,
+// the rarest are dropped. The learner takes up to 75 bytes of memory for each byte of these words.
 class WordCounts {
  public:
   explicit WordCounts(size_t most_words = 3'000'000, size_t most_bytes = 24 << 20)
       : most_words_(most_words), most_bytes_(most_bytes) {}
 
-  void add(std::string_view tokens);  // with blanks between them
+  void add(std::string_view tokens);  // `tokens` have blanks between them
   bool empty() const { return counts_.empty(); }
   size_t size() const { return counts_.size(); }
-  int64_t dropped() const { return dropped_; }  // occurrences
-  // Lines "word TAB count", the most frequent first, ties by bytes.
+  int64_t dropped() const { return dropped_; }  // occurrences of dropped words
+  // Writes lines "word TAB count", the most frequent first, ties in the order of bytes. Throws IoError.
   void write(const std::filesystem::path& path) const;
 
  private:
@@ -39,28 +39,29 @@ class WordCounts {
   bool full() const { return counts_.size() > most_words_ || bytes_ > most_bytes_; }
 
   size_t most_words_, most_bytes_;
-  size_t bytes_ = 0;  // of the different words
+  size_t bytes_ = 0;  // total length of the different words
   int64_t dropped_ = 0;
   StringTable<int64_t> counts_;
 };
 
-// mlbench-pieces beside this program or, of a test, in the folder bin beside its own; may not be there.
+// The path of mlbench-pieces: beside this program or, where it is not there, in the folder bin beside this program's
+// folder (for tests). No file need exist at the path.
 std::filesystem::path pieces_program();
 
-// Has mlbench-pieces learn up to `size` pieces, kPad, kUnknown, kBegin and kEnd among them, from words written by
-// WordCounts (fewer where there is nothing left to merge). Leaves `model` (SentencePiece's own file, for other
-// programs) and returns the pieces in the order of their ids. UserError when it is not there or refuses.
+// Has mlbench-pieces learn up to `size` pieces, including kPad, kUnknown, kBegin and kEnd, from the file `words` that
+// WordCounts wrote; fewer where nothing is left to merge. Writes `model` (SentencePiece's own file, for other programs)
+// and returns the pieces in the order of their ids. Throws UserError where the program is missing or fails.
 std::vector<std::string> learn_pieces(const std::filesystem::path& words, int64_t size,
                                       const std::filesystem::path& model);
 
-// From tokens to ids, as SentencePiece does it: the pair of neighbours whose union is the piece of the lowest id is
-// merged, the leftmost of equal ones, until no union is a piece. Keeps the words that it met, in bounded memory.
+// Turns tokens into ids as SentencePiece does: of two neighbours whose union is a piece, the pair with the lowest id is
+// merged, the leftmost of equal ones, until no union is a piece. Keeps the ids of words that it met, in bounded memory.
 class PieceEncoder {
  public:
   explicit PieceEncoder(const std::vector<std::string>& pieces);
 
-  // Of tokens with blanks between them. A run of characters that are no pieces within a word is one kUnknown, and so is
-  // a word of more than 4096 bytes.
+  // Replaces `ids` by those of `tokens`, which have blanks between them. A run of characters within a word that are no
+  // pieces is one kUnknown, and so is a word of more than 4096 bytes.
   void encode(std::string_view tokens, std::vector<int32_t>& ids);
 
  private:
@@ -68,7 +69,7 @@ class PieceEncoder {
 
   StringTable<int32_t> ids_;
   StringTable<std::vector<int32_t>> known_;
-  size_t known_bytes_ = 0;  // of their words and ids
+  size_t known_bytes_ = 0;  // bytes of the words and ids in `known_`
 };
 
 }  // namespace mlbench::dataset::text

@@ -54,7 +54,7 @@ TEST(Words, TheRarestGoWhenTheyTakeTooMuchMemory) {
   EXPECT_EQ(words.dropped(), 3);
 }
 
-// Of "abab": a+b (id 4) merges before b+a (id 5), and both leftmost first.
+// In "abab", a+b (id 4) merges before b+a (id 5), the leftmost first.
 TEST(PieceEncoder, MergesTheLowestIdFirst) {
   const std::string start(kWordStart);
   PieceEncoder encoder({"<pad>", "<unk>", "<s>", "</s>", "ab", "ba", start + "ab", "abab", "a", "b", start});
@@ -85,7 +85,7 @@ class LearnedPieces : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-// The sentences of tests/sacrebleu: learned from some, encoded all.
+// Learns from some sentences of tests/sacrebleu, and encodes all.
 TEST_F(LearnedPieces, EncodeAsSentencePieceDoes) {
   keep_files_private();
   const fs::path tests = environment_variable("MLBENCH_TEST_SOURCE_DIR").value();

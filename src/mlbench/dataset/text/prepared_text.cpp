@@ -32,13 +32,13 @@ const Format& text_format_of(const DatasetDescription& description) {
   return *format;
 }
 
-// The dictionary may lie packed, and need not be there.
+// The path of the dictionary, which may be packed; "" where there is none.
 fs::path dictionary_of(const DatasetDescription& description, const LocatedDataset& located) {
   if (description.text.dictionary.empty()) return {};
   return find_file(located.folder, description.text.dictionary).value_or(fs::path());
 }
 
-// Over all that determines tokens and vocabulary.
+// A hash over all that determines tokens and vocabulary.
 std::string text_key(const DatasetDescription& description, const LocatedDataset& located) {
   Json sources = Json::array();
   const auto add = [&](const fs::path& file) {
@@ -74,7 +74,7 @@ struct OpenedText {
   std::string problem;
 };
 
-// The fingerprint of what lies there, and the views. DamagedTokens, UserError or IoError where it is not whole.
+// Maps the prepared text. Throws DamagedTokens, UserError or IoError where it is not whole.
 PreparedDataset open_text(const DatasetDescription& description, const TextSource& source) {
   const fs::path& folder = source.folder;
   const auto text = std::make_shared<PreparedText>(folder);
@@ -137,7 +137,7 @@ std::string fingerprint_of_folder(const DatasetDescription& description, const T
 void make_text(const DatasetDescription& description, const TextSource& source, const Progress& progress) {
   const fs::path& folder = source.folder;
   const fs::path temporary = folder.string() + ".tmp";
-  fs::remove_all(temporary);  // of a killed one: this is under the lock
+  fs::remove_all(temporary);  // left by a killed process; the lock is held
   fs::create_directories(temporary);
   try {
     const Json counts = source.make({description, source.files, source.dictionary, temporary, progress});
@@ -211,7 +211,7 @@ PreparedDataset open_or_make_text(const DatasetDescription& description, const T
                                 kTextLockTimeout.count()));
     }
   }
-  OpenedText opened = try_open(description, source);  // made while we waited
+  OpenedText opened = try_open(description, source);  // it may have been made while we waited
   if (opened.data) return *std::move(opened.data);
   if (!opened.problem.empty()) say(fmt::format("{} is made anew: {}", source.folder.string(), opened.problem));
   say(source.what);

@@ -119,7 +119,7 @@ TEST_F(PreparedWords, ChangedSourceIsPreparedAnew) {
   EXPECT_NE(prepare_all(description()).fingerprint(), before);
 }
 
-// Python's str.split() takes a line apart at any of it.
+// Python's str.split() splits a line at each of these characters.
 TEST_F(PreparedWords, AMarkAndOtherWhiteSpaceChangeNothing) {
   const std::string plain = prepare_all(description()).fingerprint();
   test::write_file(data_ / "w/b.txt",

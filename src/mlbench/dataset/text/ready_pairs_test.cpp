@@ -1,4 +1,4 @@
-// What MLBench's own preparation leaves, written here as it writes it.
+// The output of MLBench's own preparation, written here as MLBench writes it.
 
 #include <gmock/gmock.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// A hash table of texts that is searched by a view, without a copy. Internal to dataset/.
+// A hash table with texts as keys that is searched by a view, without a copy. Internal to dataset/.
 
 #include <functional>
 #include <string>

@@ -31,7 +31,7 @@ int32_t special_id(std::string_view entry) {
   return found == kSpecials.end() ? -1 : found->id;
 }
 
-// "\u" is "_", "\\" is "\", "\123;" the character of that number.
+// Undoes escapes: "\u" is "_", "\\" is "\", "\123;" the character with that number.
 std::u32string unescape_run(std::u32string_view run) {
   std::u32string result;
   for (size_t i = 0; i < run.size(); ++i) {
@@ -106,7 +106,7 @@ void SubwordDictionary::encode_run(std::u32string_view run, std::vector<int32_t>
     auto found = ids_.find(rest.substr(0, length));
     while (found == ids_.end() && length > 1) found = ids_.find(rest.substr(0, --length));
     if (found == ids_.end()) {
-      // A character that occurs within subwords alone: the reference cannot write it.
+      // The character occurs only within longer subwords: the reference cannot write it either.
       ids.push_back(kUnknown);
       while (begin + length < escaped.size() && (escaped[begin + length] & 0xC0) == 0x80) ++length;
     } else {

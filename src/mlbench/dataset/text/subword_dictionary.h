@@ -1,9 +1,9 @@
 #pragma once
 
 // The subwords of tensor2tensor (Vaswani et al., "Tensor2Tensor for Neural Machine Translation", AMTA 2018), as
-// MLBench's WMT17 has them: no tokenisation; a text falls into runs of letters and digits and runs of all else, a
-// single blank between two of which is not written; each run, escaped and with "_" behind it, is the longest subwords
-// from left to right. Internal to dataset/.
+// MLBench's WMT17 uses them. The text is not tokenised: it falls into runs of letters and digits, and runs of all else;
+// a single blank between two runs is not written. Each run, escaped and with "_" behind it, is split into subwords from
+// left to right, each the longest that fits. Internal to dataset/.
 
 #include <cstdint>
 #include <filesystem>
@@ -19,13 +19,14 @@ namespace mlbench::dataset::text {
 
 class SubwordDictionary {
  public:
-  // Of subwords in the order of their ids, the first four being the names of kPad, kUnknown, kBegin and kEnd.
-  // UserError when one is there twice or empty, or the characters of escapes ("\", "u", "_", ";", digits) are missing.
+  // `subwords` are in the order of their ids; the first four are names of kPad, kUnknown, kBegin and kEnd. Throws
+  // UserError where a subword is empty or there twice, or the characters of escapes ("\", "u", "_", ";", digits) are
+  // missing.
   explicit SubwordDictionary(std::vector<std::string> subwords);
 
-  // Ids without begin and end. Every text has some.
+  // Ids of `text`, without kBegin and kEnd; a text of white space has none.
   std::vector<int32_t> encode(std::string_view text) const;
-  // The text; ids beyond the dictionary and the special ones are left out.
+  // The text of `ids`; special ids and those beyond the dictionary are left out.
   std::string decode(std::span<const int64_t> ids) const;
 
   const std::vector<std::string>& subwords() const { return subwords_; }
@@ -36,18 +37,18 @@ class SubwordDictionary {
   std::vector<std::string> subwords_;
   StringTable<int32_t> ids_;
   std::unordered_set<char32_t> alphabet_;
-  size_t longest_ = 0;  // bytes
+  size_t longest_ = 0;  // bytes of the longest subword
 };
 
-// A file of quoted subwords, one per line ('the_'), as reference_dictionary.ende.txt and dict.en.txt are. Entries
-// "<lua_index_compat>", "<pad>_", "<EOS>_" and "<bypass_unk>" are the special ids, wherever they stand; the others
-// follow in the file's order from 4 on.
+// A file of quoted subwords, one per line ('the_'), such as reference_dictionary.ende.txt and dict.en.txt. The entries
+// "<lua_index_compat>", "<pad>_", "<EOS>_" and "<bypass_unk>" are the special ids, wherever they stand; the others get
+// ids from 4 on, in the file's order.
 struct DictionaryFile {
-  std::vector<std::string> subwords;  // for SubwordDictionary
-  // From an id of MLBench's own files (0: lua_index_compat, then the file's order) to ours.
+  std::vector<std::string> subwords;  // the constructor argument of SubwordDictionary
+  // Maps an id of MLBench's own files (0: lua_index_compat, then the file's order) to this program's id.
   std::vector<int32_t> from_file_ids;
 };
-// UserError naming file and line.
+// Throws UserError naming file and line.
 DictionaryFile read_dictionary(const std::filesystem::path& path);
 
 }  // namespace mlbench::dataset::text

@@ -24,9 +24,9 @@ constexpr int64_t kMostMadeTokens = 100;
 constexpr double kLengthDeviation = 0.6;
 constexpr int64_t kReports = 10;
 
-constexpr uint64_t kPairStream = 6;  // behind those of synthetic.cpp
+constexpr uint64_t kPairStream = 6;  // the number after the streams of synthetic.cpp
 
-// In frequency as 1 / rank: the logarithm of the rank is uniform.
+// Draws an id with a frequency of 1 / rank: the logarithm of the rank is uniform.
 int32_t draw_id(RandomSequence& random, int64_t ids) {
   const double rank = std::exp(random.uniform() * std::log(static_cast<double>(ids + 1)));
   return kFirstMadeId + static_cast<int32_t>(std::clamp<int64_t>(static_cast<int64_t>(rank) - 1, 0, ids - 1));
@@ -37,7 +37,7 @@ int64_t draw_length(RandomSequence& random, double median) {
   return std::clamp<int64_t>(length, 1, kMostMadeTokens);
 }
 
-// Odd, and without a factor in common with the number of ids: the image of an id is that of no other.
+// An odd number without a factor in common with the number of ids, so that no two ids have the same image.
 int64_t stride_for(int64_t ids) {
   int64_t stride = ids * 5 / 8 | 1;
   while (std::gcd(stride, ids) != 1) stride += 2;
@@ -79,7 +79,7 @@ Json make_pairs_of(const TextJob& job, size_t number) {
   return {{"pairs", split.samples}, {"source_tokens", source_tokens}, {"target_tokens", target_tokens}};
 }
 
-// Sources of such pairs, one behind the other, each with its end.
+// Writes a text: sources of made pairs, one behind the other, each followed by kEnd.
 Json make_text_of(const TextJob& job, size_t number) {
   const SplitSpec& split = job.description.splits[number];
   const PairMaker maker(job.description, number);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Made text, in the form of prepared one: for speed where there are no files. Internal to dataset/.
+// Made text in the form of prepared text, to measure speed where there are no files. Internal to dataset/.
 
 #include <cstdint>
 #include <filesystem>
@@ -12,15 +12,17 @@
 
 namespace mlbench::dataset::text {
 
-// make_synthetic() of synthetic.h, for formats of text: as many pairs, or tokens, as the description says, of its whole
-// vocabulary; words are "w4", "w5", ... Nothing that people write: no references, so that nothing is translated.
+// What make_synthetic() of synthetic.h does for formats of text: as many pairs, or tokens, as the description says,
+// from its whole vocabulary, with the words "w4", "w5", ... It has no references, so nothing can be translated and
+// scored.
 PreparedDataset make_synthetic_text(const DatasetDescription& description, const std::filesystem::path& cache_dir,
                                     const Progress& progress);
 
-// Sentence `number` of a split, without its end; a function of seed, split and number alone. Its length is log-normal
-// with the description's synthetic_length as median and deviation 0.6 of the logarithm, from 1 to 100 tokens. Ids are
-// from 4 on, in frequency as 1 / rank. The target has for each source token one image, the same wherever it stands; for
-// a tenth of the ids two, and for a tenth none: so it can be learned, and lengths differ. At least one token.
+// A made pair of sentences, without kEnd: a function of seed, split and number alone.
+// The source's length is log-normal from 1 to 100 tokens, with the description's synthetic_length as median and a
+// deviation of 0.6 of the logarithm. Its ids are from 4 on, with a frequency of 1 / rank. Each source id has one image
+// in the target, the same wherever it stands; a tenth of the ids have two, and a tenth none. So the mapping can be
+// learned, and lengths differ. The target has at least one token.
 struct MadePair {
   std::vector<int32_t> source, target;
 };

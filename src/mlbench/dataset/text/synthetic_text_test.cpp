@@ -96,7 +96,7 @@ TEST(SyntheticText, ATextHasAsManyTokensAsTheDescriptionSays) {
   EXPECT_LT(ends, 10'007 / 10);
 }
 
-// Within the vocabulary, about as long as the description says, rare words and frequent ones.
+// Ids are within the vocabulary, lengths near the description's, and both rare and frequent words occur.
 TEST(SyntheticText, SentencesAreAsTheHeaderSays) {
   constexpr int64_t kPairs = 4000;
   const DatasetDescription description = small("wmt16", kPairs);
@@ -125,13 +125,13 @@ TEST(SyntheticText, SentencesAreAsTheHeaderSays) {
   EXPECT_GT(lengths.back(), 70U);
   EXPECT_GT(differ, kPairs / 2);
   EXPECT_NEAR(static_cast<double>(target_tokens) / static_cast<double>(source_tokens), 1, 0.1);
-  // The most frequent word has ranks from 1 to 2 of a frequency that is 1 / rank, the next one those from 2 to 3.
+  // The most frequent word has the ranks from 1 to 2 of a frequency of 1 / rank, the next word the ranks from 2 to 3.
   const auto frequency = [&](int32_t id) { return static_cast<double>(counts[id]); };
   EXPECT_NEAR(frequency(5) / frequency(4), std::log(1.5) / std::log(2.0), 0.1);
   EXPECT_GT(counts.size(), 5000U);
 }
 
-// Each source id has the same image everywhere, and no two have one.
+// Each source id has the same image everywhere, and no two ids share one.
 TEST(SyntheticText, TargetsFollowFromSources) {
   DatasetDescription description = small("multi30k", 3000);
   description.synthetic_length = 1;  // most sentences are one word

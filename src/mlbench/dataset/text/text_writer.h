@@ -1,6 +1,6 @@
 #pragma once
 
-// Files that formats of text write beside the tokens. Internal to dataset/.
+// Writers of the files that formats of text make. Internal to dataset/.
 
 #include <cstdint>
 #include <filesystem>
@@ -15,7 +15,7 @@
 
 namespace mlbench::dataset::text {
 
-// Lines of text, in a file. IoError when the disk refuses.
+// Writes lines of text into a file. The constructor and close() throw IoError where the disk refuses.
 class LineWriter {
  public:
   explicit LineWriter(std::filesystem::path path);
@@ -29,7 +29,7 @@ class LineWriter {
   std::ofstream out_;
 };
 
-// The files of one split of pairs: both columns, and references where the split is evaluated.
+// Writes the files of one split of pairs: both columns, and references where the split is evaluated.
 class PairWriter {
  public:
   PairWriter(const TextJob& job, const std::string& split, int64_t vocabulary);
@@ -45,7 +45,7 @@ class PairWriter {
   int64_t records_ = 0;
 };
 
-// A line of progress now and then: "tokenising: 500,000 lines".
+// Says a line of progress every 500,000 calls of count(): "tokenising: 0.5 million lines".
 class ProgressLines {
  public:
   ProgressLines(const TextJob& job, std::string what) : job_(job), what_(std::move(what)) {}

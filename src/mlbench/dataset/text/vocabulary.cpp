@@ -33,7 +33,7 @@ constexpr int kVocabularyVersion = 1;
 
 struct TextVocabulary::Languages {
   std::optional<MosesDetokenizer> source, target;
-  std::unordered_map<std::string_view, int32_t> ids;  // of words and marked parts; views of tokens_
+  std::unordered_map<std::string_view, int32_t> ids;  // ids of words or marked parts; keys are views of `tokens_`
 };
 
 TextVocabulary::TextVocabulary(VocabularySpec spec, std::vector<std::string> tokens)

@@ -1,6 +1,7 @@
 #pragma once
 
-// What the ids of prepared text stand for: from lines of text to ids, and back to text as people write it.
+// What the ids of prepared text stand for. A vocabulary turns lines of text into ids, and ids back into text as people
+// write it.
 
 #include <cstdint>
 #include <filesystem>
@@ -15,28 +16,29 @@ namespace mlbench::dataset::text {
 class PieceEncoder;
 class SubwordDictionary;
 
-// How tokens make a text.
+// How tokens form a text.
 enum class VocabularyKind {
   kWords,     // words between blanks; "<unk>" is kUnknown and "<eos>" is kEnd
-  kPieces,    // pieces of words, U+2581 before the first of a word (pieces.h)
-  kMarked,    // parts of words, "@@" behind all but the last of a word (subword-nmt)
+  kPieces,    // pieces of words, with U+2581 before the first of a word (pieces.h)
+  kMarked,    // parts of words, with "@@" behind all but the last of a word (subword-nmt)
   kSubwords,  // subwords of text that is not tokenised (subword_dictionary.h)
 };
 
 struct VocabularySpec {
   VocabularyKind kind = VocabularyKind::kWords;
-  int64_t size = 0;  // ids are in [0, size); those at the end may stand for nothing
-  // Of Moses' tokeniser, escapes included, where the text was tokenised; "": it was not.
+  int64_t size = 0;  // ids are in [0, size); the last ones may stand for nothing
+  // The languages of Moses' tokeniser, with escapes, where the text was tokenised; "" where it was not.
   std::string source_language, target_language;
 };
 
 enum class Side { kSource, kTarget };
 
-// kPad, kUnknown, kBegin and kEnd of cached_tokens.h are the first four, but of words of a text, which is never padded
-// or begun: there ids 0 and 2 are the two most frequent words. Used by one thread, or by several that only call text().
+// The first four ids are kPad, kUnknown, kBegin and kEnd of cached_tokens.h. A text of words (make_words()) is never
+// padded or begun, so ids 0 and 2 there are its two most frequent words. Used by one thread, or by several that only
+// call text().
 class TextVocabulary {
  public:
-  // Tokens in the order of their ids. UserError when there are more than spec.size.
+  // `tokens` are in the order of their ids. Throws UserError where there are fewer than 4 or more than spec.size.
   TextVocabulary(VocabularySpec spec, std::vector<std::string> tokens);
   ~TextVocabulary();
   TextVocabulary(TextVocabulary&&) noexcept;
@@ -45,14 +47,16 @@ class TextVocabulary {
   const VocabularySpec& spec() const { return spec_; }
   const std::vector<std::string>& tokens() const { return tokens_; }
 
-  // Of a line that was tokenised already, where the vocabulary is of such; without begin and end. `ids` is replaced.
+  // Replaces `ids` by those of `line`, without kBegin and kEnd. Precondition: where the vocabulary is of tokenised
+  // text, `line` is tokenised.
   void encode(std::string_view line, std::vector<int32_t>& ids);
-  // Up to the first kEnd; tokenisation of that side's language is undone. Ids that stand for nothing are left out.
+  // The text of `ids` up to the first kEnd, with the tokenisation of that side's language undone. Ids that stand for
+  // nothing are left out. For kWords, `ids` are taken to their end.
   std::string text(std::span<const int64_t> ids, Side side = Side::kTarget) const;
 
-  // A line of JSON (kind, size, languages), then the tokens, one per line.
+  // Writes a line of JSON (kind, size, languages), then the tokens, one per line.
   void save(const std::filesystem::path& path) const;
-  static TextVocabulary load(const std::filesystem::path& path);  // UserError naming path and what is wrong
+  static TextVocabulary load(const std::filesystem::path& path);  // throws UserError naming path and what is wrong
 
  private:
   struct Languages;

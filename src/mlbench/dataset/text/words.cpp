@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::string_view kUnknownWord = "<unk>", kEndWord = "<eos>";
 
-// Every line of the files, with white space, as Python's str.split() takes it, as blanks; a line that is too long or no
-// UTF-8 is counted and left out.
+// Calls `visit` with every line, in which white space (as in Python's str.split()) is replaced by blanks. A line that
+// is too long or no UTF-8 is counted and left out.
 template <typename Visit>
 void visit_lines(const std::vector<fs::path>& files, TextCounts& counts, const Visit& visit) {
   for (const fs::path& file : files) {
@@ -39,15 +39,15 @@ void visit_lines(const std::vector<fs::path>& files, TextCounts& counts, const V
   }
 }
 
-// All different words are counted, since a rare one keeps its id: so many are, within 1 GB.
+// All different words are counted, since a rare word may get an id, too: up to these limits, within 1 GB.
 constexpr size_t kMostWords = 4'000'000, kMostWordBytes = 128 << 20;
 
 struct CountedWord {
-  int64_t count = 0, first = 0;  // its place among the new words
+  int64_t count = 0, first = 0;  // `first`: place in the order of first occurrence
 };
 using CountedWords = StringTable<CountedWord>;
 
-// Every word of the files. UserError for more of them than memory is promised for.
+// Counts every word of the files. Throws UserError where there are more words than these limits.
 CountedWords count_words(const TextJob& job) {
   CountedWords counted;
   size_t bytes = 0;
@@ -75,7 +75,7 @@ CountedWords count_words(const TextJob& job) {
   return counted;
 }
 
-// The first `most` of them: the most frequent first, those that came first before others; <unk> and <eos> at their ids.
+// The `most` most frequent words, ties in the order of first occurrence, with <unk> and <eos> put in at their ids.
 std::vector<std::string> order_words(const CountedWords& counted, int64_t most) {
   using Entry = CountedWords::value_type;
   std::vector<const Entry*> order;
