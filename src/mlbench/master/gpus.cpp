@@ -66,7 +66,7 @@ GpuSampler::GpuSampler(const Clock& clock) : clock_(clock) {
 }
 
 GpuSampler::~GpuSampler() {
-  if (process_) process_->stop(std::chrono::milliseconds(2000));  // the end of its output ends the thread
+  if (process_) process_->stop(std::chrono::milliseconds(2000));  // the end of its output ends `thread_`
   if (thread_.joinable()) thread_.join();
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the NVIDIA GPUs of this host do, as the driver's own nvidia-smi says it every two seconds. Nothing where there
-// is no such program.
+// Samples the NVIDIA GPUs of this host every two seconds, from the output of the driver's nvidia-smi. There are no GPUs
+// and no samples where that program is missing.
 
 #include <cstdint>
 #include <deque>
@@ -42,7 +42,7 @@ class GpuSampler {
 
  private:
   struct Row {
-    Gpu gpu;  // without samples
+    Gpu gpu;  // its `samples` are empty: they are kept below
     std::deque<GpuSample> samples;
   };
   void work(FileDescriptor lines);
@@ -54,8 +54,8 @@ class GpuSampler {
   std::thread thread_;
 };
 
-// A line "0, NVIDIA H100 80GB HBM3, 81559, 37, 1024" with what it says of the GPU and one sample at `time_us`; empty
-// for any other line. A value that the driver does not know ("[N/A]") is 0.
+// Reads a line "0, NVIDIA H100 80GB HBM3, 81559, 37, 1024" into a GPU with one sample at `time_us`; empty for any other
+// line. A value that the driver does not know ("[N/A]") is 0.
 std::optional<Gpu> parse_gpu_line(std::string_view line, int64_t time_us);
 
 }  // namespace mlbench::master

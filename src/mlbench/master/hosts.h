@@ -1,6 +1,6 @@
 #pragma once
 
-// What this host does, every two seconds, for the last 30 minutes.
+// Samples processor, memory and network of this host every two seconds, and keeps the samples of the last 30 minutes.
 
 #include <array>
 #include <chrono>
@@ -22,9 +22,9 @@ inline constexpr size_t kHostSamplesKept = 900;  // 30 minutes
 struct HostSample {
   int64_t time_us = 0;  // Unix epoch; rises from sample to sample
   double cpu = 0;       // cores in use
-  double memory = 0;    // MiB in use: of the host, or of a control group with less than it has
+  double memory = 0;    // MiB in use: of the host, or of the control group where its limit is lower
   double memory_total = 0;
-  double network_in = 0;  // MiB since the host started, without loopback
+  double network_in = 0;  // MiB received since the host started, without loopback
   double network_out = 0;
 };
 
@@ -55,8 +55,9 @@ class HostSampler {
   std::thread thread_;
 };
 
-// Parts of it, from the text of files below /proc.
-std::pair<double, double> parse_memory_mib(const std::string& text);  // in use, all
+// Parts of a sample in MiB: memory (in use, total) from the text of /proc/meminfo, and network (received, sent) from
+// that of /proc/net/dev.
+std::pair<double, double> parse_memory_mib(const std::string& text);  // in use, total
 std::pair<double, double> parse_network_mib(const std::string& text);
 
 }  // namespace mlbench::master

@@ -99,7 +99,7 @@ bool Ingest::read_some(const fs::path& run_dir, int64_t run, int64_t segment, in
   const record::SpoolCursor from = {series_.offset(run, steps_key), cursor(run, events_key)};
   if (bytes_in(steps) <= from.steps && bytes_in(events) <= from.events.offset) return false;
   record::SpoolTail tail(run_dir, segment, rank, from);
-  if (!tail.has_header()) return false;  // a point has no date without it
+  if (!tail.has_header()) return false;  // points have no date without the header
   record::Points points;
   bool moved = false;
   try {
@@ -107,7 +107,7 @@ bool Ingest::read_some(const fs::path& run_dir, int64_t run, int64_t segment, in
                       [&](const auto& event) { record::add_points(points, event, tail.header()); });
   } catch (const UserError&) {
     if (tail.cursor().steps == from.steps) throw;
-    moved = true;  // what stood before the damage
+    moved = true;  // keeps what stood before the damage
   }
   if (!moved) return false;
   warn_of(events, tail.cursor().events.left_out);

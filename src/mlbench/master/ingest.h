@@ -1,7 +1,7 @@
 #pragma once
 
-// From the spools of run folders into series: reads on from the stored offset, whoever stopped reading there, in
-// pieces.
+// Moves spools of run folders into series, in pieces, from the offset that is stored with the points. So it continues
+// where an earlier process stopped.
 
 #include <filesystem>
 #include <functional>
@@ -22,27 +22,27 @@ class Ingest {
  public:
   explicit Ingest(store::SeriesStore& series) : series_(series) {}
 
-  // Everything that the ranks of the run, and of them its supervisor, have written until now, as the series of
-  // record/points.h. A line that is none, or too long (base/growing_lines.h), is left out, and the log says so.
-  // UserError for a damaged run.
+  // Stores all that the run's ranks, and its supervisor about them, have written until now, as the series of
+  // record/points.h. A line that cannot be read or is too long (base/growing_lines.h) is left out, and logged once per
+  // file. Throws UserError for a damaged run.
   void catch_up(const std::filesystem::path& run_dir);
-  // Lines that were left out, over all files.
+  // The number of lines that were left out, over all files of the run.
   int64_t left_out(const std::filesystem::path& run_dir) const;
 
  private:
   LineCursor cursor(int64_t run, const std::string& key) const;
-  // Adds where `cursor` is to what is stored with the points behind it.
+  // Puts `cursor` under `key` into `offsets`, which are stored with the points before it.
   static void keep(std::map<std::string, int64_t>& offsets, const std::string& key, const LineCursor& cursor);
-  // Of one line; false for a line that is none.
+  // Adds the points of one line; returns false for a line that cannot be read.
   using TakeLine = std::function<bool(std::string_view line, record::Points& points)>;
-  // Each: a piece of what is new. False where nothing is.
+  // Each function stores one piece of what is new in a file; returns false where nothing is new.
   bool read_lines(const std::filesystem::path& file, int64_t run, const TakeLine& take);
   bool read_some(const std::filesystem::path& run_dir, int64_t run, int64_t segment, int64_t rank);
 
   void warn_of(const std::filesystem::path& file, int64_t left_out);
 
   store::SeriesStore& series_;
-  std::set<std::filesystem::path> warned_;  // once for each
+  std::set<std::filesystem::path> warned_;  // files of which a warning was logged
   std::mutex mutex_;
 };
 

@@ -23,9 +23,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr auto kPeriod = 250ms, kBusyPeriod = 5ms;  // the latter while somebody reads what is there already
-constexpr size_t kMostPiece = 256 << 10;            // of a file, in a round
-constexpr int kTicksPerHeartbeat = 40;              // for what stands between us and a reader
+constexpr auto kPeriod = 250ms, kBusyPeriod = 5ms;  // the latter while a viewer reads what the file already holds
+constexpr size_t kMostPiece = 256 << 10;            // bytes of a file that a round sends
+constexpr int kTicksPerHeartbeat = 40;              // keeps proxies from closing idle connections
 constexpr int64_t kNewest = 50;
 
 std::string event(const char* name, const std::string& data) {
@@ -139,7 +139,7 @@ bool LiveFeed::tick(RunFeed& feed, const std::string& name, bool heartbeat) {
 }
 
 bool LiveFeed::tick(FileFeed& feed) {
-  // In this order: what is written between the two is read in the next round.
+  // The state is read first: what is written between the two is read in the next round.
   const bool active = feed.more || home::is_active_run(runs_dir(home_) / feed.name);
   const size_t room = std::min(feed.stream->room(), kMostPiece);
   const std::string text = room == 0 ? "" : read_from(feed.file, feed.offset, room);
@@ -178,7 +178,7 @@ bool guarded(const std::string& name, const std::function<bool()>& body) {
   try {
     return body();
   } catch (const std::exception& error) {
-    spdlog::debug("viewers of {}: {}", name, error.what());  // it was deleted
+    spdlog::debug("viewers of {}: {}", name, error.what());  // the run was deleted
     return is_transient(error);
   }
 }

@@ -1,8 +1,8 @@
 #pragma once
 
-// What open viewers see as it happens: states and progress of runs (server-sent events), log lines. One thread looks at
-// the folders four times a second, once for all viewers of a run, and sends only what is new. Of a log a viewer gets as
-// much as it takes: the file is the buffer.
+// Sends to open viewers what happens: states and progress of runs (server-sent events), and log lines. One thread looks
+// at the folders four times a second, once for all viewers of a run, and sends only what is new. A viewer of a log gets
+// as much as it takes in: the file itself is the buffer.
 
 #include <atomic>
 #include <condition_variable>
@@ -28,12 +28,12 @@ class LiveFeed {
   LiveFeed(const LiveFeed&) = delete;
   LiveFeed& operator=(const LiveFeed&) = delete;
 
-  // None of these waits for a file.
-  // Events "run" {summary, progress} until the run is over, then "end".
+  // The three functions below return at once; the thread reads the files.
+  // Sends events "run" {summary, progress} until the run is over, then "end".
   void follow_run(const std::string& name, std::shared_ptr<Stream> stream);
-  // Events "runs" {total, states, newest: [summary]} for ever.
+  // Sends events "runs" {total, states, newest: [summary]} until the viewer leaves.
   void follow_all(std::shared_ptr<Stream> stream);
-  // What is appended to a file behind `offset`, until the run is over.
+  // Sends what the file holds from `offset` on and what is appended to it, until the run `name` is over.
   void follow_file(const std::string& name, std::filesystem::path file, uintmax_t offset,
                    std::shared_ptr<Stream> stream);
   size_t viewers() const;
@@ -43,16 +43,16 @@ class LiveFeed {
     report::ProgressReader reader;
     std::string last;
     std::vector<std::shared_ptr<Stream>> streams;
-    size_t greeted = 0;  // streams that have seen `last`
+    size_t greeted = 0;  // number of streams that have got `last`
   };
   struct FileFeed {
     std::string name;
     std::filesystem::path file;
     uintmax_t offset;
     std::shared_ptr<Stream> stream;
-    bool more = false;  // than went into the stream in the last round
+    bool more = false;  // whether the file had more than the last round sent
   };
-  // Those that came since the last round.
+  // Viewers that came since the last round.
   struct Arrived {
     std::vector<std::pair<std::string, std::shared_ptr<Stream>>> runs;
     std::vector<FileFeed> files;
@@ -63,8 +63,8 @@ class LiveFeed {
   void work();
   void welcome(Arrived arrived);
   void round(bool heartbeat);
-  bool feed_files();                                                  // whether there is more for somebody
-  bool tick(RunFeed& feed, const std::string& name, bool heartbeat);  // false: over
+  bool feed_files();                                                  // whether there is more for a viewer with room
+  bool tick(RunFeed& feed, const std::string& name, bool heartbeat);  // false: the run is over
   bool tick(FileFeed& feed);
   void tick_all(bool heartbeat);
 
@@ -75,7 +75,7 @@ class LiveFeed {
   bool stopping_ = false;
   Arrived arrived_;
   std::atomic<size_t> viewers_{0};
-  // Of the thread alone:
+  // The members below are used by the thread alone.
   std::map<std::string, RunFeed> runs_;
   std::list<FileFeed> files_;
   std::vector<std::shared_ptr<Stream>> all_;

@@ -44,13 +44,13 @@ fs::path checked_token_file(const MasterOptions& options) {
   return options.token_file.empty() ? home::default_token_file(options.home) : fs::absolute(options.token_file);
 }
 
-// What a master has open itself: stores and their logs, more of them for charts, locks, run folders that are looked at,
-// children that are being started. The rest is for connections.
+// File descriptors that a master itself has open: stores and their logs, locks, run folders that it looks at, children
+// that it starts. The rest is for connections.
 constexpr size_t kOwnDescriptors = 192, kLeastConnections = 64;
 
-// The home, in which submissions and deletions are whole.
+// Returns the home after finishing submissions and deletions that were cut short.
 const fs::path& collected(const fs::path& home) {
-  home::lock_runs(home);  // which finishes what commands left behind
+  home::lock_runs(home);  // finishes what commands left behind
   return home;
 }
 
@@ -133,7 +133,7 @@ class Master::Impl {
         runs.push_back(folder);
         home::stop_run(options_.home, folder);
       } catch (const std::exception& error) {
-        spdlog::warn("run {}: {}", name, error.what());  // it ended in this moment
+        spdlog::warn("run {}: {}", name, error.what());  // it just ended
       }
     }
     while (!runs.empty() && std::chrono::steady_clock::now() < deadline) {
@@ -174,7 +174,7 @@ class Master::Impl {
     return folders;
   }
 
-  // By the watcher's thread.
+  // Called by the watcher's thread.
   void ingest_active(const std::vector<fs::path>& runs) {
     const auto now = std::chrono::steady_clock::now();
     if (now < next_ingest_) return;
@@ -183,7 +183,7 @@ class Master::Impl {
       try {
         ingest_.catch_up(run_dir);
       } catch (const std::exception& error) {
-        spdlog::debug("run {}: {}", run_dir.filename().string(), error.what());  // it was deleted
+        spdlog::debug("run {}: {}", run_dir.filename().string(), error.what());  // the run was deleted
       }
     }
   }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The master of a home: takes runs, starts them, and answers over HTTP. It owns nothing that a run needs: whatever dies
-// here, runs go on and their folders say everything.
+// The master of a home takes runs, starts them, and answers over HTTP. No run needs it: whatever of it fails, runs go
+// on, and their folders hold everything.
 
 #include <chrono>
 #include <filesystem>
@@ -17,13 +17,14 @@ namespace mlbench::master {
 
 struct MasterOptions {
   std::filesystem::path home;
-  std::filesystem::path program;  // mlbench: starts supervisors
-  std::filesystem::path worker;   // mlbench-worker
+  std::filesystem::path program;  // the program mlbench, which starts supervisors
+  std::filesystem::path worker;   // the program mlbench-worker
   std::filesystem::path core_lock;
-  std::filesystem::path token_file;  // empty: HOME/token, made when absent
+  std::filesystem::path token_file;  // empty: HOME/token, made where it is missing
   std::string host = "127.0.0.1";
   uint16_t port = 8080;  // 0: any free one
-  // By which programs of runs on other hosts reach this one, where it listens on all addresses; "": they do not.
+  // Where this master listens on all addresses: the address under which programs of runs on other hosts reach it. "":
+  // they cannot reach it.
   std::string address = {};
   std::vector<std::string> allowed_hosts;
   bool legacy_api = false;
@@ -34,23 +35,23 @@ struct MasterOptions {
 
 class Master {
  public:
-  // Serves on return. UserError when another master owns the home, the port is taken, the token file is open to others,
-  // the certificate is unusable. `planner` outlives it.
+  // Serves when the constructor returns. Throws UserError where another master owns the home, the port is taken, the
+  // token file can be read by others, or the certificate is unusable. Precondition: `planner` outlives the master.
   Master(MasterOptions options, plan::Planner& planner);
-  // Orderly: running requests end, streams are closed; runs go on.
+  // Finishes running requests and closes streams. Runs go on.
   ~Master();
   Master(const Master&) = delete;
   Master& operator=(const Master&) = delete;
 
-  // For the end, where runs cannot outlive this process: takes no requests and starts nothing any more, stops the runs
-  // that were started, and waits up to about `patience` until they have ended. Names of those that have not. What waits
-  // is for the next master.
+  // For a shutdown that runs cannot outlive: takes no more requests, starts nothing more, and stops the started runs.
+  // Waits up to about `patience` until they have ended, and returns the names of those that have not. Runs that wait in
+  // the queue are left to the next master.
   std::vector<std::string> stop_runs(std::chrono::milliseconds patience);
 
   const std::string& url() const;
   const std::filesystem::path& token_file() const;
   const std::string& token() const;
-  // Method and path of everything that is answered, for the check against api/openapi.json.
+  // Method and path of every route, for comparison with api/openapi.json.
   std::vector<std::pair<std::string, std::string>> routes() const;
 
  private:
@@ -58,7 +59,8 @@ class Master {
   std::unique_ptr<Impl> impl_;
 };
 
-// "127.0.0.1:8080", ":8080", "[::1]:80" -> host and port. UserError for anything else.
+// Splits "127.0.0.1:8080", ":8080" (which is 127.0.0.1) or "[::1]:80" into host and port. Throws UserError for any
+// other text.
 std::pair<std::string, uint16_t> parse_listen(const std::string& text);
 
 }  // namespace mlbench::master

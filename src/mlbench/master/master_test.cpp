@@ -1,4 +1,4 @@
-// A master in this process, without runs: who may ask, what is answered, and that the description of it is complete.
+// Tests of a master in this process, without runs: who may ask, what is answered, and that its description is complete.
 
 #include "mlbench/master/master.h"
 
@@ -59,7 +59,7 @@ void expect_error(const Action& action, const std::string& part) {
   }
 }
 
-// Answers as each test has it.
+// A planner that answers what each test sets.
 struct FakePlanner final : plan::Planner {
   FakePlanner() : Planner({}) {}
   plan::PlannedRuns plan(const Json& request) override { return on_plan(request); }
@@ -140,7 +140,7 @@ TEST_F(MasterTest, AsksForTheTokenEverywhereButForHealthAndThePageThatLogsIn) {
         send(method, path, "", "application/json", {{"Authorization", "Bearer " + std::string(64, '0')}}, false);
     EXPECT_EQ(wrong.status, 401) << method << " " << path;
   }
-  // Who has no token does not learn what exists.
+  // A request without a token does not learn which paths exist.
   EXPECT_EQ(send("GET", "/no/such/path", "", "", {}, false).status, 401);
   EXPECT_EQ(send("PUT", "/api/v1/runs", "", "", {}, false).status, 401);
 }
@@ -202,7 +202,7 @@ TEST_F(MasterTest, ThePageIsServedSealed) {
   EXPECT_EQ(page.status, 200);
   EXPECT_THAT(page.content_type, HasSubstr("text/html"));
   EXPECT_THAT(page.body, HasSubstr("<script type=\"module\""));
-  EXPECT_THAT(page.body, Not(HasSubstr("//")));  // of no other place
+  EXPECT_THAT(page.body, Not(HasSubstr("//")));  // it loads nothing from another place
   const std::string tag = field(page, "ETag");
   EXPECT_EQ(send("GET", "/", "", "", {{"If-None-Match", tag}}, false).status, 304);
   EXPECT_THAT(send("GET", "/assets/app.js", "", "", {}, false).content_type, HasSubstr("text/javascript"));
@@ -210,7 +210,7 @@ TEST_F(MasterTest, ThePageIsServedSealed) {
   for (const char* none : {"/assets/none.js", "/assets/..%2findex.html", "/assets/%2e%2e"}) {
     EXPECT_THAT(send("GET", none, "", "", {}, false).status, AnyOf(400, 404)) << none;
   }
-  // Refusals, too.
+  // Refusals have these headers, too.
   for (const ClientResponse& response : {page, send("GET", "/api/v1/runs", "", "", {}, false), send("GET", "/none")}) {
     EXPECT_THAT(field(response, "Content-Security-Policy"),
                 AllOf(HasSubstr("default-src 'none'"), HasSubstr("script-src 'self';"), Not(HasSubstr("unsafe"))));
@@ -233,7 +233,7 @@ class Browser : public MasterTest {
     // A browser would send it to every port of this host.
     EXPECT_EQ(field(answer, "Set-Cookie"), "");
   }
-  // With the secret of the login, without the token.
+  // This request shows the secret of the login, not the token.
   ClientResponse browse(const std::string& method, const std::string& path, const Fields& more = {}) {
     Fields headers = more;
     headers.emplace_back("Authorization", "Bearer " + secret_);
@@ -297,7 +297,7 @@ TEST_F(Browser, OtherPortsOfThisHostGetNothing) {
     EXPECT_EQ(send(method, "/api/v1/runs/x", body, "application/json", cookies, false).status, 401) << method;
     EXPECT_EQ(send(method, "/api/v1/session/codes", body, "application/json", cookies, false).status, 401) << method;
   }
-  // Even with the secret the browser says who asks.
+  // Even with the secret, the browser says which site asks.
   for (const char* site : {"same-site", "cross-site"}) {
     EXPECT_EQ(browse("GET", "/api/v1/version", {{"Sec-Fetch-Site", site}}).status, 403);
     EXPECT_EQ(browse("POST", "/api/v1/session", {{"Sec-Fetch-Site", site}}).status, 403);
@@ -386,7 +386,7 @@ TEST_F(MasterTest, EveryReferenceOfTheDescriptionExists) {
   }
 }
 
-// Row by row: names, types, ranges, units, defaults, and what a field goes with.
+// Compares row by row: names, types, ranges, units, defaults, and what a field goes with.
 TEST_F(MasterTest, TheDescriptionOfARequestIsTheTableOfOptions) {
   Json described = Json::parse(openapi_document())["components"]["schemas"]["RunRequest"]["properties"];
   EXPECT_EQ(described.erase("env_values"), 1U);  // no option: it holds what `env` only names
@@ -403,7 +403,8 @@ TEST_F(MasterTest, TheDescriptionOfARequestIsTheTableOfOptions) {
   }
 }
 
-// Somebody's or another program's: 1e308 hours are null in JSON, and nobody could end or remove the run.
+// Another program may have written such a run: 1e308 hours are null in JSON, and the run could be neither ended nor
+// removed.
 TEST_F(MasterTest, ARunWithNumbersThatNobodyTakesCanBeEndedAndRemoved) {
   struct Wrong {
     const char *name, *field;
@@ -425,14 +426,14 @@ TEST_F(MasterTest, ARunWithNumbersThatNobodyTakesCanBeEndedAndRemoved) {
     write_json_file(folder / "spec.json", damaged);
     expect_error<UserError>([&] { home::read_spec(folder); }, (folder / "spec.json").string() + ": '");
   }
-  // By hand, without a master.
+  // The run is stopped by hand, without a master.
   home::stop_run(home(), home() / "runs/time-1");
   const record::Record record = home::current_record(home() / "runs/time-1");
   EXPECT_EQ(record.state, "stopped");
   EXPECT_THAT(record.notes, Contains(HasSubstr("'limits.max_time_s' is null; expected a finite number")));
   home::delete_run(home(), home() / "runs/time-1");
   EXPECT_FALSE(fs::exists(home() / "runs/time-1"));
-  // A master says of those that wait that they failed, and why.
+  // A master marks waiting runs as failed, and says why.
   for (const char* name : {"threads-1", "repeat-1", "workers-1"}) {
     Json made_long_ago = read_json_file(home() / "runs" / name / "run.json");
     made_long_ago["created_at"] = "2020-01-01T00:00:00.000000Z";
@@ -500,7 +501,7 @@ TEST_F(MasterTest, ErrorsAreJsonWithTheReason) {
   expect(send("GET", "/api/runs/"), 404, "--legacy-api");
 }
 
-// Of two runs that differ in one thing beside their number of workers: a speed-up, or the reason why there is none.
+// Two runs that differ in one thing beside their number of workers have a speed-up, or a reason why there is none.
 TEST_F(MasterTest, ComparesWhatMayBeCompared) {
   const auto write = [&](const Json& record) {
     const fs::path folder = home() / "runs" / record["name"].get<std::string>();
@@ -529,7 +530,7 @@ TEST_F(MasterTest, ComparesWhatMayBeCompared) {
   }
 }
 
-// As `mlbench compare` takes them: a run with its repeats, one that differs in a key by itself.
+// Runs are grouped as by `mlbench compare`: a run with its repeats, one that differs in a key by itself.
 TEST_F(MasterTest, ComparesRunsWithTheirRepeats) {
   const auto write = [&](const std::string& name, int64_t id, double time_s, const std::string& backend) {
     report::RecordJson record = report::told_record(name, name.starts_with("a-1") ? 1 : 2);
@@ -565,7 +566,7 @@ TEST_F(MasterTest, ComparesRunsWithTheirRepeats) {
   EXPECT_EQ(groups[2]["name"], "b-2");
   EXPECT_DOUBLE_EQ(groups[2]["scaling"]["to_goal"]["speed_up"].get<double>(), 62.0 / 30);
   EXPECT_EQ(groups[2]["scaling"]["baseline"], "a-1, a-1.2, a-1.3");
-  // One of them, where it is named.
+  // A repeat that is named is compared alone.
   EXPECT_EQ(compare("a-1.2")["repeated"]["runs"][0]["repeats"], Json{"a-1.2"});
 }
 
@@ -681,7 +682,7 @@ TEST_F(MasterTest, ACustomImageIsForThoseWhoShowTheToken) {
   EXPECT_FALSE(planned.contains("task") || planned.contains("light"));
 }
 
-// MLBench's clients give CPUs with a fraction.
+// MLBench's clients write CPUs with a fraction.
 TEST_F(MasterTest, ClientsGetTheCpusThatTheExecutorCanGive) {
   options_.legacy_api = true;
   plan::ClusterOffer offer{"local", {.gpus = 0, .cores = 8, .cores_on_host = 8}};
@@ -769,7 +770,7 @@ TEST_F(MasterTest, APlanShowsTheRunsAndMakesNone) {
   EXPECT_EQ(get("/api/v1/runs")["total"], 0);
 }
 
-// Of the usual executor, and of those of active runs.
+// Nodes of the default executor's cluster are shown, and of those of active runs.
 TEST_F(MasterTest, ShowsTheNodesOfTheClustersInUse) {
   planner_.usual = "kubernetes";
   planner_.on_nodes = [](const std::string& executor, const Json& engine) -> exec::ClusterNodes {
@@ -836,7 +837,7 @@ class Submissions : public MasterTest {
     std::sort(names.begin(), names.end());
     return names;
   }
-  // A run folder as others have made it.
+  // This run folder was made by another process.
   void make_folder(const std::string& name, const Json& spec) const {
     fs::create_directories(home() / "runs" / name);
     std::ofstream(home() / "runs" / name / "spec.json") << spec;
@@ -860,7 +861,7 @@ TEST_F(Submissions, WhoLosesARaceForANameLeavesNothing) {
   }
 }
 
-// Folders by the thousand are made in memory.
+// Uses memory as the temporary folder, since the test makes thousands of folders.
 struct InMemory {
   InMemory() {
     if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1);

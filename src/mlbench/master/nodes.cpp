@@ -31,7 +31,7 @@ Json ranks_on_nodes(const std::filesystem::path& run_dir) {
                        {"network_out_bytes_per_s", or_null(seen.network_out)}});
     }
   } catch (const std::exception&) {
-    // It has none yet, or none any more.
+    // The run has no record yet, or was deleted.
   }
   return ranks;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// What ranks use of the nodes that they are on.
+// What ranks use on the nodes where they run.
 
 #include <filesystem>
 
@@ -8,9 +8,9 @@
 
 namespace mlbench::master {
 
-// Of a run that goes on: [{"run", "rank", "node", "cpu_cores", "memory_bytes", "network_in_bytes_per_s",
-// "network_out_bytes_per_s"}] of each rank whose place is known, as the supervisor saw it last; null is what it did not
-// see. Empty where nothing can be read.
+// Returns for an active run [{"run", "rank", "node", "cpu_cores", "memory_bytes", "network_in_bytes_per_s",
+// "network_out_bytes_per_s"}], one entry per rank whose place is known, with the supervisor's last figures; a figure
+// that it did not see is null. Empty where nothing can be read.
 Json ranks_on_nodes(const std::filesystem::path& run_dir);
 
 }  // namespace mlbench::master

@@ -1,4 +1,4 @@
-// What happens to runs while the system is short of something: nothing.
+// Tests that nothing happens to runs while the system is short of something.
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
@@ -78,7 +78,7 @@ TEST_F(Shortage, DamagesNoRunInTheIndex) {
   EXPECT_TRUE(comes_true([&] { return index.find({.state = "finished"}).total == 1 && index.find({}).total == 2; }));
   EXPECT_THAT(watcher.unread(), IsEmpty());
   EXPECT_EQ(index.count_by_state()["damaged"], 0);
-  // What is damaged is said to be.
+  // A damaged record is reported as damaged.
   std::ofstream(run_dir("new") / "run.json") << "{";
   watcher.refresh("new");
   EXPECT_EQ(index.count_by_state()["damaged"], 1);
@@ -95,7 +95,7 @@ TEST_F(Shortage, AWaitingRunWaitsOnAndIsStartedLater) {
   std::unique_ptr<Scheduler> scheduler;
   {
     const NoDescriptors none;
-    scheduler = std::make_unique<Scheduler>(options);  // cannot even read it
+    scheduler = std::make_unique<Scheduler>(options);  // the scheduler cannot even read the run
     EXPECT_THAT(scheduler->waiting(), IsEmpty());
   }
   scheduler = std::make_unique<Scheduler>(options);

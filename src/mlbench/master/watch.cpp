@@ -25,7 +25,7 @@ namespace {
 constexpr auto kActivePeriod = 400ms;
 constexpr int kRoundsPerScan = 10;
 
-// 0 when there is no such file. SystemError when nobody can say.
+// A stamp of the file, 0 where it does not exist. Throws SystemError where the system cannot say.
 int64_t file_stamp(const fs::path& file) {
   struct stat info {};
   if (stat(file.c_str(), &info) != 0) {
@@ -35,7 +35,7 @@ int64_t file_stamp(const fs::path& file) {
   return info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec + static_cast<int64_t>(info.st_ino % 997);
 }
 
-// Of the record and the notes; 0 when there is no record.
+// A stamp of the record and the notes; 0 where there is no record.
 int64_t stamp_of(const fs::path& run_dir) {
   const int64_t record = file_stamp(record_path(run_dir));
   return record == 0 ? 0 : record + file_stamp(notes_path(run_dir)) % 1'000'000'007;
@@ -51,7 +51,7 @@ int64_t folder_stamp(const fs::path& folder) {
 Watcher::Watcher(fs::path home, store::RunIndex& index,
                  std::function<void(const std::vector<std::filesystem::path>&)> active)
     : home_(std::move(home)), index_(index), active_(std::move(active)), stamps_(index.stamps()) {
-  for (const std::string& name : index.names_in_state("damaged")) stamps_.erase(name);  // perhaps no more
+  for (const std::string& name : index.names_in_state("damaged")) stamps_.erase(name);  // they may have been mended
   scan();
   thread_ = std::thread([this] { work(); });
 }
@@ -140,7 +140,7 @@ void Watcher::scan() {
   keep(changed, gone);
 }
 
-// The stamps last: what the store did not take is looked at again.
+// The stamps are stored last, so that a run is looked at again where the index did not take it.
 void Watcher::keep(const std::vector<store::IndexedRun>& changed, const std::vector<std::string>& gone) {
   index_.put(changed);
   index_.remove(gone);
@@ -155,9 +155,9 @@ void Watcher::look_at_active() {
   for (const std::string& name : names) {
     const fs::path run_dir = runs_dir(home_) / name;
     try {
-      home::is_active_run(run_dir);  // settles a lost one
+      home::is_active_run(run_dir);  // settles a lost run
     } catch (const std::exception& error) {
-      spdlog::debug("run {}: {}", name, error.what());  // being deleted
+      spdlog::debug("run {}: {}", name, error.what());  // it is being deleted
     }
     refresh(name);
     folders.push_back(run_dir);
@@ -172,7 +172,7 @@ void Watcher::work() {
     lock.unlock();
     try {
       const int64_t now = folder_stamp(runs_dir(home_));
-      // Also from time to time: a run that is resumed changes inside its folder alone.
+      // A scan is also made from time to time, since a resumed run changes only inside its folder.
       if (now != folder || round % kRoundsPerScan == 0) scan();
       folder = now;
       look_at_active();

@@ -1,8 +1,8 @@
 #pragma once
 
-// Keeps the index of runs in step with their folders, whoever writes them: supervisors, commands, other users. A run is
-// damaged when its record says nothing that can be read; what the system is short of is nobody's damage, and looked at
-// again.
+// Keeps the index of runs in step with their folders, which supervisors, commands and other users write. A run is
+// marked as damaged where its record cannot be read. An error that comes from a shortage of the system (files, memory)
+// is not counted as damage: the run is looked at again.
 
 #include <condition_variable>
 #include <filesystem>
@@ -19,15 +19,17 @@ namespace mlbench::master {
 
 class Watcher {
  public:
-  // The index is complete on return. `active` is called in each round with the folders of the runs that are not over.
+  // The index is complete when the constructor returns. The watcher's thread calls `active` in each round with the
+  // folders of the runs that are not over.
   Watcher(std::filesystem::path home, store::RunIndex& index,
           std::function<void(const std::vector<std::filesystem::path>&)> active);
   ~Watcher();
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
-  // Looks at one run now: it was made, changed or deleted.
+  // Looks at one run now. Callers use it after they made, changed or deleted the run.
   void refresh(const std::string& name);
-  // Runs whose records the system does not let us read at the moment: in the index they are as before, or not yet.
+  // Runs whose records cannot be read at the moment for a shortage of the system. Their rows in the index are as
+  // before, or still missing.
   std::vector<std::string> unread() const;
 
  private:
@@ -41,7 +43,7 @@ class Watcher {
   const std::filesystem::path home_;
   store::RunIndex& index_;
   const std::function<void(const std::vector<std::filesystem::path>&)> active_;
-  mutable std::mutex scanning_;  // one scan at a time
+  mutable std::mutex scanning_;  // held during a scan: one at a time
   std::map<std::string, int64_t> stamps_;
   std::set<std::string> unread_;
   std::mutex mutex_;

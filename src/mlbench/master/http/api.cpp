@@ -20,7 +20,7 @@ namespace mlbench::master {
 
 namespace {
 
-// "name:8080" -> "name"; "[::1]:80" -> "::1".
+// The host without its port: "name" of "name:8080", "::1" of "[::1]:80".
 std::string host_of(std::string_view field) {
   if (field.starts_with('[')) {
     const size_t end = field.find(']');
@@ -35,7 +35,7 @@ bool is_address(const std::string& host) {
   return inet_pton(AF_INET, host.c_str(), &v4) == 1 || inet_pton(AF_INET6, host.c_str(), &v6) == 1;
 }
 
-// The one place where an exception becomes an answer.
+// Makes the answer to an exception; no other place does.
 Response answer_of(const std::exception& error) {
   if (const auto* http = dynamic_cast<const HttpError*>(&error)) return error_response(http->status, http->what());
   if (dynamic_cast<const home::NameTaken*>(&error) != nullptr) return error_response(409, error.what());
@@ -68,8 +68,8 @@ BodyLimits limits_of(Body body) {
   return {};
 }
 
-// For every answer, pages or not: what a browser shows of us loads nothing from elsewhere, runs no script that came
-// with data, and is in nobody's frame.
+// Adds headers to every answer: a page of ours loads nothing from elsewhere, runs no script that came with data, and
+// cannot be framed.
 Response sealed(Response response) {
   const auto has = [&](const std::string& name) {
     return std::any_of(response.headers.begin(), response.headers.end(),
@@ -198,7 +198,7 @@ Api::Match Api::match(const Request& request) const {
 
 std::optional<Response> Api::refuse(const Request& request, const Match& match,
                                     const std::optional<Response>& unknown) const {
-  // A page of another site can make a browser send requests here: by a name that it lets point to us, or openly.
+  // A page of another site can make a browser send requests here: under a name that it points to this host, or openly.
   const std::string host = host_of(request.header("Host"));
   const bool known = host == "localhost" || is_address(host) ||
                      std::find(options_.hosts.begin(), options_.hosts.end(), host) != options_.hosts.end();
@@ -210,15 +210,15 @@ std::optional<Response> Api::refuse(const Request& request, const Match& match,
   const std::string own = fmt::format("{}://{}", request.secure ? "https" : "http", request.header("Host"));
   if (!origin.empty() && origin != own) return error_response(403, "requests from pages of other sites are refused");
 
-  // Some of what a page asks for comes without Origin; a browser then says itself that another site, or another port of
-  // this host, asked. Only a link to our page may lie elsewhere.
+  // Some requests of a page have no Origin; the browser then says in Sec-Fetch-Site that another site or another port
+  // of this host asked. Only links to our page may come from elsewhere.
   const std::string_view site = request.header("Sec-Fetch-Site");
   const bool page = match.route != nullptr && match.route->access == Access::kOpen && match.route->method == "GET";
   if (!page && !site.empty() && site != "same-origin" && site != "none") {
     return error_response(403, "requests from pages of other sites are refused");
   }
 
-  // Who has no token does not learn which paths exist.
+  // A request without a token does not learn which paths exist.
   const bool legacy_path = !request.target.segments.empty() && request.target.segments[0] == "api" &&
                            (request.target.segments.size() < 2 ||
                             (request.target.segments[1] != "v1" && request.target.segments[1] != "2.0"));
@@ -282,7 +282,7 @@ Response Api::handle(const Request& request) {
   Response response;
   try {
     response = found.route->handler({request, found.parameters});
-    // What goes wrong with the first piece is said; later the answer can only be cut off.
+    // An error in the first piece is answered; in a later one, the answer can only be cut off.
     if (response.next && response.body.empty()) response.body = response.next();
   } catch (const std::exception& error) {
     response = answer_of(error);

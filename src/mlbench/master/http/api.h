@@ -1,6 +1,6 @@
 #pragma once
 
-// What is common to all requests: routes, who may ask, and what an error looks like.
+// What all requests have in common: routes, who may ask, and what an error looks like.
 
 #include <functional>
 #include <stdexcept>
@@ -20,33 +20,33 @@ using net::http::Response;
 
 struct Call {
   const Request& request;
-  std::vector<std::string> parameters;  // the {} of the pattern, decoded, in order
+  std::vector<std::string> parameters;  // what stands for each {} of the pattern, decoded, in order
 };
 
 enum class Access {
-  kOpen,    // anybody: says nothing about anything
-  kToken,   // who shows the token, or the secret of a login
-  kLegacy,  // today's clients, who send none: only where --legacy-api is given
+  kOpen,    // open to anybody: the answer holds nothing of the home
+  kToken,   // for requests that show the token, or the secret of a login
+  kLegacy,  // for MLBench's clients, which send no token: only with --legacy-api
 };
 
-// The bodies that a route takes. Without a token they are small, and nothing is unpacked.
+// The largest body that a route takes. Routes that need no token take small bodies, and unpack nothing.
 enum class Body {
-  kSmall,    // 4 KiB: none, or a few words
-  kForm,     // 64 KiB: what MLBench's clients post
-  kRequest,  // 1 MiB, with gzip or not: what describes runs
+  kSmall,    // 4 KiB: no body, or a few words
+  kForm,     // 64 KiB: forms of MLBench's clients
+  kRequest,  // 1 MiB, with gzip or not: descriptions of runs
   kBatch,    // 8 MiB, with gzip or not: points, metrics
 };
 
 struct Route {
   std::string method;
-  std::string pattern;  // "/api/v1/runs/{name}"; a last slash in a request changes nothing
+  std::string pattern;  // "/api/v1/runs/{name}"; a slash at a request's end is ignored
   Access access = Access::kToken;
   std::function<Response(const Call&)> handler;
   Lane lane = Lane::kQuick;
   Body body = Body::kSmall;
 };
 
-// An answer other than success: {"status", "message"}.
+// Thrown by handlers: becomes an answer with this status and the body {"status", "message"}.
 class HttpError : public std::runtime_error {
  public:
   HttpError(int code, const std::string& message) : std::runtime_error(message), status(code) {}
@@ -56,22 +56,24 @@ class HttpError : public std::runtime_error {
 Response json_response(int status, const Json& body);
 Response error_response(int status, const std::string& message);
 
-// The body as a JSON object: 415 for another type of content, 400 for what is no object, or more than base/input.h
-// allows.
+// The body as a JSON object. Throws HttpError 415 for another content type, and 400 for a body that is no JSON object
+// or exceeds the limits of base/input.h.
 Json json_body(const Request& request);
-// A whole number of the query; 400 unless it lies in the range.
+// The whole number `name` of the query, or `usual` where it is not given. Throws HttpError 400 for a value outside
+// `least` to `most`.
 int64_t whole_number(const Request& request, const std::string& name, int64_t usual, int64_t least, int64_t most);
-// "true" or "1", "false" or "0"; 400 for others.
+// Reads `name` of the query: "true" or "1", "false" or "0" (also where it is not given). Throws HttpError 400 for
+// others.
 bool yes_or_no(const Request& request, const std::string& name);
 
 struct ApiOptions {
   std::string token;
   bool legacy = false;
-  std::vector<std::string> hosts;  // names that a Host header may hold, beside addresses and localhost
+  std::vector<std::string> hosts;  // names that a Host header may hold, beside IP addresses and localhost
   const Sessions* sessions = nullptr;
 };
 
-// What a request shows: "Authorization: Bearer SECRET"; "" when it shows nothing.
+// The secret that a request shows as "Authorization: Bearer SECRET"; "" where it shows none.
 std::string_view shown_secret(const Request& request);
 
 class Api final : public net::http::Service {
@@ -79,27 +81,27 @@ class Api final : public net::http::Service {
   Api(ApiOptions options, std::vector<Route> routes);
   Admission begin(const Request& request) override;
   Response handle(const Request& request) override;
-  std::vector<std::pair<std::string, std::string>> routes() const;  // method and pattern
+  std::vector<std::pair<std::string, std::string>> routes() const;  // {method, pattern}
 
  private:
   struct Match {
     const Route* route = nullptr;
     std::vector<std::string> parameters;
-    std::string allowed;  // methods of the path, where the method is none of them
+    std::string allowed;  // methods that the path has, where the request's is none of them
   };
   Match match(const Request& request) const;
-  // Names in the query that the route does not know. The routes of MLBench's and MLflow's clients take any: these send
-  // more than is looked at.
+  // Refuses names in the query that the route does not know. Routes for MLBench's and MLflow's clients take any name,
+  // since these clients send more than is used.
   std::optional<Response> refuse_query(const Request& request, const Route& route) const;
-  // `unknown`: what refuse_unknown() said.
+  // `unknown` is the result of refuse_unknown().
   std::optional<Response> refuse(const Request& request, const Match& match,
                                  const std::optional<Response>& unknown) const;
   std::optional<Response> refuse_unknown(const Request& request) const;
 
   const ApiOptions options_;
   const std::vector<Route> routes_;
-  std::vector<std::vector<std::string>> patterns_;  // of routes_, split
-  // Of routes_: what api/openapi.json has as parameters of the query; nothing where any is taken.
+  std::vector<std::vector<std::string>> patterns_;  // patterns of `routes_`, split at slashes
+  // For each of `routes_`, the query parameters in api/openapi.json; empty where any name is taken.
   std::vector<std::optional<std::vector<std::string>>> query_names_;
 };
 

@@ -6,6 +6,6 @@
 
 namespace mlbench {
 
-std::span<const EmbeddedFile> dashboard_files();  // dashboard/dist
+std::span<const EmbeddedFile> dashboard_files();  // the files of dashboard/dist
 
 }  // namespace mlbench

@@ -18,7 +18,7 @@ Response pods(const Services& services, const Call& call) {
     try {
       held += home::read_spec(runs_dir(services.home) / name).workers;
     } catch (const std::exception&) {
-      continue;  // deleted in this moment
+      continue;  // it was just deleted
     }
   }
   Json list = Json::array();

@@ -24,15 +24,15 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMostNameBytes = 50, kMostValueBytes = 255, kMostMetadataBytes = 10'000;
-constexpr size_t kPieceBytes = 64 << 10;  // of a long answer
+constexpr size_t kPieceBytes = 64 << 10;  // bytes of one piece of a long answer
 
-// Of a run of millions of points: small.
+// A value of a metric. It is small, since a run may have millions of points.
 struct Value {
   int64_t time_us = 0;
   double number = 0;
-  bool as_python = false;  // how `number` is spelt
+  bool as_python = false;  // how `number` is written
   bool cumulative = false;
-  std::shared_ptr<const store::PostedMetric> posted;  // of a client: its text and metadata, instead of `number`
+  std::shared_ptr<const store::PostedMetric> posted;  // what a client posted: its text and metadata replace `number`
 
   std::string text() const {
     if (posted) return posted->value;
@@ -101,7 +101,8 @@ Metrics metrics_of_run(Services& services, const fs::path& run_dir, const record
   return metrics;
 }
 
-// A pod is a slot of the host. What it uses is not measured apart: these are the host's figures, so `pods` says whose.
+// The metrics of a pod. A pod is a slot of the host whose use is not measured by itself: these are the host's figures,
+// and `pods` says so.
 Metrics metrics_of_host(const Services& services, int64_t from_time_us) {
   Metrics metrics;
   for (const HostSample& sample : services.hosts.samples(from_time_us)) {
@@ -119,7 +120,7 @@ bool is_pod(const Services& services, const std::string& name) {
   return false;
 }
 
-// Groups of ceil(count / parts); an incomplete last group is dropped, as in MLBench.
+// Averages groups of ceil(count / parts) values; an incomplete last group is dropped, as in MLBench.
 std::vector<Value> summarised(const std::string& name, const std::vector<Value>& values, int64_t parts) {
   if (std::ssize(values) <= parts) return values;
   const size_t group = (values.size() + static_cast<size_t>(parts) - 1) / static_cast<size_t>(parts);
@@ -132,7 +133,7 @@ std::vector<Value> summarised(const std::string& name, const std::vector<Value>&
   return out;
 }
 
-// A member of an archive.
+// Makes a member of an archive.
 report::ZipPart part_of(std::string name, std::vector<Value> values) {
   const auto shared = std::make_shared<const std::vector<Value>>(std::move(values));
   return {std::move(name), report::json_list(shared->size(), [shared](size_t i) {
@@ -157,10 +158,10 @@ std::string plain_name(const std::string& name) {
   return out;
 }
 
-// Which values of a key are asked for.
+// Which values of a key a request asks for.
 struct Selection {
   int64_t since = INT64_MIN, until = INT64_MAX;
-  int64_t parts = 0;   // summarise to that many; 0: as they are
+  int64_t parts = 0;   // number of values to average to; 0: all as they are
   int64_t last_n = 0;  // 0: all
   std::optional<std::string> name;
 
@@ -187,7 +188,7 @@ Selection selection_of(const Request& request) {
   return selection;
 }
 
-// `slots`: how many pods' figures are beside the metrics.
+// An archive of `metrics` and of the figures of `slots` pods.
 Response archive_of(const Services& services, const Metrics& metrics, const Selection& selection, int64_t slots,
                     const std::string& name) {
   std::vector<report::ZipPart> parts;
@@ -245,7 +246,7 @@ std::function<std::string()> full_metrics(Metrics metrics) {
   });
 }
 
-// Everything of all runs: one after the other is read when the answer has come to it.
+// The metrics of all pods and runs, piece by piece: each run is read when the answer gets to it.
 class AllMetrics {
  public:
   explicit AllMetrics(Services& services) : services_(services), runs_(report::list_runs(services.home)) {}
@@ -262,7 +263,7 @@ class AllMetrics {
   }
 
  private:
-  // What stands in front of the next pod or run.
+  // Returns the text before the next pod or run.
   std::string begin_next() {
     const auto pods = static_cast<size_t>(services_.hosts.cores());
     current_ = nullptr;
@@ -289,7 +290,7 @@ class AllMetrics {
 
   Services& services_;
   const std::vector<fs::path> runs_;
-  size_t at_ = 0;  // the next pod, or behind them run
+  size_t at_ = 0;  // index of the next pod or, after all pods, run
   std::function<std::string()> current_;
   bool any_run_ = false, ended_ = false;
 };
@@ -315,7 +316,7 @@ Response metrics_of_key(Services& services, const Call& call) {
 
   Metrics metrics;
   std::string name = key;
-  int64_t slots = 0;  // whose figures go into a run's archive, too
+  int64_t slots = 0;  // number of pods whose figures go into a run's archive, too
   if (of_pod) {
     if (!is_pod(services, key)) throw HttpError(404, fmt::format("there is no pod '{}'", key.substr(0, 80)));
     metrics = metrics_of_host(services, 0);
@@ -325,7 +326,7 @@ Response metrics_of_key(Services& services, const Call& call) {
     name = record.name;
     slots = std::min<int64_t>(record.workers.value_or(0), services.hosts.cores());
     metrics = metrics_of_run(services, run_dir, record);
-    if (format == "zip") {  // a run's archive has the run's time, whatever is asked
+    if (format == "zip") {  // a run's archive covers the run's time, whatever the request says
       selection.since = parse_date(record.created_at).value_or(INT64_MIN);
       if (!record.finished_at.empty()) selection.until = parse_date(record.finished_at).value_or(INT64_MAX);
     }
@@ -367,7 +368,7 @@ Response post_metric(Services& services, const Call& call) {
   check_length("name", metric.name, kMostNameBytes);
   check_length("value", metric.value, kMostValueBytes);
   check_length("metadata", metric.metadata + ".", kMostMetadataBytes);
-  // The index knows ids without touching a file: this call comes many times a second.
+  // The index knows ids without reading a file, and this call may come many times a second.
   if (!services.index.name_of(whole(*run_id, "run_id"))) {
     throw HttpError(404, fmt::format("there is no run with id '{}'", run_id->substr(0, 40)));
   }

@@ -56,14 +56,14 @@ std::string state_of(const std::string& state) {
   return state == "finished" ? "finished" : "failed";
 }
 
-// The same for a run for ever; MLBench's is that of a queue.
+// An id that never changes for a run; MLBench's is that of a queue.
 std::string job_id(const Json& record) {
   const std::string hash = sha256_hex(record.value("name", "") + record.value("created_at", ""));
   return fmt::format("{}-{}-4{}-8{}-{}", hash.substr(0, 8), hash.substr(8, 4), hash.substr(13, 3), hash.substr(17, 3),
                      hash.substr(20, 12));
 }
 
-// From a record or a summary of it.
+// A run as MLBench's clients expect it, from a record or its summary.
 Json run_object(const Json& record) {
   const std::string state = state_of(record.value("state", ""));
   const std::string finished = date_or(record, "finished_at");
@@ -118,7 +118,7 @@ std::string task_of_image(const Services& services, const std::string& image) {
   throw HttpError(422, unknown_text("image_name", image, valid));
 }
 
-// A fair share of the cores that the hosts have, as far as that is known: what is beyond, the engine refuses.
+// A fair share of the hosts' cores for each worker, where they are known. What exceeds them is refused by the engine.
 int64_t most_cores_each(const exec::HostsOffer& hosts, int64_t workers) {
   int64_t most = kMostCpus;
   if (hosts.cores) most = std::min(most, *hosts.cores / workers);
@@ -126,10 +126,10 @@ int64_t most_cores_each(const exec::HostsOffer& hosts, int64_t workers) {
   return std::max<int64_t>(1, most);
 }
 
-// 2 and 2.5, where a request of MLBench's clients has 2.0 and 2.5.
+// Writes CPUs as 2 and 2.5, where a request of MLBench's clients has 2.0 and 2.5.
 Json json_of(double cpus) { return std::floor(cpus) == cpus ? Json(static_cast<int64_t>(cpus)) : Json(cpus); }
 
-// MLBench's clients show no token, and are not to start whatever they like.
+// Refuses requests without a token or login: MLBench's clients show none, and may not start whatever they like.
 void check_is_known(const Services& services, const Request& request) {
   const std::string_view secret = shown_secret(request);
   if (home::same_secret(secret, services.token) || services.sessions.holds(secret)) return;

@@ -153,7 +153,7 @@ Json run_json(const store::TrackedRun& run) {
 
 // ---- searching ------------------------------------------------------------------------------------------------------
 
-// What a filter or an order can name: a number, a text, or nothing.
+// The value of what a filter or an order names: a number, a text, or nothing.
 struct Field {
   std::optional<double> number;
   std::optional<std::string> text;
@@ -250,7 +250,7 @@ void sort_by(std::vector<store::TrackedRun>& runs, const std::string& order) {
   const auto none = [](const Field& field) { return !field.text && (!field.number || std::isnan(*field.number)); };
   std::stable_sort(runs.begin(), runs.end(), [&](const store::TrackedRun& a, const store::TrackedRun& b) {
     const Field left = field_of(a, kind, key), right = field_of(b, kind, key);
-    if (none(left) || none(right)) return !none(left) && none(right);  // what is missing comes last, either way
+    if (none(left) || none(right)) return !none(left) && none(right);  // missing values come last in either order
     if (left.number && right.number) return descending ? *left.number > *right.number : *left.number < *right.number;
     if (left.text && right.text) return descending ? *left.text > *right.text : *left.text < *right.text;
     return false;
@@ -347,7 +347,7 @@ class Calls {
     });
     if (const auto orders = body.find("order_by"); orders != body.end() && orders->is_array()) {
       if (orders->size() > 10) invalid("order_by holds more than 10 entries");
-      for (auto order = orders->rbegin(); order != orders->rend(); ++order) {  // the first one counts most
+      for (auto order = orders->rbegin(); order != orders->rend(); ++order) {  // the first order counts most
         if (!order->is_string()) invalid("order_by holds something else than texts");
         sort_by(runs, order->get<std::string>());
       }
@@ -405,7 +405,7 @@ class Calls {
   store::Tracking& tracking_;
 };
 
-// Of GET requests the query, as the body that a POST would have.
+// The body; for a GET request, its query in the form that a POST's body would have.
 Json body_of(const Request& request) {
   if (request.method == "POST") {
     if (request.body.size() > kMostBodyBytes) invalid("the body is larger than 1 MB");

@@ -22,7 +22,7 @@ struct InUse {
   bool usual = false;
 };
 
-// The usual executor's, and those of runs that go on or wait.
+// The clusters of the default executor, and of runs that run or wait.
 std::vector<InUse> clusters_in_use(const Services& services, Json& ranks) {
   std::vector<InUse> clusters = {{services.planner.executor(), Json::object(), true}};
   for (const char* state : {"running", "queued"}) {
@@ -34,7 +34,7 @@ std::vector<InUse> clusters_in_use(const Services& services, Json& ranks) {
         const spec::RunSpec run = home::read_spec(run_dir);
         one = {run.executor, plan::cluster_options(run.executor, run.engine)};
       } catch (const std::exception&) {
-        continue;  // it is gone
+        continue;  // the run was deleted
       }
       const bool known = std::ranges::any_of(
           clusters, [&](const InUse& other) { return other.executor == one.executor && other.cluster == one.cluster; });

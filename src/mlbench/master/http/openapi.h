@@ -7,7 +7,7 @@
 
 namespace mlbench {
 
-// api/openapi.json, put into the program by CMake.
+// api/openapi.json, which CMake embeds into the program.
 std::span<const EmbeddedFile> openapi_files();
 
 namespace master {

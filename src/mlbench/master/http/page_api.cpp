@@ -26,7 +26,7 @@ const char* type_of(std::string_view name) {
 
 struct PageFile {
   const EmbeddedFile* file = nullptr;
-  std::string tag;  // of its content
+  std::string tag;  // a hash of the content
 };
 
 std::map<std::string_view, PageFile> page_files() {
@@ -37,7 +37,7 @@ std::map<std::string_view, PageFile> page_files() {
   return files;
 }
 
-// Asked for again each time: the answer is short where the content is still the same.
+// Sends a file of the dashboard. Browsers ask for it each time; the answer is short where the content is unchanged.
 Response send_file(const Request& request, const std::string& name) {
   static const std::map<std::string_view, PageFile> files = page_files();
   const auto found = files.find(name);

@@ -24,7 +24,7 @@ class LineReader {
  public:
   LineReader(ParsedBatch& batch, int64_t now_us) : batch_(batch), now_us_(now_us) {}
 
-  // A line in the padded text. simdjson's errors are exceptions here; they become ours in parse_points.
+  // Reads a line of the padded text. Exceptions of simdjson pass through; parse_points() translates them.
   void read(std::string_view line, size_t room) {
     static thread_local simdjson::ondemand::parser parser;
     store::ClientRecord record;
@@ -50,7 +50,7 @@ class LineReader {
         throw HttpError(400, unknown_text("field", key, {"rank", "sequence", "step", "time", "values"}));
       }
     }
-    // At its end a document has no location.
+    // A document that was read to its end has no location.
     if (const char* left = nullptr; document.current_location().get(left) == simdjson::SUCCESS)
       throw HttpError(400, "there is something behind the object");
     if (!has_rank || !has_sequence) throw HttpError(400, "rank and sequence are needed");
@@ -91,7 +91,7 @@ class LineReader {
     }
   }
 
-  // Names almost never hold an escape: then they stay where they lie.
+  // Names almost never hold an escape, and then need no copy.
   std::string_view name_of(simdjson::simdjson_result<simdjson::ondemand::field>& field) {
     const char* raw = field.key().value().raw();
     const char* end = raw;

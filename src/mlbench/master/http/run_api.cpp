@@ -35,7 +35,7 @@ fs::path existing_run(const fs::path& home, const std::string& name) {
   return report::is_run(folder) ? folder : fs::path();
 }
 
-// {"total", "limit", "offset", "runs": [...]} without reading a summary that is JSON already.
+// Answers {"total", "limit", "offset", "runs": [...]}. Summaries are stored as JSON text, and are not parsed.
 Response list_runs(const Services& services, const Request& request) {
   store::RunQuery query;
   query.state = request.query("state").value_or("");
@@ -53,7 +53,7 @@ Response list_runs(const Services& services, const Request& request) {
   return {200, "application/json", {}, body + "]}", {}};
 }
 
-// Lists are never older than a record that was given out.
+// Also refreshes the index, so that lists are never older than a record that was given out.
 Response run_record(Services& services, const fs::path& run_dir) {
   const record::Record record = home::current_record(run_dir);
   services.watcher.refresh(run_dir.filename());
@@ -109,7 +109,7 @@ Response tensorboard(const Services& services, const Call& call) {
   return response;
 }
 
-// Rank 0's training loss as charts draw it.
+// Answers rank 0's training loss as charts draw it.
 Response loss(const Services& services, const Call& call) {
   Json points = Json::array();
   for (const report::LossPoint& point : report::read_run_folder(find_run_folder(services, call.parameters[0])).loss) {

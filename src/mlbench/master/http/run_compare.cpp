@@ -22,7 +22,7 @@ Json scaling_json(const std::optional<report::Scaling>& scaling) {
   return {{"speed_up", scaling->speed_up}, {"efficiency", scaling->efficiency}};
 }
 
-// Runs with their repeats, in the order in which they are named: as `mlbench compare` takes them.
+// The named runs with their repeats, in the order of `names`, grouped as `mlbench compare` does.
 std::vector<report::RepeatedRun> repeated_runs(const Services& services, const std::string& names) {
   std::vector<report::RepeatedRun> runs;
   size_t count = 0;
@@ -45,7 +45,7 @@ std::vector<report::RepeatedRun> repeated_runs(const Services& services, const s
   return runs;
 }
 
-// The median over the repeats; null where one has none.
+// The median over the repeats; null where one of them has no value.
 Json median_of(const std::vector<const report::ScaledRun*>& repeats,
                std::optional<report::Scaling> report::ScaledRun::*of) {
   std::vector<double> speed_ups, efficiencies;
@@ -59,8 +59,8 @@ Json median_of(const std::vector<const report::ScaledRun*>& repeats,
   return speed_up && efficiency ? scaling_json(report::Scaling{*speed_up, *efficiency}) : Json(nullptr);
 }
 
-// The repeat whose parts, losses and evaluations are shown: that of the median time to the goal, where one missed it of
-// the median train clock.
+// The repeat whose parts, losses and evaluations are shown: the one of median time to the goal or, where a repeat
+// missed the goal, of median train clock.
 size_t shown_of(const std::vector<const report::ScaledRun*>& repeats) {
   std::vector<double> to_goal, train;
   for (const report::ScaledRun* repeat : repeats) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What /api/v1/runs answers, by concept; the routes are in run_api.cpp. For run_*.cpp alone.
+// The handlers of /api/v1/runs; the routes are in run_api.cpp. Internal to run_*.cpp.
 
 #include "mlbench/master/http/services.h"
 

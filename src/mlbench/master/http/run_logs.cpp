@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kMostLogBytes = 4 << 20;
 constexpr const char* kText = "text/plain; charset=utf-8";
 
-// All logs as one. A page goes on from the cursor of the one before.
+// Answers all logs merged, in pages: each continues from the cursor of the one before.
 Response read_all_logs(const Request& request, const fs::path& run_dir) {
   if (yes_or_no(request, "follow")) {
     throw HttpError(400, "follow: all logs together come in pages only; ask again with the cursor of the last one");
@@ -28,7 +28,7 @@ Response read_all_logs(const Request& request, const fs::path& run_dir) {
   const std::string cursor = request.query("cursor").value_or("");
   const int64_t limit = whole_number(request, "limit", 1 << 20, 1, kMostLogBytes);
   const int64_t last_bytes = whole_number(request, "last_bytes", 0, 1, kMostLogBytes);
-  // In this order: what is written between the two is in the next page.
+  // The state is read first: what is written between the two is in the next page.
   const bool over = !home::is_active_run(run_dir);
   const auto log = !cursor.empty()  ? std::make_unique<report::CombinedLog>(run_dir, cursor)
                    : last_bytes > 0 ? std::make_unique<report::CombinedLog>(run_dir, last_bytes)

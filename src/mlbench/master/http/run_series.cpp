@@ -29,7 +29,7 @@ struct Found {
   store::SeriesInfo info;
 };
 
-// What is asked for.
+// What a request asks for.
 struct Wanted {
   std::optional<std::string> split, metric;
   std::optional<int64_t> rank;
@@ -67,7 +67,7 @@ Wanted wanted_of(const Request& request) {
   return wanted;
 }
 
-// From the spools first.
+// Finds the wanted series, after storing what the spools have gained.
 std::vector<Found> find_series(Services& services, const fs::path& run_dir, int64_t run, const Wanted& wanted) {
   services.ingest.catch_up(run_dir);
   std::vector<Found> found;
@@ -79,7 +79,7 @@ std::vector<Found> find_series(Services& services, const fs::path& run_dir, int6
   return found;
 }
 
-// In the order of `found`.
+// The buckets of each series, in the order of `found`.
 std::vector<std::vector<store::Bucket>> read_all(Services& services, int64_t run, const std::vector<Found>& found,
                                                  const store::SeriesRange& range) {
   std::vector<std::vector<store::Bucket>> charts;
@@ -145,7 +145,7 @@ Json each_series(Services& services, int64_t run, const std::vector<Found>& foun
   return list;
 }
 
-// One series for each split of the metric. What was measured over all ranks, or by one alone, is that already.
+// Makes one series for each split of the metric. A series over all ranks, or of a single rank, is taken as it is.
 Json merged_series(Services& services, int64_t run, const std::vector<Found>& found, const Wanted& wanted) {
   std::map<std::string, std::vector<Found>> splits;
   for (const Found& one : found) splits[one.info.key.split].push_back(one);
@@ -172,7 +172,8 @@ Json merged_series(Services& services, int64_t run, const std::vector<Found>& fo
 
 }  // namespace
 
-// Without ?metric a list of the series, else their points, at most ?points per series: columns of one length.
+// Without ?metric, answers a list of the series; else their points, at most ?points per series, as columns of one
+// length.
 Response series(Services& services, const Call& call) {
   const Wanted wanted = wanted_of(call.request);
   const fs::path run_dir = find_run_folder(services, call.parameters[0]);
@@ -192,7 +193,7 @@ Response add_points(Services& services, const Call& call) {
         415, fmt::format("the body is '{}': expected application/x-ndjson, one record per line", type.substr(0, 80)));
   }
   const ParsedBatch batch = parse_points(call.request.body, now_us());
-  // The index spares reading the whole specification, batch by batch.
+  // The index is asked first, to avoid reading the whole specification for each batch.
   const auto known = services.index.id_of(run_dir.filename());
   const int64_t run = known ? *known : home::read_spec(run_dir).id;
   const store::BatchResult result = services.journal.add_batch(run, batch.records);

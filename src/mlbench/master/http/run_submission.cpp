@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 namespace run_handlers {
 namespace {
 
-constexpr int kMostTries = 20;  // for a free name, of which others take some meanwhile
+constexpr int kMostTries = 20;  // tries for a free name: others may take it meanwhile
 
 Json created(const std::vector<spec::RunSpec>& runs, const std::vector<std::string>& notes) {
   Json answer = {{"runs", Json::array()}, {"warnings", notes}};
@@ -39,7 +39,7 @@ plan::PlannedRuns plan(const Services& services, const Json& request) {
   }
 }
 
-// Secrets: out of the request before anything else sees it.
+// Takes the values of variables, which may be secrets, out of the request before anything else sees it.
 std::map<std::string, std::string> take_env_values(Json& request) {
   std::map<std::string, std::string> values;
   const auto found = request.find("env_values");
@@ -86,19 +86,20 @@ void check_fits(const Services& services, const std::vector<spec::RunSpec>& runs
   }
 }
 
-// A request names a task of this program: what it names must be what the run was made of.
+// A request names a task of this program, which must be the task that the run was made of.
 void check_has_task(const spec::RunSpec& run) {
   try {
     const spec::TaskSpec& task = run.task.task;
     if (spec::find_task(task.name, task.rules, task.variant, {}).hash == run.task.hash) return;
   } catch (const UserError&) {
-    // None of that name.
+    // There is no task of that name.
   }
   throw HttpError(422,
                   fmt::format("the task of run '{}' is none of this program's: give task and task_text", run.name));
 }
 
-// Another executor is told nothing of what that of the run was; its hosts may have data elsewhere.
+// Removes from the request what belongs to the run's executor, for a run with another one: its hosts may have data
+// elsewhere.
 void forget_executor(Json& request, const spec::RunSpec& run) {
   for (const auto& [name, value] : run.engine.items()) request.erase(name);
   if (run.cpus > 0) request["threads_per_worker"] = run.threads_per_worker;
@@ -116,13 +117,13 @@ Response create_runs(Services& services, const Request& request) {
     try {
       return json_response(201, created(submit(services, std::move(planned.runs), no_wait, values), planned.warnings));
     } catch (const home::NameTaken&) {
-      // Else somebody was faster: there is another free name.
+      // Another process took the name: the next try finds another free name.
       if (body.value("next_repeat", Json(false)) != true || tries == kMostTries) throw;
     }
   }
 }
 
-// What a request would make; nothing is started, no name is taken.
+// Answers the runs that a request would make. Nothing is started, and no name is taken.
 Response preview_runs(Services& services, const Request& request) {
   Json body = json_body(request);
   take_no_wait(body);
@@ -155,23 +156,23 @@ Response preview_runs(Services& services, const Request& request) {
   return json_response(200, answer);
 }
 
-// A run of the same specification: NAME-K.2, NAME-K.3, ...
+// Makes a run of the same specification, named NAME-K.2, NAME-K.3, ...
 Response retry(Services& services, const Call& call) {
   spec::RunSpec run = home::read_spec(find_run_folder(services, call.parameters[0]));
   const std::string base = home::without_repeat(run.name);
   for (int64_t number = 2;; ++number) {
     run.name = fmt::format("{}.{}", base, number);
-    check_name(run.name, "run name");  // a long one may have no room for a number
+    check_name(run.name, "run name");  // a long name may have no room for a number
     if (fs::exists(runs_dir(services.home) / run.name)) continue;
     try {
       return json_response(201, created(submit(services, {run}, false), {}));
     } catch (const home::NameTaken&) {
-      continue;  // somebody was faster
+      continue;  // another process took the name
     }
   }
 }
 
-// A run like this one, with another name and what else the body says.
+// Makes a run like this one, with another name and with what else the body says.
 Response clone(Services& services, const Call& call) {
   const spec::RunSpec run = home::read_spec(find_run_folder(services, call.parameters[0]));
   if (run.asked.is_null()) {
@@ -202,7 +203,7 @@ std::vector<spec::RunSpec> submit(Services& services, std::vector<spec::RunSpec>
   run_handlers::check_fits(services, runs);
   run_handlers::check_values(runs, values);
   runs = home::create_runs(services.home, std::move(runs), home::Waiting{no_wait});
-  // They are there now, so no error may say that they are not.
+  // The runs exist now, so no error may say that they do not.
   for (const spec::RunSpec& run : runs) {
     services.scheduler.submit(run, no_wait, values);
     try {

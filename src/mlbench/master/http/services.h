@@ -49,15 +49,15 @@ std::vector<Route> page_routes(Services& services);    // /, /assets, /api/v1/se
 
 // ---- shared by both APIs -------------------------------------------------------------------------------------------
 
-// The folder of a run, by name or by id; HttpError 404.
+// The folder of the run with this name or id. Throws HttpError 404 where there is none.
 std::filesystem::path find_run_folder(const Services& services, const std::string& name_or_id);
 
-// Makes and queues what was planned: all or nothing. `values` are those of the variables that the runs only name (for
-// memory alone). NameTaken (409); HttpError 422 for what does not fit or lacks a value.
+// Makes and queues the planned runs: all or none. `values` are those of the variables that the runs only name; they
+// stay in memory. Throws NameTaken (409), and HttpError 422 where a run does not fit or lacks a value.
 std::vector<spec::RunSpec> submit(Services& services, std::vector<spec::RunSpec> runs, bool no_wait,
                                   const std::map<std::string, std::string>& values = {});
 
-// Deletes a run and what the store has of it. HttpError 409 while it is active.
+// Deletes a run's folder and what the store holds of the run. Throws HttpError 409 while the run is active.
 void delete_everywhere(Services& services, const std::filesystem::path& run_dir);
 
 }  // namespace mlbench::master

@@ -27,7 +27,7 @@ std::string Sessions::make_code() {
 bool Sessions::take_code(std::string_view code) {
   const std::lock_guard lock(mutex_);
   const TimePoint now = clock_.now();
-  // All are looked at, so that the time says nothing about which.
+  // All codes are compared, so that the time tells nothing about them.
   auto found = codes_.end();
   for (auto one = codes_.begin(); one != codes_.end(); ++one) {
     if (home::same_secret(code, one->text) && one->end > now) found = one;

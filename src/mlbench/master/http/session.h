@@ -1,9 +1,9 @@
 #pragma once
 
-// Logins of browsers. A page shows the token, or a code that somebody with the token asked for, gets a secret of its
-// own and shows that with each request, as others show the token. It keeps it where only pages of this address and port
-// can read it. No cookie: a browser sends those to all ports of a host, so to servers of other users. Held in memory: a
-// restart of the master ends them all. Thread-safe.
+// Logins of browsers. A page shows the token, or a code that somebody with the token asked for. It then gets a secret,
+// which it shows with each request instead of the token, and keeps where only pages of this address and port can read
+// it. It is no cookie, since a browser sends cookies to all ports of a host, and so to servers of other users. Logins
+// are held in memory: a restart of the master ends them all. Thread-safe.
 
 #include <chrono>
 #include <deque>
@@ -19,16 +19,16 @@ class Sessions {
  public:
   static constexpr std::chrono::hours kSessionTime{12};
   static constexpr std::chrono::minutes kCodeTime{5};
-  static constexpr size_t kMost = 200;  // of each; the oldest make room
+  static constexpr size_t kMost = 200;  // codes, and as many sessions; the oldest make room
 
   explicit Sessions(const Clock& clock) : clock_(clock) {}
 
-  // For a link: logs in once, within kCodeTime.
+  // A code for a link, which logs in once, within kCodeTime.
   std::string make_code();
-  // False for one that is unknown, used or too old.
+  // Uses up a code. Returns false for a code that is unknown, used or too old.
   bool take_code(std::string_view code);
 
-  // The secret of a new login.
+  // Opens a login and returns its secret, which is valid for kSessionTime.
   std::string open();
   bool holds(std::string_view secret) const;
   void close(std::string_view secret);
@@ -41,7 +41,7 @@ class Sessions {
 
   const Clock& clock_;
   mutable std::mutex mutex_;
-  std::deque<Secret> codes_;  // oldest first, as sessions_
+  std::deque<Secret> codes_;  // oldest first, as are `sessions_`
   std::deque<Secret> sessions_;
 };
 

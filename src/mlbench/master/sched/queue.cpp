@@ -11,7 +11,7 @@
 namespace mlbench::master {
 namespace {
 
-// What those have that run, or came before.
+// What running jobs, and those before in the queue, occupy.
 class Taken {
  public:
   explicit Taken(int64_t cores) : cores_(cores) {}
@@ -36,7 +36,7 @@ class Taken {
     }
   }
 
-  // It waits: what comes free of its hosts is for it.
+  // Reserves the hosts of a job that waits: what becomes free of them is kept for it.
   void keep_free(const Job& job) {
     if (job.hosts.empty()) with_engines_ = kMostWithEngines;
     alone_.insert(job.hosts.begin(), job.hosts.end());

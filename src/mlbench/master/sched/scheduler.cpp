@@ -22,7 +22,7 @@ constexpr auto kFirstPause = 500ms, kLongestPause = 30'000ms;  // between tries 
 
 Job job_of(const spec::RunSpec& run, bool no_wait) {
   std::vector<std::string> hosts = supervise::hosts_needed(run);
-  const bool cores = run.share_host && !hosts.empty();  // those of an engine's hosts it gives itself
+  const bool cores = run.share_host && !hosts.empty();  // an engine gives out the cores of its hosts itself
   return {run.name, run.workers, no_wait, std::move(hosts), cores ? spec::cores_needed(run) : 0};
 }
 }  // namespace
@@ -37,7 +37,7 @@ void Scheduler::adopt_unread() {
       adopt(run_dir);
     } catch (const UserError& error) {
       spdlog::error("run {} cannot be started: {}", run_dir.filename().string(), error.what());
-      std::error_code ignored;  // it is then lost, as its record will say
+      std::error_code ignored;  // the run is then lost, as its record will say
       fs::remove(waiting_path(run_dir), ignored);
     } catch (const std::exception& error) {
       spdlog::warn("run {}: {}", run_dir.filename().string(), error.what());
@@ -51,7 +51,7 @@ void Scheduler::adopt(const fs::path& run_dir) {
   if (!record::is_active(report::read_record(run_dir))) return;
   const auto waiting = home::read_waiting(run_dir);
   if (supervise::lease_held(run_dir)) {
-    // Marked: we died between its start and the removal of the marker.
+    // The marker is still there if an earlier master died between the run's start and the marker's removal.
     running_.push_back({job_of(home::read_spec(run_dir), false), run_dir, std::nullopt, waiting.has_value()});
     spdlog::info("run {} goes on", run_dir.filename().string());
   } else if (waiting) {
@@ -68,7 +68,7 @@ void Scheduler::begin(std::map<std::string, std::string> environment) {
 
 void Scheduler::pause() {
   paused_ = true;
-  const FileLock lock = home::lock_runs(options_.home);  // who starts one has it
+  const FileLock lock = home::lock_runs(options_.home);  // start() holds this lock
 }
 
 Scheduler::~Scheduler() {
@@ -111,7 +111,7 @@ void Scheduler::work() {
       next_look = std::chrono::steady_clock::now() + kLongestPause;
     }
     lock.lock();
-    // Stopped or deleted while they waited.
+    // These runs were stopped or deleted while they waited.
     std::erase_if(waiting_, [](const Waits& run) {
       std::error_code error;
       return !fs::exists(waiting_path(run.run_dir), error) && !error;
@@ -144,7 +144,7 @@ void Scheduler::work() {
           continue;
         }
         spdlog::error("run {} cannot be started: {}", run.job.name, error.what());
-        std::error_code ignored;  // it is then lost, as its record will say
+        std::error_code ignored;  // the run is then lost, as its record will say
         fs::remove(waiting_path(run.run_dir), ignored);
       }
     }
@@ -172,7 +172,7 @@ void Scheduler::look_after_running() {
 
 void Scheduler::start(const Waits& run) {
   const FileLock lock = home::lock_runs(options_.home);
-  if (paused_ || !home::read_waiting(run.run_dir)) return;  // stopped in this moment
+  if (paused_ || !home::read_waiting(run.run_dir)) return;  // paused, or the run was just stopped
   for (const std::string& name : spec::names_to_give(home::read_spec(run.run_dir))) {
     if (run.values.contains(name)) continue;
     home::fail_waiting(run.run_dir,
@@ -189,12 +189,12 @@ void Scheduler::start(const Waits& run) {
   options.no_wait = run.job.no_wait;
   options.environment = run.values;
   for (const auto& [name, value] : environment_) options.environment[name] = value;
-  // From here on it is a run that runs, whatever goes wrong.
+  // From here on the run counts as running, whatever fails.
   running_.push_back({run.job, run.run_dir, supervise::SupervisorHandle::start(options_.program, options), true});
   spdlog::info("run {} started", run.job.name);
   auto& supervisor = *running_.back().supervisor;
   try {
-    // Until it owns the run, the marker keeps others from taking the run for lost.
+    // Until the supervisor owns the run, the marker keeps others from taking the run for lost.
     const auto deadline = std::chrono::steady_clock::now() + kOwnPatience;
     while (!supervise::lease_held(run.run_dir) && !supervisor.wait(20ms) &&
            std::chrono::steady_clock::now() < deadline) {

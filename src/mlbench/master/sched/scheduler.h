@@ -1,8 +1,9 @@
 #pragma once
 
-// Starts the runs that wait in a home, as their hosts become free (queue.h). Each gets a supervisor of its own on this
-// machine, which survives us; after a restart the folders say what waits and what runs. A run that cannot be started
-// because the system is short of something (base/system_error.h) waits on, and is tried again after a while.
+// Starts the runs that wait in a home as their hosts become free (queue.h). Each gets a supervisor of its own on this
+// machine, which outlives the master. After a restart of the master, the run folders say which runs wait and which run.
+// A run that cannot be started for a shortage of the system (base/system_error.h) waits on, and is tried again after a
+// pause.
 
 #include <atomic>
 #include <chrono>
@@ -23,28 +24,29 @@ namespace mlbench::master {
 
 struct SchedulerOptions {
   std::filesystem::path home;
-  std::filesystem::path program;  // mlbench
+  std::filesystem::path program;  // the program mlbench
   std::filesystem::path worker;
   std::filesystem::path core_lock;
   Cluster cluster;
-  std::vector<std::filesystem::path> active;  // runs that wait or run now
+  std::vector<std::filesystem::path> active;  // folders of runs that wait or run now
 };
 
 class Scheduler {
  public:
-  // Adopts what runs, queues what waits.
+  // Adopts the runs of `options.active` that run, and queues those that wait.
   explicit Scheduler(SchedulerOptions options);
-  // From now on starts what waits, with these variables: where its programs find this master.
+  // Starts the thread that starts waiting runs. `environment` is added to the variables of each: it says where its
+  // programs find this master.
   void begin(std::map<std::string, std::string> environment);
-  // Starts nothing more: what waits is for the next master. Nothing is about to start on return.
+  // Stops starting runs: those that wait are left to the next master. No start is in progress on return.
   void pause();
-  ~Scheduler();  // starts nothing more; what runs goes on
+  ~Scheduler();  // starts nothing more; started runs go on
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
   const Cluster& cluster() const { return options_.cluster; }
-  // A run that was just made with Waiting; `values` of the variables that its specification only names stay in memory.
-  // Reads nothing, so that nothing can fail any more.
+  // Queues a run that was just made with home::Waiting. `values` are those of the variables that its specification only
+  // names; they stay in memory. Reads no file, so that it cannot fail.
   void submit(const spec::RunSpec& run, bool no_wait, std::map<std::string, std::string> values = {});
   // Names of runs that wait, oldest first.
   std::vector<std::string> waiting() const;
@@ -62,12 +64,12 @@ class Scheduler {
     Job job;
     std::filesystem::path run_dir;
     std::optional<supervise::SupervisorHandle> supervisor;  // empty: adopted
-    bool marked = false;                                    // as one that waits, still
+    bool marked = false;                                    // its marker of a waiting run is still there
   };
 
   void work();
   void look_after_running();
-  // Those that could not be read before.
+  // Tries again to adopt the runs that could not be read before.
   void adopt_unread();
   void adopt(const std::filesystem::path& run_dir);
   void start(const Waits& run);
@@ -78,10 +80,10 @@ class Scheduler {
   std::condition_variable wake_;
   std::atomic<bool> paused_ = false;
   bool stopping_ = false;
-  std::vector<Waits> waiting_;                      // by id
-  std::list<Runs> running_;                         // of the thread alone, once it runs
-  std::vector<std::filesystem::path> unread_;       // the same
-  std::map<std::string, std::string> environment_;  // of the thread alone, once it runs
+  std::vector<Waits> waiting_;                      // sorted by id
+  std::list<Runs> running_;                         // used by the thread alone, once it runs
+  std::vector<std::filesystem::path> unread_;       // used as `running_`
+  std::map<std::string, std::string> environment_;  // used as `running_`
   std::thread thread_;
 };
 
