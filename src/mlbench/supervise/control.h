@@ -1,7 +1,7 @@
 #pragma once
 
-// How a supervisor is told to end: SIGINT or SIGTERM, "stop\n" or the end of its standard input (attached), or the file
-// RUN/control/stop.
+// Tells a supervisor that it is to end: by SIGINT or SIGTERM, "stop\n" or the end of its standard input (attached), or
+// the file RUN/control/stop.
 
 #include <chrono>
 #include <filesystem>
@@ -15,15 +15,17 @@ enum class EndRequest { kStop, kLauncherLost };
 
 class Control {
  public:
-  // From now on signals are caught, also those that came since the program's first instruction (SIGHUP, SIGPIPE and
-  // SIGXFSZ are ignored); their former handling comes back on destruction. One at a time in a process. A stop file from
-  // before this moment is removed: who has the lease calls this before the lease says its name (request_stop waits).
+  // Catches SIGINT and SIGTERM from now on, including those that came since the program's first instruction. Ignores
+  // SIGHUP, SIGPIPE and SIGXFSZ. The destructor restores their former handling. Precondition: a process has one Control
+  // at a time.
+  // Removes a stop file from before this moment. Precondition: the caller holds the lease and has not written its name
+  // there yet, which request_stop() waits for.
   Control(std::filesystem::path run_dir, bool attached);
   ~Control();
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
 
-  // What was asked so far; never waits.
+  // What was asked so far; returns at once.
   std::optional<EndRequest> poll();
 
  private:

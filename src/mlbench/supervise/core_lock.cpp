@@ -23,7 +23,8 @@
 namespace mlbench::supervise {
 namespace {
 
-// Readable and writable for all from its first moment, whatever the user's umask: others must be able to queue.
+// Creates the file readable and writable for all from its first moment, whatever the user's umask: others must be able
+// to queue.
 void create_for_all_users(const std::filesystem::path& path) {
   const mode_t mask = umask(0);
   const FileDescriptor made(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
@@ -54,14 +55,14 @@ FileDescriptor open_lock(const std::filesystem::path& path) {
   return fd;
 }
 
-// Whether it is held now; `kind`: LOCK_EX or LOCK_SH.
+// Tries to take the lock at once; `kind` is LOCK_EX or LOCK_SH.
 bool try_flock(const FileDescriptor& fd, int kind) {
   if (flock(fd.get(), kind | LOCK_NB) == 0) return true;
   if (errno != EWOULDBLOCK && errno != EINTR) throw_system_error("cannot lock the cores", errno);
   return false;
 }
 
-// As flock(2), of one byte: kept by the open file, whoever has its descriptor.
+// Like flock(2), but for one byte: the open file keeps the lock, whichever process has its descriptor.
 bool try_byte(const FileDescriptor& fd, int at) {
   struct flock range {};
   range.l_type = F_WRLCK;
@@ -138,7 +139,7 @@ std::optional<HeldCores> CoreQueue::try_shared() const {
     if (held.cores_.size() == wanted_) break;
     if (try_byte(held.locks_.back(), core)) held.cores_.push_back(core);
   }
-  // All or nothing: two that hold a half each would wait for ever.
+  // All or nothing: two runs that hold half of their cores each would wait for ever.
   return held.cores_.size() == wanted_ ? std::optional(std::move(held)) : std::nullopt;
 }
 

@@ -41,7 +41,7 @@ std::string_view meaning_of(int exit_code) {
   return "";
 }
 
-// As the system and libraries put it; in lower case.
+// Reasons in the words of the system and of libraries, in lower case.
 constexpr std::string_view kReasons[] = {"no space left on device",
                                          "no room for ",
                                          "not enough space",
@@ -82,17 +82,17 @@ T field(const std::optional<Json>& json, const char* key, T otherwise) {
   try {
     return found->get<T>();
   } catch (const Json::exception&) {
-    return otherwise;  // a rank's words are no reason to fall over
+    return otherwise;  // a malformed report must not end the supervisor
   }
 }
 
-// A rank's own failure, not what a peer's did to it.
+// Whether a rank reported a failure of its own, not the effect of a peer's.
 bool reported_own_failure(const RankFacts& rank) {
   const auto kind = field<std::string>(rank.report, "kind", "");
   return reported_failure(rank) && (kind == "rank_error" || kind == "io_error" || kind == "disk_full");
 }
 
-// What a peer's failure, or the way to it, did to this rank.
+// Whether a rank reported the effect of a peer's failure, or of the network.
 bool communication_kind(const RankFacts& rank) {
   const auto kind = field<std::string>(rank.report, "kind", "");
   return kind == "comm_timeout" || kind == "comm_error";
@@ -125,7 +125,8 @@ record::Failure failure_of(const Ranks& ranks, size_t rank, std::string kind, st
   failure.operation =
       field<std::string>(facts.report, "operation", field<std::string>(facts.heartbeat, "operation", ""));
   failure.sequence = field<int64_t>(facts.report, "sequence", field<int64_t>(facts.heartbeat, "sequence", -1));
-  // A rank that went silent before it said anything: what the others waited for it in, else were last seen in.
+  // A rank may go silent before it says anything: then the operation is the one in which others waited for it, or were
+  // last seen.
   const auto take = [&](const std::optional<Json>& said) {
     if (!failure.operation.empty()) return;
     failure.operation = field<std::string>(said, "operation", "");
@@ -137,13 +138,13 @@ record::Failure failure_of(const Ranks& ranks, size_t rank, std::string kind, st
   return failure;
 }
 
-// At the rendezvous, or of a guard over its link.
+// A rank broke the protocol of the rendezvous, or its guard that of the link.
 record::Failure broken_protocol(const Ranks& ranks, size_t rank) {
   const std::string& fault = ranks[rank].fault.empty() ? ranks[rank].exit->why : ranks[rank].fault;
   return failure_of(ranks, rank, "rank_error", fmt::format("{} breaks the protocol: {}", who(ranks, rank), fault));
 }
 
-// "ranks 2, 3 on n2: the link to their host was lost": `rank` and all of its host that were lost.
+// "ranks 2, 3 on n2: the link to their host was lost": names `rank` and all lost ranks of its host.
 record::Failure lost_host(const Ranks& ranks, size_t rank) {
   if (!ranks[rank].exit->why.empty()) return broken_protocol(ranks, rank);
   std::vector<size_t> lost;
@@ -197,10 +198,10 @@ std::optional<size_t> first_ended(const Ranks& ranks, bool (*matches)(const exec
   return first;
 }
 
-// What a rank says itself of its failure.
+// What a rank itself says about its failure.
 std::string words_of(const RankFacts& rank) {
   const auto reported = field<std::string>(rank.report, "message", "");
-  // The log may know more than who only waited.
+  // The log may know more than a rank that only waited.
   if (reported.empty() || (!holds_reason(reported) && communication_kind(rank) && !rank.log_reason.empty())) {
     return reported.empty() ? rank.log_reason : reported + "; its log: " + rank.log_reason;
   }
@@ -219,8 +220,8 @@ std::optional<size_t> first_with_reason(const Ranks& ranks) {
   return first;
 }
 
-// One that ended without a word (not killed, and nothing in its report or log) gives way to one that ended, too, with a
-// reason.
+// A rank that ended without a word (not killed, and nothing in its report or log) gives way to one that also ended, but
+// with a reason.
 size_t unless_silent(const Ranks& ranks, size_t first) {
   const RankFacts& rank = ranks[first];
   if (rank.exit->lost || rank.exit->end.signal || !words_of(rank).empty()) return first;
@@ -228,7 +229,8 @@ size_t unless_silent(const Ranks& ranks, size_t first) {
   return cause && ranks[*cause].exit ? *cause : first;
 }
 
-// At the rendezvous, for ranks that live and have not come. One that ended before it came says more by that.
+// The first rank that gave up at the rendezvous, waiting for ranks that live and have not joined. Empty where one of
+// these has ended, since its end says more.
 std::optional<size_t> who_waited_in_vain(const Ranks& ranks) {
   bool missing = false;
   std::optional<size_t> waited;
@@ -248,13 +250,13 @@ std::optional<size_t> longest_silent(const Ranks& ranks) {
   size_t heard = 0;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const auto age = ranks[rank].heartbeat_age_s;
-    if (!age || (ranks[rank].exit && !failed(*ranks[rank].exit))) continue;  // one that is done has nothing to say
+    if (!age || (ranks[rank].exit && !failed(*ranks[rank].exit))) continue;  // a rank that is done sends no heartbeat
     if (heard == 0 || *age < freshest) freshest = *age;
     ++heard;
     if (ranks[rank].exit || reported_failure(ranks[rank]) || *age < kSilent_s) continue;
     if (!silent || *age > *ranks[*silent].heartbeat_age_s) silent = rank;
   }
-  // When all are silent, the machine was busy or the supervisor slept: no evidence against one.
+  // When all are silent, the machine was busy or the supervisor slept: that is no evidence against one rank.
   if (silent && heard > 1 && *ranks[*silent].heartbeat_age_s < freshest + kSilent_s / 2) return std::nullopt;
   return silent;
 }
@@ -277,7 +279,7 @@ std::optional<size_t> furthest_behind(const Ranks& ranks) {
   return behind;
 }
 
-// comm_timeout or comm_error, as the ranks that noticed say.
+// The kind, comm_timeout or comm_error, that the ranks report.
 std::string noticed_kind(const Ranks& ranks) {
   for (const RankFacts& rank : ranks) {
     const auto kind = field<std::string>(rank.report, "kind", "");
@@ -290,7 +292,7 @@ std::string noticed_kind(const Ranks& ranks) {
 
 // ---- what is said of a rank
 
-// What it did, in its last operation, and what else is known.
+// A failure whose text says what the rank did, its last operation, and what else is known.
 record::Failure says(const Ranks& ranks, size_t rank, std::string kind, const std::string& did,
                      const std::string& more) {
   return failure_of(
@@ -365,7 +367,7 @@ record::Failure ended_command(const Ranks& ranks, size_t first) {
       "{} {}{}{}", who(ranks, first),
       end.signal ? "was killed by " + signal_name(*end.signal) : fmt::format("exited with code {}", end.code),
       behind(", ", rank.exit->why), behind(": ", rank.log_reason));
-  // What it may have waited for.
+  // The command may have waited for a stopped rank.
   for (size_t other = 0; other < ranks.size(); ++other) {
     if (!stopped(ranks[other])) continue;
     failure.message +=
@@ -398,7 +400,7 @@ std::optional<size_t> who_noticed(const Ranks& ranks) {
   return first ? first : first_that<reported_failure>(ranks);
 }
 
-// Who is named, and how: the first of these that there is.
+// A rule: finds the rank that is named, and words the failure. The first rule that finds one is used.
 struct Weight {
   std::optional<size_t> (*find)(const Ranks& ranks);
   record::Failure (*say)(const Ranks& ranks, size_t rank);
@@ -411,11 +413,11 @@ constexpr Weight kWeights[] = {
     {who_waited_in_vain, was_waited_for},
     {longest_silent, is_silent},
     {first_with_reason, noticed},
-    {first_that<waits_in_mpi_init>, never_came_up},  // nobody: mpirun, or who connects to its ports
+    {first_that<waits_in_mpi_init>, never_came_up},  // names nobody: mpirun or its ports
     {furthest_behind, is_behind},
     {who_noticed, noticed},  // the cause stays with its message
 };
-// Of commands of others the ends alone can be seen, and their codes mean what they like.
+// For commands of others only their ends are seen, and their exit codes have no common meaning.
 constexpr Weight kWeightsOfCommands[] = {{who_failed, ended_command}};
 
 }  // namespace

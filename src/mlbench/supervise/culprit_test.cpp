@@ -149,7 +149,7 @@ TEST(Culprit, SilentRank) {
   EXPECT_THAT(failure.message, HasSubstr("rank 2 on node1 sends no heartbeat for 31 s during all_reduce #124"));
 }
 
-// On another host nothing says that it is stopped.
+// On another host the supervisor cannot see that a process is stopped.
 TEST(Culprit, ARankThatDidNotComeWinsOverWhoWaitedForIt) {
   RankFacts waited = working(0);
   waited.heartbeat_age_s.reset();
@@ -266,12 +266,12 @@ TEST(Culprit, TheWordsOfALibraryInItsLogAreARanksReason) {
   EXPECT_EQ(failure.rank, 1);
   EXPECT_THAT(failure.message, HasSubstr("all_reduce took longer than 2 s; its log: btl_tcp_endpoint.c"));
   EXPECT_THAT(failure.message, HasSubstr("No route to host"));
-  // Behind what is certain: a rank that was killed, or is stopped.
+  // A killed or stopped rank is certain, and comes first.
   EXPECT_EQ(name_culprit({ended(working(1), {137, SIGKILL}, 1), cause}).rank, 0);
   RankFacts halted = working(1);
   halted.process_state = 'T';
   EXPECT_EQ(name_culprit({halted, cause}).rank, 0);
-  // A rank that works has no failure, whatever its log says.
+  // A working rank is not named, whatever its log says.
   RankFacts fine = working(1);
   fine.log_reason = cause.log_reason;
   EXPECT_EQ(name_culprit({timed_out(1), fine}).rank, 0);

@@ -23,11 +23,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// For a supervisor that took its run to say who it is.
+// How long a supervisor that took its run may need to write its name.
 constexpr seconds kOwnerPatience{10};
 constexpr seconds kWithdrawPatience{30};
 
-// "" where there is no record.
+// The state in the record; "" where there is no record.
 std::string recorded_state(const std::filesystem::path& run_dir) {
   if (!std::filesystem::exists(record_path(run_dir))) return "";
   const Json record = read_json_file(record_path(run_dir), inputs::kRecord);
@@ -38,7 +38,7 @@ std::string recorded_state(const std::filesystem::path& run_dir) {
   return state->get<std::string>();
 }
 
-// The guards of ranks end them when their supervisor is gone; one that somebody stopped cannot.
+// Ends ranks that are left. Guards end them when their supervisor is gone, but not where the guard was stopped.
 void end_ranks_of(const LeaseContent& lease) {
   if (lease.boot_id != boot_id()) return;
   const auto wait_for_all = [&](milliseconds patience) {
@@ -65,7 +65,7 @@ record::Failure lost_failure(const std::filesystem::path& run_dir, const std::op
                       owner->host + ") disappeared; nobody saw how the ranks ended";
     return failure;
   }
-  // It was alive to its last line, and could not write it.
+  // It ran to its last line, and could not write its record.
   failure.message = "the supervisor of this run (on " + owner->host + ") ended without its record";
   if (disk_is_full(run_dir)) {
     failure.kind = "disk_full";
@@ -75,14 +75,15 @@ record::Failure lost_failure(const std::filesystem::path& run_dir, const std::op
   return failure;
 }
 
-// What is known of a run that nobody owns any more. Its last words may have been its end, only not in the record yet.
+// The progress of a run that has no owner any more. The run may have ended in progress.json, though not yet in the
+// record.
 record::RunProgress settled_progress(const std::filesystem::path& run_dir, const std::optional<LeaseContent>& owner) {
   record::RunProgress progress = read_progress(run_dir).value_or(record::RunProgress());
   if (!record::is_active_state(std::string(record::name_of(progress.state)))) return progress;
   progress.state = record::RunState::kFailed;
   progress.failure = lost_failure(run_dir, owner);
   progress.finished_at = format_utc(std::chrono::system_clock::now());
-  // A segment that was over already is not what was lost.
+  // A segment that was over before was not lost.
   if (!progress.segments.empty() && progress.segments.back().finished_at.empty()) {
     record::Segment& segment = progress.segments.back();
     segment.finished_at = progress.finished_at;
@@ -92,7 +93,7 @@ record::RunProgress settled_progress(const std::filesystem::path& run_dir, const
   return progress;
 }
 
-// What became of the job that an engine holds of it, if any: for the message.
+// Withdraws the job that an engine holds of the run, if any, and says for the message what became of it.
 std::string withdrawn(const std::filesystem::path& run_dir, const Json& allocation) {
   const std::string name = text_member(allocation, "job");
   if (name.empty()) return "";
@@ -113,7 +114,7 @@ std::string withdrawn(const std::filesystem::path& run_dir, const Json& allocati
   return "; " + job + " was not withdrawn, and may still come to run: " + why;
 }
 
-// `without_record`: a supervisor of ours died before its first record.
+// `without_record`: also settles a run without a record, for a supervisor of ours that died before its first record.
 bool settle(const std::filesystem::path& run_dir, bool without_record) {
   const auto lost = [&] {
     const std::string state = recorded_state(run_dir);
@@ -222,7 +223,7 @@ std::optional<ProcessEnd> SupervisorHandle::wait(milliseconds timeout) {
 
 void SupervisorHandle::request_stop() {
   if (control_) {
-    // Waits in the socket while the supervisor is still starting; a signal would kill it then.
+    // The word waits in the socket while the supervisor is still starting, when a signal would kill it.
     send(control_.get(), "stop\n", 5, MSG_NOSIGNAL);
   } else {
     process_.signal(SIGTERM);

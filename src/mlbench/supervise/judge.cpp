@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// A longer pause between two looks was this process's own.
+// After a longer pause between two looks, this process itself was stopped.
 constexpr seconds kPause{3};
 
 std::optional<TimePoint> since(bool is_so, const std::optional<TimePoint>& before, TimePoint now) {
@@ -120,7 +120,7 @@ void Judge::look_at(const RunView& view, TimePoint now) {
     if (!reported_failure(facts)) facts.report_seen = now;
     facts.report = status.report;
     if (status.heartbeat.is_object()) facts.heartbeat = status.heartbeat;
-    // Ranks begin to beat when all have joined; and a supervisor that was stopped itself has heard nobody.
+    // Ranks send heartbeats once all have joined. A supervisor that was stopped itself has heard none.
     if (all_joined_) facts.heard_at = std::max({status.last_heartbeat, *all_joined_, woke_});
     if (all_joined_) facts.heartbeat_age_s = to_seconds(now - *facts.heard_at);
     facts.process_state = view.ranks[rank].process_state;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Remembers what was seen of the ranks and of their engine, and asks the table (table.h) what it means for the run: how
-// it ended, or that it goes on. What is seen is handed in, and so is the time.
+// Remembers what was seen of the ranks and their engine, and asks the table (table.h) whether the run goes on, or how
+// it ended. Observations and the time are passed in.
 
 #include <chrono>
 #include <cstdint>
@@ -25,52 +25,52 @@ namespace mlbench::supervise {
 // How a segment ended.
 struct Outcome {
   record::RunState state = record::RunState::kFinished;
-  std::optional<record::Failure> failure;  // with the state kFailed, and only then
-  bool lost_place = false;                 // of Verdict
+  std::optional<record::Failure> failure;  // set exactly where `state` is kFailed
+  bool lost_place = false;                 // as Verdict::lost_place
 };
 Outcome failed(std::string kind, std::string message, int64_t rank = -1);
 Outcome ended_on_request(EndRequest request);
-// Of `mlbench supervise`.
+// The exit code of `mlbench supervise` for a run that ended in `state`.
 ExitCode exit_code_of(record::RunState state);
 
-// What is to be seen of a rank at one moment.
+// What can be seen of a rank at one moment.
 struct RankView {
-  net::RankStatus status;    // its connection and its words; with the host, also where it has not joined
+  net::RankStatus status;    // its connection and messages; has the host even before the rank joined
   char process_state = '?';  // as in /proc/PID/stat; '?': not on this host, or gone
 };
 
 struct RunView {
   std::vector<RankView> ranks;
-  bool running = true;  // any rank
+  bool running = true;  // whether any rank runs
 };
 
 struct JudgeOptions {
-  bool own_worker = true;  // else programs of others: no rendezvous, no heartbeat, only how they end can be seen
+  bool own_worker = true;  // false: programs of others, which have no rendezvous and no heartbeat
   double comm_timeout_s = 30;
-  std::chrono::seconds start_timeout{60};     // until all ranks joined the rendezvous
-  std::chrono::milliseconds verdict_time{0};  // of exec::RankGroup
-  // Whether a rank that ended with code 0 had come to the end of its work; asked at most once per rank.
+  std::chrono::seconds start_timeout{60};     // time for all ranks to join the rendezvous
+  std::chrono::milliseconds verdict_time{0};  // exec::RankGroup::verdict_time()
+  // Returns whether a rank that ended with code 0 had finished its work; called at most once per rank.
   std::function<bool(size_t rank)> work_ended;
-  // What a rank leaves behind of its failure; asked once something is wrong.
+  // Returns what a rank left behind about its failure; called once something is wrong.
   std::function<WordsLeft(size_t rank)> words_left = nullptr;
 };
-// For the segment's ranks, of which the run's folder tells; `run` outlives them.
+// The options for the ranks of a segment, which read the run's folder. Precondition: `run` outlives them.
 JudgeOptions judge_options(const spec::RunSpec& run, int64_t segment, std::chrono::seconds start_timeout);
 
 class Judge {
  public:
-  // `begin`: of the ranks.
+  // `begin` is the time at which the ranks were started.
   Judge(JudgeOptions options, TimePoint begin);
   Judge(const Judge&) = delete;
   Judge& operator=(const Judge&) = delete;
 
-  // What was observed of the ranks, each once and in its order. A word of the engine counts where it says that for the
+  // Takes an observation. Must be called once for each, in their order. A repeated word of the engine counts from its
   // first time.
   void see(const exec::Observation& seen, TimePoint now);
 
-  // Empty: the run goes on; else how it ended, for the row of the table that is due, or as no rank runs any more. To be
-  // called several times a second: after a longer pause it was this process that was stopped, and nobody counts as
-  // silent for it.
+  // Returns how the run ended, by the row of the table that is due or because no rank runs any more; empty: the run
+  // goes on. Must be called several times a second: after a pause of more than 3 s this process itself is taken to have
+  // been stopped, and no rank counts as silent for it.
   std::optional<Outcome> judge(const RunView& view, TimePoint now);
 
  private:
@@ -80,11 +80,11 @@ class Judge {
   bool had_ended_work(size_t rank);
 
   const JudgeOptions options_;
-  Scene scene_;  // as it last was
+  Scene scene_;  // what was known at the last look
   TimePoint woke_, last_look_;
   std::optional<TimePoint> all_joined_;
-  int64_t seen_ = 0;                             // observations
-  std::vector<std::optional<bool>> work_ended_;  // what was answered
+  int64_t seen_ = 0;                             // number of observations
+  std::vector<std::optional<bool>> work_ended_;  // the answers of `options_.work_ended`
 };
 
 }  // namespace mlbench::supervise

@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// A run of some ranks that all have joined and beat, on a clock of its own.
+// A run whose ranks have all joined and send heartbeats, on a clock of its own.
 class JudgeTest : public testing::Test {
  protected:
   static constexpr double kCommTimeout_s = 10;
@@ -55,7 +55,7 @@ class JudgeTest : public testing::Test {
   }
 
   std::optional<Outcome> look() { return judge_->judge(view_, clock_.now()); }
-  // Looks as often as a supervisor does, while the ranks `beating` send heartbeats; the first outcome.
+  // Looks as often as a supervisor does, while the ranks `beating` send heartbeats; returns the first outcome.
   std::optional<Outcome> after(Nanoseconds time, const std::vector<size_t>& beating = {}) {
     for (const TimePoint until = clock_.now() + time; clock_.now() < until;) {
       clock_.advance(100ms);
@@ -64,7 +64,7 @@ class JudgeTest : public testing::Test {
     }
     return std::nullopt;
   }
-  // What it is once it is a failure.
+  // The failure of the outcome, which must be one.
   record::Failure failure(const std::optional<Outcome>& outcome) {
     EXPECT_TRUE(outcome);
     if (!outcome || !outcome->failure) return {};
@@ -127,7 +127,7 @@ TEST_F(JudgeTest, AHostThatSaysWhatNoneSaysIsNamed) {
   EXPECT_FALSE(outcome->lost_place) << "elsewhere it would do the same";
 }
 
-// Whatever else a heartbeat says.
+// Members of a heartbeat with wrong types are ignored.
 TEST_F(JudgeTest, WordsOfOtherKindsAreNoWords) {
   begin(1);
   all_join();
@@ -231,7 +231,7 @@ TEST_F(JudgeTest, RanksThatEndedWithoutJoiningAreNamedAtOnce) {
   EXPECT_EQ(failure(look()).message, "rank 1 on node1 ended without joining the rendezvous");
 }
 
-// What its peers see is a broken connection, at once; that its host is lost shows later.
+// Peers see a broken connection at once; that the host is lost shows later.
 TEST_F(JudgeTest, ASilentHostHasTimeToBeLost) {
   begin(3);
   for (const size_t rank : {1, 2}) view_.ranks[rank].status.host = "node2";

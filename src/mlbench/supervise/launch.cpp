@@ -16,8 +16,8 @@
 namespace mlbench::supervise {
 namespace {
 
-// A custom command with its run's words in place of {run_id}, {backend} and, where all ranks are on this host, {hosts}
-// (one per rank); {rank} is the executor's.
+// Fills in {run_id}, {backend} and, where all ranks are on this host, {hosts} (one per rank) in a custom command. The
+// executor fills in {rank}.
 std::vector<std::string> filled_in(std::vector<std::string> command, const spec::RunSpec& run,
                                    const exec::Executor& executor) {
   fill_in(command, "{run_id}", std::to_string(run.id));
@@ -81,7 +81,7 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
     request.environment[variables::kRunDir] = run.run_dir;
     request.environment[variables::kRunId] = std::to_string(run.id);
   } else {
-    // In an image, it is the image's own.
+    // In an image, the worker is the image's own.
     request.command = {spec::engine_text(run.engine, "image").empty() ? worker.string() : "mlbench-worker", "--run-dir",
                        run.run_dir, "--segment", std::to_string(segment)};
     request.folders.push_back({run.cache_dir, true});
@@ -98,7 +98,8 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
   }
   request.workers = static_cast<int>(run.workers);
   request.environment["OMP_NUM_THREADS"] = std::to_string(run.threads_per_worker);
-  // Only who has all cores of this host to himself may tell threads where to run; a limit of CPUs has none of its own.
+  // Only a run that has all cores of this host to itself may bind threads to cores; a limit of CPUs gives no cores of
+  // its own.
   if (!oversubscribed && run.cpus == 0 && spec::uses_worker(run) && executor.on_this_host()) {
     request.environment[variables::kCores] = Json(allowed_cores()).dump();
   }

@@ -61,7 +61,7 @@ bool Lease::write(const ProcessIdentity& holder, const std::vector<ProcessIdenti
   content["counter"] = counter_;
   content["ranks"] = Json::array();
   for (const ProcessIdentity& rank : ranks) content["ranks"].push_back(to_json(rank));
-  // In place, for the lock belongs to this file. A reader may catch a mixture: it then reads again.
+  // Written in place, since the lock belongs to this file. A reader may see a mixture, and then reads again.
   const std::string text = content.dump() + "\n";
   return pwrite(lock_.fd(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) &&
          ftruncate(lock_.fd(), static_cast<off_t>(text.size())) == 0;
@@ -78,7 +78,7 @@ std::optional<LeaseContent> read_lease(const std::filesystem::path& run_dir) {
       content.counter = integer_member(json, "counter");
       for (const Json& rank : json.at("ranks")) {
         content.ranks.push_back(identity_from_json(rank));
-        // To kill() the group of 0 is our own, and that of 1 everybody.
+        // For kill(), group 0 is our own, and group 1 is everybody.
         if (content.ranks.back().pid <= 1) throw UserError("the lease names a rank that is none");
       }
       return content;
@@ -94,14 +94,14 @@ std::optional<LeaseContent> read_lease(const std::filesystem::path& run_dir) {
 bool lease_held(const std::filesystem::path& run_dir, milliseconds standstill) {
   const FileDescriptor fd(open(lease_path(run_dir).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) {
-    if (errno == ENOENT || errno == ELOOP) return false;  // a supervisor follows no link
+    if (errno == ENOENT || errno == ELOOP) return false;  // a supervisor takes no lease through a link
     throw_system_error("cannot read " + lease_path(run_dir).string(), errno);
   }
   // Shared, so that readers don't take each other for the holder.
   if (flock(fd.get(), LOCK_SH | LOCK_NB) != 0) return true;
   const auto content = read_lease(run_dir);
   if (!content || content->boot_id == boot_id()) return false;
-  // Some shared file systems lock per host only.
+  // The lock is free here, but some shared file systems lock per host only.
   flock(fd.get(), LOCK_UN);
   const auto deadline = std::chrono::steady_clock::now() + standstill;
   while (std::chrono::steady_clock::now() < deadline) {

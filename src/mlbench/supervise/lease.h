@@ -1,8 +1,8 @@
 #pragma once
 
-// RUN/lease says who owns a run. Its holder keeps an exclusive flock on it and refreshes the content. On the holder's
-// host the kernel's lock is the truth; elsewhere (a shared folder) it is the counter: a run whose counter stands still
-// for 60 s of the reader's clock is lost.
+// RUN/lease says who owns a run. The holder keeps an exclusive flock on it and refreshes the content. On the holder's
+// host the kernel's lock is decisive. On other hosts (of a shared folder) the counter is: a run whose counter stands
+// still for 60 s of the reader's clock is lost.
 
 #include <chrono>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace mlbench::supervise {
 
 inline constexpr std::chrono::seconds kLeaseStandstill{60};
 
-// A process beyond doubt: pids are reused, the pair is not.
+// Identifies a process for good: pids are reused, but the pair of pid and start time is not.
 struct ProcessIdentity {
   pid_t pid = 0;
   uint64_t start_time = 0;
@@ -29,20 +29,21 @@ struct LeaseContent {
   std::string boot_id;
   ProcessIdentity holder;
   int64_t counter = 0;
-  std::vector<ProcessIdentity> ranks;  // on the holder's host; who takes over ends those that are left
+  std::vector<ProcessIdentity> ranks;  // ranks on the holder's host; who takes over the lease ends those left
 };
 
-// Of this host.
+// Whether the process of this host is alive.
 bool alive(const ProcessIdentity& process);
 
 class Lease {
  public:
-  // Empty when somebody else holds it. Waits a moment for readers that only try.
+  // Takes the lease; empty where another process holds it. Waits up to 200 ms for readers that only test it.
   static std::optional<Lease> take(const std::filesystem::path& run_dir);
   Lease(Lease&&) noexcept = default;
   Lease& operator=(Lease&&) noexcept = default;
-  ~Lease();  // nobody's name stays behind: the holder in the content is then process 0
-  // Writes the content with the next counter. IoError when the disk refuses (the lock is held all the same).
+  ~Lease();  // writes process 0 as the holder
+  // Writes this process, `ranks` and the next counter. Throws IoError where the disk refuses; the lock is held all the
+  // same.
   void refresh(const std::vector<ProcessIdentity>& ranks);
 
  private:
@@ -52,10 +53,11 @@ class Lease {
   int64_t counter_ = 0;
 };
 
-// What the file says; empty when there is none or it holds nothing readable.
+// What the file says; empty where it does not exist or cannot be read.
 std::optional<LeaseContent> read_lease(const std::filesystem::path& run_dir);
 
-// Whether somebody holds the lease. From another host it watches the counter, up to `standstill`.
+// Whether a process holds the lease. Where the holder's host is another one, watches the counter for up to
+// `standstill`.
 bool lease_held(const std::filesystem::path& run_dir, std::chrono::milliseconds standstill);
 
 }  // namespace mlbench::supervise

@@ -38,7 +38,7 @@ TEST(Lease, HasOneHolder) {
   EXPECT_TRUE(Lease::take(folder.path()));
 }
 
-// Who settles a run ends the processes that its lease names: by no file all of a user's.
+// Settling a run ends the processes that its lease names: no content of the file may name all processes of a user.
 TEST(Lease, NamesNobodyByANumberThatIsNoProcess) {
   const TemporaryFolder folder;
   auto lease = Lease::take(folder.path());
@@ -97,7 +97,7 @@ TEST(Lease, EndsWithItsProcess) {
   close(ready[1]);
 }
 
-// As on a file system whose locks are not seen here: only the counter tells.
+// On a file system whose locks are not seen here, only the counter tells.
 TEST(Lease, OnAnotherHostTheCounterTells) {
   const TemporaryFolder folder;
   Json content = {{"host", "elsewhere"}, {"boot_id", "another"}, {"pid", 1},
@@ -154,7 +154,7 @@ TEST(CoreLock, NamesItsHolder) {
   EXPECT_THAT(describe_holder(path), testing::HasSubstr("process " + std::to_string(getpid()) + " of user "));
 }
 
-// A stop that is asked for between the taking of the lease and the removal of an old stop file is not lost.
+// A stop request between the taking of the lease and the removal of an old stop file is not lost.
 TEST(Lease, IsAskedToStopOnlyOnceItSaysItsName) {
   const TemporaryFolder folder;
   {

@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Relative to the run's folder, in the order of names: state.json, without which it is none, behind the tensors.
+// The files of a checkpoint, relative to the run's folder, in the order of names. So state.json, which makes the
+// checkpoint valid, comes after the tensors.
 std::vector<std::string> files_of_checkpoint(const fs::path& run_dir, int64_t step) {
   std::vector<std::string> files;
   std::error_code error;

@@ -59,7 +59,7 @@ TEST(Progress, ComesBackFromDisk) {
   EXPECT_EQ(read->state, record::RunState::kFailed);
 }
 
-// JSON's numbers are also those that no integer holds.
+// JSON's numbers include some that fit no integer.
 TEST(Progress, NumbersThatAreNoIntegersAreDamage) {
   for (const char* place : {"/segments/0/index", "/segments/0/start_step", "/segments/0/exit_codes/0", "/failure/rank",
                             "/failure/sequence"}) {

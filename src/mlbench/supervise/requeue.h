@@ -1,6 +1,6 @@
 #pragma once
 
-// Whether a run that ended goes on by itself (--requeue), and from where.
+// Decides whether a run that ended continues by itself (--requeue), and from which checkpoint.
 
 #include <cstdint>
 #include <optional>
@@ -16,12 +16,12 @@ class Requeue {
   explicit Requeue(const spec::RunSpec& run) : run_(run) {}
 
   struct Verdict {
-    std::optional<int64_t> step;  // of the checkpoint from which the next segment begins; empty: there is none
-    std::string note;             // what the record says of that; "" where nothing was asked for
-    bool wait = false;            // the place is not there yet: it may be soon
+    std::optional<int64_t> step;  // the checkpoint from which the next segment starts; empty: the run does not continue
+    std::string note;             // note for the record; "" where --requeue does not apply
+    bool wait = false;            // whether to wait first: the place that was lost may be back soon
   };
-  // It goes on where the place of ranks was lost, or, once it was requeued, where they could not start: what was lost
-  // may not be back. Counts as one of its times.
+  // A run continues where the place of ranks was lost. Once requeued, it also continues where ranks could not start,
+  // since the lost place may not be back yet. Each requeuing counts toward the limit of --requeue.
   Verdict next(const Outcome& outcome);
 
  private:

@@ -41,12 +41,12 @@ using std::chrono::steady_clock;
 constexpr milliseconds kTick{100};
 constexpr seconds kStopPatience{5};
 constexpr seconds kFinalRecordPatience{10};
-// A host that was lost may be back soon.
+// The pause before a run is requeued to a place that may be back soon.
 constexpr seconds kRequeuePause{10};
 
 std::string utc_now() { return format_utc(std::chrono::system_clock::now()); }
 
-// A run from the lease to the last record: one segment, and those for which it is requeued.
+// Supervises a run from the lease to the last record: one segment, and those for which it is requeued.
 class Supervisor {
  public:
   Supervisor(const SupervisorOptions& options, exec::Executor& executor)
@@ -63,7 +63,7 @@ class Supervisor {
     create_run_folders(options_.run_dir);
     upkeep_.refresh_lease();
     if (!progress_.segments.empty()) {
-      // From now on it is active again, for all who look.
+      // From now on the run is active again for all observers.
       progress_.state = record::RunState::kQueued;
       upkeep_.save();
     }
@@ -97,7 +97,7 @@ class Supervisor {
     return outcome;
   }
 
-  // What is left of the ranks goes; its time ends.
+  // Releases what is left of the ranks, and ends the segment's time.
   void end_segment(const Outcome& outcome) {
     group_.reset();
     cores_.reset();
@@ -111,7 +111,7 @@ class Supervisor {
     upkeep_.end_segment();
   }
 
-  // Nothing that was known of the last one's ranks holds for those to come. How the run is to end, if it is.
+  // Forgets what holds only for the last segment's ranks. Returns a request to end that came meanwhile.
   std::optional<EndRequest> prepare_segment(const Requeue::Verdict& next) {
     resume_step_ = next.step;
     own_segment_ = false;
@@ -135,7 +135,7 @@ class Supervisor {
 
   static spec::RunSpec read_spec(const std::filesystem::path& run_dir) {
     spec::RunSpec run = spec::read_run_spec(spec_path(run_dir));
-    run.run_dir = std::filesystem::absolute(run_dir);  // the home may have moved
+    run.run_dir = std::filesystem::absolute(run_dir);  // the home may have been moved
     return run;
   }
 
@@ -212,7 +212,8 @@ class Supervisor {
     return keep_to_cores();
   }
 
-  // Who shares the host starts its ranks from a thread that has their cores alone, so that all they start has.
+  // A run that shares the host binds this thread to its cores before it starts ranks, so that all that they start is
+  // bound.
   std::optional<EndRequest> keep_to_cores() {
     if (!cores_->cores().empty() && !bind_thread(cores_->cores())) {
       progress_.notes.push_back(
@@ -234,11 +235,11 @@ class Supervisor {
     progress_.segments.push_back(std::move(segment));
     own_segment_ = true;
     stamp_start();
-    // Before any rank can write under the segment's number: whoever resumes after us is not to use it again.
+    // Written before any rank can write under the segment's number: whoever resumes the run must not use it again.
     write_progress(options_.run_dir, progress_);
   }
 
-  // From now on the segment's time counts.
+  // The segment's time counts from now on.
   void stamp_start() {
     const auto now = std::chrono::system_clock::now();
     segment().started_at = format_utc(now);
@@ -248,15 +249,15 @@ class Supervisor {
     upkeep_.begin_segment();
   }
 
-  // It has not begun after all: its ranks wait in the queue of an engine.
+  // Undoes stamp_start(): the ranks wait in the queue of an engine.
   void take_back_start() {
     if (progress_.started_at == segment().started_at) progress_.started_at.clear();
     segment().started_at.clear();
     upkeep_.withdraw_segment();
   }
 
-  // Until all ranks run (group_), unless it ends before. What is queued has all the time that it takes: that counts as
-  // no time of the run, and for no limit.
+  // Starts the ranks and waits until all run (`group_`); returns an outcome where the run ends before. Time in a queue
+  // is unlimited: it counts neither as the run's nor toward a limit.
   std::optional<Outcome> start_ranks(const exec::LaunchRequest& request) {
     const std::unique_ptr<exec::Start> start = executor_.start(request);
     for (;;) {
@@ -276,7 +277,7 @@ class Supervisor {
         if (status.state != exec::StartState::kFailed) stamp_start();
         upkeep_.save();
       }
-      // Not among the queue's words, of which the last is the last note.
+      // Notes are not added while queued, since the last note is then the queue's.
       if (!queued && note_warnings(*start)) upkeep_.save();
       if (status.state == exec::StartState::kFailed) return failed("start_failed", status.words, status.rank);
       if (status.state == exec::StartState::kStarted) break;
@@ -310,14 +311,14 @@ class Supervisor {
   exec::LaunchRequest make_request(const net::KvServerOptions& server) {
     exec::LaunchRequest request = plain_request();
     if (!options_.guard.empty()) request.guard = options_.guard;
-    if (!spec::engine_text(run_.engine, "image").empty()) {  // what is not there cannot be shared with a container
+    if (!spec::engine_text(run_.engine, "image").empty()) {  // a folder must exist to be shared with a container
       for (const exec::SharedFolder& folder : request.folders) {
         if (folder.writable) std::filesystem::create_directories(folder.path);
       }
     }
     for (auto& [name, value] : spec::variable_values(run_)) request.environment[name] = std::move(value);
     request.environment[variables::kRunId] = server.run_id;
-    request.note_job = [this](const Json& job) {  // for who finds the run without its supervisor
+    request.note_job = [this](const Json& job) {  // for whoever finds the run without its supervisor
       progress_.allocation = job;
       write_progress(options_.run_dir, progress_);
     };
@@ -326,7 +327,8 @@ class Supervisor {
       request.environment["MASTER_PORT"] = std::to_string(server_->port());
       request.environment[variables::kSecret] = server.secret;
     } else if (executor_.on_this_host()) {
-      // That rendezvous is this program's own; a script makes its own, where rank 0 is. On other hosts: exec/linked.h.
+      // The rendezvous above is this program's own; a script makes one of its own, where rank 0 is. On other hosts:
+      // exec/linked.h.
       request.environment["MASTER_ADDR"] = server.bind_address;
       request.environment["MASTER_PORT"] = std::to_string(net::free_port());
       exec::add_horovod(request);
@@ -408,7 +410,7 @@ class Supervisor {
     RunView view;
     for (size_t rank = 0; rank < statuses.size(); ++rank) {
       const auto process = pids[rank] ? process_status(*pids[rank]) : std::nullopt;
-      // By the names that their executor gives hosts, and the record: a pod calls itself otherwise.
+      // Uses the executor's names of hosts, as the record does: a pod has another name for itself.
       statuses[rank].host = places[rank].host;
       view.ranks.push_back({std::move(statuses[rank]), process ? process->state : '?'});
     }
@@ -432,7 +434,7 @@ class Supervisor {
     progress_.notes.emplace_back("another run was started beside this one (--no-wait): the cores were shared");
   }
 
-  // Of the engine: exec::Start or exec::RankGroup. Whether there were any.
+  // Adds the notes of the engine (exec::Start or exec::RankGroup) to the progress; returns whether there were any.
   template <typename Ranks>
   bool note_warnings(Ranks& ranks) {
     const std::vector<std::string> notes = ranks.notes();
@@ -455,15 +457,15 @@ class Supervisor {
   record::RunProgress progress_;
   Upkeep upkeep_;
   std::filesystem::path core_path_;
-  std::optional<HeldCores> cores_;        // of this host
-  FileDescriptor beside_;                 // instead of these, with --no-wait
-  std::optional<net::LinkServer> links_;  // of ranks on other hosts
-  exec::Rendezvous rendezvous_;           // theirs
+  std::optional<HeldCores> cores_;        // cores of this host
+  FileDescriptor beside_;                 // with --no-wait, in place of `cores_`
+  std::optional<net::LinkServer> links_;  // links to ranks on other hosts
+  exec::Rendezvous rendezvous_;           // the rendezvous of ranks on other hosts
   std::optional<net::KvServer> server_;
   std::unique_ptr<exec::RankGroup> group_;
-  exec::HostCapture own_host_;          // of this process
-  bool own_segment_ = false;            // the last segment has begun here
-  std::optional<int64_t> resume_step_;  // of the segment
+  exec::HostCapture own_host_;          // the host of this process
+  bool own_segment_ = false;            // whether this process began the last segment
+  std::optional<int64_t> resume_step_;  // checkpoint that the segment starts from
   Requeue requeue_;
 };
 

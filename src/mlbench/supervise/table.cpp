@@ -15,10 +15,10 @@ using std::chrono::seconds;
 using Since = std::optional<TimePoint>;
 
 constexpr seconds kMostHeld{15};
-// Ranks notice what their peers do by themselves before the supervisor acts.
+// Ranks themselves notice failures of their peers before the supervisor acts.
 constexpr Patience kCommTimeout{seconds(3), &Scene::comm_timeout};
 
-// When that was seen first, or last, of the ranks of which it is so.
+// The first, or last, of the times that `seen` gives for the ranks.
 template <typename Seen>
 Since first(const Scene& scene, Seen seen) {
   Since first;
@@ -72,7 +72,7 @@ bool waits_for_verdict(const Scene& scene) {
   return termination && scene.now - *termination < scene.verdict_time;
 }
 
-// What is left to say once no rank runs is theirs, but where it is asked for.
+// Once no rank runs, words of the engine count only where the table asks for them.
 bool counts(const Scene& scene, const HeardWord& one) {
   return scene.running || one.word.fact == EngineFact::kLauncherKilled || waits_for_verdict(scene);
 }
@@ -91,7 +91,7 @@ Since said(const Scene& scene) {
   return word != nullptr && word->word.fact == fact ? Since(word->when) : std::nullopt;
 }
 
-// Where links are silent or lost, they tell more within seconds: whose ranks a host has.
+// Silent or lost links tell more within seconds, since they show which ranks are on the lost host.
 bool links_tell(const Scene& scene) {
   const auto lost = [](const RankFacts& rank) { return rank.exit && rank.exit->lost; };
   return a_silent_host(scene) || std::ranges::any_of(scene.ranks, lost);
@@ -99,7 +99,7 @@ bool links_tell(const Scene& scene) {
 
 Since a_host_gone(const Scene& scene) { return links_tell(scene) ? std::nullopt : said<EngineFact::kHostGone>(scene); }
 
-// A rank's own end is told by its guard, in more words; and its job then deletes the others.
+// The guard tells of a rank's own end, in more words; the job then deletes the other ranks.
 Since a_rank_ended(const Scene& scene) {
   const auto told = [&](const HeardWord& one) {
     const auto rank = static_cast<size_t>(one.word.rank);
@@ -111,7 +111,8 @@ Since a_rank_ended(const Scene& scene) {
 
 Since a_job_over(const Scene& scene) { return scene.running ? said<EngineFact::kJobOver>(scene) : std::nullopt; }
 
-// Unless a rank failed before it, or, where the program ended by itself, behind it.
+// Since when a program beside the ranks has ended. Empty where a rank failed before it or, where the program ended by
+// itself, at any time.
 template <EngineFact fact>
 Since beside(const Scene& scene) {
   const Since end = said<fact>(scene);
@@ -124,7 +125,7 @@ Since beside(const Scene& scene) {
 }
 
 Verdict in_its_words(const Scene& scene) {
-  constexpr int kSignals = 128;  // exit codes above it are those of signals
+  constexpr int kSignals = 128;  // exit codes above it stand for signals
   const exec::EngineWord& word = heaviest(scene)->word;
   const bool by_itself = word.fact == EngineFact::kRankEnded && word.code && *word.code <= kSignals;
   const char* kind = word.rank < 0                        ? "start_failed"
@@ -160,7 +161,7 @@ Verdict did_not_join(const Scene& scene) {
   return {not_joined(scene.ranks, not_come(scene), fmt::format("did not join the rendezvous within {} s", limit))};
 }
 
-// Of those that may be waited for it is not asked whether their work was done.
+// Whether work was done is not asked for ranks whose patience is not over.
 std::optional<size_t> who_left_early(const Scene& scene) {
   if (!scene.own_worker || !scene.all_joined || in_trouble(scene)) return std::nullopt;
   for (size_t rank = 0; rank < scene.ranks.size(); ++rank) {
@@ -189,7 +190,7 @@ Verdict left_early(const Scene& scene) {
 
 Since no_heartbeat(const Scene& scene) {
   if (!scene.own_worker || !scene.all_joined || in_trouble(scene)) return std::nullopt;
-  // Behind the last one.
+  // Just after the last heartbeat.
   return first(scene, [](const RankFacts& rank) {
     return rank.exit || !rank.heard_at ? std::nullopt : std::optional(*rank.heard_at + Nanoseconds(1));
   });
@@ -204,19 +205,19 @@ constexpr Row kTable[] = {
     {"a rank was deleted", Use::kDecides, {}, said<EngineFact::kRankDeleted>, in_its_words},
     {"the job ended under its ranks", Use::kDecides, {}, a_job_over, in_its_words},
     {"a signal killed Open MPI, no rank failed", Use::kDecides, {}, beside<EngineFact::kBesideKilled>, in_its_words},
-    // A rank that fails may have told it to (MPI_Abort): its end is on its way.
+    // A failing rank may have told it to end (MPI_Abort): the rank's own end is then seen within this time.
     {"Open MPI ended", Use::kDecides, {seconds(3)}, beside<EngineFact::kBesideEnded>, in_its_words},
 
-    // The true cause has this long to show beside what it did to others.
+    // The true cause has this time to show beside its effects on others.
     {"a rank ended with an error, by a signal or out of sight", Use::kTroubles, {seconds(1)}, an_error},
     {"a rank reports a failure", Use::kTroubles, {seconds(1)}, a_report},
     {"a rank says what none may say", Use::kTroubles, {seconds(1)}, a_fault},
     // A core dump takes a while.
     {"a rank closed its connection and has not ended", Use::kHolds, {seconds(5)}, a_dying_rank},
-    // Its link is lost after 10 s.
+    // The link to a silent host is given up after 10 s.
     {"a rank's host is silent", Use::kHolds, {seconds(12)}, a_silent_host},
     {"a silent host is back", Use::kHolds, {seconds(1)}, a_host_that_is_back},
-    // Which engines send: they say so, though no rank may run any more.
+    // Engines send SIGTERM, and say so even when no rank runs any more.
     {"a rank ended of SIGTERM", Use::kHolds, {{}, &Scene::verdict_time}, a_termination, nullptr, true},
 
     {"all that have not joined have ended", Use::kDecides, {}, ends_of_all_missing, ended_without_joining},

@@ -1,7 +1,7 @@
 #pragma once
 
-// When a run is over for what was seen of it: the table of observations and of the patience with each. Whom that names,
-// culprit.h says. Pure: what was seen is handed in, and so is the time; judge.h remembers and asks.
+// Decides when a run is over: a table of observations, and of the patience with each. culprit.h decides which rank is
+// named. Its functions are pure: what was seen and the time are passed in; judge.h remembers and asks.
 
 #include <chrono>
 #include <cstdint>
@@ -21,23 +21,23 @@ namespace mlbench::supervise {
 struct HeardWord {
   exec::EngineWord word;
   TimePoint when;
-  int64_t order = 0;  // among all observations
+  int64_t order = 0;  // place among all observations
 };
 
-// What is known at one moment.
+// What is known of a run at one moment.
 struct Scene {
   std::vector<RankFacts> ranks;
   std::vector<HeardWord> engine = {};
-  bool running = true;     // some rank does
-  bool own_worker = true;  // else commands of others: no rendezvous, no heartbeat
-  TimePoint now, begin;    // begin: of the ranks
+  bool running = true;     // whether any rank runs
+  bool own_worker = true;  // false: commands of others, without rendezvous and heartbeat
+  TimePoint now, begin;    // `begin`: when the ranks were started
   bool all_joined = false;
   Nanoseconds comm_timeout{0}, start_timeout{0}, verdict_time{0};
-  // Whether a rank that ended with code 0 had come to the end of its work.
+  // Returns whether a rank that ended with code 0 had finished its work.
   std::function<bool(size_t rank)> work_ended = nullptr;
 };
 
-// From when something was seen: so many seconds, and what the run or its engine sets.
+// How long to wait after an observation: `time` plus what the run or its engine sets.
 struct Patience {
   std::chrono::seconds time{0};
   Nanoseconds Scene::*with = nullptr;
@@ -46,30 +46,31 @@ Nanoseconds patience_in(const Scene& scene, const Patience& patience);
 
 struct Verdict {
   record::Failure failure;
-  // The place of ranks is lost, by an engine or as their host is out of reach: they could go on elsewhere, or later.
+  // Ranks lost their place, through an engine or since their host is out of reach. They could go on elsewhere, or
+  // later.
   bool lost_place = false;
 };
 
 enum class Use {
-  kDecides,   // once the patience is over, or no rank runs: `verdict` says why
-  kTroubles,  // likewise, unless a row holds back: the weights of culprit.h say who
-  kHolds,     // as long as the patience lasts and ranks run, 15 s after the first trouble at most
+  kDecides,   // ends the run once the patience is over or no rank runs; `verdict` says why
+  kTroubles,  // the same, unless a kHolds row holds back; the weights of culprit.h name the rank
+  kHolds,     // holds back while the patience lasts and ranks run, up to 15 s after the first trouble
 };
 
 struct Row {
   std::string_view seen;
   Use use;
   Patience patience;
-  std::optional<TimePoint> (*since)(const Scene& scene);  // empty: it is not seen
-  Verdict (*verdict)(const Scene& scene) = nullptr;       // of kDecides
-  bool though_none_runs = false;                          // of kHolds
+  std::optional<TimePoint> (*since)(const Scene& scene);  // since when it is seen; empty: it is not
+  Verdict (*verdict)(const Scene& scene) = nullptr;       // for kDecides
+  bool though_none_runs = false;                          // for kHolds: holds back even when no rank runs
 };
-// Heaviest first. Of what the engine says, the heaviest fact counts alone.
+// The rows, heaviest first. Of the engine's facts, only the heaviest counts.
 std::span<const Row> table();
 
-// The row for which the run has failed; null: none so far.
+// The row by which the run has failed; null: it has not failed so far.
 const Row* due_row(const Scene& scene);
-// Whether a rank failed, or said so: such a run has not finished, though no rank runs.
+// Whether a rank failed or reported a failure: then the run has not finished, even when no rank runs.
 bool in_trouble(const Scene& scene);
 
 Verdict verdict_by(const Row& row, const Scene& scene);

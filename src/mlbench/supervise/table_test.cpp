@@ -19,7 +19,7 @@ using exec::RankSilence;
 
 constexpr double kCommTimeout_s = 10;
 
-// Three ranks on three hosts that have joined and beat, on a clock of their own.
+// Three ranks on three hosts that have joined and send heartbeats, on a clock of their own.
 struct Play {
   Play() {
     options.comm_timeout_s = kCommTimeout_s;
@@ -58,7 +58,7 @@ struct Play {
     view.ranks[rank].status.report = {{"event", "failure"}, {"kind", kind}, {"message", "closed by peer"}};
   }
   std::optional<Outcome> look() { return judge->judge(view, clock.now()); }
-  // Looks as often as a supervisor does, while all but `silent` beat; the first outcome.
+  // Looks as often as a supervisor does, while all ranks but `silent` send heartbeats; returns the first outcome.
   std::optional<Outcome> during(Nanoseconds time, int silent = -1) {
     if (auto outcome = look()) return outcome;
     for (const TimePoint until = clock.now() + time; clock.now() < until;) {
@@ -78,7 +78,7 @@ struct Play {
   std::optional<Judge> judge;
 };
 
-// A row of the table: what is played, after how long the run is over for it, and for whom.
+// A case for a row of the table: what happens, after how long the run is over, and which rank is named.
 struct Case {
   std::string_view row;
   void (*play)(Play& play);
@@ -108,7 +108,7 @@ const Case kCases[] = {
      [](Play& play) {
        play.all_join();
        play.end(0, {3, {}});
-       play.say(EngineFact::kRankDeleted, 0);  // as the job of another one that ended
+       play.say(EngineFact::kRankDeleted, 0);  // since another rank of the job ended
        play.say(EngineFact::kRankTaken, 1, 137);
      },
      0s, "rank_died", 1},
@@ -219,7 +219,7 @@ const Case kCases[] = {
        play.end(1, {143, SIGTERM});
      },
      3s, "rank_died", 1},
-    {"a rank ended of SIGTERM",  // though no rank runs any more
+    {"a rank ended of SIGTERM",  // even when no rank runs
      [](Play& play) {
        play.all_join();
        for (int rank = 0; rank < 3; ++rank) play.end(rank, {143, SIGTERM});
@@ -274,7 +274,7 @@ record::Failure failure_of(const std::optional<Outcome>& outcome) {
   return outcome && outcome->failure ? *outcome->failure : record::Failure();
 }
 
-// Where a host is lost, mpirun or the engine ends the ranks of the others: SIGTERM, errors, all of them seen first.
+// When a host is lost, mpirun or the engine ends the ranks on other hosts: SIGTERM or errors are all seen first.
 TEST(Table, ALostHostOutweighsWhatWasSeenInItsSilence) {
   Play play;
   play.all_join();
@@ -330,7 +330,7 @@ TEST(Table, WhatTheEngineDidOutweighsTheTerminatedRanks) {
   play.all_join();
   for (int rank = 0; rank < 3; ++rank) play.end(rank, {143, SIGTERM});
   EXPECT_FALSE(play.during(2s));
-  play.say(EngineFact::kJobOver);  // it ended of itself, as its ranks did
+  play.say(EngineFact::kJobOver);  // the job ended by itself, as its ranks did
   EXPECT_FALSE(play.during(500ms));
   play.say(EngineFact::kJobTaken);
   EXPECT_EQ(failure_of(play.look()).kind, "start_failed");
@@ -341,14 +341,14 @@ TEST(Table, ARanksOwnEndOutweighsWhatItsEngineSaysOfIt) {
   play.all_join();
   play.end(1, {7, {}});
   play.say(EngineFact::kRankEnded, 1, 7);
-  play.say(EngineFact::kRankDeleted, 0);  // its job deletes the others
+  play.say(EngineFact::kRankDeleted, 0);  // the job deletes the other ranks
   EXPECT_FALSE(play.look());
   const record::Failure failure = failure_of(play.during(2s));
   EXPECT_EQ(failure.rank, 1);
   EXPECT_EQ(failure.message.find("in its words"), std::string::npos);
 }
 
-// MPI_Abort: mpirun ends before the rank that wanted it.
+// With MPI_Abort, mpirun ends before the rank that called it.
 TEST(Table, ARankThatFailsOutweighsTheEndOfMpirunBesideIt) {
   for (const bool before : {false, true}) {
     Play play;

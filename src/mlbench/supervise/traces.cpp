@@ -16,7 +16,7 @@ namespace mlbench::supervise {
 
 namespace {
 
-// Of the end of a file, of so many bytes.
+// The lines in the last `bytes` bytes of a file.
 std::vector<std::string> last_lines(const std::filesystem::path& path, size_t bytes) {
   constexpr size_t kMostColumns = 500;
   std::error_code error;
@@ -29,7 +29,7 @@ std::vector<std::string> last_lines(const std::filesystem::path& path, size_t by
   return lines;
 }
 
-// Of a line of our own log (base/log.h) its text alone.
+// The text of a line of our own log (base/log.h), without its time stamp.
 std::string without_stamp(const std::string& line) {
   const size_t end = line.find("] ");
   const bool stamped = line.size() > 12 && line[2] == ':' && line[5] == ':' && line[8] == '.';
@@ -76,7 +76,7 @@ bool work_ended(const spec::RunSpec& run, int64_t segment, int64_t rank) {
   try {
     const record::StepReader own(run.run_dir, segment, rank);
   } catch (const UserError&) {
-    return false;  // another run's, or damaged
+    return false;  // the spool is of another run, or damaged
   }
   return std::ranges::any_of(record::read_events(run.run_dir, segment, rank).lines,
                              [](const Json& event) { return record::is(event, record::EventKind::kEnd); });
@@ -90,7 +90,7 @@ WordsLeft words_left(const spec::RunSpec& run, int64_t segment, int64_t rank) {
   const std::filesystem::path log = rank_log_path(logs_dir(run.run_dir), segment, static_cast<int>(rank));
   words.log_reason = reason_in(log);
   if (!words.log_reason.empty()) return words;
-  // What Open MPI has to say of ranks, mpirun may have said.
+  // Open MPI's errors about a rank may be in the log of mpirun.
   words.log_reason = reason_in(launcher_log_path(log.parent_path(), "mpirun", segment));
   return words;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// What ranks leave behind in a run's folder: logs and spools.
+// Reads what ranks leave behind in a run's folder: logs and spools.
 
 #include <chrono>
 #include <cstdint>
@@ -13,18 +13,18 @@
 
 namespace mlbench::supervise {
 
-// The last 20 lines of a log, of at most 500 bytes each; none where there is no log.
+// The last 20 lines of a log, each cut to 500 bytes; empty where there is no log.
 std::vector<std::string> log_tail(const std::filesystem::path& path);
 
-// When a rank of the segment last wrote to its spool; empty: none did. Reads all spools of the segment.
+// When a rank of the segment last wrote to its spool; empty where none did. Reads all spools of the segment.
 std::optional<std::chrono::system_clock::time_point> last_trace(const spec::RunSpec& run, int64_t segment);
 
-// Whether the rank's spool says that its work came to its end (the event `end`). Reads the spool.
+// Whether the rank's spool says that its work was finished (the event `end`). Reads the spool.
 bool work_ended(const spec::RunSpec& run, int64_t segment, int64_t rank);
 
 struct WordsLeft {
   std::optional<Json> report;  // the last failure in the rank's spool
-  std::string log_reason;      // the last line of its log that holds a reason (culprit.h), for people; "": none does
+  std::string log_reason;      // last line of its log that holds a reason (culprit.h), for people; "": none does
 };
 WordsLeft words_left(const spec::RunSpec& run, int64_t segment, int64_t rank);
 

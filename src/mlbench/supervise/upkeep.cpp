@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::chrono::seconds kLeaseInterval{1};
 constexpr std::chrono::seconds kRecordInterval{2};
-// A long run's spools take time to read; the supervisor may use this share of one core for it.
+// The spools of a long run take time to read; the supervisor may use this share of one core for that.
 constexpr double kRecordShare = 0.01;
 
 }  // namespace
@@ -112,7 +112,7 @@ void Upkeep::measure_utilisation(const exec::GroupUsage& usage) {
   if (!begin_ || usage.ranks.empty()) return;  // no rank runs yet
   double cpu_s = 0, age_s = 0;
   for (const auto& rank : usage.ranks) {
-    if (!rank) return;  // one is gone: the last complete figure stays
+    if (!rank) return;  // a rank is gone: the last complete figure stays
     cpu_s += rank->cpu_s;
     age_s += to_seconds(rank->age);
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the ranks use of their hosts, line by line into the run's folder (record/usage_lines.h).
+// Writes what the ranks use of their hosts into the run's folder, line by line (record/usage_lines.h).
 
 #include <filesystem>
 #include <optional>
@@ -14,11 +14,11 @@ namespace mlbench::supervise {
 
 class UsageLog {
  public:
-  // `clock` outlives this.
+  // Precondition: `clock` outlives this object.
   explicit UsageLog(const Clock& clock) : clock_(clock) {}
-  // The ranks are others from now on.
+  // New ranks run from now on.
   void begin_segment() { before_.clear(); }
-  // A line, where something is known of a rank. One that the disk refuses is lost.
+  // Adds a line where the usage of any rank is known. A line that the disk refuses is lost.
   void add(const std::filesystem::path& run_dir, double wall_s, const exec::GroupUsage& usage);
 
  private:
@@ -27,11 +27,11 @@ class UsageLog {
     std::optional<NetworkBytes> network;
     TimePoint time;
   };
-  // Cores in use, and bytes per second, since the look before; nothing where there is no later one.
+  // Cores in use and bytes per second since the look `before`; empty where `usage` is not newer.
   record::UsageLine::Rank used_since(std::optional<Seen>& before, const exec::RankUsage& usage) const;
 
   const Clock& clock_;
-  std::vector<std::optional<Seen>> before_;  // of each rank
+  std::vector<std::optional<Seen>> before_;  // the last look at each rank
 };
 
 }  // namespace mlbench::supervise

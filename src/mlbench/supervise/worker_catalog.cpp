@@ -15,7 +15,7 @@ std::optional<Json> read_cached(const std::filesystem::path& path) {
   try {
     if (std::filesystem::exists(path)) return read_json_file(path, inputs::kWorkerCatalog);
   } catch (const std::runtime_error&) {
-    // Unreadable: asked anew.
+    // The worker is asked again where the cache cannot be read.
   }
   return std::nullopt;
 }
@@ -42,7 +42,7 @@ WorkerCatalog worker_catalog(const std::filesystem::path& worker, const std::fil
       std::filesystem::create_directories(cached.parent_path());
       write_json_file(cached, catalog);
     } catch (const std::runtime_error&) {
-      // A home that cannot be written costs the start of the worker next time.
+      // Where the home cannot be written, the worker is started again next time.
     }
     return {std::move(catalog), ""};
   } catch (const UserError& error) {
