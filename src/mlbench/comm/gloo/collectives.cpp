@@ -15,7 +15,7 @@ namespace mlbench::comm::gloo_backend {
 
 namespace {
 
-// Up to here the doubling's fewer rounds outweigh its longer messages.
+// Up to this size, the doubling's fewer rounds outweigh its longer messages.
 constexpr size_t kDoublingBytes = 64 << 10;
 
 int wrap(int rank, int size) { return (rank % size + size) % size; }
@@ -26,7 +26,7 @@ Combine combine_of(BufferView buffer, ReduceOp op) {
   return {accumulate_function(buffer.dtype, op), size_of(buffer.dtype), false};
 }
 
-// `size` blocks of whole elements, as equal as they can be.
+// Offsets of `size` blocks of whole elements, as equal as possible.
 std::vector<size_t> even_blocks(BufferView buffer, int size) {
   std::vector<size_t> offsets;
   for (int64_t block = 0; block <= size; ++block) {
@@ -56,7 +56,7 @@ void reduce_scatter(Mesh& mesh, std::byte* data, std::span<const size_t> offsets
   }
 }
 
-// In parts that a socket buffer holds.
+// Sends in parts that fit into a socket buffer.
 void send_in_chunks(Mesh& mesh, int to, const std::byte* data, size_t bytes) {
   for (size_t first = 0; first < bytes; first += mesh.chunk_bytes()) {
     mesh.send(to, data + first, std::min(mesh.chunk_bytes(), bytes - first), first / mesh.chunk_bytes());
@@ -85,15 +85,15 @@ void all_reduce_doubling(Mesh& mesh, BufferView buffer, ReduceOp op) {
   }
 }
 
-// Ranks that share a part of the buffer, in as many blocks as they are.
+// Ranks that share a part of the buffer, in one block per rank.
 struct Group {
-  int size, stride, place;  // numbers of neighbours differ by the stride; the own place
+  int size, stride, place;  // ranks of neighbours differ by `stride`; the own place
   std::byte* data;
-  std::vector<size_t> offsets;  // of the blocks
+  std::vector<size_t> offsets;  // offsets of the blocks
 };
 
-// Each member sends the others their blocks, and combines what it gets with its own; or, without `combine`, sends its
-// own and gets theirs. Blocks that sockets hold are all sent before one is awaited.
+// With `combine`, each member sends the others their blocks, and combines what it gets with its own block. Without it,
+// each sends its own block and gets theirs. Blocks that fit into socket buffers are all sent before one is awaited.
 void exchange_blocks(Mesh& mesh, const Group& group, const Combine* combine) {
   const auto bytes = [&](size_t block) { return group.offsets[block + 1] - group.offsets[block]; };
   const auto transfer = [&](int step, bool out, bool in) {
@@ -111,9 +111,9 @@ void exchange_blocks(Mesh& mesh, const Group& group, const Combine* combine) {
   for (int step = 1; at_once && step < group.size; ++step) transfer(step, false, true);
 }
 
-// Among ranks below the product of `sizes`. A rank's number in this mixed radix, the first digit lowest, holds its
-// place in a group of each size: those that differ in that digit alone. Group by group they reduce_scatter what is left
-// of the buffer, and on the way back they all_gather it.
+// Reduces among the ranks below the product of `sizes`. A rank's number in this mixed radix, with the first digit
+// lowest, holds its place in a group of each size: the ranks that differ in that digit alone. Group by group, the ranks
+// reduce_scatter what is left of the buffer, and on the way back they all_gather it.
 void all_reduce_in_groups(Mesh& mesh, BufferView buffer, ReduceOp op, std::span<const int> sizes) {
   const Combine combine = combine_of(buffer, op);
   std::vector<Group> groups;
@@ -132,7 +132,7 @@ void all_reduce_in_groups(Mesh& mesh, BufferView buffer, ReduceOp op, std::span<
 void all_reduce_halving_doubling(Mesh& mesh, BufferView buffer, ReduceOp op) {
   const auto size = static_cast<unsigned>(mesh.size());
   const int power = static_cast<int>(std::bit_floor(size));
-  const int folded = mesh.size() - power;  // so many ranks beside the power of two
+  const int folded = mesh.size() - power;  // number of ranks beyond the power of two
   const int rank = mesh.rank();
   std::byte* data = bytes_of(buffer);
   const size_t bytes = buffer.size_bytes();
@@ -174,7 +174,7 @@ void barrier(Mesh& mesh) {
 void broadcast(Mesh& mesh, std::byte* data, size_t bytes, int root) {
   const int size = mesh.size();
   const int place = wrap(mesh.rank() - root, size);
-  // A place's parent lacks its lowest bit; its children have one bit more below that.
+  // The parent of a place is the place without its lowest bit; its children have one more bit below that.
   const int lowest = place == 0 ? static_cast<int>(std::bit_ceil(static_cast<unsigned>(size))) : place & -place;
   for (size_t first = 0; first < bytes; first += mesh.chunk_bytes()) {
     const size_t chunk = std::min(mesh.chunk_bytes(), bytes - first);

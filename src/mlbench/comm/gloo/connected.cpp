@@ -29,7 +29,7 @@ namespace tcp = gloo::transport::tcp;
 
 constexpr const char* kListenerName = "pair";
 
-// When an operation times out, Gloo ends all connections of its context.
+// Whether a timeout ended the connection: when an operation times out, Gloo ends all connections of its context.
 bool ended_by_timeout(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
@@ -48,14 +48,14 @@ class ConnectedPair final : public tcp::Pair {
     device_->unregisterDescriptor(fd_, this);
     ::close(fd_);
     fd_ = -1;
-    // Until handleConnected() is through, whatever fails leaves nothing for the base class to clean up.
+    // Until handleConnected() has returned, a failure leaves nothing for the base class to clean up.
     state_ = INITIALIZING;
     fd_ = socket.get();
     handleConnected();
     static_cast<void>(socket.release());
-    // Gloo enlarges what is below the message at hand, and takes all that the system grants for room: a message that
-    // just fits then fills the buffer with what the system keeps beside it. Both ends of an exchange wait in writing
-    // until a delayed acknowledgement makes room, 40 ms.
+    // Gloo enlarges a buffer smaller than the message at hand, and takes all that the system grants for room. A message
+    // that just fits then fills the buffer with what the system keeps beside it. Both ends of an exchange wait in
+    // writing until a delayed acknowledgement makes room, 40 ms later.
     sendBufferSize_ =
         send_buffer_bytes == 0 ? std::numeric_limits<size_t>::max() : set_send_buffer(fd_, send_buffer_bytes);
   }
@@ -66,18 +66,18 @@ class ConnectedPair final : public tcp::Pair {
     const std::lock_guard lock(m_);
     return broken_;
   }
-  // Whether a message was to come when the connection ended.
+  // Whether a message was awaited when the connection ended.
   bool awaited() {
     const std::lock_guard lock(m_);
     return awaited_;
   }
 
  protected:
-  // When a connection breaks, Gloo tells those who wait for messages that have yet to begin, then comes here, with the
-  // pair locked. It forgets a message under way, of which a part is read or written: whoever waits for that would do so
+  // When a connection breaks, Gloo tells those who wait for messages that have yet to begin, then calls this, with the
+  // pair locked. It forgets a message under way, of which a part is read or written: whoever waits for that would wait
   // until the timeout. So such messages go back among those that have yet to begin, and Gloo tells all of them once
-  // more; nothing moves any more over a pair with an exception. When the own side closes Gloo tells nobody: all who
-  // wait are told here.
+  // more. Nothing is transferred any more over a pair with an exception. When the own side closes, Gloo tells nobody,
+  // so all who wait are told here.
   void changeState(state next) noexcept override {
     if (next != CLOSED || std::exchange(told_, true)) {
       tcp::Pair::changeState(next);
@@ -128,8 +128,8 @@ tcp::attr name_in(int folder) {
   return attributes_of(reinterpret_cast<const sockaddr*>(&address), sizeof address);
 }
 
-// A device looks for the network interface of its address, which a name in a folder has none of: it is made with
-// another one.
+// A device looks up the network interface of its address. A name in a folder has none, so the device is made with the
+// loopback address, which is replaced afterwards.
 class NamedDevice final : public tcp::Device {
  public:
   explicit NamedDevice(const tcp::attr& attributes) : tcp::Device(loopback()) {
@@ -160,7 +160,7 @@ void ConnectedContext::close() noexcept {
   for (const auto& pair : pairs_) {
     try {
       if (pair != nullptr) pair->close();
-    } catch (const std::exception&) {  // it is closed already
+    } catch (const std::exception&) {  // the pair is closed already
     }
   }
 }
@@ -181,7 +181,7 @@ std::shared_ptr<ConnectedContext> ConnectedDevice::connected(int rank, int size,
                                                              size_t send_buffer_bytes) {
   auto context = std::make_shared<ConnectedContext>(device_, rank, size);
   context->setTimeout(timeout);
-  const TemporaryFolder folder;  // of this user alone
+  const TemporaryFolder folder;  // a folder of this user alone
   if (dup3(open_folder(folder.path()).get(), place_.get(), O_CLOEXEC) < 0) throw IoError("dup3: " + errno_text(errno));
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;

@@ -21,7 +21,7 @@
 namespace mlbench::comm::gloo_backend {
 namespace {
 
-// Far more than these buffers hold: a message is under way for as long as the test wants.
+// A message far larger than the buffers stays under way for as long as the test wants.
 constexpr int64_t kBufferBytes = 64 << 10;
 constexpr int64_t kMessageBytes = 4 << 20;
 
@@ -41,7 +41,7 @@ Ends connected_ends() {
   return {std::move(rank), net::accept_from(listener.get()).socket};
 }
 
-// What waits there goes on to the other end. Returns how many bytes.
+// Forwards what waits at `from` to `to`, and returns the number of bytes.
 size_t carry(int from, int to) {
   std::array<char, kBufferBytes> bytes;
   const ssize_t got = recv(from, bytes.data(), bytes.size(), 0);
@@ -73,7 +73,7 @@ class MessageUnderWay : public testing::TestWithParam<bool> {
   MessageUnderWay() { std::signal(SIGPIPE, SIG_IGN); }  // as make() does
 };
 
-// The connection breaks when a part of a message has come, and only a part has been written.
+// The connection breaks when a part of a message has come, and only a part of another has been written.
 TEST_P(MessageUnderWay, IsLostWithItsConnection) {
   std::vector<uint8_t> sent(kMessageBytes, 1), received(kMessageBytes, 0);
   Ends receiver = connected_ends(), sender = connected_ends();
@@ -105,8 +105,8 @@ int send_buffer_of(int socket) {
   return bytes;
 }
 
-// Gloo by itself makes the buffer twice 32 KiB, which it takes for enough for 64 KiB: with what the system keeps beside
-// them it is not, and both ends of an exchange stall in writing.
+// Gloo by itself makes the buffer twice 32 KiB, and takes that for enough for 64 KiB. With what the system keeps beside
+// the data it is not enough, and both ends of an exchange stall in writing.
 TEST(SendBuffer, HoldsFourChunksWhateverWasSentBefore) {
   constexpr size_t kChunk = 64 << 10;
   for (const size_t asked : {size_t{0}, 2 * kChunk}) {

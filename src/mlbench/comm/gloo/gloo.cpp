@@ -104,15 +104,15 @@ class QueuedWork final : public Work {
   std::shared_ptr<Queue::Task> task_;
 };
 
-// What a group hands on to its splits.
+// What a group passes on to its splits.
 struct Origin {
-  CommOptions options;                      // of the first group
-  std::string secret;                       // of the run
-  std::shared_ptr<ConnectedDevice> device;  // null: no group of more than one rank yet
-  size_t socket_buffer_bytes = 0;           // that the system gives, where some were asked for
+  CommOptions options;                      // options of the first group
+  std::string secret;                       // secret of the run
+  std::shared_ptr<ConnectedDevice> device;  // null until a group has more than one rank
+  size_t socket_buffer_bytes = 0;           // granted by the system; 0: none was asked for
 };
 
-// Ranks that were given no secret share one that rank 0 makes: whoever may read the store knows it.
+// Ranks that were given no secret share one that rank 0 makes: whoever may read the store can know it.
 std::string secret_of(const CommOptions& options, const std::string& key) {
   if (!options.secret.empty() || options.size == 1) return options.secret;
   if (options.rank == 0) {
@@ -145,7 +145,8 @@ class Gloo final : public Transport {
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  // "gloo", "gloo[ring,links=2,socket_buffer=4194304]": with what was asked for, of buffers what the system gave.
+  // "gloo", "gloo[ring,links=2,socket_buffer=4194304]": names what was asked for, with the buffers that the system
+  // granted.
   std::string description() const override {
     const CommOptions& options = origin_.options;
     std::vector<std::string> words;
@@ -238,7 +239,7 @@ class Gloo final : public Transport {
   }
 
  private:
-  // The collectives, when all that was begun before is finished.
+  // The collectives, once all operations begun before are finished.
   Collectives& own() {
     queue_.wait_until_empty();
     return *connections_.collectives;
@@ -250,7 +251,7 @@ class Gloo final : public Transport {
   int size_;
   int splits_ = 0;
   Connections connections_;
-  Queue queue_;  // destroyed first: it ends with the last operation
+  Queue queue_;  // destroyed first, when its last operation has ended
 };
 
 }  // namespace
@@ -261,7 +262,7 @@ std::unique_ptr<Transport> make(const CommOptions& options) {
   MLBENCH_CHECK(options.rank >= 0 && options.rank < options.size,
                 fmt::format("rank {} of {}", options.rank, options.size));
   MLBENCH_CHECK(options.size == 1 || options.store != nullptr, "a group of several ranks without a rendezvous store");
-  // Writing to a peer that is gone is to be an error, not the end of the process.
+  // Writing to a peer that is gone must be an error, not the end of the process.
   struct sigaction action {};
   if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
   try {

@@ -8,8 +8,8 @@
 
 namespace mlbench::comm::gloo_backend {
 
-// What make() takes in CommOptions::algorithm: all_reduces of ours (collectives.h), or all collectives as Gloo has them
-// (library.h), which take one link.
+// The values of CommOptions::algorithm that make() takes: names of the all_reduces in collectives.h, or Gloo's own
+// collectives for all operations (library.h), which use one link.
 inline constexpr std::string_view kLibraryAlgorithm = "library";
 inline constexpr std::string_view kAlgorithms[] = {"auto", "ring", "halving_doubling", "bcube", kLibraryAlgorithm};
 

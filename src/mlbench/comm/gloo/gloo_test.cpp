@@ -30,7 +30,7 @@ BackEnd wrapped_gloo(const std::string& name, const WrapTransport& wrap, const C
 }
 
 const BackEnd kGloo = wrapped_gloo("gloo", [](auto transport) { return transport; });
-// Its messages alone.
+// The ring uses only Gloo's messages.
 const BackEnd kRingOverGloo =
     wrapped_gloo("ring(gloo)", [](auto transport) { return make_ring(std::move(transport)); });
 
@@ -40,7 +40,7 @@ const BackEnd kWrappedGloo = [] {
   return back_end;
 }();
 
-// In buffers that hold no block of an all_reduce: when a rank lets go, some are likely to be under way.
+// The buffers hold no block of an all_reduce: when a rank lets go, some blocks are likely to be under way.
 const BackEnd kRingOverNarrowGloo = wrapped_gloo(
     "ring(gloo[socket_buffer=16384])", [](auto transport) { return make_ring(std::move(transport)); },
     [] {
@@ -61,7 +61,7 @@ BackEnd tuned_gloo(const std::string& algorithm, int links, int64_t socket_buffe
       name + "]", [](auto transport) { return transport; }, tuned);
 }
 
-// Four ranks over two links with small buffers, which make many chunks; three over one as it is.
+// Cases of four ranks over two links with small buffers, which make many chunks, and of three ranks with the defaults.
 std::vector<ContractCase> tuned_cases(const std::string& algorithm) {
   std::vector<ContractCase> cases;
   for (const int size : {3, 4}) {
@@ -100,8 +100,8 @@ void expect_no_errors(const std::vector<std::exception_ptr>& errors) {
   }
 }
 
-// Sums whose order shows in their bits: whatever the algorithm, all ranks have the same ones, and again. More ranks
-// than groups of two or four take evenly.
+// The bits of these sums depend on the order of additions: with any algorithm all ranks must have the same bits, each
+// time. The numbers of ranks include some that groups of two or four do not divide.
 TEST(Gloo, EveryAlgorithmGivesAllRanksTheSameBits) {
   for (const std::string_view algorithm : gloo_backend::kAlgorithms) {
     for (const int size : {3, 6, 7, 8}) {

@@ -31,7 +31,7 @@ class LibraryContext final : public gloo::Context {
   }
 };
 
-// Gloo looks at the size of elements alone: `body` gets a null pointer to an integer that is as large.
+// Gloo only looks at the size of elements: `body` gets a null pointer to an integer of that size.
 template <typename Body>
 void with_element(DType dtype, Body body) {
   switch (size_of(dtype)) {
@@ -46,7 +46,7 @@ void with_element(DType dtype, Body body) {
   }
 }
 
-// out = a op b, where `out` may be one of the two.
+// The function for out = a op b, where `out` may be one of the two.
 gloo::AllreduceOptions::Func reduction(DType dtype, ReduceOp op) {
   return [accumulate = accumulate_function(dtype, op), bytes = size_of(dtype)](void* out, const void* a, const void* b,
                                                                                size_t count) {
@@ -169,7 +169,7 @@ class LibraryCollectives final : public Collectives {
   std::shared_ptr<ConnectedContext> connected_;
   std::chrono::milliseconds timeout_;
   std::shared_ptr<LibraryContext> context_;
-  uint32_t tag_ = 0;  // of the next operation: all ranks count alike
+  uint32_t tag_ = 0;  // tag of the next operation: all ranks count alike
 };
 
 }  // namespace

@@ -18,10 +18,10 @@ namespace mlbench::comm::gloo_backend {
 
 namespace {
 
-constexpr int kSlot = 0;  // the only one in use on a pair
+constexpr int kSlot = 0;  // each pair uses this slot alone
 constexpr size_t kMaxChunkBytes = 512 << 10;
 
-// Gloo's texts begin with "[file:line] ".
+// Removes the "[file:line] " with which Gloo's texts begin.
 std::string without_place(const std::string& text) {
   const size_t end = text.starts_with('[') ? text.find("] ") : std::string::npos;
   return end == std::string::npos ? text : text.substr(end + 2);
@@ -63,13 +63,14 @@ void Mesh::transfer(int peer, size_t number, Call call) {
   try {
     call(*links_[number % links_.size()]->getPair(peer));
   } catch (const std::exception& error) {
-    // At once: what a later operation sent to a peer that still waits in this one would be taken for its answer.
+    // The connections are closed at once: otherwise a peer that still waits in this operation would take what a later
+    // one sends for its answer.
     close();
     throw error_with(peer, options_.timeout, error);
   }
 }
 
-// Up to three chunks are on their way over a link in an exchange; when they fill the send buffer both sides stall in
+// Up to three chunks are on their way over a link in an exchange. When they fill the send buffer, both sides stall in
 // writing until timers of TCP fire. So a chunk is a quarter of the buffer.
 Mesh::Mesh(std::vector<std::shared_ptr<ConnectedContext>> links, const Options& options)
     : links_(std::move(links)), options_(options) {
@@ -108,7 +109,7 @@ void Mesh::exchange(int to, const std::byte* out, size_t out_bytes, int from, st
   const auto send_chunk = [&](size_t i) {
     if (i < out_chunks) send(to, out + i * chunk, std::min(chunk, out_bytes - i * chunk), i);
   };
-  // On each link one chunk ahead, so that a rank that comes late finds something to read.
+  // Each link is one chunk ahead, so that a rank that comes late finds something to read.
   for (size_t i = 0; i < links_.size(); ++i) send_chunk(i);
   for (size_t i = 0; i < std::max(out_chunks, in_chunks); ++i) {
     send_chunk(i + links_.size());
@@ -133,7 +134,7 @@ namespace {
 
 class MessageWork final : public Work {
  public:
-  // Begins it.
+  // Begins the transfer.
   MessageWork(gloo::transport::Context& context, std::chrono::milliseconds timeout, int peer, int tag, void* data,
               size_t bytes, bool sending)
       : message_(context.createUnboundBuffer(data, bytes)), timeout_(timeout), peer_(peer), sending_(sending) {
@@ -190,7 +191,7 @@ std::unique_ptr<Work> Mailbox::recv(int peer, int tag, BufferView buffer) {
 
 namespace {
 
-// What a rank tells the others of its group.
+// What a rank publishes to the others of its group.
 struct Announcement {
   std::string address;
   uint64_t send_buffer_bytes = 0;
@@ -234,7 +235,7 @@ Connections connect(ConnectedDevice& device, RendezvousStore& store, const std::
   const bool library = options.algorithm == kLibraryAlgorithm;
   const auto for_collectives = static_cast<size_t>(library ? 0 : options.links);
   const std::chrono::milliseconds timeout = options.timeout;
-  const size_t contexts = for_collectives + 1;  // the last one: for messages
+  const size_t contexts = for_collectives + 1;  // the last one is for messages
   net::PeerSockets own = listen(peers);
   const size_t granted = granted_send_buffer(asked ? static_cast<size_t>(peers.socket_buffer_bytes) : kEnough);
   Announcement announcement{own.address(), granted};

@@ -1,13 +1,13 @@
 #pragma once
 
-// Bytes between the ranks of one group, over Gloo's TCP pairs.
+// Moves bytes between the ranks of one group, over Gloo's TCP pairs.
 //
-// A rank has two or more connections to each other rank: for collectives, over which the chunks of long messages are
-// spread in turn (CommOptions::links), and one for tagged messages. Those for collectives are in Gloo's synchronous
-// mode, where the calling thread itself reads and writes the socket. In the asynchronous mode (all that Gloo's own
-// newer collectives know) a thread of the device reads, and takes turns with the calling thread on the pair's lock: on
-// one core a small all-reduce then costs a scheduler slice (4 ms) instead of tens of microseconds. Gloo's own
-// collectives (library.h) share the connection of tagged messages.
+// A rank has two or more connections to each other rank: one for tagged messages, and one or more for collectives, over
+// which the chunks of long messages are spread in turn (CommOptions::links). Those for collectives are in Gloo's
+// synchronous mode, where the calling thread itself reads and writes the socket. In the asynchronous mode, the only one
+// that Gloo's newer collectives know, a thread of the device reads, and takes turns with the calling thread on the
+// pair's lock. On one core a small all-reduce then costs a scheduler slice (4 ms) instead of tens of microseconds.
+// Gloo's own collectives (library.h) share the connection of tagged messages.
 
 #include <gloo/transport/context.h>
 #include <gloo/transport/unbound_buffer.h>
@@ -27,32 +27,32 @@
 
 namespace mlbench::comm::gloo_backend {
 
-// What to do with received elements: combine them with those in place instead of overwriting them.
+// How to combine received elements with those in place, instead of overwriting these.
 struct Combine {
   AccumulateFunction function;
   size_t element_bytes;
   bool received_first = false;
 };
 
-// Blocking transfers in one order that all ranks share. A failure closes all connections, so that the peers notice, and
-// throws CommError naming the peer. One thread at a time.
+// Blocking transfers. Precondition: all ranks make them in matching order, on one thread at a time. A failure closes
+// all connections, so that the peers notice, and throws CommError naming the peer.
 class Mesh {
  public:
   struct Options {
     std::chrono::milliseconds timeout{30000};
-    size_t chunk_bytes = 0;  // at most a quarter of what the send buffers hold
+    size_t chunk_bytes = 0;  // must be at most a quarter of a send buffer
   };
-  // One context per link: as many connections to each other rank.
+  // `links` has one context per link, with a connection to each other rank.
   Mesh(std::vector<std::shared_ptr<ConnectedContext>> links, const Options& options);
 
   int rank() const { return links_.front()->rank; }
   int size() const { return links_.front()->size; }
 
-  // One message; `number` is its place among the chunks of a long one, which links take in turn.
+  // Transfer one message. `number` is its place among the chunks of a long one, which the links take in turn.
   void send(int peer, const std::byte* data, size_t bytes, size_t number = 0);
   void recv(int peer, std::byte* data, size_t bytes, size_t number = 0);
-  // Sends to one rank while it receives from another (or the same), in chunks that a socket buffer holds, so that no
-  // circle of exchanges can lock up. `out` and `in` may be the same memory. `combine` may be null.
+  // Sends to rank `to` while it receives from rank `from`, which may be the same. Moves chunks that fit into a socket
+  // buffer, so that no circle of exchanges can deadlock. `out` and `in` may be the same memory. `combine` may be null.
   void exchange(int to, const std::byte* out, size_t out_bytes, int from, std::byte* in, size_t in_bytes,
                 const Combine* combine);
   size_t chunk_bytes() const { return options_.chunk_bytes; }
@@ -68,7 +68,7 @@ class Mesh {
   std::vector<std::byte> scratch_;
 };
 
-// The tagged messages of one group. A receive's and a send's Work throw CommError naming the peer.
+// The tagged messages of one group. The Work of a send or receive throws CommError naming the peer.
 class Mailbox {
  public:
   Mailbox(std::shared_ptr<ConnectedContext> context, std::chrono::milliseconds timeout)
@@ -84,18 +84,18 @@ class Mailbox {
   std::chrono::milliseconds timeout_;
 };
 
-// What a failed transfer from or to a peer becomes: the peer is lost, or was waited for so long.
+// The CommError for a failed transfer from or to `peer`: the peer was lost, or did not answer within `timeout`.
 CommError error_with(int peer, std::chrono::milliseconds timeout, const std::exception& error);
 
 struct Connections {
   std::unique_ptr<Collectives> collectives;
   std::unique_ptr<Mailbox> mailbox;
-  size_t socket_buffer_bytes = 0;  // that the system gives each, of those asked for
+  size_t socket_buffer_bytes = 0;  // buffer that the system granted each socket; 0: none was asked for
 };
 
-// Collective: connects the rank with all others of its group, each of whom proves that it knows the run's secret. Keys
-// of the store begin with `prefix`, one per group and run. CommError naming the rank that is missing when the timeout
-// passes; IoError naming the address or interface if it cannot be listened on.
+// Connects the rank with all others of its group, each of which must prove that it knows the run's secret. Collective.
+// Keys in `store` begin with `prefix`, which must be unique to the group. Throws CommError naming the missing rank when
+// the timeout passes, and IoError naming the address or interface where it cannot listen.
 Connections connect(ConnectedDevice& device, RendezvousStore& store, const std::string& prefix,
                     const net::PeerOptions& peers, const CommOptions& options);
 

@@ -21,7 +21,7 @@ class GlooProcesses : public test::Processes {
  protected:
   GlooProcesses() : Processes(gloo_backend::make) {}
 
-  // Until somebody has connected to the ranks that listen already.
+  // Waits until a stranger has connected to the ranks that listen already.
   void wait_for_knocks() const {
     const auto deadline = steady_clock::now() + kLongWait;
     while (!has_knocked() && steady_clock::now() < deadline) {
@@ -42,7 +42,7 @@ class GlooProcesses : public test::Processes {
   std::filesystem::path knocked() const { return folder() / "knocked"; }
 };
 
-// Whoever has its result may end: the others still get theirs.
+// A rank that has its result may end: the others still get theirs.
 TEST_F(GlooProcesses, LeaveAfterTheLastOperation) {
   for (const int size : {2, 3, 5}) {
     renew();
@@ -53,7 +53,7 @@ TEST_F(GlooProcesses, LeaveAfterTheLastOperation) {
 
 class Killed : public GlooProcesses, public testing::WithParamInterface<int> {};
 
-// The others see it at once, not at the timeout, and survive writing to the lost connection.
+// The others notice at once, not at the timeout, and survive writing to the lost connection.
 TEST_P(Killed, BetweenSmallOperations) {
   const int size = GetParam();
   const auto begin = steady_clock::now();
@@ -157,7 +157,7 @@ TEST_P(BesideAStranger, SoDoItsParts) {
   const int size = GetParam();
   start(size, kLongWait, [this](Communicator& comm) -> std::string {
     const auto all = comm.split(0, -comm.rank());
-    // Ports are open for moments: as often as the stranger needs to find some.
+    // Ports are open only for moments, so groups are made until the stranger has found some.
     std::vector<int32_t> knocks = {0};
     do {
       const auto part = all->split(0, comm.rank());
@@ -182,7 +182,7 @@ TEST_F(GlooProcesses, ARankWithAnotherSecretIsNamed) {
   EXPECT_THAT(outcome(1), ContainsRegex("rank 1 of 2: (rank 0 has not proved|lost rank 0)"));
 }
 
-// No file is left when all goes well, nor when a rank is killed.
+// No file is left when all goes well, or when a rank is killed.
 TEST_F(GlooProcesses, LeaveNoTemporaryFile) {
   const TemporaryFolder folder;
   setenv("TMPDIR", folder.path().c_str(), 1);

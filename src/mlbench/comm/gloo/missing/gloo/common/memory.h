@@ -1,7 +1,7 @@
 #pragma once
 
-// Debian's libgloo-dev leaves out this header, which its gloo/transport/tcp/pair.h includes: here is what that needs,
-// the size of a weak pointer, and to copy one. Only the library itself ever looks into it.
+// Debian's libgloo-dev lacks this header, which its gloo/transport/tcp/pair.h includes. It declares here what that
+// needs: a type with the size of a weak pointer that can be copied. Only the library itself looks into it.
 
 #include <memory>
 
