@@ -1,6 +1,6 @@
 #pragma once
 
-// The control plane's table of implementations: one row per executor. What each takes: catalog/options.
+// The control plane's table of implementations: one row per executor. catalog/options says which options each takes.
 
 #include <memory>
 #include <string>
@@ -19,7 +19,8 @@ struct ExecutorRow {
 };
 const std::vector<ExecutorRow>& executors();
 
-// UserError listing the valid names, or naming an option that this executor does not take, and those that do.
+// Makes the executor called `name`. Throws UserError listing the valid names, or naming an option in `engine` that this
+// executor does not take, and the executors that take it.
 std::unique_ptr<exec::Executor> make_executor(const std::string& name, const Json& engine = Json::object());
 
 }  // namespace mlbench::catalog

@@ -1,5 +1,5 @@
-// The contract of an executor, run for every row of the table, with and without mpirun below it. What is particular to
-// one executor (its exact commands) is tested beside it.
+// The contract of an executor, run for every row of the table, with and without mpirun below it. Tests beside each
+// executor cover what only it has (its exact commands).
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ struct Case {
   std::string backend;
 };
 
-// An engine that lets ranks wait: what is asked of an executor holds there, too.
+// An executor whose engine lets ranks wait, for which the contract holds, too.
 std::unique_ptr<exec::Executor> make_queueing(const Json& /*engine*/) {
   exec::EngineScript script;
   script.lines = {{exec::StartState::kQueued, "PENDING (Priority)", 2},
@@ -89,7 +89,7 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
   }
 
   std::string row_name() const { return GetParam().row.name; }
-  // All ranks here, as other hosts have them.
+  // Options with which all ranks run on this host.
   Json engine() const {
     Json engine = Json::object();
     if (row_name() == "mpirun") engine["hosts"] = "localhost:8";
@@ -108,7 +108,7 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
     return result;
   }
 
-  // As a supervisor does for ranks of other hosts: of each start.
+  // Adds links and a rendezvous for each start, as a supervisor does for ranks on other hosts.
   LaunchRequest with_links(LaunchRequest launch) {
     launch.links.folder = logs();
     launch.links.secret = "sesame";
@@ -162,7 +162,7 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
     }
   }
 
-  // A script's first words: it, and all that it starts, holds a lock until it ends.
+  // The first words of a script: the script, and all that it starts, holds a lock until it ends.
   std::string holding() const { return "exec 9>>" + lock().string() + "; flock -s 9 || exit 1; "; }
   fs::path lock() const { return dir_ / "held"; }
   bool nobody_is_left() const { return FileLock::acquire(lock(), kPatience).has_value(); }
@@ -205,9 +205,9 @@ TEST_P(ExecutorContractTest, RanksSeeTheirPlaceAndLog) {
   }
 }
 
-// Of a command of the user's, which finds its ranks itself.
+// Ranks of a user's command get what they need to find each other.
 TEST_P(ExecutorContractTest, RanksOfACommandAreToldOfEachOther) {
-  const bool here = executor_->on_this_host() || row_name() == "queueing";  // whose ranks are local's
+  const bool here = executor_->on_this_host() || row_name() == "queueing";  // the engine starts local's ranks
   if (here && GetParam().backend == "mpi") return;                          // mpirun tells them
   LaunchRequest launch = request(
       "echo $RANK {hosts} $MASTER_ADDR:$MASTER_PORT $HOROVOD_CONTROLLER $HOROVOD_RANK/$HOROVOD_SIZE "
@@ -330,7 +330,7 @@ TEST_P(ExecutorContractTest, StopsWithTermThenKill) {
 }
 
 TEST_P(ExecutorContractTest, DestructionLeavesNoOrphan) {
-  // What a rank started goes with it, whatever session it is in.
+  // What a rank started ends with the rank, whatever its session is.
   auto group = start(request(holding() + "trap '' TERM; sleep 600 & setsid sleep 600 & echo ready; wait", 2));
   wait_for_logs(2, "ready");
   EXPECT_FALSE(FileLock::acquire(lock(), 0ms)) << "the ranks hold it";
@@ -376,7 +376,7 @@ TEST_P(ExecutorContractTest, AStartThatIsDroppedLeavesNoOrphan) {
 
 TEST_P(ExecutorContractTest, GroupsFollowEachOther) {
   for (int64_t segment = 1; segment <= 3; ++segment) {
-    LaunchRequest launch = request("echo done", 1);  // what is empty does not come from other hosts
+    LaunchRequest launch = request("echo done", 1);  // an empty log would not come from other hosts
     launch.segment = segment;
     EXPECT_EQ(wait_for_all(*start(launch)).size(), 1u);
     EXPECT_TRUE(fs::exists(log_path(0, segment)));
@@ -447,7 +447,7 @@ TEST_F(EngineTest, WhoDoesNotWaitForEverIsToldWhatTheEngineSaid) {
   EXPECT_EQ(log_->launched, 0);
 }
 
-// Words that each rank has its own: where one command starts all ranks, their guards fill them in.
+// Words that differ by rank are filled in, by the guards where one command starts all ranks.
 TEST(ExecutorContract, RankWordsAreFilledIn) {
   for (const ExecutorRow& row : executors()) {
     LaunchRequest request;

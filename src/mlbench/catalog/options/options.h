@@ -1,7 +1,7 @@
 #pragma once
 
-// The rows of all options that runs are asked for with: those of spec/run_options.h, and what each executor takes. And
-// what is known of executors without making one.
+// The rows of all options that a request for a run can have: those of spec/run_options.h, and those of each executor.
+// Also says what is known of executors without making one.
 
 #include <span>
 #include <string>
@@ -12,17 +12,17 @@
 
 namespace mlbench::catalog {
 
-// In the order of help; what several executors take is there once.
+// All options in the order of help; an option that several executors take is there once.
 spec::RunOptionRows run_options();
 
-// What holds of an executor: nothing where there is none of that name.
+// The facts about an executor; those of a default ExecutorFacts for an unknown name.
 exec::ExecutorFacts facts_of(std::string_view executor);
 
-// What an executor takes; empty where there is none of that name.
+// The options that an executor takes; empty for an unknown name.
 spec::RunOptionRows options_of(std::string_view executor);
 bool takes(std::string_view executor, std::string_view option);
 
-// "--max-steps", of the name of an option; that name where it has no flag.
+// The flag of an option, "--max-steps" for "max_steps"; the name itself where the option has no flag.
 std::string label_of_option(std::string_view name);
 
 }  // namespace mlbench::catalog

@@ -46,7 +46,7 @@ const std::vector<BackendRow>& backends() {
        .spins = true,
        .algorithms = {std::begin(comm::mpi_backend::kAlgorithms), std::end(comm::mpi_backend::kAlgorithms)},
        .tunables = {"socket_buffer", "interface"},
-       // Not those by which mpirun tells a rank its place.
+       // The variables by which mpirun tells a rank its place are left out.
        .variables = {"OMPI_MCA_btl", "OMPI_MCA_coll", "OMPI_MCA_mpi_", "OMPI_MCA_mtl", "OMPI_MCA_pml", "UCX_", "FI_"}},
       {.name = "nccl",
        .available = comm::nccl_backend::available,
@@ -76,7 +76,7 @@ const std::vector<FrameworkRow>& frameworks() {
        .make = framework::native_framework::make,
        .profile = true,
        .precisions = {"float32", "bf16", "fp16"}},
-      // It computes nothing, in whatever precision.
+      // It computes nothing, so any precision will do.
       {.name = "null",
        .available = framework::null_framework::available,
        .make = framework::null_framework::make,
@@ -137,7 +137,7 @@ comm::LinkOptions link_of(const spec::NetemLink& link) {
           .bytes_per_second = link.bits_per_second / 8};
 }
 
-// What is checked is what the caller asks for, so check is outermost; what travels is what cast made of it.
+// The check wrapper is outermost, so that it checks what the caller asks for; netem delays what cast sends.
 std::unique_ptr<comm::Transport> wrapped(std::unique_ptr<comm::Transport> transport, const spec::Communication& one) {
   if (!one.netem.empty()) {
     const spec::Netem netem = spec::parse_netem(one.netem);

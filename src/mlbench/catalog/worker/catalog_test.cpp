@@ -83,7 +83,7 @@ TEST(Catalog, AnUnknownFrameworkIsRefusedWithTheNamesOfAll) {
   EXPECT_THAT([] { make_framework("onednn", {}); }, ThrowsMessage<UserError>(HasSubstr("it is called 'native'")));
 }
 
-// Where that takes a core from the threads that compute, overlap is off (worker/ingredients.h).
+// Overlap is off where spinning takes a core from the threads that compute (worker/ingredients.h).
 TEST(Catalog, SaysWhichBackEndsSpin) {
   EXPECT_FALSE(backend_spins("gloo"));
   for (const BackendRow& row : backends()) {
@@ -120,7 +120,7 @@ TEST(Catalog, ABackEndIsRefusedWhatItCannotBeTunedFor) {
   for (const Json& row : described["backends"]) EXPECT_TRUE(row["algorithms"].is_array()) << row;
 }
 
-// The supervisor tells by this name that ranks do not come up.
+// By this name the supervisor notices that ranks do not come up.
 TEST(Catalog, TheBoardShowsWhatABackEndWaitsInWhileItIsMade) {
   for (const BackendRow& row : backends()) {
     EXPECT_EQ(std::string(row.waits_in), row.name == std::string("mpi") ? "MPI_Init" : "");

@@ -1,4 +1,4 @@
-// What framework.h promises, of each row of the table of frameworks.
+// Tests what framework.h promises, for each row of the table of frameworks.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 using ::testing::ValuesIn;
 
-// What computes is compared with this row, which the golden tests compare with PyTorch in float64.
+// Frameworks that compute are compared with this row, which the golden tests compare with PyTorch in float64.
 constexpr const char* kReference = "torch";
 
 std::vector<const FrameworkRow*> rows(bool all) {
@@ -95,7 +95,7 @@ models::ModelDescription small_model() {
   return model;
 }
 
-// Equal steps give equal gradients.
+// Options with which equal steps give equal gradients.
 FrameworkOptions steady_options() {
   FrameworkOptions options = options_of(small_model());
   options.dropout = false;
@@ -103,10 +103,10 @@ FrameworkOptions steady_options() {
   return options;
 }
 
-// Models over tokens: what is said of samples does not hold for them.
+// Models over tokens, for which tests of samples do not hold.
 constexpr std::string_view kTextModels[] = {"awd-lstm", "gnmt", "transformer"};
 
-// Every other model of the table, as a task has it.
+// Options of every other model of the table, as a task has them.
 std::vector<FrameworkOptions> every_model() {
   std::vector<FrameworkOptions> all;
   for (const std::string& name : models::model_names()) {
@@ -128,7 +128,7 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   return std::ranges::equal(std::as_bytes(left), std::as_bytes(right));
 }
 
-// Without padding, which is nobody's.
+// The trainable parts of `flat`, one after the other, without the padding between them.
 at::Tensor logical(const Framework& framework, const at::Tensor& flat) {
   std::vector<at::Tensor> parts;
   for (const FlatRange& range : framework.layout().ranges) {
@@ -155,7 +155,7 @@ class FrameworkContract : public testing::TestWithParam<const FrameworkRow*> {
 };
 INSTANTIATE_TEST_SUITE_P(Rows, FrameworkContract, ValuesIn(rows(true)), name_of_row);
 
-// Those that compute.
+// Tests of the frameworks that compute.
 class FrameworkNumbers : public FrameworkContract {};
 INSTANTIATE_TEST_SUITE_P(Rows, FrameworkNumbers, ValuesIn(rows(false)), name_of_row);
 
@@ -191,7 +191,8 @@ TEST_P(FrameworkContract, OwnsFlatBuffersInTheNeutralLayout) {
   }
 }
 
-// As a communicator's, in which ranks read each other's: the same numbers, and nobody keeps it.
+// The memory may be a communicator's, in which ranks read each other's gradients: numbers are the same, and no copy is
+// kept.
 TEST_P(FrameworkContract, GradientsLieInTheMemoryThatIsGiven) {
   for (FrameworkOptions options : {steady_options(), framework::contract::logistic_options(20, 0.1)}) {
     SCOPED_TRACE(options.model.name);
@@ -308,7 +309,7 @@ TEST_P(FrameworkNumbers, GatheredRowsEqualTheDenseBatch) {
 
 // --- loss and gradients
 
-// Loss, and each tensor's gradient: the norm of the difference, of those under 64 elements pooled.
+// Compares the loss, and the norm of the difference of each tensor's gradient; tensors under 64 elements are pooled.
 void expect_same_step(const FrameworkRow& row, const FrameworkOptions& options, double tolerance) {
   const auto mine = row.make(options), reference = make_framework(kReference, options);
   mine->initialise();
@@ -341,7 +342,7 @@ TEST_P(FrameworkNumbers, LossAndGradientsOfEachModelEqualTheReference) {
       EXPECT_THAT(refusal.what(), AnyOf(HasSubstr("it has: "), HasSubstr("valid: "))) << "a refusal says what there is";
       continue;
     }
-    // Sign flips next to a kink are no errors, but move the gradient.
+    // Sign flips next to a kink move the gradient, but are no errors.
     expect_same_step(*GetParam(), options, 0.05);
     options.model = models::smooth(options.model);
     expect_same_step(*GetParam(), options, 1e-4);
@@ -364,7 +365,7 @@ TEST_P(FrameworkNumbers, BackwardScalesOverwritesAndAdds) {
   }
 }
 
-// A rank without samples: nothing is computed, and its part of the sum is nothing.
+// A rank without samples computes nothing and adds nothing to the sum.
 TEST_P(FrameworkNumbers, ARankWithoutSamplesHasAGradientOfZeros) {
   const auto framework = make(steady_options());
   const Samples samples(small_model(), 5);
@@ -489,7 +490,7 @@ TEST_P(FrameworkContract, TellsTheWholeGradientOfARankWithoutSamples) {
   }
 }
 
-// At once: what the pass comes to later is not there yet.
+// The callback comes at once, when later gradients of the pass are not there yet.
 TEST_P(FrameworkNumbers, TellsAGradientBeforeItGoesOn) {
   const auto framework = make(options_of(small_model()));
   const auto gradient_of = [&](const std::string& name) {
@@ -570,7 +571,7 @@ TEST_P(FrameworkContract, CountsCostsFromZeroWhenAsked) {
   }
 }
 
-// Whether one lies behind the other, within the pass.
+// Expects that the times follow one another, within the pass.
 void expect_in_order(const std::vector<framework::LayerTime>& times, TimePoint begin, TimePoint end) {
   for (const framework::LayerTime& time : times) {
     EXPECT_LE(begin, time.begin) << time.layer;
@@ -631,7 +632,7 @@ TEST_P(FrameworkNumbers, NamesTheLayersOfANetwork) {
   EXPECT_LT(backward.find("fc1"), backward.find("conv"));
 }
 
-// Being watched changes nothing.
+// Timing layers does not change results.
 TEST_P(FrameworkNumbers, ComputesTheSameWhereLayersAreTimed) {
   const SystemClock clock;
   const Samples samples(small_model(), 3);

@@ -1,4 +1,4 @@
-// What each framework that computes makes of the models over tokens, beside their equations in float64.
+// Compares models over tokens, in each framework that computes, with their equations in float64.
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -59,7 +59,7 @@ at::Tensor gradient_of(Framework& framework, const FlatRange& range) {
   return flat_tensor(framework.gradients()).narrow(0, range.offset, range.count);
 }
 
-// Without padding.
+// The gradients of all tensors, without padding.
 at::Tensor all_gradients(Framework& framework) {
   std::vector<at::Tensor> parts;
   for (const FlatRange& range : framework.layout().ranges) parts.push_back(gradient_of(framework, range).clone());
@@ -101,7 +101,7 @@ class TextModel : public ::testing::TestWithParam<TextCase> {
 INSTANTIATE_TEST_SUITE_P(Models, TextModel, ::testing::ValuesIn(cases({"awd-lstm", "gnmt", "transformer"})),
                          name_of_case);
 
-// Of each framework once.
+// Tests that run once for each framework.
 class TextFramework : public TextModel {};
 INSTANTIATE_TEST_SUITE_P(Frameworks, TextFramework, ::testing::ValuesIn(cases({""})), name_of_case);
 
@@ -123,7 +123,8 @@ TEST_P(TextModel, LossSumsAndGradientsEqualFloat64PerTensor) {
     for (const FlatRange& range : framework->layout().ranges) {
       squares += std::pow(reference.gradient(range.name).norm().item<double>(), 2);
     }
-    // What cancels (the gradient of attention's query does, as its weights sum to 1) has the rounding of its summands.
+    // Sums that cancel (as in the gradient of attention's query, since its weights sum to 1) have the rounding of their
+    // summands.
     const double rounding = 4 * std::numeric_limits<float>::epsilon() * std::sqrt(squares);
     for (const FlatRange& range : framework->layout().ranges) {
       const at::Tensor expected = reference.gradient(range.name).flatten();
@@ -176,7 +177,7 @@ TEST_P(TextModel, BackwardOverwritesAddsAndScales) {
   EXPECT_LT(relative_difference(all_gradients(*framework), once * 2.5), 1e-6);
 }
 
-// Tied parameters, too: with the last contribution.
+// This holds for tied parameters, too: they are told with the last contribution.
 TEST_P(TextModel, TellsEachGradientOnceAndWhenItIsFinal) {
   const auto framework = started(text_options(model()));
   const TokenBatch batch = batch_for(model());
@@ -245,7 +246,7 @@ TEST_P(TextModel, TwoMicroBatchesEqualOneBatch) {
   EXPECT_LT(relative_difference(all_gradients(*framework), expected), 2e-6);
 }
 
-// What stands in the padding counts in nothing.
+// The content of the padding changes nothing.
 TEST_P(TextFramework, PaddingDoesNotLeak) {
   for (const char* model : {"gnmt", "transformer"}) {
     SCOPED_TRACE(model);
@@ -286,7 +287,7 @@ TEST_P(TextFramework, CarriedStateEqualsOneLongSequence) {
   nll_of(0, 5, false, Mode::kTrain);
   nll_of(20, 9, false, Mode::kEvaluate);
   EXPECT_EQ(nll_of(5, 7, true, Mode::kTrain), expected);
-  // The same through a checkpoint.
+  // The state is the same after a checkpoint.
   nll_of(0, 5, false, Mode::kTrain);
   const std::vector<float> state = framework->carried_state();
   EXPECT_EQ(state.size(), static_cast<size_t>(2 * 4 * (20 + 13)));
@@ -308,7 +309,7 @@ TEST_P(TextModel, FiniteDifferencesAgree) {
   };
   step(*framework, batch.view(), 1);
   const at::Tensor gradients = flat_tensor(framework->gradients()).clone();
-  // Along the gradient of each tensor, whose norm is the slope.
+  // The loss changes along the gradient of each tensor, whose norm is the slope.
   for (const FlatRange& range : framework->layout().ranges) {
     const at::Tensor direction = gradients.narrow(0, range.offset, range.count);
     const double norm = direction.norm().item<double>();
@@ -383,7 +384,7 @@ TEST_P(Decoding, StepByStepEqualsTheForwardPass) {
   }
 }
 
-// Rows change places, and sentences, and some are left: each goes on as if it had always stood there.
+// Rows and sentences change places, and some are dropped: each row continues as if it had always been in its place.
 TEST_P(Decoding, ReorderPermutesTheRows) {
   const auto decoder = framework_->make_decoder();
   decoder->start(batch_.view(), 2);
