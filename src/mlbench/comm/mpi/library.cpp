@@ -59,7 +59,7 @@ MPI_Datatype type_of(DType dtype) {
 
 namespace {
 
-// `inout` is the operand of the higher rank.
+// MPI passes the operand of the higher rank as `inout`.
 template <DType dtype, ReduceOp op>
 void accumulate(void* in, void* inout, int* count, MPI_Datatype*) {
   static const AccumulateFunction function = accumulate_function(dtype, op);

@@ -1,6 +1,7 @@
 #pragma once
 
-// MPI in this process, from the first transport to the last, with its types and operators for mlbench's.
+// The MPI of this process, which lives from the first transport to the last, and its types and operators for DType and
+// ReduceOp.
 
 #include <mpi.h>
 
@@ -20,7 +21,8 @@ MPI_Datatype type_of(DType dtype);  // float16 and bfloat16: the type of their b
 
 class Library {
  public:
-  // Initialises MPI where no transport lives. Throws CommError where MPI was finalised, or has failed, in this process.
+  // Returns the MPI of the living transports, or initialises MPI. Throws CommError where MPI was finalised, or has
+  // failed, in this process.
   static std::shared_ptr<Library> get(const CommOptions& options);
 
   explicit Library(const CommOptions& options);
@@ -28,7 +30,7 @@ class Library {
   Library& operator=(const Library&) = delete;
   ~Library();
 
-  // No MPI call is made from now on.
+  // After this, the process makes no MPI call.
   void abandon() noexcept { abandoned_ = true; }
   bool abandoned() const { return abandoned_; }
 

@@ -17,8 +17,9 @@ namespace mlbench::comm::mpi_backend {
 
 namespace {
 
-// Slices of a buffer, one per rank. One call takes the slices of at most `most` elements. Where it does not take all,
-// those are copied together: between larger slices, their offsets might not fit into an int.
+// Slices of a buffer, one per rank, of which one MPI call takes those of at most `most` elements. Where the call does
+// not take all, those that it takes are copied together: between larger slices, their offsets might not fit into an
+// int.
 class CallSlices {
  public:
   CallSlices(std::span<const int64_t> counts, int64_t most) : all_(counts.begin(), counts.end()) {
@@ -171,7 +172,7 @@ class Mpi final : public Transport {
     });
   }
 
-  // Beyond what one call takes, messages, which go in parts, replace the library's call.
+  // Where the buffer exceeds what one call takes, messages, which go in parts, replace the library's call.
   void gather(ConstBufferView input, BufferView output, int root) override {
     if (size_ * input.count > most_elements_) {
       Transport::gather(input, output, root);
@@ -204,7 +205,8 @@ class Mpi final : public Transport {
 
   void all_to_all_v(ConstBufferView input, BufferView output, std::span<const int64_t> send_counts,
                     std::span<const int64_t> recv_counts) override {
-    // Only the two ranks know what they exchange. Beyond this size, messages carry it, of which others need not know.
+    // Only two ranks know the size of what they exchange. Slices beyond `most` go as messages, so the others need not
+    // know it.
     const int64_t most = most_elements_ / size_;
     CallSlices out(send_counts, most), in(recv_counts, most);
     WorkGroup messages(*this);

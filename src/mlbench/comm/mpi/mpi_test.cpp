@@ -46,7 +46,7 @@ CommOptions options_of(int rank) {
   return options;
 }
 
-// In memory that all ranks map.
+// A counter in memory that all ranks map.
 std::shared_ptr<std::atomic<int>> make_shared_counter() {
   static_assert(std::atomic<int>::is_always_lock_free);
   MPI_Win window = MPI_WIN_NULL;
@@ -62,7 +62,7 @@ std::shared_ptr<std::atomic<int>> make_shared_counter() {
   return {static_cast<std::atomic<int>*>(first), [window](std::atomic<int>*) mutable { MPI_Win_free(&window); }};
 }
 
-// Threads in and around MPI as the back end asks for them; this MPI gives just that.
+// The thread level is the one that the back end asks for; this MPI gives just that.
 const std::string kDescription = fmt::format("mpi[serialized{}]", mpi_backend::tuning_of(options_of(0)));
 
 const BackEnd kMpi = {kDescription,
@@ -193,7 +193,7 @@ int main(int argc, char** argv) {
     delete listeners.Release(listeners.default_result_printer());
     listeners.Append(new comm::FailuresOnly);
   }
-  // MPI is there from the first transport to the last: through all tests.
+  // MPI lives from the first transport to the last: this one keeps it through all tests.
   const auto all = comm::mpi_backend::make(comm::options_of(comm::launch().rank));
   return RUN_ALL_TESTS();
 }

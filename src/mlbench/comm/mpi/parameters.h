@@ -20,7 +20,7 @@ namespace mlbench::comm::mpi_backend {
 // Throws UserError when no interface of this host has the address.
 std::map<std::string, std::string> parameters_of(const CommOptions& options);
 
-// What was asked for, as part of description(): "", or ",ring,tcp,socket_buffer=65536".
+// The tuning that was asked for, as a part of description(): "", or ",ring,tcp,socket_buffer=65536".
 std::string tuning_of(const CommOptions& options);
 
 }  // namespace mlbench::comm::mpi_backend

@@ -1,4 +1,4 @@
-// What happens to the whole process when MPI fails: this program starts itself under mpirun, as ranks that break.
+// Tests what happens to the whole process when MPI fails: this program starts itself under mpirun, as ranks that break.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

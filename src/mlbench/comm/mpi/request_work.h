@@ -1,6 +1,6 @@
 #pragma once
 
-// An operation under way in MPI.
+// The Work of an operation under way in MPI.
 
 #include <mpi.h>
 
@@ -12,7 +12,8 @@
 
 namespace mlbench::comm::mpi_backend {
 
-// One or several requests. After expect(), they are receives, each of the number of elements given.
+// Holds one or several MPI requests. expect() is called once per request where they are receives, with the number of
+// elements that must come. wait() throws CommError naming `function`.
 class RequestWork final : public Work {
  public:
   RequestWork(std::shared_ptr<Library> library, const char* function, MPI_Datatype type);
