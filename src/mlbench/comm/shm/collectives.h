@@ -20,10 +20,10 @@ void broadcast(Group& group, std::byte* data, size_t bytes, int root);
 // `input` is this rank's slice of `output`.
 void all_gather(Group& group, const std::byte* input, std::byte* output, std::span<const size_t> offsets);
 
-// `bytes` from each rank go, in rank order, to root.
+// `bytes` from each rank go, in rank order, into `output` of `root`.
 void gather(Group& group, const std::byte* input, size_t bytes, std::byte* output, int root);
 
-// `bytes` from root go to each rank.
+// `bytes` of the root's `input` go to each rank, in rank order.
 void scatter(Group& group, const std::byte* input, std::byte* output, size_t bytes, int root);
 
 // Slice r of `input` goes to rank r, and slice r of `output` comes from it. No slice of any rank may be longer than
@@ -31,7 +31,7 @@ void scatter(Group& group, const std::byte* input, std::byte* output, size_t byt
 void all_to_all(Group& group, const std::byte* input, std::span<const size_t> input_offsets, std::byte* output,
                 std::span<const size_t> output_offsets, size_t largest);
 
-// The largest `mine` of all ranks.
+// Returns the largest `mine` of all ranks.
 size_t largest_of(Group& group, size_t mine);
 
 }  // namespace mlbench::comm::shm_backend::collectives

@@ -48,7 +48,7 @@ class Group {
   void await(int peer, uint64_t step);
   void await_all(uint64_t step);
 
-  // Where to write what the next step is to carry.
+  // Returns where this rank writes the payload of its next step, once it is free; may wait for peers.
   std::byte* next_payload();
   // The payload of a step of a peer that is known to have reached it, before payloads_read(); or one's own payload.
   const std::byte* payload(int rank, uint64_t step) const { return station(rank).lines[step & 1].payload; }
@@ -66,7 +66,7 @@ class Group {
   // Throws CommError if a peer that blocks has left or, when `thorough`, if its process has ended.
   template <typename Blocks>
   void throw_if_lost(const Blocks& blocks, bool thorough) const;
-  // Sets what this rank does now and then while it waits. `other` returns whether it moved something.
+  // Sets what this rank does now and then while it waits. `other` returns whether it moved something; null: nothing.
   void attend(std::function<bool()> other) { other_ = std::move(other); }
 
   // Sets a number of this rank for which peers may be waiting. ring() afterwards tells them.

@@ -42,7 +42,7 @@ struct Invitation {
       return json[name];
     };
     const Invitation invitation{member("segment"), member("nonce"), member("proof"), member("error")};
-    if (invitation.error.empty()) checked(peer_words::kSegment, invitation.segment);  // it becomes the name of a file
+    if (invitation.error.empty()) checked(peer_words::kSegment, invitation.segment);  // becomes the name of a file
     return invitation;
   }
 };

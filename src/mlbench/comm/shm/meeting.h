@@ -24,7 +24,7 @@ struct Membership {
   std::string group;   // "shm/", or "shm/splitN/COLOUR/" for a split: a proof is bound to this and the run
   std::string secret;  // the run's secret; "": the invitation is proof enough
   std::chrono::milliseconds timeout{30000};
-  bool passive = false;  // that of rank 0 counts
+  bool passive = false;  // ranks do not spin while they wait; rank 0's value counts for all
 };
 
 // No invitation is longer than this.
@@ -34,7 +34,7 @@ inline constexpr size_t kInvitationBytes = 1024;
 // naming the rank that is missing or has proved nothing.
 std::unique_ptr<Group> host(const Membership& own, const std::function<void(const std::string&)>& tell);
 
-// Called by every other rank. Throws CommError, also, saying so, if the ranks are not on one host.
+// Called by every other rank. Throws CommError naming the missing rank, or saying that the ranks are not on one host.
 std::unique_ptr<Group> join(const Membership& own, const std::string& invitation);
 
 }  // namespace mlbench::comm::shm_backend

@@ -28,7 +28,8 @@ class Messages {
   explicit Messages(Group& group);
   ~Messages();
 
-  // Each begins at once. As much as fits into the ring is sent before the call returns.
+  // A send or receive begins at once: what fits into the ring is sent before the call returns. Throws CommError after
+  // close() or a failure.
   std::unique_ptr<Work> send(int peer, int tag, const std::byte* data, size_t bytes);
   std::unique_ptr<Work> recv(int peer, int tag, std::byte* data, size_t bytes);
 

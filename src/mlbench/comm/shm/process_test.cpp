@@ -24,7 +24,7 @@ class ShmProcesses : public test::Processes {
  protected:
   ShmProcesses() : Processes(shm_backend::make) {}
 
-  // Until rank 0 has told where its segment is.
+  // Waits until rank 0 has told where its segment is.
   void wait_for_invitation() const {
     const auto deadline = steady_clock::now() + kLongWait;
     while (!fs::exists(folder() / "shm_invitation") && steady_clock::now() < deadline) {
@@ -32,7 +32,7 @@ class ShmProcesses : public test::Processes {
     }
   }
 
-  // Until a rank of `size` is in the segment.
+  // Waits until `rank` of a group of `size` ranks is in the segment.
   void wait_for_presence(int rank, int size) const {
     wait_for_invitation();
     const Json invitation = parse_json(read_file(folder() / "shm_invitation"), inputs::kMessage);
@@ -69,7 +69,7 @@ class SharedFloats {
   size_t count_;
 };
 
-// Whoever has its result may end: the others still get theirs.
+// A rank that has its result may end: the others still get theirs.
 TEST_F(ShmProcesses, LeaveAfterTheLastOperation) {
   for (const int size : {2, 3, 5}) {
     for (const size_t count : {size_t{1}, size_t{1000}, size_t{500000}}) {
@@ -108,7 +108,7 @@ class Killed : public ShmProcesses, public testing::WithParamInterface<Waiting> 
   void start_ranks(const std::function<std::string(Communicator&)>& body) {
     start(GetParam().size, kLongWait, body, [](CommOptions& options) { options.passive_wait = GetParam().passive; });
   }
-  // All but one name the one that was killed.
+  // All ranks but one name the one that was killed.
   void expect_lost(int killed, const std::string& operation) {
     for (int rank = 0; rank < GetParam().size; ++rank) {
       if (rank == killed) continue;
@@ -123,7 +123,7 @@ class Killed : public ShmProcesses, public testing::WithParamInterface<Waiting> 
   steady_clock::time_point begin_ = steady_clock::now();
 };
 
-// The others see it within a moment, not at the timeout.
+// The others notice within a moment, not at the timeout.
 TEST_P(Killed, BetweenSmallOperations) {
   const int last = GetParam().size - 1;
   start_ranks([last](Communicator& comm) -> std::string {
@@ -214,7 +214,7 @@ TEST_P(Stopped, OthersThrowAtTheTimeout) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Stopped, testing::Values(2, 3, 4));
 
-// By whoever runs out of patience first; the other one then sees that one leave.
+// The rank whose timeout passes first names the missing one; the other rank then sees that rank leave.
 TEST_F(ShmProcesses, AMissingRankIsNamed) {
   for (const int missing : {1, 2}) {
     const int there = 3 - missing;

@@ -13,7 +13,7 @@ namespace mlbench::comm::shm_backend::reductions {
 
 namespace {
 
-// Up to so many bytes, summed over the peers, reading everything costs less than a second step.
+// Up to this number of bytes, summed over the peers, reading everything costs less than a second step.
 constexpr size_t kWholeBytes = 1 << 10;
 static_assert(kWholeBytes <= kBlockBytes && kBlockBytes <= kSlotBytes);
 

@@ -19,7 +19,7 @@ namespace mlbench::comm::shm_backend::reductions {
 
 void all_reduce(Group& group, const Regions& regions, BufferView buffer, ReduceOp op);
 
-// The result is at root alone; the contents of other ranks' buffers are lost.
+// Only `root` gets the result; the contents of other ranks' buffers are lost.
 void reduce(Group& group, const Regions& regions, BufferView buffer, ReduceOp op, int root);
 
 void reduce_scatter(Group& group, ConstBufferView input, BufferView output, ReduceOp op);

@@ -89,7 +89,7 @@ TEST(Segment, TakesItsNameAway) {
   EXPECT_THAT([&] { Segment::open(name); }, ThrowsMessage<CommError>(HasSubstr("cannot open shared memory")));
 }
 
-// An error instead of SIGBUS at the first touch.
+// A full /dev/shm gives an error, instead of SIGBUS at the first access.
 TEST(Segment, ThatFindsNoRoomSaysSo) {
   struct statvfs disk {};
   ASSERT_EQ(statvfs("/dev/shm", &disk), 0);

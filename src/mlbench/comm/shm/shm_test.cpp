@@ -39,17 +39,17 @@ BackEnd wrapped_shm(const std::string& name, const WrapTransport& wrap, bool pas
 }
 
 const BackEnd kShm = wrapped_shm("shm", [](auto transport) { return transport; });
-// Where ranks sleep at once instead of spinning first.
+// A back end whose ranks sleep at once instead of spinning first.
 const BackEnd kPassiveShm = wrapped_shm(
     "shm", [](auto transport) { return transport; }, true);
-// Its messages alone.
+// The ring uses only messages of shm.
 const BackEnd kRingOverShm = wrapped_shm("ring(shm)", [](auto transport) { return make_ring(std::move(transport)); });
 BackEnd in_bfloat16_at_least(const std::string& name, const WrapTransport& wrap) {
   BackEnd back_end = wrapped_shm(name, wrap);
   back_end.float32 = kBFloat16Precision;
   return back_end;
 }
-// What wrappers ask of it: 16-bit buffers, and an all-gather before each collective.
+// Wrappers use 16-bit buffers, and an all-gather before each collective.
 const BackEnd kCheckCastShm = in_bfloat16_at_least(
     "check(cast[bfloat16](shm))", [](auto transport) { return make_check(in_bfloat16(std::move(transport))); });
 const BackEnd kWrappedShm = in_bfloat16_at_least(full_stack_of("shm"), in_full_stack);
@@ -75,7 +75,7 @@ TEST(Shm, IsAvailable) {
   EXPECT_EQ(shm_backend::available().reason, "");
 }
 
-// What each rank throws, or "".
+// The text of what each rank throws, or "".
 std::vector<std::string> errors_of(int size, const MakeRank& make_rank,
                                    const std::function<void(Communicator&)>& body) {
   std::vector<std::string> texts;
@@ -112,7 +112,7 @@ std::vector<float> random_values(int rank, size_t count) {
   return values;
 }
 
-// In the order of ranks.
+// The sum of all ranks' values, added in the order of ranks.
 std::vector<float> sum_of_values(int size, size_t count) {
   std::vector<float> sum = random_values(0, count);
   for (int rank = 1; rank < size; ++rank) {
@@ -124,7 +124,7 @@ std::vector<float> sum_of_values(int size, size_t count) {
 
 class Placed : public testing::TestWithParam<std::vector<Lies>> {};
 
-// Memory of each kind, of one rank.
+// One rank's memory of each kind.
 class Memory {
  public:
   Memory(Communicator& comm, size_t bytes)
@@ -198,7 +198,7 @@ TEST(Shm, RegionsAreDroppedByEachRankForItself) {
   });
 }
 
-// Whoever asks for more than there is hears so, and so do the others: nobody gets SIGBUS, nobody waits.
+// A rank that asks for more memory than there is gets an error, and so do the others: none gets SIGBUS or waits.
 TEST(Shm, MemoryThatDoesNotFitIsAnErrorOfAllRanks) {
   struct statvfs disk {};
   ASSERT_EQ(statvfs("/dev/shm", &disk), 0);
@@ -214,7 +214,7 @@ TEST(Shm, MemoryThatDoesNotFitIsAnErrorOfAllRanks) {
 
 // ---- coming together -----------------------------------------------------------------------------------------------
 
-// Hands rank 1 something else than rank 0 has written.
+// A store that hands rank 1 something else than rank 0 has written.
 class ForgingStore final : public RendezvousStore {
  public:
   ForgingStore(std::shared_ptr<RendezvousStore> store, std::function<void(Json&)> forge)
@@ -313,7 +313,7 @@ TEST(ShmMessages, MoveWhileTheRankWaitsForACollective) {
   });
 }
 
-// Every mixture of sizes and tags, begun by both sides in orders of their own.
+// Tests every mixture of sizes and tags, begun by both sides in orders of their own.
 TEST(ShmMessages, ArriveWhateverTheOrder) {
   run_on(3, [](Communicator& comm) {
     const std::vector<size_t> counts = {1, 20'000, 3, 8192, 100'000, 2, 60'000, 1};
