@@ -9,8 +9,8 @@
 
 namespace mlbench::comm::nccl_backend {
 
-// Memory on the GPU that make() takes for the same options, with a stream of its own. Throws UserError without a GPU,
-// and CommError when the GPU has no room or fails.
+// Memory on the GPU that make() uses for the same options, with a stream of its own. Throws UserError where there is no
+// GPU, and CommError where the GPU has no room or fails.
 std::unique_ptr<Memory> make_memory(const CommOptions& options);
 
 }  // namespace mlbench::comm::nccl_backend

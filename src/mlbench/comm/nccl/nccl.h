@@ -21,9 +21,10 @@
 
 namespace mlbench::comm::nccl_backend {
 
-// Not available, with that reason, without an NVIDIA GPU or its driver.
+// Available where there are an NVIDIA GPU and its driver; otherwise the reason says what is missing.
 Availability available();
-// Collective. Throws UserError where ranks share a GPU or the host has too few; CommError when a rank does not come.
+// Makes a group's transport. Collective. Throws UserError where ranks share a GPU or there is none, and CommError where
+// a rank does not come within the timeout of `options`.
 std::unique_ptr<Transport> make(const CommOptions& options);
 
 }  // namespace mlbench::comm::nccl_backend

@@ -1,4 +1,4 @@
-// What can be told without a GPU, and the contract of ranks that each have one.
+// Tests what can be tested without a GPU, and the contract of ranks that each have one.
 
 #include "mlbench/comm/nccl/nccl.h"
 
@@ -27,7 +27,7 @@
 #include "mlbench/comm/nccl/gpu_places.h"
 
 namespace mlbench::comm {
-// Here only by ranks.
+// Only the processes that are ranks instantiate these tests.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ContractTest);
 }  // namespace mlbench::comm
 
@@ -76,14 +76,14 @@ TEST(Nccl, RanksOnOneGpuHearWhyTheyAreRefused) {
 
 // ---- the contract ---------------------------------------------------------------------------------------------------
 
-// A rank is this program once more, which finds in its environment who it is. Ranks run the same tests in the same
-// order, and so make the same groups and counters.
+// A rank is another process of this program, which finds its rank in the environment. Ranks run the same tests in the
+// same order, and so make the same groups and counters.
 constexpr const char* kRank = "MLBENCH_TEST_NCCL_RANK";
 constexpr const char* kSize = "MLBENCH_TEST_NCCL_SIZE";
 constexpr const char* kFolder = "MLBENCH_TEST_NCCL_FOLDER";
-constexpr const char* kHost = "MLBENCH_TEST_NCCL_HOST";  // its name, where each rank is a host of its own
+constexpr const char* kHost = "MLBENCH_TEST_NCCL_HOST";  // the rank's host, where each has one of its own
 
-// Only its name is other: ranks of such hosts meet on one GPU, and NCCL takes its way over the network between them.
+// Gives this process another host name. Ranks on such hosts share one GPU, and NCCL connects them over the network.
 void become_host(const std::string& name) {
   MLBENCH_CHECK(unshare(CLONE_NEWUTS) == 0 && sethostname(name.data(), name.size()) == 0, "a name of its own");
 }
