@@ -1,6 +1,6 @@
 #pragma once
 
-// The row "bleu" of text_metric.h.
+// The metric "bleu" of text_metric.h.
 
 #include <array>
 #include <cstdint>

@@ -1,8 +1,8 @@
 #pragma once
 
-// Whether one system is better than another on a test set, or was lucky with its sentences: the paired bootstrap of
-// Koehn, "Statistical Significance Tests for Machine Translation Evaluation", EMNLP 2004. As many sentences as the set
-// has are drawn from it with replacement, again and again, the same ones for both systems.
+// Tests whether one system is better than another on a test set, or was lucky with its sentences: the paired bootstrap
+// of Koehn, "Statistical Significance Tests for Machine Translation Evaluation", EMNLP 2004. It draws as many sentences
+// as the set has, with replacement, again and again, the same sentences for both systems.
 
 #include <cstddef>
 #include <cstdint>
@@ -36,15 +36,16 @@ struct PairedDifference {
   double p_value = 1;
 };
 
-// The score of the sums of any set of sentences.
+// Computes the score from the sums of any set of sentences.
 using ScoreOfSums = std::function<double(std::span<const double>)>;
 
-// The result is the same for the same seed on every machine; the draws are the same for every metric and pair of
-// systems. Precondition: both systems have the same number of sentences, at least one.
+// Compares `system` with `baseline`. The result is the same for the same seed on every machine; the draws are the same
+// for every metric and pair of systems. Precondition: both systems have the same number of sentences, at least one.
 PairedDifference paired_bootstrap(const SentenceSums& baseline, const SentenceSums& system, const ScoreOfSums& score,
                                   const BootstrapOptions& options);
 
-// The last step of paired_bootstrap().
+// The last step of paired_bootstrap(): `difference` on the whole set, and its interval and p-value from the `resampled`
+// differences. Precondition: `resampled` is not empty.
 PairedDifference paired_difference(double difference, std::vector<double> resampled);
 
 }  // namespace mlbench::metrics

@@ -1,6 +1,6 @@
 #pragma once
 
-// The rows "chrf" and "chrf++" of text_metric.h.
+// The metrics "chrf" and "chrf++" of text_metric.h.
 
 #include "mlbench/metrics/text_metric.h"
 

@@ -15,8 +15,8 @@
 namespace mlbench::metrics {
 
 // What the host knows of a batch. A batch of classified samples has the first four members, one whose loss is over
-// tokens has the sums, and one that was translated has the texts. Each metric takes what it needs, and nothing where
-// that is missing.
+// tokens has the sums, and one that was translated has the texts. Each metric uses what it needs, and adds nothing
+// where that is missing.
 struct Outputs {
   std::span<const float> scores = {};    // [samples, classes], row-major: logits, or [samples] probabilities
   std::span<const int64_t> labels = {};  // [samples]

@@ -90,7 +90,7 @@ TEST(Metric, BleuIsThatOfTheCorpus) {
     const auto metric = make_metric(name);
     const std::vector<std::string> one = {hypotheses[0]}, one_reference = {references[0]};
     metric->add(texts(one, one_reference));
-    metric->add(tokens(1, 1, 1));  // those of the same split's likelihood
+    metric->add(tokens(1, 1, 1));  // the likelihood of the same split is ignored
     const std::vector<std::string> other = {hypotheses[1]}, other_reference = {references[1]};
     metric->add(texts(other, other_reference));
     EXPECT_EQ(metric->value(), expected->score(sums)) << name;
@@ -155,7 +155,7 @@ TEST(Metric, TopFiveTakesRanksOneToFive) {
   }
 }
 
-// A batch of the table of odd values.
+// A batch of the table of unusual values.
 void add_batch(Metric& metric, const Json& batch) {
   if (batch.contains("scores")) {
     std::vector<float> scores;

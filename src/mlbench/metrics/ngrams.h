@@ -1,6 +1,6 @@
 #pragma once
 
-// n-grams of a sequence, of words or of characters.
+// The n-grams of a sequence of words or characters.
 
 #include <array>
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace mlbench::metrics {
 
-// Numbers words, from 1. The texts that it was given must outlive it.
+// Gives each different word a number, from 1. Precondition: the texts that it is given outlive it.
 class Vocabulary {
  public:
   std::vector<uint32_t> numbers_of(std::span<const std::u32string_view> words);

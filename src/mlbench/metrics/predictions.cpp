@@ -90,7 +90,7 @@ class Reader {
   bool has_scores_ = false;
 };
 
-// Scores that say no more than the labels.
+// Makes scores that hold no more than the labels.
 std::vector<float> scores_of(const Predictions& predictions) {
   const auto outputs = static_cast<size_t>(predictions.shape.outputs);
   std::vector<float> scores(predictions.labels.size() * outputs, 0);
@@ -105,7 +105,7 @@ std::vector<float> scores_of(const Predictions& predictions) {
   return scores;
 }
 
-// Why the predictions do not tell what a metric needs; null: they tell it.
+// Why the predictions lack what a metric needs; null where they have it.
 const char* lack_of(Needs needs, bool only_labels) {
   switch (needs) {
     case Needs::kLabel:

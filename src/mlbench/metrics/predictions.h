@@ -19,9 +19,9 @@ namespace mlbench::metrics {
 
 // What the predictions must fit.
 struct PredictionShape {
-  int64_t samples = 0;  // of the split
+  int64_t samples = 0;  // number of samples in the split
   int64_t classes = 0;
-  int64_t outputs = 0;  // of the task's model: `classes`, or 1 for a binary task
+  int64_t outputs = 0;  // number of the model's outputs: `classes`, or 1 for a binary task
 };
 
 // Predictions in official order. Either `labels` or `scores` is empty.
@@ -36,8 +36,8 @@ struct Predictions {
 // prediction. Throws IoError.
 Predictions read_predictions(const std::filesystem::path& file, const PredictionShape& shape);
 
-// The metrics by name. A metric is null, with a note that says why, where the predictions do not tell it: always the
-// loss; and, where there are only labels, a metric that needs scores.
+// The metrics by name. A metric is null, with a note that says why, where it cannot be computed from the predictions:
+// always the loss; and, where there are only labels, a metric that needs scores.
 struct PredictionMetrics {
   Json values = Json::object();
   std::vector<std::string> notes;

@@ -24,7 +24,7 @@ namespace mlbench::metrics {
 struct Smoothing {
   enum class Method { kNone, kFloor, kAddK, kExp };
   Method method = Method::kExp;
-  double value = 0;  // of floor and add-k
+  double value = 0;  // for floor and add-k
 };
 // The smoothing called "exp", "floor" (0.1), "add-k" (1) or "none"; "floor=0.05" gives a value. Throws UserError
 // listing the valid names.
@@ -32,8 +32,8 @@ Smoothing smoothing_of(const std::string& text);
 
 struct TextMetricOptions {
   bool lowercase = false;
-  Tokenizer tokenizer = Tokenizer::k13a;  // of BLEU; chrF has none
-  Smoothing smoothing = {};               // of BLEU
+  Tokenizer tokenizer = Tokenizer::k13a;  // for BLEU; chrF has none
+  Smoothing smoothing = {};               // for BLEU
   // For BLEU: the mean is over only those n for which the hypotheses have n-grams. Scores of single sentences use this.
   bool effective_order = false;
 };

@@ -99,7 +99,7 @@ class TextReader {
   bool has_text_ = false, has_nll_ = false;
 };
 
-// Why the predictions do not tell what a metric needs; null: they tell it.
+// Why the predictions lack what a metric needs; null where they have it.
 const char* lack_of(Needs needs, const TextPredictions& predictions, bool references) {
   switch (needs) {
     case Needs::kTokens:

@@ -20,14 +20,14 @@ namespace mlbench::metrics {
 
 // What the predictions must fit.
 struct TextShape {
-  std::vector<int64_t> tokens = {};  // of pairs: the number of predicted tokens of each; of a text: empty
-  // Of a text: how many tokens a run predicts (without the first of each column), and how many there are.
+  std::vector<int64_t> tokens = {};  // for pairs: the number of predicted tokens of each; for a text: empty
+  // For a text: how many tokens a run predicts (all but the first of each column), and how many there are.
   int64_t least_tokens = 0, most_tokens = 0;
 };
 
 struct TextPredictions {
-  std::vector<std::string> texts = {};  // of pairs, in official order, without line breaks; empty: none were given
-  int64_t tokens = 0;                   // of all pairs or pieces; 0: no likelihood was given
+  std::vector<std::string> texts = {};  // translations of pairs, in official order, without line breaks; empty: none
+  int64_t tokens = 0;                   // sum over all pairs or pieces; 0: no likelihood was given
   double nll = 0;                       // the sum over all
 };
 
@@ -36,8 +36,8 @@ struct TextPredictions {
 // missing. Throws IoError.
 TextPredictions read_text_predictions(const std::filesystem::path& file, const TextShape& shape);
 
-// The metrics by name; one that the predictions do not tell is null, with a note that says why. `references` are those
-// of all pairs; empty where there is nothing to compare with (made data).
+// Computes `metrics`; one that cannot be computed from the predictions is null, with a note that says why. `references`
+// are those of all pairs; empty where there are none (made data).
 PredictionMetrics evaluate(const TextPredictions& predictions, std::span<const std::string> references,
                            const std::vector<std::string>& metrics);
 

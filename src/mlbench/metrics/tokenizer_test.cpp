@@ -81,7 +81,7 @@ TEST(Tokenizer, LongLinesTakeLinearTime) {
   for (int i = 0; i < 30'000; ++i) line += "&quot;.-";
   const std::u32string points = unicode::code_points(line);
   for (const std::string& name : tokenizer_names()) {
-    EXPECT_FALSE(tokenize(tokenizer_named(name), points).empty());  // its square would take minutes
+    EXPECT_FALSE(tokenize(tokenizer_named(name), points).empty());  // quadratic time would be minutes
   }
 }
 

@@ -81,7 +81,7 @@ TranslationScores score_translations(const std::vector<std::filesystem::path>& s
   for (const std::string& name : options.metrics) metrics.push_back(make_text_metric(name, options.metric));
   const References sentences = read_references(references);
   TranslationScores result{sentences.size(), {}};
-  std::vector<SentenceSums> baseline;  // of the first system, by metric
+  std::vector<SentenceSums> baseline;  // sums of the first system, by metric
   for (const auto& file : systems) {
     const std::vector<std::string> hypotheses = read_sentences(file);
     check_lines(file, hypotheses.size(), references.front(), sentences.size());

@@ -19,7 +19,7 @@ namespace mlbench::metrics {
 std::vector<std::string> read_sentences(const std::filesystem::path& file);
 
 struct TranslationOptions {
-  std::vector<std::string> metrics = {"bleu", "chrf"};  // of text_metric.h
+  std::vector<std::string> metrics = {"bleu", "chrf"};  // names of text_metric.h
   TextMetricOptions metric = {};
   BootstrapOptions bootstrap = {};
 };
