@@ -41,7 +41,7 @@ std::string last_evaluation(const record::Record& record) {
   return "";
 }
 
-// "160 rows, 3.21 GB/s, 0 wrong": so far, the mean bus bandwidth, results that were not what they had to be.
+// "160 rows, 3.21 GB/s, 0 wrong": the rows so far, their mean bus bandwidth, and how many had wrong results.
 std::string collectives_words(const std::vector<record::CollectiveRow>& rows, int64_t wrong) {
   if (rows.empty()) return "";
   double bandwidth = 0, forms = 0;

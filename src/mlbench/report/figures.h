@@ -1,6 +1,6 @@
 #pragma once
 
-// What a run record says, as figures. Those that do not exist are empty, never zero.
+// Figures that are derived from the record of a run. A figure that does not exist is empty, never zero.
 
 #include <cstdint>
 #include <optional>
@@ -12,33 +12,35 @@
 
 namespace mlbench::report {
 
-// A number inside a document of JSON, number(document, "/goal/target"); empty when absent, null or no number.
+// The number at the JSON pointer `pointer`, such as "/goal/target"; empty when it is absent, null or no number.
 std::optional<double> number(const Json& document, const char* pointer);
-// A text inside it; "" when absent, null or no text.
+// The text at `pointer`; "" when it is absent, null or no text.
 std::string text(const Json& document, const char* pointer);
 
-// Of a run that reached its goal: whether it ended there, so that what the whole run took is what it took to the goal.
+// Whether a run ends when it reaches its goal, so that the times of the whole run are its times to the goal.
+// Precondition: the run reached its goal.
 bool ended_at_goal(const record::Record& record);
 
-// Parts of a run's time.
+// What a run's time went to: seconds by kind of step, and the parts of the exchange.
 struct TimeSums {
   record::NamedNumbers steps_s;
   std::optional<record::Exchange> exchange;
 };
+// The sums over the whole run.
 TimeSums sums_of(const record::Record& record);
-// Of the time up to its goal: its goal tells them, or the whole record where the run ended there. Empty where the goal
-// was not reached, or that is not on record.
+// The sums over the time up to the goal: those of the record's goal, or of the whole record where the run ended there.
+// Empty where the goal was not reached, or where these sums are not on record.
 std::optional<TimeSums> sums_to_goal(const record::Record& record);
 
-// Time in init, fwd_pass, comp_loss, backprop and opt_step; empty where none of them is known.
+// Seconds in init, fwd_pass, comp_loss, backprop and opt_step together; empty where none of them is known.
 std::optional<double> compute_seconds(const record::NamedNumbers& steps_s);
 
-// Of rank 0; empty where `of_ranks` has none.
+// Rank 0's value, which is the first of `of_ranks`; empty where there is none.
 std::optional<double> of_rank_0(const std::vector<double>& of_ranks);
 
 bool reached_goal(const record::Record& record);
 
-// What a table shows of one run.
+// The figures that tables show of one run.
 struct RunFigures {
   std::string name, state;
   int64_t workers = 0, threads_per_worker = 0;
@@ -48,20 +50,21 @@ struct RunFigures {
   std::optional<double> train_s, train_legacy_s, wall_s;
   std::optional<double> samples_per_s;
   std::optional<double> communication_share;  // of the train clock: steps_s.agg / clocks.train_s
-  // Of rank 0's train clock: waiting for the slowest rank, moving bytes. Not exact: at least and at most so much.
+  // Shares of rank 0's train clock: waiting for the slowest rank, and moving bytes. Without `exchange_exact`, the true
+  // wait is at least and the true transfer at most so much.
   std::optional<double> wait_share, transfer_share;
   bool exchange_exact = false;
-  // The part of both that ran while the gradient was computed; known where wait and transfer are.
+  // The share of rank 0's train clock in which waiting or transfer ran while the gradient was computed.
   std::optional<double> hidden_share;
   bool hides() const { return hidden_share.value_or(0) > 0; }
-  // "Prec@1 84.21", the goal's metric at the last evaluation; of a benchmark of collectives how many rows there are.
+  // The goal's metric at its last evaluation, "Prec@1 84.21". For collectives: "160 rows, 3.21 GB/s, 0 wrong".
   std::string evaluation;
-  bool shared_host = false;         // other runs on its host changed its times, which stand in no table
-  std::vector<std::string> labels;  // what a reader must know before comparing
+  bool shared_host = false;         // other runs on the same host changed the times, so tables show none
+  std::vector<std::string> labels;  // what a reader must know before comparing the run with others
 };
 RunFigures figures_of(const record::Record& record);
 
-// Behind the others, unless it is among them.
+// Appends `label` to `labels` unless it is among them.
 void add_label(std::vector<std::string>& labels, const std::string& label);
 
 }  // namespace mlbench::report

@@ -21,15 +21,16 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr size_t kMostLine = size_t{64} << 10;  // of what is handed out as one
+constexpr size_t kMostLine = size_t{64} << 10;  // of a line that is given as one
 constexpr size_t kMostRead = size_t{8} << 20, kLeastPiece = 1024,
-                 kMostPiece = kMostLine;  // at a time: of all files, of one
+                 kMostPiece = kMostLine;  // read at a time: from all files, from one
 constexpr size_t kMostCursorRanks = 100'000;
 constexpr int64_t kMostCursorNumber = int64_t{1} << 40;
 constexpr double kDaySeconds = 86'400, kDisorderSeconds = 600;
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-// Two digits below `limit`, then `behind` where there is one.
+// Takes two digits from the front of `text`, whose value must be below `limit`, and then `behind` unless it is '\0'.
+// Empty where they are not there.
 std::optional<int> two_digits(std::string_view& text, int limit, char behind) {
   const auto digit = [&](size_t i) { return i < text.size() && text[i] >= '0' && text[i] <= '9'; };
   if (!digit(0) || !digit(1)) return std::nullopt;
@@ -43,7 +44,7 @@ std::optional<int> two_digits(std::string_view& text, int limit, char behind) {
   return value;
 }
 
-// "2026-11-21T" or "2026-11-21 ".
+// Takes a date from the front of `text`: "2026-11-21T" or "2026-11-21 ".
 void skip_date(std::string_view& text) {
   std::string_view rest = text;
   if (two_digits(rest, 100, '\0') && two_digits(rest, 100, '-') && two_digits(rest, 13, '-') &&
@@ -101,15 +102,15 @@ std::optional<double> time_of_line(std::string_view line) {
   return *hours * 3600.0 + *minutes * 60.0 + *seconds + fraction;
 }
 
-// One file: the line that is next, and where it stands in the order.
+// Reads one log file: holds its next line, and the time by which that line is ordered.
 class CombinedLog::Source {
  public:
   Source(LogFile file, int64_t offset) : file_(std::move(file)), offset_(offset) {}
   const LogFile& file() const { return file_; }
   int64_t offset() const { return offset_ + static_cast<int64_t>(used_); }
-  double time = kNever;  // of the line that is next
+  double time = kNever;  // of the next line
 
-  // Whether there is a line, reading `piece` bytes at a time; one without its end counts when nothing more will come.
+  // Whether there is a next line. Reads `piece` bytes at a time. A line without its end counts when the log is `over`.
   bool peek(bool over, size_t piece = kMostPiece) {
     for (;;) {
       const size_t end = text_.find('\n', used_);
@@ -125,7 +126,7 @@ class CombinedLog::Source {
   }
   std::string_view line() const { return std::string_view(text_).substr(used_, length_); }
   void next() { used_ += length_ + end_; }
-  // From the middle of a line to the next one.
+  // Goes from the middle of a line to the beginning of the next one.
   void skip_line() {
     if (offset() > 0 && peek(true)) next();
   }
@@ -140,8 +141,8 @@ class CombinedLog::Source {
   LogFile file_;
   int64_t offset_;  // in the file, of the first byte in text_
   std::string text_;
-  size_t used_ = 0;              // of text_, handed out
-  size_t length_ = 0, end_ = 0;  // of the line, of its end
+  size_t used_ = 0;              // bytes of text_ that were given
+  size_t length_ = 0, end_ = 0;  // bytes of the next line and of its line end
 };
 
 CombinedLog::CombinedLog(const fs::path& run_dir) : run_dir_(run_dir) { find_sources(); }
@@ -193,7 +194,8 @@ void CombinedLog::find_sources() {
   std::ranges::sort(sources_, {}, [](const auto& source) { return source->file().rank; });
 }
 
-// Times of day on one line over midnight: the moment nearest to the latest line, but not before what came before it.
+// Turns a time of day into seconds that count on over midnight: the moment nearest to the latest line. Where that is
+// clearly before `before` (the log's line before) or before the segment's start, a day is added.
 double CombinedLog::on_one_line(double time_of_day, double before) {
   if (!now_) now_ = time_of_day;
   const double nearest = *now_ + std::remainder(time_of_day - *now_, kDaySeconds);
@@ -219,7 +221,7 @@ bool CombinedLog::merge(bool over, int64_t most_bytes, int64_t& given, const Tak
     const auto [time, i] = *next.begin();
     Source& source = *sources_[i];
     const bool supervisor = source.file().rank < 0;
-    if (supervisor && next.size() == 1 && next_segment_) break;  // of a later segment, perhaps
+    if (supervisor && next.size() == 1 && next_segment_) break;  // the line may belong to a later segment
     next.erase(next.begin());
     if (std::isfinite(time)) now_ = time;
     bool more = true;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the ranks of a run wrote: RUN/logs/rank-R.seg-S.log, and all of them as one.
+// The logs of a run: what each rank wrote, RUN/logs/rank-R.seg-S.log, and the logs of all ranks as one.
 
 #include <cstdint>
 #include <filesystem>
@@ -15,40 +15,42 @@
 namespace mlbench::report {
 
 struct LogFile {
-  int64_t rank = -1;  // -1: the supervisor, whose one log counts to the first segment
+  int64_t rank = -1;  // -1: the supervisor, whose only log counts as one of the first segment
   int64_t segment = 1;
   std::filesystem::path path;
 };
-// By segment, then rank, the supervisor first.
+// The log files of a run, ordered by segment and then by rank, with the supervisor's first.
 std::vector<LogFile> log_files(const std::filesystem::path& run_dir);
 
-// A line of several ranks' logs: "rank 0 | LINE", "supervisor | LINE".
+// A line with its writer in front: "rank 0 | LINE"; "supervisor | LINE" for a negative `rank`.
 std::string line_with_rank(int64_t rank, std::string_view line);
 
-// The time of day with which a line begins, in seconds: "17:32:43.5", also behind a date, and either also behind "[".
+// The time of day with which `line` begins, in seconds: "17:32:43.5", where a "[" and then a date may stand in front.
+// Empty where the line begins with none.
 std::optional<double> time_of_line(std::string_view line);
 
-// The logs of all ranks as one: segment after segment, within one in the order of the times of lines. A line without a
-// time stays behind the line before it in its own log; logs without any come one after the other. Reads the files side
-// by side in little memory, also while they grow: what comes late stands late.
+// The logs of all ranks as one log: segment after segment, and within a segment in the order of the lines' times. A
+// line without a time stays behind the line before it in its own log; logs without any times come one after the other.
+// The files are read side by side in little memory, also while they grow: a line that comes late stands late.
 class CombinedLog {
  public:
   using Take = std::function<void(int64_t rank, std::string_view line)>;  // rank as in LogFile
 
   explicit CombinedLog(const std::filesystem::path& run_dir);
-  // From where another one was (cursor()). UserError when the text is no cursor.
+  // Starts where another CombinedLog was when its cursor() gave `cursor`. Throws UserError when the text is no cursor.
   CombinedLog(const std::filesystem::path& run_dir, const std::string& cursor);
-  // About the last so many bytes, of the last segment alone.
+  // Starts about `last_bytes` bytes before the end, in the last segment: an equal share for each of its logs.
   CombinedLog(const std::filesystem::path& run_dir, int64_t last_bytes);
   CombinedLog(const CombinedLog&) = delete;
   CombinedLog& operator=(const CombinedLog&) = delete;
   ~CombinedLog();
 
-  // Hands out what is there now: whole lines without their ends, and when the run is `over` also those that have none.
-  // A line longer than 64 KiB comes as several. Returns true when it stopped because it gave `most_bytes` or more.
+  // Gives what is there now to `take`: whole lines without their line ends and, when the run is `over`, also a last
+  // line that has none. A line longer than 64 KiB comes as several. Returns true when reading stopped because
+  // `most_bytes` or more were given.
   bool read(bool over, int64_t most_bytes, const Take& take);
 
-  // "SEGMENT:BYTES:BYTES,BYTES,...": the segment, how much was handed out of the supervisor's log and of each rank's.
+  // "SEGMENT:BYTES:BYTES,BYTES,...": the segment, and how much of the supervisor's log and of each rank's was given.
   std::string cursor() const;
 
  private:
@@ -60,9 +62,9 @@ class CombinedLog {
   std::filesystem::path run_dir_;
   int64_t segment_ = 1;
   std::optional<int64_t> next_segment_;
-  std::vector<std::unique_ptr<Source>> sources_;  // of this segment and the supervisor
-  std::vector<int64_t> offsets_;                  // where new ones begin: the supervisor, then by rank
-  std::optional<double> now_;                     // time of the latest line, in seconds over days
+  std::vector<std::unique_ptr<Source>> sources_;  // the ranks' logs of this segment, and the supervisor's
+  std::vector<int64_t> offsets_;                  // where new sources begin: the supervisor's, then by rank
+  std::optional<double> now_;                     // time of the latest line: seconds, counted on over midnight
   double segment_start_ = -std::numeric_limits<double>::infinity();
 };
 

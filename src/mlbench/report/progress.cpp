@@ -16,7 +16,7 @@ ProgressReader::ProgressReader(fs::path run_dir, int64_t rank, int64_t first_seg
 
 bool ProgressReader::update() {
   bool news = false;
-  // The files of a segment are complete when those of the next exist.
+  // The files of a segment are complete when those of the next segment exist.
   for (;;) {
     while (tail_ && tail_->read([this](const record::StepRecord& step) { take(step); },
                                 [this](const Json& event) { take(event); })) {
@@ -70,7 +70,7 @@ void ProgressReader::take(const Json& event) {
     progress_.prepared = progress_.training = true;
     progress_.steps_per_epoch = record::get(event, member::kStepsPerEpoch);
     progress_.last_step = record::get(event, member::kLastStep);
-    if (window_.empty()) progress_.steps_done = record::get(event, member::kStartStep);  // else steps say more
+    if (window_.empty()) progress_.steps_done = record::get(event, member::kStartStep);  // else steps have set it
   } else if (record::is(event, EventKind::kEvaluation)) {
     progress_.evaluation = event;
     ++progress_.evaluations;

@@ -46,7 +46,7 @@ std::vector<fs::path> list_runs(const fs::path& home) {
     try {
       id = integer_member(read_json_file(spec_path(folder), inputs::kSpec), "id");
     } catch (const std::exception&) {
-      // A damaged spec is still a folder that the user can see and delete.
+      // A folder with a damaged spec is still one that the user can see and delete.
     }
     runs.emplace_back(id, folder);
   }
@@ -65,7 +65,7 @@ fs::path find_run(const fs::path& home, const std::string& name) {
                                 name, runs_dir(home).string()));
   }
   std::vector<std::string> meant = nearest(name, names);
-  if (meant.empty()) {  // the latest ones
+  if (meant.empty()) {  // then the latest runs
     for (const fs::path& folder : list_runs(home)) meant.push_back(folder.filename());
     meant.erase(meant.begin(), meant.end() - std::min<std::ptrdiff_t>(3, std::ssize(meant)));
   }
@@ -83,7 +83,7 @@ std::vector<std::string> last_lines(const fs::path& file, size_t count) {
   std::error_code error;
   const auto size = fs::is_regular_file(file, error) ? fs::file_size(file, error) : 0;
   if (error || size == 0) return {};
-  // Backwards in growing pieces, until there are enough line ends in front of the last one.
+  // Reads growing pieces of the file's end, until a piece has `count` line ends before its last line's.
   std::string text;
   for (std::uintmax_t bytes = 1 << 16;; bytes *= 4) {
     const std::uintmax_t most = std::min<std::uintmax_t>({bytes, kMostTailBytes, size});
@@ -91,7 +91,7 @@ std::vector<std::string> last_lines(const fs::path& file, size_t count) {
     const auto ends = std::count(text.begin(), text.end(), '\n') - (text.ends_with('\n') ? 1 : 0);
     if (most == size) break;
     if (static_cast<size_t>(ends) >= count || most == kMostTailBytes) {
-      text.erase(0, text.find('\n') + 1);  // of a line whose beginning is elsewhere
+      text.erase(0, text.find('\n') + 1);  // the rest of a line that begins before the piece
       break;
     }
   }

@@ -11,23 +11,23 @@
 
 namespace mlbench::report {
 
-// Whether a folder is a run's: it holds a spec.json, of whatever state.
+// Whether `folder` is a run's: it holds a spec.json, whatever is in that file.
 bool is_run(const std::filesystem::path& folder);
 
-// Names of the folders of runs, in alphabetical order; those starting with '.' are no runs. Reads no file.
+// The names of the folders of runs, in alphabetical order. Names that begin with '.' are no runs. Reads no file.
 std::vector<std::string> run_names(const std::filesystem::path& home);
 
-// These folders by run id: reads the spec of each.
+// The folders of runs, ordered by run id. Reads the spec of each; a run whose spec is damaged has id 0.
 std::vector<std::filesystem::path> list_runs(const std::filesystem::path& home);
 
-// UserError with the nearest names, or how to start a run, when there is no such run.
+// The folder of the run `name`. Throws UserError, with the nearest names or how to start a run, if there is none.
 std::filesystem::path find_run(const std::filesystem::path& home, const std::string& name);
 
-// RUN/run.json. IoError or UserError (damaged) with the path.
+// Reads RUN/run.json. Throws IoError where it cannot be read and UserError where it is damaged, both with its path.
 record::Record read_record(const std::filesystem::path& run_dir);
 
-// The last `count` lines of a text file, without line ends, as far as they lie in its last 4 MiB; empty when it does
-// not exist.
+// The last `count` lines of a text file, without line ends, as far as they lie in its last 4 MiB. Empty when the file
+// does not exist.
 std::vector<std::string> last_lines(const std::filesystem::path& file, size_t count);
 
 }  // namespace mlbench::report

@@ -88,7 +88,7 @@ TEST(Records, LastLines) {
   EXPECT_THAT(last_lines(folder.path() / "log", 3), ElementsAre("a", "b", "c"));
   EXPECT_THAT(last_lines(folder.path() / "log", 9), ElementsAre("a", "b", "c"));
   EXPECT_THAT(last_lines(folder.path() / "none", 9), IsEmpty());
-  // Of a file that is large only its end is read.
+  // Only the end of a large file is read.
   {
     std::ofstream large(folder.path() / "large");
     for (int i = 0; i < 1'000'000; ++i) large << "line " << i << "\n";

@@ -1,6 +1,6 @@
 #pragma once
 
-// What lists tell of a run: the members of its summary (RunSummary in api/openapi.json), and the columns of tables.
+// What lists tell of a run: the members of its summary (RunSummary in api/openapi.json) and the columns of tables.
 
 #include <string>
 #include <string_view>
@@ -18,10 +18,11 @@ struct ShownRun {
   std::vector<std::string> tags = {};
 };
 
-// In the order of the summary.
+// All figures of a run in the order of its summary.
 const Figures<ShownRun>& run_figures();
 
-// Columns of runs whose summaries are given, as from a master; of one that is damaged some are empty.
+// A table with the columns `keys`, of runs whose summaries are given, as a master sends them. Figures that a summary
+// lacks are null.
 std::string summaries_table(const std::vector<Json>& summaries, const std::vector<std::string_view>& keys);
 
 }  // namespace mlbench::report

@@ -37,7 +37,8 @@ std::string status_table(const std::vector<Record>& records) {
 
 namespace {
 
-// Of the columns of times in the table of results. Of a run that shared its host there are none to show.
+// The cells of times in the table of results, one more where there is a column `hidden`. A run that shared its host has
+// no times to show.
 std::vector<std::string> time_cells(const RunFigures& figures, bool hidden) {
   if (figures.shared_host) return std::vector<std::string>(hidden ? 9 : 8, std::string(kNone));
   const std::string goal = figures.time_to_goal_s ? format_seconds(figures.time_to_goal_s)
@@ -55,7 +56,7 @@ std::vector<std::string> time_cells(const RunFigures& figures, bool hidden) {
   return cells;
 }
 
-// Speed-ups, each against its baseline, and why others have none.
+// A table of speed-ups, each against its baseline, and notes why other runs have none.
 std::string scaling_table(const ScaledRuns& scaled) {
   const bool one_baseline = scaled.baseline_workers > 0;
   std::vector<Column> columns = {{"run", "", Align::kLeft},
@@ -185,7 +186,7 @@ std::string kinds_table(const Record& record) {
   };
   for (const std::string_view kind : record::kStepKindNames) {
     add(kind, spec::find_number(record.steps_s, kind));
-    // Wait and transfer are parts of agg where nothing runs beside the computation.
+    // Wait and transfer are parts of agg only where no communication runs beside the computation.
     if (kind == "backprop" && figures.hides()) add("  hidden", of_rank_0(exchange.hidden_s));
     if (kind == "agg" && figures.hides()) add("  exposed", of_rank_0(exchange.exposed_s));
     if (kind == "agg" && figures.wait_share && !figures.hides()) {
@@ -198,8 +199,8 @@ std::string kinds_table(const Record& record) {
   return table.empty() ? "" : "\nWhere rank 0's train clock goes\n" + table.render();
 }
 
-// "transfer 1.20 s; wait 0.10 s (rank 1) to 12.3 s (rank 0)", and with overlap "; of rank 0's 3.00 s exposed, 10.5 s
-// hidden"
+// "transfer 1.20 s; wait 0.10 s (rank 1) to 12.3 s (rank 0)"; with overlap, behind that "; of rank 0's 3.00 s exposed,
+// 10.5 s hidden".
 std::string exchange_words(const Record& record) {
   if (!record.exchange || record.exchange->wait_s.empty() || record.exchange->transfer_s.empty()) return "";
   const record::Exchange& exchange = *record.exchange;
@@ -247,7 +248,7 @@ std::string evaluations_table(const Record& record) {
   return "\nEvaluations\n" + table.render();
 }
 
-// Sums where all parts are known.
+// The sum where both parts are known; else empty.
 std::optional<double> sum_where_known(const std::optional<double>& a, const std::optional<double>& b) {
   return a && b ? std::optional(*a + *b) : std::nullopt;
 }

@@ -11,20 +11,20 @@
 
 namespace mlbench::report {
 
-// All runs of a home, one line each.
+// A table of runs, one line each: `mlbench status`.
 std::string status_table(const std::vector<record::Record>& records);
 
-// Runs of one command: results, then scaling against the smallest worker count where there is more than one count.
+// The results of the runs of one command; with several worker counts, also how they scale against the smallest.
 std::string results_table(const std::vector<record::Record>& records);
 
-// One run in full: what it is, how it stands, clocks, where the time goes, evaluations, failure.
+// All about one run: what it is, its state, its clocks, where the time goes, its evaluations, why it failed.
 std::string run_details(const record::Record& record);
 
-// Of a run with --profile or --explain: the operations of a step, their time beside that of their kernels alone; "" of
-// another run.
+// The operations of a step of a run with --profile or --explain; with --profile also their times beside those of the
+// same kernels alone. "" for another run.
 std::string operations_table(const record::Record& record);
 
-// Why a run failed: culprit, message, exit codes, last log lines; "" when it did not.
+// Why a run failed: the rank that caused it, message, exit codes, last log lines. "" when the run did not fail.
 std::string failure_text(const record::Record& record);
 
 }  // namespace mlbench::report

@@ -18,7 +18,7 @@
 
 namespace mlbench::report {
 
-// A record as tests write and change it. What takes a record takes it as one that was read.
+// A record as JSON, which tests write and change. It converts to a Record as one that was read.
 struct RecordJson : Json {
   using Json::Json;
   const Json& json() const { return *this; }        // a copy of a RecordJson as Json would be a list
@@ -133,7 +133,7 @@ inline void append_event(const std::filesystem::path& run_dir, int64_t segment, 
   append(events_path(run_dir, segment, rank), line.data(), line.size());
 }
 
-// What the archive of a run holds.
+// All members of a run's download (archive/zip.h) with their content.
 inline std::vector<ZipMember> download_members(const std::filesystem::path& run_dir, const record::Record& record) {
   std::vector<ZipMember> members;
   for (const ZipPart& part : download_of(run_dir, record).parts) {

@@ -61,7 +61,7 @@ std::optional<OfficialText> parse_official(const std::string& text) {
   return official;
 }
 
-// Published goals that the archive can be of. Task 2a is told from 1a by its F1 score, where both could be meant.
+// The published goals that the archive's run may have had. Where tasks 1a and 2a both fit, an F1 score means 2a.
 std::vector<const spec::PublishedGoal*> candidates(const ArchiveEvents& events,
                                                    const std::optional<OfficialText>& claim) {
   const bool has_f1 = events.has("val_global_F1-Score") || events.has("val_F1-Score");
@@ -86,7 +86,7 @@ struct Sums {
   double total_s = 0;
   Json steps_s = Json::object();
   size_t epochs = 0;
-  bool own = false;  // the run's own totals, not sums over epochs
+  bool own = false;  // these are the run's own totals, not sums over epochs
 };
 
 Sums sum_epochs(const ArchiveEvents& events, size_t epochs) {
@@ -109,7 +109,7 @@ Sums sum_epochs(const ArchiveEvents& events, size_t epochs) {
   return sums;
 }
 
-// The run's own totals: all there is where the goal was met in the middle of an epoch.
+// The run's own totals, for a goal that was met in the middle of an epoch. Throws UserError where there is no total.
 Sums own_totals(const ArchiveEvents& events, size_t epochs) {
   Sums sums;
   sums.epochs = epochs;
@@ -132,7 +132,8 @@ bool any_between(const std::vector<ArchivePoint>& points, Time after, Time until
                      [&](const ArchivePoint& point) { return point.date > after && point.date <= until; });
 }
 
-// Of the epochs that ended by the moment when the goal was met; without one, of all.
+// Sums over the epochs that ended by `met_at`, or over all epochs without it; the run's own totals where `met_at` lies
+// in the middle of an epoch.
 Sums sums_until(const ArchiveEvents& events, std::optional<Time> met_at) {
   const std::vector<ArchivePoint>& points = events.points(kEpochTime);
   if (!met_at) return sum_epochs(events, points.size());
@@ -144,7 +145,7 @@ Sums sums_until(const ArchiveEvents& events, std::optional<Time> met_at) {
   return sum_epochs(events, epochs);
 }
 
-// A claim's sentence against the seconds of a result.
+// Compares the times in the sentence of official_result.txt with the seconds of a result.
 void check_sentence(const OfficialText& claim, const Json& seconds, Claims& claims) {
   claims.near("official_result.txt, total", claim.total_s, seconds["total"].get<double>(), 1e-3);
   const std::pair<const char*, const char*> parts[] = {{"Compute", "compute"},
@@ -158,7 +159,7 @@ void check_sentence(const OfficialText& claim, const Json& seconds, Claims& clai
   }
 }
 
-// The run's own totals against sums over all of its epochs.
+// Compares the run's own totals with sums over all of its epochs.
 void check_totals(const ArchiveEvents& events, const Sums& sums, Claims& claims) {
   if (const auto total = events.total(kTotalTime)) claims.near(kTotalTime, *total, sums.total_s, 1e-6);
   for (const auto& [kind, value] : sums.steps_s.items()) {
@@ -188,7 +189,7 @@ Json derive_dashboard(const ArchiveEvents& events) {
   if (claim) {
     goal = claim->goal;
   } else if (!known.empty()) {
-    // The strictest: nothing is claimed, so only what surely was reached counts.
+    // Nothing is claimed, so the strictest goal is taken: what meets it has surely reached the goal.
     goal = known.back()->goal;
   }
   const std::vector<double> values = goal ? events.numbers(series_of(*goal)) : std::vector<double>();

@@ -1,7 +1,7 @@
 #pragma once
 
-// What both kinds of archive (result.h) derive from their events: the goal's outcome, the split of the time, and how
-// the archive's claims differ.
+// What is derived from the events of both kinds of archive (result.h): the goal's outcome, the split of the time, and
+// where the archive's claims differ.
 
 #include <fmt/format.h>
 
@@ -18,18 +18,19 @@
 
 namespace mlbench::report {
 
-// The series that holds a goal's values.
+// The name of the series that holds a goal's values.
 std::string series_of(const spec::GoalSpec& goal);
 
 // Whether and when evaluations meet a goal.
 struct Outcome {
   std::optional<size_t> met;    // index of the first evaluation that meets it
-  std::optional<double> value;  // of that, or the best
+  std::optional<double> value;  // of that evaluation, else the best
 };
-// Of the full target. The first `judged` values can meet it, and all can be the best.
+// Judges the values of evaluations by the goal's full (not light) target. Only the first `judged` values can meet the
+// goal; any value can be the best.
 Outcome outcome_of(const spec::GoalSpec& goal, const std::vector<double>& values, size_t judged);
 
-// Compares claims with what was derived, and keeps the differences.
+// Compares what an archive claims with what was derived, and keeps the differences.
 class Claims {
  public:
   void differ(const std::string& what, const std::string& claimed, const std::string& derived) {
@@ -53,20 +54,22 @@ class Claims {
   Json differences_ = Json::array();
 };
 
-// That of zip.h, of what was derived.
+// The sentence that official_result() of zip.h gives for derived figures; "" unless a goal was reached.
 std::string official_result(const std::optional<spec::GoalSpec>& goal, bool reached, double total_s,
                             const Json& steps_s);
 
-// "seconds" of a result; `total_has_batch_load`: whether the total includes that step kind.
+// The member "seconds" of a result. `total_has_batch_load` says whether the total includes that step kind.
 Json split_json(double total_s, const Json& steps_s, bool total_has_batch_load, std::optional<double> train_s);
 
-// "goal" of a result.
+// The member "goal" of a result.
 Json goal_json(const std::optional<spec::GoalSpec>& goal, const Outcome& outcome);
 
-// The result of each kind of archive.
+// These derive the result of an archive, one for each kind (result.h). derive_mlbench() needs the events to have a
+// record. They throw UserError where what they need is missing or malformed, derive_mlbench() also for a run that has
+// not ended.
 Json derive_mlbench(const ArchiveEvents& events);
 Json derive_dashboard(const ArchiveEvents& events);
-// Of MLBench's task 0 (task_0.cpp), which is told by its series.
+// Whether the archive is one of MLBench's task 0, which is known by its series.
 bool is_of_task_0(const ArchiveEvents& events);
 Json derive_task_0(const ArchiveEvents& events);
 

@@ -18,7 +18,7 @@
 
 namespace mlbench::report {
 
-// Of any duration in an archive. Three years: nine step kinds of that fit into nanoseconds.
+// Each duration in an archive is below this, three years. Sums of nine such durations fit into int64_t nanoseconds.
 inline constexpr double kMostSeconds = 1e8;
 
 inline constexpr const char* kEpochTime = "CumulativeTrainTimeEpoch";
@@ -29,8 +29,8 @@ struct ArchivePoint {
   std::string value;
 };
 
-// The members "result_NAME @ RANK.json" as series, beside run.json and official_result.txt. What is malformed is a
-// UserError naming the member.
+// The members "result_NAME @ RANK.json" of an archive as series, beside run.json and official_result.txt. Constructor
+// and getters throw UserError, naming the member, where it is malformed.
 class ArchiveEvents {
  public:
   explicit ArchiveEvents(const std::vector<ZipMember>& members);
@@ -38,21 +38,21 @@ class ArchiveEvents {
   const std::optional<record::Record>& record() const { return record_; }  // run.json
   const std::optional<std::string>& claim() const { return claim_; }       // official_result.txt without its line end
 
-  // Of rank 0; a series that does not exist is empty.
+  // The series `name` of rank 0: whether it exists, its points, their values as numbers. Empty if it does not exist.
   bool has(const std::string& name) const { return series_.contains({name, 0}); }
   const std::vector<ArchivePoint>& points(const std::string& name) const;
   std::vector<double> numbers(const std::string& name) const;
-  // Durations, each from 0 to kMostSeconds.
+  // Rank 0's values as durations in seconds, each of which must lie from 0 to kMostSeconds.
   std::vector<double> seconds(const std::string& name) const;
-  // The last value of a total that was recorded once.
+  // The last value of seconds(name), for totals; empty without values.
   std::optional<double> total(const std::string& name) const;
 
   std::set<int64_t> ranks_with(const std::string& name) const;
-  // Of all series, for error messages: "agg, train_loss" or "none".
+  // The names of all series, for error messages: "agg, train_loss" or "none".
   std::string names() const;
 
   static std::string member_of(const std::string& name) { return "result_" + record::with_rank({name, 0}) + ".json"; }
-  // A UserError about a member.
+  // Throws UserError with `text` about the member `member`.
   [[noreturn]] static void fail(const std::string& member, const std::string& text);
 
  private:

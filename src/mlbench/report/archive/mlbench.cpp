@@ -37,13 +37,13 @@ std::optional<spec::GoalSpec> goal_of_record(const Record& record) {
   return goal;
 }
 
-// What the task file of this name says, where it is the one that the run was made with.
+// Compares the record's goal with that of this program's task of the same name, where the run was made with that task.
 void check_against_task(const Record& record, const std::optional<spec::GoalSpec>& goal, Claims& claims, Json& notes) {
   std::optional<spec::FrozenTask> frozen;
   try {
     frozen = spec::find_task(record.task, record.rules, record.variant, {});
   } catch (const UserError&) {
-    // A task file of somebody's own, or of a later version.
+    // The run's task file is a user's own, or one of a later version.
   }
   if (!frozen || frozen->hash != record.task_hash) {
     notes.push_back(
@@ -57,14 +57,15 @@ void check_against_task(const Record& record, const std::optional<spec::GoalSpec
   claims.equal("run.json goal.target", std::optional(goal->target), spec::goal_target(official, record.limits.light));
 }
 
-// How many of the goal's values can meet it: all but one that a limit brought about, which is the last of a run.
+// How many of the goal's values can meet the goal: all but the run's last where a limit brought that evaluation about.
 size_t judged_values(const Record& record, const spec::GoalSpec& goal, size_t values) {
   const bool at_limit =
       goal.split == "test" && !record.evaluations.empty() && record.evaluations.back().cadence == false;
   return at_limit && values > 0 ? values - 1 : values;
 }
 
-// Every value that run.json shows must be among the events, in order; all of them unless a resumed run did some again.
+// Every value in run.json must be among the events, in the same order. The events must have no further values, unless
+// the run was `resumed` and repeated some evaluations.
 void check_evaluations(const Record& record, const ArchiveEvents& events, const std::optional<spec::GoalSpec>& goal,
                        bool resumed, Claims& claims) {
   std::map<std::string, std::vector<double>> claimed;
@@ -122,7 +123,7 @@ Json derive_mlbench(const ArchiveEvents& events) {
   const std::optional<spec::GoalSpec> goal = goal_of_record(record);
   const std::vector<double> values = goal ? events.numbers(series_of(*goal)) : std::vector<double>();
   const Outcome outcome = goal ? outcome_of(*goal, values, judged_values(record, *goal, values.size())) : Outcome();
-  // The totals of a run to the end are not those of its goal.
+  // A run that went on to the end has later totals than those at its goal.
   const bool reached = outcome.met.has_value() && !record.limits.to_the_end;
   const std::string official = official_result(goal, reached, legacy_s, steps_s);
 

@@ -24,7 +24,7 @@ namespace mlbench::report {
 namespace {
 
 Json derive_events(const ArchiveEvents& events) {
-  // A custom run's events are those of its script, as a dashboard would have stored them.
+  // The events of a custom run are what its script recorded, in the form in which a dashboard would have stored them.
   const bool custom = events.record() && events.record()->division == "custom";
   if (!events.record() || custom) {
     Json result = is_of_task_0(events) ? derive_task_0(events) : derive_dashboard(events);
@@ -53,7 +53,7 @@ Json derive_result(const std::vector<ZipMember>& members) {
 
 namespace {
 
-// Where the archive comes from.
+// Which program made the archive.
 const char* source_of(const Json& result) {
   if (result["format"] == "mlbench") return "mlbench";
   return result["format"] == "custom" ? "mlbench, a custom run" : "MLBench's dashboard";

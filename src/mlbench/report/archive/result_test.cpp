@@ -140,7 +140,7 @@ TEST(DashboardArchive, Task1a) {
               testing::StartsWith("80% Top 1 Validation Accuracy reached in 106.910 seconds, Compute: 5"));
 }
 
-// Task 0 with these times at rank 0 (other ranks: twice as long), two types of each size.
+// An archive of task 0 with these times at rank 0 (twice as long at other ranks) and two types of each size.
 Members task_0_archive(const std::vector<std::pair<int, double>>& sizes_and_times, int workers) {
   std::vector<std::pair<int, double>> sizes, types, cuda, times;
   int second = 0;
@@ -196,7 +196,7 @@ TEST(Task0Archive, BecomesRows) {
 
 TEST(Task0Archive, ValuesBelongTogetherInTheOrderOfTime) {
   Members members = task_0_archive({{1, 1e-3}, {2, 2e-3}, {4, 4e-3}}, 2);
-  // The dashboard stores what arrives in parallel requests: the same points in another order.
+  // The dashboard stores points as they arrive, in parallel requests: here the same points in another order.
   for (auto& [name, content] : members) {
     Json points = Json::parse(content);
     std::swap(points[0], points[5]);
@@ -342,7 +342,7 @@ TEST(DashboardArchive, ClaimsThatTheEventsDoNotGive) {
               ElementsAre("official_result.txt, Metrics Computation"));
   EXPECT_THAT(differences_of(with("106.910", "106.9105")), IsEmpty()) << "rounded to milliseconds";
 
-  // Another goal than was reached.
+  // The claim names another goal than the one that was reached.
   const RecordJson higher = with("80%", "89%");
   EXPECT_EQ(higher["task"], "2a");
   EXPECT_EQ(higher["goal"]["reached"], false);
@@ -363,7 +363,7 @@ TEST(DashboardArchive, ClaimsThatTheEventsDoNotGive) {
   EXPECT_THAT(differences_of(result), testing::Contains("official_result.txt, total"));
   EXPECT_THAT(result["notes"].dump(), HasSubstr("1 more evaluations after the goal"));
 
-  // Totals that are not the sums.
+  // The totals are not the sums.
   Members members = archive_of(cifar());
   members[member("global_cum_agg")] = series({{300, 44}});
   EXPECT_THAT(differences_of(derive(members)), ElementsAre("global_cum_agg"));
@@ -492,7 +492,7 @@ class OwnArchive : public testing::Test {
     return members;
   }
 
-  // Members whose run.json says otherwise.
+  // The members, with a run.json in which `pointer` has another value.
   Members with(const char* pointer, const Json& value) const {
     Members changed = members();
     Json record = record_.json();
@@ -547,11 +547,11 @@ TEST_F(OwnArchive, EveryClaimIsChecked) {
   EXPECT_THAT(differences_of(derive(with("/evaluations/1/metrics/Prec@1", 79))),
               ElementsAre("run.json evaluations, Prec@1"));
   EXPECT_THAT(differences_of(derive(with("/evaluations", Json::array()))), ElementsAre("run.json evaluations, Prec@1"));
-  // An easier goal than the task's.
+  // The goal in run.json is easier than the task's.
   const Json easier = derive(with("/goal/target", 78));
   EXPECT_THAT(differences_of(easier), testing::IsSupersetOf({"run.json goal.target", "run.json goal.value"}));
   EXPECT_EQ(easier["goal"]["evaluation"], 2);
-  // A direction that is not the metric's.
+  // The direction in run.json is not the metric's.
   EXPECT_THAT(differences_of(derive(with("/goal/higher_is_better", false))),
               testing::Contains("run.json goal.higher_is_better"));
   const Json full = derive(with("/limits/light", false));

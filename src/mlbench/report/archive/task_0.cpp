@@ -1,4 +1,4 @@
-// Archives of MLBench's task 0 (result.h).
+// Derives the result of archives of MLBench's task 0 (result.h).
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ constexpr const char *kTensorSize = "val_tensor_size", *kTensorType = "val_dtype
                      *kAverageTime = "val_avg_time";
 constexpr double kMostElements = 1e12;
 
-// Values in the order of time: the dashboard stores what arrives in parallel requests.
+// The values of a series in the order of time; the dashboard stores them as they arrive, in parallel requests.
 std::vector<double> numbers_in_time(const ArchiveEvents& events, const std::string& name) {
   std::vector<ArchivePoint> points = events.points(name);
   std::ranges::stable_sort(points, {}, &ArchivePoint::date);
@@ -35,7 +35,7 @@ std::vector<double> numbers_in_time(const ArchiveEvents& events, const std::stri
   return values;
 }
 
-// The bits of a floating-point number, as the task records its type.
+// The type of floating-point numbers with `bits` bits, which is how the task records types.
 std::string dtype_of_bits(double bits, size_t index) {
   if (bits == 16) return "float16";
   if (bits == 32) return "float32";
@@ -80,7 +80,7 @@ record::CollectiveRow row_of(const Task0Series& series, size_t i, size_t ranks) 
   return row;
 }
 
-// Each type on each device is measured from small to large.
+// Whether the sizes of each type on each device ascend: the task measures from small to large.
 bool sizes_ascend(const std::vector<record::CollectiveRow>& rows) {
   std::map<std::pair<std::string, std::string>, int64_t> last;
   return std::ranges::all_of(rows, [&](const record::CollectiveRow& row) {

@@ -66,7 +66,7 @@ std::string tensorboard_events(const std::filesystem::path& run_dir, const recor
   for (const auto& [tag, series] : points) {
     for (const record::Point& point : series) entries.push_back({&point, &tag});
   }
-  // By steps, which only count up: a wall clock may go back between two segments.
+  // Events are ordered by steps, which only count up; a wall clock may go back between two segments.
   std::stable_sort(entries.begin(), entries.end(),
                    [](const Entry& a, const Entry& b) { return a.point->step < b.point->step; });
 

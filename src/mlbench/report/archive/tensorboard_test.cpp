@@ -10,7 +10,7 @@
 namespace mlbench::report {
 namespace {
 
-// What the records of the file hold; the checksums are compared with what TensorBoard itself writes, below.
+// Reads the events of a file. A test below compares the checksums with those that TensorBoard itself writes.
 std::vector<tensorboard::Event> read_events(const std::string& file) {
   std::vector<tensorboard::Event> events;
   for (size_t at = 0; at < file.size();) {

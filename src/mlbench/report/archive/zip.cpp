@@ -37,7 +37,7 @@ constexpr size_t kMostNameBytes = 255;
 constexpr size_t kReadBytes = 64 << 10;
 constexpr uint32_t kStepsPerPoint = 25;  // as MLBench posts
 
-// "2026-01-31T12:00:00.123Z": milliseconds, truncated; none when 0.
+// "2026-01-31T12:00:00.123Z": with milliseconds, truncated; without them where they are 0.
 std::string archive_date(int64_t unix_us) {
   const std::chrono::system_clock::time_point time{std::chrono::microseconds(unix_us)};
   const std::string stamp = format_utc(time);  // six digits
@@ -56,7 +56,7 @@ class Series {
   SeriesByName points_;
 };
 
-// Metric names come from a record, which may be anybody's: nothing that means anything in a path.
+// Replaces all characters that may mean something in a path: metric names come from a record, which is not trusted.
 std::string safe(std::string name) {
   const auto good = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '@' || c == ' ' ||
@@ -84,7 +84,7 @@ struct EpochSums {
   int64_t end_us = 0;
 };
 
-// What of a rank's steps is needed behind their end.
+// What add_totals() needs of a rank's steps.
 struct RankTotals {
   int64_t last_date_us = 0;  // 0: no step
   std::array<int64_t, record::kStepKinds> kinds_ns{};
@@ -141,7 +141,7 @@ void add_totals(Series& series, const RankTotals& totals) {
                                       totals.kinds_ns[static_cast<size_t>(record::StepKind::kCheckpoint)]);
 }
 
-// The rare events of rank 0: they carry the dates that the record leaves out.
+// Adds the points of rank 0's events, which carry the dates that the record leaves out.
 void add_events(Series& series, const std::filesystem::path& run_dir, int64_t segments) {
   record::Points points;
   for (int64_t segment = 1; segment <= segments; ++segment) {
@@ -182,7 +182,7 @@ Series series_of(const std::filesystem::path& run_dir, const record::Record& rec
   return series;
 }
 
-// By member, without ".json".
+// What the ranks used over time, by the name of the member without ".json".
 SeriesByName usage_of(const std::filesystem::path& run_dir, const record::Record& record) {
   const auto workers = static_cast<size_t>(record.workers.value_or(0));
   SeriesByName series;
@@ -202,7 +202,8 @@ SeriesByName usage_of(const std::filesystem::path& run_dir, const record::Record
   return series;
 }
 
-// Nothing is ever unpacked to disk, but a name is printed and may be handed on.
+// The member's name, which must have no meaning in a path. Nothing is unpacked to disk, but names are printed and
+// handed on. Throws UserError where name or member are refused.
 std::string checked_name(archive_entry* entry) {
   const char* given = archive_entry_pathname(entry);
   if (given == nullptr) throw UserError("the zip archive has a member whose name is no text");
@@ -309,13 +310,13 @@ Download download_of(const std::filesystem::path& run_dir, const record::Record&
 struct ZipStream::Impl {
   std::vector<ZipPart> parts;
   int64_t mtime;
-  std::string bytes = {};  // made, and not given out; its end may still write into it
+  std::string bytes = {};  // made and not given out yet; archive_write_free() of `zip` may still write here
   std::unique_ptr<archive, decltype(&archive_write_free)> zip{archive_write_new(), archive_write_free};
   size_t part = 0;
   bool in_part = false, ended = false;
 
   void begin_part() {
-    // The size stands in front of the content.
+    // The member's header, in front of the content, has its size.
     uint64_t size = 0;
     auto counted = parts[part].next;
     for (std::string piece; !(piece = counted()).empty();) size += piece.size();
@@ -386,13 +387,13 @@ void write_download(const std::filesystem::path& run_dir, const record::Record& 
 
 std::vector<ZipMember> read_zip(const std::string& bytes, const ZipLimits& limits) {
   const std::unique_ptr<archive, decltype(&archive_read_free)> zip(archive_read_new(), archive_read_free);
-  // The seekable reader goes by the directory at the end, so that an archive that was cut is never taken for a whole.
+  // The seekable reader uses the directory at the end, so that an archive that was cut is never taken for a whole one.
   archive_read_support_format_zip_seekable(zip.get());
   const auto damaged = [&] {
     const char* reason = archive_error_string(zip.get());
     return UserError(fmt::format("not a readable zip archive: {}", reason != nullptr ? reason : "unknown reason"));
   };
-  // An archive of a run without events, which libarchive does not recognise: the end of a directory, and nothing else.
+  // An archive without members is nothing but the end of a directory, which libarchive does not recognise.
   if (bytes == std::string("PK\x05\x06", 4) + std::string(18, '\0')) return {};
   if (archive_read_open_memory(zip.get(), bytes.data(), bytes.size()) != ARCHIVE_OK) throw damaged();
   std::vector<ZipMember> members;

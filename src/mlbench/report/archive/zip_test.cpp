@@ -172,7 +172,7 @@ TEST(Zip, CutAnywhereOrWithAFlippedBitIsAnError) {
   const std::string zip = make_zip(members, 0);
   ASSERT_EQ(refusal_of(zip), "read");
   for (size_t size = 0; size < zip.size(); ++size) EXPECT_NE(refusal_of(zip.substr(0, size)), "read") << size;
-  // The first member's data: its checksum tells.
+  // The first member's data is changed; its checksum shows that.
   std::string flipped = zip;
   flipped[zip.find("a") + 30] ^= 0x10;
   EXPECT_NE(refusal_of(flipped), "read");
@@ -213,7 +213,7 @@ TEST(OfficialResult, HasMlbenchsSentence) {
   EXPECT_EQ(official_result(record), "");
 }
 
-// A script says itself what it reached, and when: it may have gone on.
+// A script itself says what it reached, and when, since it may have gone on.
 TEST(OfficialResult, OfACustomRunIsItsScripts) {
   RecordJson record = make_record("r-2", 2, 40, 5400, true);
   record["division"] = "custom";

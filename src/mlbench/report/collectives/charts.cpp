@@ -18,15 +18,15 @@ namespace {
 using record::CollectiveForm;
 using record::CollectiveRow;
 
-// One line: what tells it from others of the same operation.
+// What tells a line of a chart from others of the same operation.
 struct LineKey {
   std::string backend;
   int64_t ranks = 0;
   std::string dtype;
-  std::string labels;                                // what a reader must know of it: "oversubscribed"
+  std::string labels;                                // what a reader must know: "oversubscribed"
   auto operator<=>(const LineKey&) const = default;  // NOLINT(modernize-use-nullptr): taken for a comparison with 0
 };
-// What has charts of its own.
+// Each such key has charts of its own.
 using PlotKey = std::tuple<std::string, std::string, std::string>;  // operation, reduction, device
 
 struct SizePoints {
@@ -52,7 +52,7 @@ void add_row(LineKey line, const CollectiveRow& row, std::map<PlotKey, Lines>& p
   line.dtype = row.dtype;
   SizePoints& points = plots[{row.operation, row.reduction, row.device}][line];
   points.times_us[bytes / static_cast<double>(size_of(spec::dtype_named(row.dtype)))].push_back(time_us);
-  // Of the time shown.
+  // The bandwidth at the time that is shown.
   if (form->bus_bw && *form->bus_bw > 0 && form->time_us > 0) {
     points.bandwidth[bytes].push_back(*form->bus_bw * form->time_us / time_us);
   }
@@ -71,7 +71,7 @@ std::vector<ChartPoint> points_of(const std::map<double, std::vector<double>>& b
 class CollectivesChartMaker {
  public:
   explicit CollectivesChartMaker(const std::vector<CollectivesResult>& results) {
-    // Archives do not say what their back end was: where two have as many ranks, their names tell them apart.
+    // Archives do not say what their back end was. Where two of them have as many ranks, their names tell them apart.
     std::map<int64_t, int> unknown;
     for (const CollectivesResult& result : results) unknown[result.workers] += known_backend(result).empty() ? 1 : 0;
     const bool by_name = std::ranges::any_of(unknown, [](const auto& ranks) { return ranks.second > 1; });

@@ -1,11 +1,11 @@
 #pragma once
 
-// Benchmarks of collectives as charts, like figures 2 and 3 of MLBench's manual: the time of an operation over its
-// size, both axes logarithmic, a line per back end, number of ranks and type; and the bus bandwidth over the size.
+// Draws benchmarks of collectives as charts, like figures 2 and 3 of MLBench's manual: an operation's time and its bus
+// bandwidth over the size. Both axes are logarithmic, and each back end, number of ranks and type is a line.
 //
-// Operations, reductions and devices have charts of their own. Where results are of several back ends and several
-// numbers of ranks, there is a chart for each number of ranks with the back ends as lines, and one for each back end
-// with the numbers of ranks as lines.
+// Each operation, reduction and device has charts of its own. Where results have several back ends and several numbers
+// of ranks, there is a chart for each number of ranks with the back ends as lines, and one for each back end with the
+// numbers of ranks as lines.
 
 #include <string>
 #include <vector>
@@ -16,11 +16,12 @@
 
 namespace mlbench::report {
 
-// Of each row the form that the interface has without a copy, where it was measured; the median of the iterations, of
-// archives their mean; of a size that was measured several times, the median of these. Rows of no bytes are left out.
+// The charts of `results`. A row counts with the form that the interface has without a copy, where that was measured,
+// and with the median of its iterations (the mean for MLBench's archives). A size that was measured several times
+// counts with the median of these. Rows of 0 bytes are left out.
 std::vector<Chart> collectives_charts(const std::vector<CollectivesResult>& results);
 
-// Their part of the page.
+// The part of the page (draw/page.h) that shows these charts.
 PageStudy collectives_study(std::vector<Chart> charts);
 
 }  // namespace mlbench::report

@@ -24,23 +24,23 @@ using record::CollectiveForm;
 using record::CollectiveRow;
 using RowKey = std::tuple<std::string, std::string, std::string, std::string, int64_t, int64_t, int64_t, bool>;
 
-constexpr size_t kFewestStarts = 2;  // that have a spread
+constexpr size_t kFewestStarts = 2;  // fewer have no spread
 
 RowKey key_of(const CollectiveRow& row, bool in_place) {
   return {row.operation, row.dtype, row.reduction, row.device, row.root, row.size_bytes, row.count, in_place};
 }
 
-// A row and form of one start, as often as its cycles measured it.
+// What the cycles of one start measured for a row in one form.
 struct Cycles {
   std::vector<double> medians_us;
   bool wrong = false;
 };
 
-// The same row and form of all starts.
+// What all starts measured for a row in one form.
 struct Measurements {
   CollectiveRow row;
   bool in_place = false;
-  std::vector<double> medians_us;  // of the starts that have it
+  std::vector<double> medians_us;  // of the starts that have this row
   bool wrong = false;
 };
 
@@ -58,7 +58,7 @@ std::map<RowKey, Cycles> cycles_of(const CollectivesResult& start) {
   return all;
 }
 
-// In the order in which the starts have them.
+// The measurements of all starts, in the order of their rows.
 std::vector<Measurements> measurements_of(const std::vector<CollectivesResult>& starts) {
   std::vector<Measurements> all;
   std::map<RowKey, size_t> places;
@@ -106,7 +106,7 @@ void judge(const Measurements& mine, const Measurements& other, CollectiveCompar
   }
 }
 
-// What makes a time something else. UserError's words, "" where nothing does.
+// Why the times of two results mean different things, in words; "" where they can be compared.
 std::string why_not_comparable(const CollectivesResult& a, const CollectivesResult& b) {
   std::vector<std::string> words;
   const auto differ = [&](const char* what, const auto& mine, const auto& other) {
@@ -134,7 +134,8 @@ std::string hosts_in_words(const CollectivesResult& result) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
-// What one may want to compare; hosts have other names in each start where they are made for it.
+// Differences that a user may want to compare, as notes. `of_one_side`: `a` and `b` are starts of one result, whose
+// hosts may have other names in each start where they are created for it.
 std::vector<std::string> differences_of(const CollectivesResult& a, const CollectivesResult& b, bool of_one_side) {
   std::vector<std::string> notes;
   const auto differ = [&](const char* what, const auto& mine, const auto& other) {
@@ -151,7 +152,7 @@ std::vector<std::string> differences_of(const CollectivesResult& a, const Collec
 
 std::string name_of(const CollectivesResult& result) { return result.name.empty() ? "a result" : result.name; }
 
-// Why these are no starts of one benchmark; "" where they are.
+// Why `starts` are not all starts of one benchmark; "" where they are.
 std::string why_not_alike(const std::vector<CollectivesResult>& starts) {
   for (const CollectivesResult& start : starts) {
     std::vector<std::string> notes = differences_of(starts.front(), start, true);
@@ -186,7 +187,7 @@ Json ratio_interval(const CollectiveComparison& one) {
   return {one.estimate->interval->low, one.estimate->interval->high};
 }
 
-// What is told of a compared row, in the order of JSON.
+// The figures of a compared row, in the order of JSON.
 const Figures<CollectiveComparison>& compared_figures() {
   using Row = CollectiveComparison;
   const auto none_if_empty = [](const std::string& text) { return text.empty() ? "none" : text; };

@@ -1,15 +1,15 @@
 #pragma once
 
-// Two results of `mlbench bench collectives`, size by size, with a verdict beyond noise.
+// Compares two results of `mlbench bench collectives`, size by size, and says whether they differ beyond noise.
 //
-// What is compared are starts: a start is one run of the benchmark, in processes of its own (--repeat N makes N). Rows
-// of the same operation, type, reduction, root, size and form are compared by the ratio of the geometric means over the
-// starts, below 1 being faster than the other result. A start counts with the median of its iterations, of several
-// cycles (-N) with the median of these.
+// Each result consists of starts: a start is one run of the benchmark, in processes of its own (--repeat N makes N).
+// Rows of the same operation, type, reduction, root, size and form are compared by the ratio of their geometric means
+// over the starts. Below 1, the first result is faster. A start counts with the median of its iterations; where it has
+// several cycles (-N), with the median of theirs.
 //
-// A ratio is a difference when its interval (study/statistics.h) leaves out 1, which needs two starts of each: what
-// differs from one start to the next (where memory, threads and connections came to lie) is neither in the iterations
-// nor in the cycles of one. Of 20 rows without a difference, one may pass for one.
+// A ratio is a difference when its interval (study/statistics.h) leaves out 1, which needs two starts of each result.
+// What changes from one start to the next (where memory, threads and connections lie) shows neither in the iterations
+// nor in the cycles of a single start. Of 20 rows without a difference, about one is taken for a difference.
 
 #include <optional>
 #include <string>
@@ -24,25 +24,26 @@ namespace mlbench::report {
 enum class CollectiveVerdict { kFaster, kSlower, kNoDifference, kUnknown };
 
 struct CollectiveComparison {
-  record::CollectiveRow row;  // whose operation, type, ... are meant; without figures
+  record::CollectiveRow row;  // operation, type, ...; without figures
   bool in_place = false;
-  double median_us = 0, other_us = 0;     // of the starts
-  std::optional<RatioEstimate> estimate;  // of the starts: its ratio is median / other
+  double median_us = 0, other_us = 0;     // medians over the starts of either result
+  std::optional<RatioEstimate> estimate;  // this result's geometric mean over the other's
   CollectiveVerdict verdict = CollectiveVerdict::kUnknown;
-  std::string why_unknown;  // "needs starts", "wrong results"
+  std::string why_unknown;  // "needs starts", "wrong results", ...; "" where there is a verdict
 };
 
 struct CollectivesComparison {
-  std::string name, other;  // of the first starts
+  std::string name, other;  // names of the first starts
   size_t starts = 0, other_starts = 0;
-  std::string not_comparable;              // why there are no rows; "" where there may be some
+  std::string not_comparable;              // why the results cannot be compared; "" where they can
   std::vector<CollectiveComparison> rows;  // in the order of the first result
-  std::optional<double> ratio;             // geometric mean over the rows that have one
+  std::optional<double> ratio;             // geometric mean of the rows' ratios
   int64_t faster = 0, slower = 0, same = 0, unknown = 0;
   std::vector<std::string> notes;  // what differs between the two, what is missing in one
 };
 
-// Each at least one start; those of one side were measured alike, else nothing is compared.
+// Compares two results, each given as its starts. Precondition: each has at least one start. Where the starts of one
+// result were not measured alike, `not_comparable` says so and there are no rows.
 CollectivesComparison compare_collectives(const std::vector<CollectivesResult>& starts,
                                           const std::vector<CollectivesResult>& others);
 

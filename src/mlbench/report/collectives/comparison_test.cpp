@@ -16,7 +16,7 @@ using testing::IsEmpty;
 
 using Starts = std::vector<CollectivesResult>;
 
-// A start: sizes of 4, 8, ... bytes with these medians.
+// A start with sizes of 4, 8, ... bytes that have these medians.
 CollectivesResult start(const std::string& name, const std::vector<double>& medians) {
   std::vector<record::CollectiveRow> rows;
   for (size_t i = 0; i < medians.size(); ++i) {
@@ -55,7 +55,7 @@ TEST(CollectivesComparison, AVerdictPerSizeBeyondNoise) {
   EXPECT_THAT(comparison.notes, IsEmpty());
 }
 
-// Whatever its iterations and cycles say: they are of one start.
+// Iterations and cycles of a single start give no verdict.
 TEST(CollectivesComparison, OneStartHasNoVerdict) {
   CollectivesResult one = start("a", {50}), other = start("b", {100});
   for (CollectivesResult* result : {&one, &other}) {
@@ -86,7 +86,7 @@ TEST(CollectivesComparison, AStartCountsWithTheMedianOfItsCycles) {
   EXPECT_EQ(comparison.rows[0].estimate->interval->low, ratio_of({100, 102}, {50, 51})->interval->low);
 }
 
-// Like starts that differ by 30 % from one to the next, their cycles by 1 %.
+// The starts of both sides have one distribution: starts differ by 30 %, the cycles of a start by 1 %.
 TEST(CollectivesComparison, LikeStartsAreSeldomCalledDifferent) {
   RandomSequence random(5);
   const auto side = [&](const std::string& name, size_t count) {
@@ -139,7 +139,7 @@ TEST(CollectivesComparison, StartsOfOneSideAreOfOneBenchmark) {
   EXPECT_THAT(comparison.rows, IsEmpty());
   EXPECT_EQ(comparison.not_comparable,
             "not comparable: a and a.4 are no starts of one benchmark (back end: gloo, mpi)");
-  Starts elsewhere = starts("a", {50});  // as the pods of each start are
+  Starts elsewhere = starts("a", {50});  // pods have other names in each start
   elsewhere[1].devices[0].host = "node-9";
   EXPECT_EQ(compare_collectives(starts("b", {100}), elsewhere).not_comparable, "");
 }

@@ -44,7 +44,7 @@ Json config_json(const CollectivesResult& result) {
   return config;
 }
 
-// Derived from the rows of a result.
+// Writes the members that are derived from the rows of a result.
 void write_derived(spec::FieldWriter& v, const CollectivesResult& result) {
   const int64_t wrong = wrong_rows(result.rows);
   Json stalled = Json::array();
@@ -54,7 +54,7 @@ void write_derived(spec::FieldWriter& v, const CollectivesResult& result) {
   v.any("average_bus_bandwidth", {{"bandwidth", or_null(mean_bus_bandwidth(result.rows))}, {"okay", nullptr}});
 }
 
-// A rank takes the GPU of its number among those of its host, unless its executor gave it another.
+// The device of each rank. A rank has the GPU with its local rank as number, unless its executor gave it another.
 std::vector<CollectiveDevice> devices_of_record(const record::Record& record, bool on_gpus) {
   std::vector<CollectiveDevice> devices;
   for (const record::RankPlace& place : record.placement.value_or(std::vector<record::RankPlace>{})) {
@@ -71,7 +71,7 @@ std::vector<CollectiveDevice> devices_of_record(const record::Record& record, bo
   return devices;
 }
 
-// "2.27.3" as NCCL counts it: 22703.
+// The version of NCCL as NCCL counts it: 22703 for "2.27.3".
 std::optional<int64_t> nccl_version_of(const record::Record& record) {
   const record::NamedTexts libraries = record.environment.value_or(record::Environment()).libraries;
   const auto nccl = std::ranges::find(libraries, "nccl", &record::NamedTexts::value_type::first);
@@ -88,7 +88,7 @@ std::optional<int64_t> nccl_version_of(const record::Record& record) {
 
 }  // namespace
 
-// The document, each member named once.
+// Names each member of the document once, for reading and for writing.
 template <typename V, record::Either<CollectivesResult> T>
 void describe(V& v, T& result) {
   constexpr bool kWrites = std::is_const_v<T>;

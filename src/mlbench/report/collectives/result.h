@@ -1,7 +1,7 @@
 #pragma once
 
-// The result of `mlbench bench collectives` as one JSON document, schema api/collectives.schema.json: the names of
-// nccl-tests' own (-J) where it has them, with true, false and null instead of texts, and ours beside them.
+// The result of `mlbench bench collectives` as one JSON document with the schema api/collectives.schema.json. Names are
+// those of nccl-tests' document (-J) where that has them, but values are true, false and null instead of texts.
 
 #include <cstdint>
 #include <filesystem>
@@ -19,22 +19,22 @@ namespace mlbench::report {
 // Where a rank's buffers lie.
 struct CollectiveDevice {
   std::string host = {};
-  std::optional<int64_t> gpu = {};  // its number on the host; empty: they are the host's
-  std::string info = "cpu";         // the GPU's model; "cuda" where it is not known
+  std::optional<int64_t> gpu = {};  // the GPU's number on the host; empty: the buffers lie in the host's memory
+  std::string info = "cpu";         // the GPU's model; "cuda" where the model is not known
   bool operator==(const CollectiveDevice&) const = default;
 };
 
 struct CollectivesResult {
-  std::string name;  // of the run; "" where there is none
+  std::string name;  // the run's; "" where there is no run
   int64_t workers = 0;
   std::string backend;     // "gloo"
   std::string comm_stack;  // "netem(ring(gloo))"; "" where it is not known
   bool oversubscribed = false;
   std::string start_time, end_time;       // UTC
-  std::vector<std::string> args;          // of the command, its program first; a record does not know them
-  std::vector<std::string> env;           // NAME=VALUE, of variables that change how communication works and no others
+  std::vector<std::string> args;          // the command's, the program first; empty for a result from a record
+  std::vector<std::string> env;           // NAME=VALUE, only of variables that change how communication works
   std::optional<int64_t> nccl_version;    // 22703 is 2.27.3
-  int64_t gpus = 0;                       // of each rank
+  int64_t gpus = 0;                       // GPUs of each rank
   std::vector<CollectiveDevice> devices;  // of each rank; empty where they are not known
   spec::CollectivesSpec spec;
   std::vector<record::CollectiveRow> rows;
@@ -43,26 +43,26 @@ struct CollectivesResult {
   bool operator==(const CollectivesResult&) const = default;
 };
 
-// Rows with results that were wrong, forms counted apart.
+// The number of rows with wrong results; the two forms of a row count apart.
 int64_t wrong_rows(const std::vector<record::CollectiveRow>& rows);
 int64_t wrong_rows(const record::Record& record);
-// `results` of it, or of a document. UserError "WHERE: ..." naming what is wrong.
+// Reads the rows in the member `results` of a result or record. Throws UserError "WHERE: ..." naming what is wrong.
 std::vector<record::CollectiveRow> collective_rows_of(const Json& list, const std::string& where);
-// "synthetic network, oversubscribed": what a reader must know of its times; may be "".
+// What a reader must know of the result's times, "synthetic network, oversubscribed"; may be "".
 std::string labels_of(const CollectivesResult& result);
-// Mean of the bus bandwidths of all rows and forms that have one; empty when none has.
+// The mean bus bandwidth in GB/s of all rows and forms that have one, barriers left out; empty when none has.
 std::optional<double> mean_bus_bandwidth(const std::vector<record::CollectiveRow>& rows);
 
 Json to_json(const CollectivesResult& result);
-// Inverse. UserError "WHERE: ..." naming what is wrong.
+// The inverse of to_json(). Throws UserError "WHERE: ..." naming what is wrong.
 CollectivesResult collectives_result_from_json(const Json& json, const std::string& where);
-// All results in a file: a document, a run's record, or a list of either, as -J writes it of several numbers of ranks.
-// At least one.
+// All results in a file, which is a document, a run's record, or a list of either; -J writes a list for several numbers
+// of ranks. Returns at least one; throws UserError where the file holds no result.
 std::vector<CollectivesResult> read_collectives_results(const std::filesystem::path& file);
 
-// The result in a record with such a section, or the rows and pairs of a document of to_json(); empty where there is
-// none. Devices are those of the record's placement, variables those of its effective settings. What a
-// record does not hold stays empty: those of MLBench's archives have rows, names and times alone.
+// The result in a record that has `collectives`; empty for another record. Devices come from the record's placement,
+// variables from its effective settings. What the record does not hold stays empty: records of MLBench's archives have
+// rows and names only.
 std::optional<CollectivesResult> collectives_of(const record::Record& record);
 
 }  // namespace mlbench::report

@@ -123,7 +123,7 @@ TEST(CollectivesResult, IsFoundInARecord) {
   EXPECT_EQ(collectives_of(record::Record()), std::nullopt);
 }
 
-// What build_record() writes, less what is not looked at.
+// A record like those of build_record(), without the members that collectives_of() ignores.
 RecordJson record_on_hosts(bool gpus) {
   RecordJson record = Json{{"name", "r"}, {"workers", 3}, {"backend", gpus ? "nccl" : "mpi"}};
   record["collectives"] = to_json(make_result("r", "mpi", 3, {}));
@@ -150,7 +150,7 @@ TEST(CollectivesResult, DevicesVariablesAndVersionAreThoseOfTheRecord) {
   EXPECT_EQ(to_json(on_hosts)["devices"][2]["device"], nullptr);
 
   RecordJson record = record_on_hosts(true);
-  record["placement"][1]["gpu"] = 0;  // as its executor says
+  record["placement"][1]["gpu"] = 0;  // the executor gave rank 1 this GPU
   const CollectivesResult on_gpus = collectives_of(record).value();
   EXPECT_EQ(on_gpus.devices, (std::vector<CollectiveDevice>{
                                  {"node-1", 0, "NVIDIA A"}, {"node-1", 0, "NVIDIA A"}, {"node-2", 0, "cuda"}}));
@@ -160,7 +160,7 @@ TEST(CollectivesResult, DevicesVariablesAndVersionAreThoseOfTheRecord) {
   EXPECT_EQ(json["nccl_version"], 22703);
   EXPECT_EQ(json["devices"][1]["device_info"], "NVIDIA A");
 
-  // Before any start, and in archives.
+  // These parts are null before any start and in archives.
   for (const char* part : {"placement", "hosts", "environment", "effective"}) record[part] = nullptr;
   EXPECT_TRUE(collectives_of(record)->devices.empty());
   for (const char* part : {"placement", "hosts", "environment", "effective", "requested"}) record.erase(part);
@@ -200,14 +200,14 @@ TEST(CollectivesResult, EveryKindOfDocumentMeetsTheSchema) {
        {full_result(), make_result("", "", 1, {}), make_result("r-2", "gloo", 2, stalled)}) {
     EXPECT_EQ(validator.complaint(to_json(result)), "");
   }
-  for (const int64_t workers : {2, 4}) {  // of others, nothing is compared
+  for (const int64_t workers : {2, 4}) {  // with 4 ranks nothing is compared
     const CollectivesResult other = make_result("other", "gloo", workers, full_result().rows);
     Json compared = to_json(full_result());
     compared["comparison"] = to_json(compare_collectives({full_result()}, {other}));
     EXPECT_EQ(compared["comparison"]["rows"].empty(), workers == 4);
     EXPECT_EQ(validator.complaint(compared), "");
   }
-  // The validator is awake, down to the members of rows.
+  // The validator finds a wrong member of a row.
   Json wrong = to_json(full_result());
   wrong["results"][0]["in_place"]["time"] = "8";
   EXPECT_NE(validator.complaint(wrong), "");

@@ -1,8 +1,7 @@
 #pragma once
 
-// Sizes that took out of all proportion: at least ten times as long as both the next smaller and the next larger one.
-// That is no property of a network but a stall, of timers, buffers or something else that ran; a reader who looks at
-// bandwidths must not take it for one.
+// Finds stalls: sizes that took at least ten times as long as both the next smaller and the next larger size. A stall
+// comes from timers, buffers or other programs and is no property of the network, so a reader must not take it for one.
 
 #include <cstddef>
 #include <span>
@@ -14,15 +13,15 @@
 
 namespace mlbench::report {
 
-// Indices of such times of ascending sizes.
+// The indices of stalls among `times`, which belong to ascending sizes.
 std::vector<size_t> stalled_among(const std::vector<double>& times);
 
-// A form of a row that stalled, and those that it is compared with, of the same operation, type, reduction and cycle.
+// A row that stalled in one form, and the rows next to it in size, of the same operation, type, reduction and cycle.
 struct Stall {
   const record::CollectiveRow *row = nullptr, *smaller = nullptr, *larger = nullptr;
   bool in_place = false;
 };
-// By the mean of the iterations, in the order of the rows, which the stalls point at.
+// The stalls among `rows`, by the mean of the iterations and in the order of the rows. The stalls point at `rows`.
 std::vector<Stall> stalls_of(std::span<const record::CollectiveRow> rows);
 
 // "65536 B in place took 1374 times as long as 32768 B and 243 times as long as 131072 B"

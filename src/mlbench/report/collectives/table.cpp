@@ -74,7 +74,7 @@ std::string osu_line(const CollectiveRow& row) {
   }
 }
 
-// A row in one of its forms.
+// A row in one of its two forms.
 struct FormRow {
   const CollectiveRow* row;
   const char* name;
@@ -105,7 +105,7 @@ std::string form_words(const FormRow& one) {
   return fmt::format("{}{}{}", one.name, one.form->copies ? " +copy" : "", one.form->capped ? " capped" : "");
 }
 
-// What is told of a row in one form, in the order of CSV; times in microseconds, bandwidths in GB/s.
+// The figures of a row in one form, in the order of CSV; times in microseconds, bandwidths in GB/s.
 const Figures<FormRow>& form_figures() {
   using record::TimeSummary;
   static const Figures<FormRow> kFigures = {

@@ -11,7 +11,7 @@
 
 namespace mlbench::report {
 
-// `count` times around a median.
+// A form with `count` times that lie evenly around the median, from `spread` (relative) below it to `spread` above.
 inline record::CollectiveForm make_form(double median_us, double alg_bw, double bus_bw, int64_t count = 20,
                                         double spread = 0.02) {
   std::vector<double> times;

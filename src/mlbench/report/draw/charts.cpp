@@ -117,7 +117,7 @@ class ChartMaker {
     drop_if_empty();
   }
 
-  // The linear line of each starts at its smallest worker count.
+  // The linear guide of each line starts at the line's smallest worker count.
   void throughput() {
     const size_t before = charts_.size();
     over_workers("throughput", "Throughput", "samples of all workers / train clock, median of the repeats",
@@ -161,7 +161,8 @@ class ChartMaker {
         kinds[kind].points.push_back({x, point.kinds_s[kind].value_or(0)});
       }
       double& agg = kinds[static_cast<size_t>(record::StepKind::kAggregate)].points.back().y;
-      // Beside the backward pass neither is a part of agg, but what of both was waited for is.
+      // Where communication runs beside the backward pass, neither wait nor transfer is a part of agg, but the exposed
+      // part of both is.
       const double shown = point.hides() ? point.exposed_s.value_or(0) : 0;
       const double waited = point.wait_s.value_or(0), moved = point.transfer_s.value_or(0);
       const bool within = !point.hides() && waited + moved <= agg;
@@ -180,7 +181,7 @@ class ChartMaker {
     drop_if_empty();
   }
 
-  // Where any of it ran while the gradient was computed.
+  // Adds a chart only where some communication ran while the gradient was computed.
   void hidden_communication(size_t index, const std::string& seconds) {
     const StudyLine& line = study_.lines[index];
     if (std::ranges::none_of(line.points, &StudyPoint::hides)) return;
@@ -204,7 +205,7 @@ class ChartMaker {
     return study_.lines.size() == 1 ? k : line.name + ", " + k;
   }
 
-  // One series per line and worker count, of the repeat shown.
+  // Adds a series for each line and worker count, with the points of the repeat that is shown.
   void over_runs(Chart& chart, const std::function<std::vector<ChartPoint>(const MeasuredRun&)>& points_of) {
     for (const StudyLine& line : study_.lines) {
       for (const StudyPoint& point : line.points) {
@@ -241,7 +242,7 @@ class ChartMaker {
 
   static bool by_x(ChartPoint a, ChartPoint b) { return a.x < b.x; }
 
-  // `x_of`: of an evaluation or an epoch.
+  // `x_of` gives the x of an evaluation or an epoch.
   void accuracy(const char* id, const char* over, const char* x_label, const auto& x_of) {
     if (study_.metric.empty()) return;
     ChartSeries at_limit{"at a limit: meets no goal", {}, false, true};

@@ -1,6 +1,6 @@
 #pragma once
 
-// Charts as data, made of studies; gnuplot.h and page.h draw them.
+// Charts as data, made from studies; gnuplot.h and page.h draw them.
 
 #include <optional>
 #include <string>
@@ -21,19 +21,19 @@ struct ChartSeries {
   std::string name;
   std::vector<ChartPoint> points;  // ascending x
   bool guide = false;              // drawn dashed and without marks: linear speed-up, goal, target loss
-  bool rings = false;              // drawn as rings around points of the others, without a line
+  bool rings = false;              // drawn as rings around points of other series, without a line
 };
 
-// `ticks` not empty: x is an index into it (worker counts, one step apart whatever the list of K); else x is a number.
+// Where `ticks` is not empty, x is an index into it (for instance worker counts, one step apart); else x is a number.
 struct Chart {
   std::string id;  // "speedup": base name of its files; letters, digits, '_' and '-'
   std::string title, subtitle, x_label, y_label;
-  std::vector<std::string> labels;  // what a reader must know of the runs drawn, below the subtitle: "oversubscribed"
+  std::vector<std::string> labels;  // what a reader must know of the runs, "oversubscribed"; below the subtitle
   ChartKind kind = ChartKind::kLines;
   std::vector<std::string> ticks;
   std::vector<ChartSeries> series;
-  bool from_zero = true;  // the y axis
-  // Logarithmic axes, of points above 0: then the axis does not begin at zero.
+  bool from_zero = true;  // the y axis begins at zero
+  // Logarithmic axes: these do not begin at zero, and their values must be above 0.
   bool log_x = false, log_y = false;
 };
 
@@ -42,10 +42,11 @@ struct ChartOptions {
   std::string price_note;  // "n1-standard-4, 0.2092 $/h per worker"
 };
 
-// The charts of a study in the order of docs/reports.md; one without a point is left out.
+// The charts of a study in the order of docs/reports.md; a chart without a point is left out.
 std::vector<Chart> charts_of(const Study& study, const std::vector<MeasuredRun>& runs, const ChartOptions& options);
 
-// Comma-separated values: a column of x, one per series. Cells that a spreadsheet would take for formulas get a "'".
+// A chart as comma-separated values: a column of x, and one per series. A "'" is put in front of cells that a
+// spreadsheet would take for formulas.
 std::string chart_csv(const Chart& chart);
 
 }  // namespace mlbench::report

@@ -90,14 +90,14 @@ TEST_F(Charts, WaitAndTransferStandInPlaceOfAgg) {
     return parts;
   };
   auto parts = stacked();
-  EXPECT_THAT(parts["agg"], ElementsAre(15, 1, 5));  // of k = 1 and 16 nothing more is known
+  EXPECT_THAT(parts["agg"], ElementsAre(15, 1, 5));  // wait and transfer are not known for k = 1 and 16
   EXPECT_THAT(parts["wait"], ElementsAre(0, 6, 0));
   EXPECT_THAT(parts["transfer"], ElementsAre(0, 3, 0));
   runs_[2].record.exchange->exact = false;
   parts = stacked();
   EXPECT_THAT(parts["wait (at least)"], ElementsAre(0, 6, 0));
   EXPECT_THAT(parts["transfer (at most)"], ElementsAre(0, 3, 0));
-  runs_[2].record.exchange->wait_s = {60, 0};  // longer than agg: within another kind
+  runs_[2].record.exchange->wait_s = {60, 0};  // longer than agg, so not a part of it
   parts = stacked();
   EXPECT_THAT(parts["agg"], ElementsAre(15, 10, 5));
   EXPECT_FALSE(parts.contains("wait (at least)"));

@@ -1,7 +1,7 @@
 #pragma once
 
-// A figure is said once: key, heading, unit, form and getter are one row, of which a table's column, a member of JSON
-// and a cell of CSV are made.
+// Describes a figure once: key, heading, unit, form and getter are one row, from which a table's column, a member of
+// JSON and a cell of CSV are made.
 
 #include <functional>
 #include <optional>
@@ -16,22 +16,22 @@
 
 namespace mlbench::report {
 
-// How people read a value of JSON, and on which side of a column. null is kNone for numbers, "" for texts.
+// How a JSON value is written for people, and how a column is aligned. null becomes kNone for numbers, "" for texts.
 struct Form {
   std::string (*write)(const Json& value) = nullptr;
   Align align = Align::kRight;
 };
 namespace forms {
-extern const Form kText;                                       // as it is
+extern const Form kText;                                       // the text as it is
 extern const Form kList;                                       // "a, b"
-extern const Form kNumber;                                     // a text or whole number, to the right
+extern const Form kNumber;                                     // a text or whole number, aligned right
 extern const Form kCount;                                      // "60,000"
 extern const Form kFixed1, kFixed2, kFixed4;                   // "1.2", "1.25", "1.2500"
 extern const Form kShort;                                      // "0.0016"
-extern const Form kSeconds, kRate, kPercent, kRatio, kMetric;  // as table.h has them
+extern const Form kSeconds, kRate, kPercent, kRatio, kMetric;  // as table.h formats them
 }  // namespace forms
 
-// A getter's answer as JSON: an empty optional is null.
+// What a getter returns, as JSON: an empty optional is null.
 template <typename Value>
 Json figure_value(const Value& value) {
   return Json(value);
@@ -43,14 +43,15 @@ Json figure_value(const std::optional<Value>& value) {
 
 template <typename Row>
 struct Figure {
-  std::string key;            // its name in JSON and CSV; "" in tables alone
-  std::string heading, unit;  // of its column
+  std::string key;            // the name in JSON and CSV; "" for a figure that only tables show
+  std::string heading, unit;  // the column's
   std::function<Json(const Row& row)> value;
-  std::function<std::string(const Row& row)> cell;  // as people read it; without, it has no column
+  std::function<std::string(const Row& row)> cell;  // as people read it; empty: the figure has no column
   Align align = Align::kRight;
-  Form form = {};  // of its value alone
+  Form form = {};  // how the value is written, where `cell` needs nothing else of the row
 
-  // `get`: a member of the row, or a function of it. A form is one of its value; `shown` is one of the row.
+  // `get` is a member of the row, or a function of the row. `form_` writes the value that it gives; `shown` writes the
+  // cell from the whole row.
   template <typename Get>
   Figure(std::string key_, Get get)
       : key(std::move(key_)), value([get](const Row& row) { return figure_value(std::invoke(get, row)); }) {}
@@ -76,7 +77,7 @@ struct Figure {
 template <typename Row>
 using Figures = std::vector<Figure<Row>>;
 
-// Those of the names, in that order: the columns of a table. A name that none has is left out.
+// The figures whose keys are `keys`, in that order: the columns of a table. A key that no figure has is left out.
 template <typename Row>
 Figures<Row> chosen(const Figures<Row>& figures, const std::vector<std::string_view>& keys) {
   Figures<Row> found;
@@ -111,7 +112,7 @@ Table table_of(const Figures<Row>& figures, const auto& rows) {
   return table;
 }
 
-// One member for each figure that has a key.
+// An object with a member for each figure that has a key.
 template <typename Row>
 Json json_of(const Figures<Row>& figures, const Row& row) {
   Json object = Json::object();
@@ -123,7 +124,7 @@ Json json_of(const Figures<Row>& figures, const Row& row) {
 
 // A value as a cell of CSV: null is empty, true and false are 1 and 0.
 std::string csv_cell_of(const Json& value);
-// The names of the columns, or a row's cells, with commas between them and a line end.
+// The keys of the figures, and the cells of a row, with commas between them and a line end.
 template <typename Row>
 std::string csv_heading(const Figures<Row>& figures) {
   std::string line;

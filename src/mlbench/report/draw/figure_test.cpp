@@ -14,7 +14,7 @@ struct Toy {
   bool exact = true;
 };
 
-// A figure more is a row more here, and nothing else.
+// A further figure needs only a further row here.
 const Figures<Toy> kToys = {
     {"name", "toy", "", &Toy::name, forms::kText},
     {"seconds", "time", "s", &Toy::seconds, forms::kSeconds},

@@ -35,7 +35,7 @@ constexpr const char* kImageStyle =
 constexpr int kTextLines = 24;
 constexpr const char* kTextStyle = "set key outside top center horizontal noenhanced\n";
 
-// One line of a block, behind a mark: it can neither be the line that ends the block nor start another one.
+// One line of a block, with a mark in front, so that the text can neither end the block nor begin another one.
 std::string cell(const std::string& text) { return "|" + printable(text); }
 
 class Script {
@@ -88,7 +88,7 @@ class Script {
     for (size_t i = 0; i < chart_.series.size(); ++i) {
       out_ += fmt::format("$data{} << {}\n", i, kEnd);
       for (const ChartPoint point : chart_.series[i].points) {
-        // "NaN" is a gap. A point that is left out would be bridged by a line, and move the bars behind it.
+        // "NaN" is drawn as a gap. Without the point, a line would bridge the gap, and the bars behind would move.
         const bool finite = std::isfinite(point.x) && std::isfinite(point.y);
         out_ += finite ? fmt::format("{}\t{}\n", point.x, point.y) : fmt::format("{}\tNaN\n", point.x);
       }
@@ -129,7 +129,7 @@ class Script {
         out_ += fmt::format("$data{} using 1:2 with points pt 6 ps 1.8 lw 2 lc rgb '#333333' title $text[{}][2:*]", i,
                             title);
       } else {
-        // Many points are a curve, few are measurements that a reader wants to see.
+        // Many points are drawn as a curve; few points are measurements, whose marks a reader wants to see.
         const bool marks = series.points.size() <= 40;
         out_ += fmt::format("$data{} using 1:2 with {} lw 2 {}lc rgb '{}' title $text[{}][2:*]", i,
                             marks ? "linespoints" : "lines", marks ? "pt 7 ps 0.7 " : "", next(colour), title);

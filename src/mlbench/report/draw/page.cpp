@@ -25,7 +25,7 @@ std::string_view file(std::string_view name) {
   return {};
 }
 
-// 'sha256-...' of a content security policy.
+// The source 'sha256-...' of a content security policy for `text`: the base64 of its hash.
 std::string policy_hash(std::string_view text) {
   static constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const std::string hex = sha256_hex(text);
@@ -68,7 +68,7 @@ Json to_json(const Chart& chart) {
           {"series", series}};
 }
 
-// Every text in it as it may be shown: a page is read by people, too.
+// `json` with every text made printable.
 Json shown(const Json& json) {
   if (json.is_string()) return printable_lines(json.get_ref<const std::string&>(), "");
   if (!json.is_structured()) return json;
@@ -83,7 +83,7 @@ Json shown(const Json& json) {
   return out;
 }
 
-// JSON that holds nothing that HTML acts on.
+// `json` as text without any character that has a meaning in HTML.
 std::string html_safe(const Json& json) {
   const std::string text = json.dump(-1, ' ', true, Json::error_handler_t::replace);
   std::string safe;

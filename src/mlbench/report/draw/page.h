@@ -1,9 +1,9 @@
 #pragma once
 
-// report.html: one file with everything in it (uPlot, script, style, figures), for a browser without a network.
+// Writes report.html: one file with everything in it (uPlot, script, style, figures), for a browser without a network.
 //
-// Names of runs, tasks, metrics and prices may be anybody's. They stand in one JSON block, in which '<', '>' and '&'
-// are escaped, and the script shows them as text only; the page's content security policy allows no other script.
+// Names of runs, tasks, metrics and prices are not trusted. They stand in one JSON block, in which '<', '>' and '&' are
+// escaped, and the script shows them as text only. The page's content security policy allows no other script.
 
 #include <string>
 #include <vector>
@@ -23,7 +23,7 @@ struct Page {
   std::vector<PageStudy> studies;
   std::vector<std::string> notes;
   PriceTable prices;
-  std::string worker;  // price_of_worker's items
+  std::string worker;  // the `items` of price_of_worker()
   bool preemptible = false;
   std::string price_note;
 };

@@ -58,7 +58,7 @@ std::string Table::render() const {
 }
 
 namespace {
-// Three significant digits, never an exponent, whole numbers from 1000 on.
+// Three significant digits (below 1, three decimals) without an exponent; from 1000 on the whole number.
 std::string three_digits(double value) {
   const double size = std::abs(value);
   const int decimals = size >= 99.95 ? 0 : size >= 9.995 ? 1 : size >= 0.9995 ? 2 : 3;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Plain-text tables, and how figures are written in them. Output is an interface: tests compare it line by line.
+// Plain-text tables, and how figures are written in them. The output is an interface: tests compare it line by line.
 
 #include <cstdint>
 #include <optional>
@@ -18,12 +18,13 @@ struct Column {
   Align align = Align::kRight;
 };
 
-// Columns are as wide as their widest cell and two blanks apart; lines have no trailing blanks. The unit line is left
-// out when no column has a unit.
+// A table whose columns are as wide as their widest cell and two blanks apart. Lines have no trailing blanks. The line
+// of units is left out when no column has a unit.
 class Table {
  public:
   explicit Table(std::vector<Column> columns);
-  void add_row(std::vector<std::string> cells);  // as many as there are columns; made printable (base/printable.h)
+  // There must be as many cells as columns. Cells are made printable (base/printable.h).
+  void add_row(std::vector<std::string> cells);
   bool empty() const { return rows_.empty(); }
   std::string render() const;  // every line ends in '\n'
 
@@ -32,7 +33,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Characters a terminal shows for UTF-8 text (code points; wide characters count once).
+// How many characters a terminal shows for UTF-8 text: its code points, of which wide ones count once.
 size_t display_width(std::string_view text);
 
 inline constexpr std::string_view kNone = "-";  // a figure that does not exist
@@ -41,13 +42,13 @@ std::string format_seconds(std::optional<double> seconds);   // "0.012", "1.23",
 std::string format_rate(std::optional<double> per_second);   // "12,345", "95.3"
 std::string format_count(int64_t count);                     // "60,000"
 std::string format_percent(std::optional<double> fraction);  // 0.9425 -> "94 %"
-// Shares of waiting and transfer: not exact ones are bounds, ">= 5 %" and "<= 5 %".
+// Shares of waiting and of transfer. Where these are not `exact`, they are bounds: ">= 5 %" and "<= 5 %".
 std::string format_wait(std::optional<double> fraction, bool exact);
 std::string format_transfer(std::optional<double> fraction, bool exact);
 std::string format_ratio(std::optional<double> ratio);  // "1.88", "0.0042"
 std::string format_metric(double value);                // "84.21", "0.4312"
 std::string format_bytes(uint64_t bytes);               // "3.2 GB" (powers of 1000)
 std::string format_elapsed(double seconds);             // "0:41", "12:03", "1:02:03"
-std::string short_stamp(const std::string& utc);        // "2026-11-21 11:33:47"; "-" of none
+std::string short_stamp(const std::string& utc);        // "2026-11-21 11:33:47"; "-" for ""
 
 }  // namespace mlbench::report

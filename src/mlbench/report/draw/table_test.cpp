@@ -72,7 +72,7 @@ TEST(Format, Figures) {
   EXPECT_EQ(format_elapsed(3723), "1:02:03");
 }
 
-// A metric's name, as anybody's record has it.
+// Names of metrics come from records, which are not trusted.
 TEST(Table, HeadingsAndCellsDoNothingToATerminal) {
   Table table({{"Prec\xE2\x80\xAE@1", "\x1b[2J", Align::kLeft}});
   table.add_row({"\xE2\x81\xA6 1"});

@@ -14,9 +14,9 @@ namespace mlbench::report {
 
 namespace {
 
-constexpr size_t kMostNames = 4;  // in a note
+constexpr size_t kMostNames = 4;  // of runs in a note
 
-// Hashes by their beginning.
+// Shortens each hash (64 hexadecimal digits) in `value` to its first 8 digits.
 std::string abbreviated(std::string value) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   for (size_t begin = value.find_first_of(kDigits); begin < value.size();) {
@@ -66,7 +66,7 @@ std::string why_no_ratio(const Keys& differences, const std::vector<std::string>
 std::vector<std::vector<size_t>> grouped(const std::vector<Conditions>& runs, const std::vector<size_t>& members,
                                          const KeyChoice& apart) {
   std::vector<std::vector<size_t>> groups;
-  std::vector<std::vector<size_t>> unlike;  // of each group: one of all that are alike, for there may be thousands
+  std::vector<std::vector<size_t>> unlike;  // per group one run of all that are alike: there may be thousands of runs
   for (const size_t run : members) {
     const auto fits = [&](const std::vector<size_t>& group) {
       return std::ranges::all_of(group, [&](size_t other) {
@@ -100,7 +100,7 @@ std::vector<std::vector<size_t>> grouped_to_lines(const std::vector<Conditions>&
   for (const std::vector<size_t>& group : grouped(runs, members, [](const ComparisonKey& key) {
          return key.kind == KeyKind::kFixed || key.kind == KeyKind::kFree;
        })) {
-    // Runs of one number of workers that differ in what follows from it.
+    // Whether runs of one number of workers differ in keys that follow from it.
     const bool several = grouped(runs, group, of_kind(KeyKind::kFollowsWorkers)).size() > 1;
     if (!several) {
       lines.push_back(group);
@@ -121,7 +121,7 @@ std::vector<std::vector<size_t>> grouped_to_lines(const std::vector<Conditions>&
 
 Distinction distinguish(const std::vector<Conditions>& runs, const std::vector<std::vector<size_t>>& groups,
                         const KeyChoice& apart) {
-  // Of a group whose runs stand on several numbers of hosts: "".
+  // "" for a key that follows from the workers and differs within the group, whose runs had several numbers of hosts.
   const auto value_of = [&](const std::vector<size_t>& group, const ComparisonKey& key) {
     const std::string& first = runs[group.front()].value(key);
     const bool common = std::ranges::all_of(group, [&](size_t run) { return runs[run].value(key) == first; });

@@ -1,15 +1,16 @@
 #pragma once
 
-// What may be compared: the one rule behind `mlbench compare`, the studies and charts of `mlbench charts`, tables of
-// results, REST /compare and the page that shows it. In words: docs/rules.md.
+// Which runs may be compared: the one rule behind `mlbench compare`, the studies and charts of `mlbench charts`, tables
+// of results, REST /compare and the page that shows it. docs/rules.md explains the rule.
 //
-// A *key* is something that a run was made under, by the name that --vary and --lines take. Two runs *differ* in it
-// when their records tell different values; one that tells none equals only another that tells none. Two runs
+// A *key* is a condition under which a run was made, with the name that --vary and --lines take. Two runs *differ* in a
+// key when their records tell different values. A run whose record tells no value equals only one that tells none. Two
+// runs
 //   repeat each other   when they differ in no key: only such runs share a median;
-//   make a speed-up     when they differ in `workers` alone, and in what follows from it;
-//   have a ratio        when they differ in no fixed key, and in one other at most or in named ones only (--vary).
-// All else stands side by side, without a ratio, verdict or line in common. Seed, repeat and names are no keys, nor is
-// the version of the program, which gets a note.
+//   make a speed-up     when they differ only in `workers` and in keys that follow from it;
+//   have a ratio        when they differ in no fixed key, and in at most one other key or only in keys named by --vary.
+// All other runs stand side by side, without a common ratio, verdict or line. Seed, repeat and names are no keys. Nor
+// is the version of the program, but a note says where it differs.
 
 #include <cstdint>
 #include <functional>
@@ -23,10 +24,10 @@
 namespace mlbench::report {
 
 enum class KeyKind {
-  kFixed,           // equal in whatever has a ratio
+  kFixed,           // must be equal for a ratio
   kWorkers,         // what a speed-up varies
-  kFollowsWorkers,  // no difference where the workers differ
-  kFree,            // one of them may vary
+  kFollowsWorkers,  // counts as no difference where the workers differ
+  kFree,            // one such key may vary
 };
 
 struct ComparisonKey {
@@ -36,16 +37,16 @@ struct ComparisonKey {
       value;  // as people read it; "" where the record does not tell
 };
 
-// Every key, in the order in which names of lines show them. What options are compared by, and why some by none, their
-// rows say (spec/run_options.h).
+// All keys, in the order in which names of lines show them. The row of each option (spec/run_options.h) says by which
+// key the option is compared, or why by none.
 std::span<const ComparisonKey> comparison_keys();
-std::vector<std::string> keys_to_vary();   // those that --vary may name: all that are not fixed
-std::vector<std::string> keys_of_lines();  // those that --lines may name: the free ones
+std::vector<std::string> keys_to_vary();   // names that --vary takes: all keys that are not fixed
+std::vector<std::string> keys_of_lines();  // names that --lines takes: the free keys
 
 using Keys = std::vector<const ComparisonKey*>;  // in the order of comparison_keys()
 using KeyChoice = std::function<bool(const ComparisonKey&)>;
 
-// "framework and threads per worker"
+// The names of keys as words: "framework and threads per worker".
 std::string in_words(const Keys& keys);
 
 // The values of all keys of a record.
@@ -54,11 +55,12 @@ class Conditions {
   explicit Conditions(const record::Record& record);
   const std::string& value(const ComparisonKey& key) const;
   Keys differences(const Conditions& other) const;
-  bool alike(const Conditions& other) const;  // to each third run
+  // Whether all values are the same, so that a third run differs from both in the same keys.
+  bool alike(const Conditions& other) const;
 
  private:
-  // A kind of host. Hosts of one kind report slightly different amounts of memory: 5 % of the larger one are no
-  // difference.
+  // A kind of host. Hosts of one kind report slightly different amounts of memory, so that a difference of up to 5 % of
+  // the larger amount does not count.
   struct HostKind {
     std::string text;      // CPU, cores, GPUs
     double ram_bytes = 0;  // 0: not told
@@ -71,32 +73,34 @@ class Conditions {
   std::string division_but_keys_;
 };
 
-// Why runs that differ in these have no speed-up, "no speed-up: hardware differs"; "" where nothing forbids one.
+// Why runs that differ in these keys have no speed-up, "no speed-up: hardware differs"; "" where nothing forbids one.
 std::string why_no_speed_up(const Keys& differences);
 
-// Why runs that differ in these have no ratio, with the --vary that gives one; "" where nothing forbids one.
+// Why two runs that differ in these keys have no ratio, with the --vary that would allow one; "" where nothing forbids
+// one. `vary` holds the keys that --vary names.
 std::string why_no_ratio(const Keys& differences, const std::vector<std::string>& vary);
 
-// `members` (indices into `runs`) in groups of which no two differ in a key that keeps them `apart`; ordered by their
-// values.
+// Divides `members` (indices into `runs`) into groups. Two runs of one group differ in no key for which `apart` is
+// true. Groups are ordered by the values of these keys.
 std::vector<std::vector<size_t>> grouped(const std::vector<Conditions>& runs, const std::vector<size_t>& members,
                                          const KeyChoice& apart);
 
-// Those of `members` that may share a line over numbers of workers: they make speed-ups with each other, and those of
-// one number of workers are repeats. Where one number of workers stood on several numbers of hosts, each of these is a
-// line.
+// Divides `members` (indices into `runs`) into lines over numbers of workers. Two runs of one line make a speed-up with
+// each other, or they are repeats where they have the same number of workers. Where runs of one number of workers had
+// several numbers of hosts, each number of hosts is a line of its own.
 std::vector<std::vector<size_t>> grouped_to_lines(const std::vector<Conditions>& runs,
                                                   const std::vector<size_t>& members);
 
-// What tells groups of runs from each other, of the keys that keep them `apart`.
+// What tells groups of runs from each other.
 struct Distinction {
-  Keys keys;                       // in which any two groups differ
-  std::vector<std::string> names;  // of each group, all unlike: its values of these, "mpi, 2 threads"
+  Keys keys;                       // keys in which the groups differ
+  std::vector<std::string> names;  // a different name for each group: its values of these keys, "mpi, 2 threads"
 };
+// Considers only keys for which `apart` is true.
 Distinction distinguish(const std::vector<Conditions>& runs, const std::vector<std::vector<size_t>>& groups,
                         const KeyChoice& apart);
 
-// "different versions of the program: 0.1.0 v1 (r-1), 0.1.0 v2 (r-2, r-4)"; "" where it is one.
+// "different versions of the program: 0.1.0 v1 (r-1), 0.1.0 v2 (r-2, r-4)"; "" where all records have one version.
 std::string version_note(const std::vector<const record::Record*>& records);
 
 }  // namespace mlbench::report

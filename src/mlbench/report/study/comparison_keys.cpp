@@ -28,7 +28,7 @@ using record::Record;
 using record::Requested;
 
 constexpr double kMemoryTolerance = 0.05;
-constexpr size_t kLongestTold = 100;  // bytes of what an engine was told; longer ones are shown by their hash
+constexpr size_t kLongestTold = 100;  // bytes of an engine's option; longer values are shown by their hash
 
 std::string joined(const auto& words, std::string_view between = ", ") {
   return fmt::format("{}", fmt::join(words, between));
@@ -42,7 +42,7 @@ std::string counted_if_known(const std::optional<int64_t>& count, std::string_vi
   return count ? counted(*count, noun) : "";
 }
 
-// What of the task was set otherwise; not how the gradient travels, nor the precision: these have keys of their own.
+// The overrides of the task, "KEY=VALUE", but not those of kOutsideHash and the precision: other keys hold these.
 std::vector<std::string> overridden(const Record& record) {
   std::vector<std::string> words;
   for (const auto& [key, value] : record.overrides.value_or(std::vector<spec::Override>{})) {
@@ -73,8 +73,8 @@ std::string overrides(const Record& record) {
 
 std::string division(const Record& record) { return record.division; }
 
-// A run that is open for its precision alone, or for how its ranks communicate, is as one that is not: it differs in
-// these keys.
+// The division, but "closed" for a run that is open only because of its precision or of how its ranks communicate: such
+// a run differs from a closed one in the keys of these.
 std::string division_but_keys(const Record& record) {
   const auto given = record.overrides.value_or(std::vector<spec::Override>{});
   const bool precision = std::ranges::count(given, "precision", &spec::Override::key) > 0;
@@ -109,8 +109,8 @@ std::string framework(const Record& record) {
   return joined(words);
 }
 
-// With its settings, as they were asked for: what came of them may depend on the number of workers. The interface is in
-// no stack.
+// The back end with its settings as they were asked for; the effective ones may depend on the number of workers. The
+// network interface is added because no stack names it.
 std::string backend(const Record& record) {
   std::vector<std::string> words;
   if (record.comm_stack.find(record.backend) == std::string::npos) words.push_back(record.backend);
@@ -130,7 +130,7 @@ std::string backend(const Record& record) {
 
 std::string executor(const Record& record) { return record.executor; }
 
-// What was used, else what was asked for: "cpu", "cuda" of "cuda:0".
+// The device that was used, else that which was asked for, without its number: "cuda" for "cuda:0".
 std::string device(const Record& record) {
   std::string device = record.effective ? record.effective->device : "";
   if (device.empty() && record.requested) device = record.requested->device;
@@ -143,7 +143,7 @@ std::string precision(const Record& record) {
 }
 
 std::string workers(const Record& record) { return counted_if_known(record.workers, "worker"); }
-// Beside it the limit of the rank's container, where that is no whole number of CPUs.
+// The threads of a worker, with the limit of its container where that is no whole number of CPUs.
 std::string threads_per_worker(const Record& record) {
   const std::string threads = counted_if_known(record.threads_per_worker, "thread");
   const auto cpus = number(record.engine, "/cpus");
@@ -161,7 +161,7 @@ std::string shared_host(const Record& record) {
   return !record.shared_host ? "" : *record.shared_host ? "shared host" : "host of its own";
 }
 
-// How many, and where their ranks are more unlike than they must be, how many of these.
+// The number of hosts; where ranks are spread less evenly than they could be, also the number of ranks on each host.
 std::string hosts(const Record& record) {
   const size_t count = record.hosts.size();
   if (count == 0) return "";
@@ -185,7 +185,7 @@ std::string cpu_and_gpus(const Host& host) {
   return joined(words);
 }
 
-// The kinds of hosts there are, however many of each.
+// The kinds of hosts, whatever the number of hosts of each kind.
 std::string hardware(const Record& record) {
   std::set<std::string> kinds;
   for (const Host& host : record.hosts) {
@@ -197,7 +197,7 @@ std::string hardware(const Record& record) {
   return joined(kinds, " + ");
 }
 
-// The speed of the fastest interface of each kind of host.
+// The speeds of the hosts' fastest interfaces, each speed once.
 std::string network(const Record& record) {
   std::set<double> speeds;
   for (const Host& host : record.hosts) {
@@ -219,7 +219,7 @@ std::string checkpoints(const Record& record) {
                            : fmt::format("checkpoint every {} steps", every.dump());
 }
 
-// What was recorded beside the steps, and took time.
+// What was recorded beside the steps and took time.
 std::string recording(const Record& record) {
   std::vector<std::string> words;
   if (record.requested && record.requested->profile == "time") words.emplace_back("profile");
@@ -260,8 +260,8 @@ const ComparisonKey kOwnKeys[] = {
     {"recording", KeyKind::kFree, values::recording},
 };
 
-// What the engine was told of an option, by the words that it was told with; long texts by their hash. Slurm's
-// partition is the one that it gave.
+// The value of an engine's option, as the engine was told it; long texts are shown by their hash. Slurm's partition is
+// the one that Slurm gave.
 std::string told_to_engine(const Record& record, std::string_view option) {
   const bool asked = record.engine.is_object() && record.engine.contains(option);
   Json told = asked ? record.engine.at(std::string(option)) : Json(nullptr);
@@ -287,7 +287,7 @@ std::string told_to_engine(const Record& record, std::string_view option) {
   return words + " " + value;
 }
 
-// The keys of this file, and one of each option of an engine whose row says that it is compared by itself.
+// The keys of this file, and a key for each further option whose row says that the option is compared by itself.
 std::vector<ComparisonKey> all_keys() {
   std::vector<ComparisonKey> keys(std::begin(kOwnKeys), std::end(kOwnKeys));
   for (const spec::RunOption& option : catalog::run_options()) {

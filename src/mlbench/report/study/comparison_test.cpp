@@ -42,7 +42,7 @@ std::vector<Study> studies_of(const std::vector<record::Record>& records, const 
 }
 
 TEST(Comparison, EveryKeyIsTried) {
-  std::set<std::string> tried = {"workers"};  // by the tests of speed-ups
+  std::set<std::string> tried = {"workers"};  // the tests of speed-ups try this key
   for (const Change& change : changes_of_one_key()) tried.insert(change.key);
   for (const ComparisonKey& key : comparison_keys()) EXPECT_TRUE(tried.contains(std::string(key.name))) << key.name;
 }
@@ -56,7 +56,7 @@ TEST(Comparison, EveryOptionIsComparedByAKeyOrSaysWhyNot) {
   }
 }
 
-// Runs of one number of workers and hosts: 2 + 2 ranks, and 3 + 1.
+// The runs have the same numbers of workers and hosts, but 2 + 2 ranks on them, and 3 + 1.
 TEST(Comparison, HowRanksAreSpreadIsADifference) {
   const auto spread = [](const std::vector<const char*>& hosts) {
     RecordJson record = told_record("a-4", 4);
@@ -70,7 +70,7 @@ TEST(Comparison, HowRanksAreSpreadIsADifference) {
   EXPECT_EQ(Conditions(uneven).value(key_named("hosts")), "2 hosts with 3 + 1 ranks");
 }
 
-// Slurm's default partition, and the same by its name.
+// One run asked for the partition by its name; Slurm gave it to the other, which had not asked for one.
 TEST(Comparison, APartitionIsTheOneThatSlurmGave) {
   RecordJson asked = told_record("a-1", 1), given = asked;
   asked["engine"]["slurm"] = {"exclusive", "partition=short"};

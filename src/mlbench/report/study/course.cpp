@@ -8,7 +8,7 @@ namespace mlbench::report {
 
 namespace {
 
-// {train clock at the start, duration} of every evaluation, whatever its split.
+// {train clock at the start, duration} of every evaluation on any split, in seconds.
 std::vector<std::pair<double, double>> evaluation_times(const record::Record& record) {
   std::vector<std::pair<double, double>> times;
   for (const record::Evaluation& row : record.evaluations) {
@@ -17,7 +17,8 @@ std::vector<std::pair<double, double>> evaluation_times(const record::Record& re
   return times;
 }
 
-// Takes a value of the course's metric, the first one where it has none yet. `at_s`: when it was known.
+// Adds the value of the course's metric in `metrics`, which was known at `at_s`. A course without a metric takes the
+// first one.
 void take(Course& course, const record::NamedNumbers& metrics, std::optional<double> at_s) {
   if (course.metric.empty() && !metrics.empty()) course.metric = metrics.front().first;
   const auto value = spec::find_number(metrics, course.metric);

@@ -1,6 +1,6 @@
 #pragma once
 
-// The course of a run: the values of its goal's metric over its time. That time is counted from the first batch,
+// The course of a run: the values of its goal's metric over time. Time is counted in seconds from the first batch,
 // evaluations included.
 
 #include <optional>
@@ -12,35 +12,36 @@
 namespace mlbench::report {
 
 struct Evaluation {
-  double at_s = 0;   // when it ended
+  double at_s = 0;   // when the evaluation ended
   double value = 0;  // NaN: it was not finite
 };
 
-// Without a goal it is the course of the first metric on test data.
+// For a run without a goal: the course of the first metric on test data.
 struct Course {
   std::string metric, split;
   std::vector<Evaluation> evaluations;
-  double end_s = 0;  // of all that the run did
-  // The run was stopped by `--max-time` of so many seconds; its last evaluation, which ended later, is that of its
-  // weights at that moment.
+  double end_s = 0;  // when the run's last step or evaluation ended
+  // The seconds of `--max-time`, where it stopped the run. The last evaluation, which ended later, then shows the
+  // weights of that moment.
   std::optional<double> stopped_at_s;
 };
 
-// An evaluation ended when the record says (evaluations[].elapsed_s); that of a script or of MLBench's dashboard, which
-// does not say, on the train clock plus all evaluations until then.
+// Derives the course of a record. An evaluation ended at its evaluations[].elapsed_s. Records of scripts and of
+// MLBench's dashboard lack that member: there it is the train clock plus the time of all evaluations until then.
 Course course_of(const record::Record& record);
 
-// Accuracy after time: the value of the last evaluation that had ended by then; of a run that was stopped at just that
-// moment, of its weights at that moment; of a run that had ended before, its last. Empty when there is none, and
-// where it was not finite: an earlier one is not what the model had then.
+// A value that a run had after some time ("accuracy after time").
 struct TimedValue {
   std::string metric;
   double value = 0;
   double at_s = 0;     // when that evaluation ended
   bool ended = false;  // the run had ended before
 };
+// The value of the last evaluation that had ended after `seconds`; for a run that had ended before, its last value. For
+// a run that `--max-time` stopped at just that moment, it is the value of its weights then. Empty when there is none,
+// and where the value was not finite: an earlier one is not what the model had then.
 std::optional<TimedValue> value_after(const Course& course, double seconds);
-// The same, also where it was not finite.
+// As value_after(), but also gives a value that is not finite.
 std::optional<TimedValue> any_value_after(const Course& course, double seconds);
 std::optional<TimedValue> value_after(const record::Record& record, double seconds);
 

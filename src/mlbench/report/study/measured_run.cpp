@@ -30,7 +30,7 @@ namespace {
 
 constexpr size_t kMostPoints = 400;
 
-// Weighted means over consecutive pieces, so that at most kMostPoints are left.
+// Merges consecutive pieces into weighted means, so that at most kMostPoints are left.
 class LossMerger {
  public:
   void add(double train_s, double loss_sum, double samples) { pieces_.push_back({train_s, loss_sum, samples}); }
@@ -65,7 +65,7 @@ struct DatedValue {
 
 using Archive = std::map<std::string, std::string>;
 
-// "result_NAME @ 0.json"; points whose values are no text of a number are left out, those of NaN are not.
+// The points in "result_NAME @ 0.json" by date. Points whose value is no number are left out; NaN is a number.
 std::vector<DatedValue> series_of(const Archive& archive, const std::string& name) {
   const auto member = archive.find("result_" + record::with_rank({name, 0}) + ".json");
   if (member == archive.end()) return {};
@@ -88,7 +88,8 @@ std::vector<DatedValue> series_of(const Archive& archive, const std::string& nam
   return series;
 }
 
-// Dates to the train clock: known at the ends of epochs, linear between, from zero at the first epoch's start.
+// Converts dates to the train clock, which is 0 at the first epoch's start, known at the ends of epochs, and linear
+// between them.
 class TrainClock {
  public:
   explicit TrainClock(const std::vector<DatedValue>& epoch_times) {
@@ -116,7 +117,7 @@ class TrainClock {
   std::vector<DatedValue> anchors_;
 };
 
-// An archive of MLBench's dashboard as a record: what is derived of it, and its evaluations.
+// Makes a record from an archive of MLBench's dashboard: from its result (archive/result.h) and its evaluations.
 record::Record record_of_dashboard(const std::vector<ZipMember>& members, const Archive& archive,
                                    const TrainClock& clock, const std::string& name) {
   const Json result = derive_result(members);
@@ -142,7 +143,7 @@ record::Record record_of_dashboard(const std::vector<ZipMember>& members, const 
     goal.value = number(result, "/goal/value");
     goal.train_s = record.clocks.train_s;
   }
-  // Sums of the whole run, where the run is no longer than what was derived.
+  // The sums of the whole run fill gaps, where the derived times cover the whole run.
   const bool whole = result.value("epochs", Json(nullptr)) == series_of(archive, "CumulativeTrainTimeEpoch").size();
   for (const std::string_view kind : record::kStepKindNames) {
     auto sum_s = number(result, fmt::format("/steps_s/{}", kind).c_str());

@@ -56,7 +56,7 @@ TEST_F(MeasuredRunTest, LongRunsAreMergedBySamples) {
   EXPECT_DOUBLE_EQ(read.loss[0].loss, (1.0 + 3 + 1) / 3);
 }
 
-// A chart that left them out would draw a line from what was before to what came after.
+// A chart without the points that are not finite would draw a line across the gap.
 TEST_F(MeasuredRunTest, ALossThatIsNoNumberIsAPoint) {
   const auto run = folder_.path() / "nan-1";
   std::filesystem::create_directories(run);
@@ -131,7 +131,7 @@ TEST_F(MeasuredRunTest, AnArchiveOfTheDashboard) {
   EXPECT_DOUBLE_EQ(run.loss[0].train_s, 8);
   EXPECT_DOUBLE_EQ(run.loss[1].train_s, 14);
 
-  // One that went on for an epoch after its goal was met: times and their parts are those up to it.
+  // A run that went on for an epoch after its goal was met has the times, and their parts, up to the goal.
   const auto set = [&](const std::string& name, const std::string& content) {
     std::ranges::find(members, "result_" + name + " @ 0.json", &ZipMember::name)->content = content;
   };
@@ -147,7 +147,7 @@ TEST_F(MeasuredRunTest, AnArchiveOfTheDashboard) {
   EXPECT_EQ(longer.record.steps_s, (record::NamedNumbers{{"fwd_pass", 9.0}, {"agg", 4.0}}));
 }
 
-// Of task 0, which trains nothing: what it holds are rows of a benchmark of collectives.
+// Task 0 trains nothing; its archive holds rows of a benchmark of collectives.
 TEST_F(MeasuredRunTest, AnArchiveOfTask0) {
   const auto series = [](const char* first, const char* second) {
     return Json::array({{{"date", "2020-11-30T12:00:10Z"}, {"value", first}, {"cumulative", false}},

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a run costs: a table of prices per hour that people edit, and the arithmetic of MLBench's documents. A price
-// that is not known is never zero: asking for it is an error.
+// What a run costs: a table of prices per hour that users edit, and the arithmetic of MLBench's documents. A price that
+// is not known is never zero; asking for it is an error.
 
 #include <cstdint>
 #include <optional>
@@ -24,22 +24,22 @@ struct PriceTable {
   std::vector<Price> prices;
 };
 
-// The prices that MLBench's documents quote: of 2021 under the plain names, of 2018 as "n1-standard-4 (2018)".
+// The prices that MLBench's documents quote: those of 2021, and those of 2018 such as "n1-standard-4 (2018)".
 PriceTable default_prices();
 
-// {"currency": "$", "prices": [{"name", "per_hour": x|null, "preemptible_per_hour": x|null, "source"}]}.
-// UserError naming the wrong field.
+// Reads {"currency": "$", "prices": [{"name", "per_hour": x|null, "preemptible_per_hour": x|null, "source"}]}.
+// Throws UserError naming the wrong field.
 PriceTable prices_from_json(const Json& json);
 Json to_json(const PriceTable& table);
 
-// What one worker costs per hour: the sum over `items`, names joined by '+' ("n1-standard-4+T4"). UserError with the
-// valid names, or when the table has no such price.
+// What one worker costs per hour: the sum over `items`, names joined by '+' ("n1-standard-4+T4"). Throws UserError for
+// an unknown name, with the valid ones, and where the price asked for (`preemptible` or regular) is not known.
 double price_of_worker(const PriceTable& table, std::string_view items, bool preemptible);
 
-// Seconds on `workers` workers, each at this price per hour.
+// The cost of `seconds` on `workers` workers, each of which costs `worker_per_hour` per hour.
 double cost_of(double seconds, int64_t workers, double worker_per_hour);
 
-// Price increase over performance increase, both against the baseline. Below 1 the distribution pays.
+// Price increase over performance increase, both against the baseline. Below 1, distributing the work pays.
 double price_index(double cost, double baseline_cost, double speed_up);
 
 }  // namespace mlbench::report

@@ -25,7 +25,7 @@ bool measured(const RunFigures& figures) {
   return !figures.shared_host && (figures.time_to_goal_s || figures.samples_per_s);
 }
 
-// Scales runs that may share a line, of more than one worker count.
+// Scales the runs of a line, which have more than one worker count, against those with `smallest` workers.
 void scale_line(std::vector<ScaledRun>& runs, const std::vector<size_t>& line, int64_t smallest) {
   std::string names;
   std::vector<double> times, rates;
@@ -53,7 +53,7 @@ void scale_line(std::vector<ScaledRun>& runs, const std::vector<size_t>& line, i
   }
 }
 
-// Why a run stands alone: what keeps it from the one of the smallest worker count, or that one from the next.
+// Why a run has no other to make a speed-up with: what differs from the first other run of `by_workers`.
 std::string why_alone(size_t run, const std::vector<size_t>& by_workers, const std::vector<Conditions>& conditions) {
   const auto other = std::ranges::find_if(by_workers, [&](size_t one) { return one != run; });
   const std::string why =

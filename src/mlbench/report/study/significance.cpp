@@ -29,7 +29,7 @@ Sample sample_of(std::vector<double> values) {
   return sample;
 }
 
-// Each of these in the runs that its records make: repeats that differ in a key are none.
+// Splits each run where its records differ in a key, since such records are no repeats of each other.
 std::vector<RepeatedRun> split_where_different(const std::vector<RepeatedRun>& runs, std::vector<std::string>& notes) {
   std::vector<RepeatedRun> split;
   for (const RepeatedRun& run : runs) {
@@ -57,7 +57,8 @@ std::optional<double> communication_per_compute(const record::Record& record) {
   return aggregation && compute > 0 ? std::optional(*aggregation / compute) : std::nullopt;
 }
 
-// The value of `metric` on `split` after this time, where that is what the run's goal is about.
+// The figures of a run without its ratios. `asked` gives metric, split and moment of value_after, which stays empty for
+// a run whose goal has another metric or split.
 RepeatedFigures figures_of_repeats(const RepeatedRun& run, const Significance& asked) {
   RepeatedFigures figures;
   figures.name = run.name;
@@ -119,7 +120,7 @@ std::string verdict(const std::optional<RatioEstimate>& estimate, const char* mo
   return estimate->ratio > 1 ? more : less;
 }
 
-// Ratios of one run to another, the values that they are of, and what a ratio above and below 1 says.
+// The ratios of one run to another: name, samples that are compared, what a ratio above and below 1 means.
 constexpr struct RatioRow {
   const char *key, *heading, *more, *less;
   Sample RepeatedFigures::*sample;
@@ -143,7 +144,7 @@ void set_ratios(RepeatedFigures& figures, const RepeatedFigures& base) {
   for (const auto& row : kRatios) figures.*row.ratio = estimate(row, std::max<size_t>(verdicts, 1));
 }
 
-// The latest moment at which every run whose goal is about the same has a value; empty where one never has.
+// The latest moment at which every run with the metric and split of `like` has a value; empty where one has none.
 std::optional<double> latest_moment(const std::vector<RepeatedRun>& runs, const Course& like) {
   std::optional<double> latest;
   for (const RepeatedRun& run : runs) {
@@ -245,7 +246,7 @@ std::string time_words(const RepeatedFigures& one) {
                                  : fmt::format("{} of {} reached", one.reached, one.runs);
 }
 
-// What is told of a run, in the order of JSON, where its ratios follow.
+// The figures of a run without its ratios, in the order of JSON.
 Figures<RepeatedFigures> repeated_figures(const Significance& significance) {
   using Run = RepeatedFigures;
   const std::string after = "after " + format_seconds(significance.after_s) + " s";
@@ -274,7 +275,7 @@ Figures<RepeatedFigures> repeated_figures(const Significance& significance) {
   };
 }
 
-// Each ratio, and in tables its verdict.
+// The ratios of a run; in tables each has its verdict beside it.
 Figures<RepeatedFigures> ratio_figures(const Significance& significance, bool with_value) {
   Figures<RepeatedFigures> figures;
   for (const RatioRow& row : kRatios) {
@@ -290,7 +291,7 @@ Figures<RepeatedFigures> ratio_figures(const Significance& significance, bool wi
   return figures;
 }
 
-// The runs that have a ratio to the first; "" where none has.
+// A table of the runs that have a ratio to the first run; "" where none has.
 std::string ratios_text(const Significance& significance, bool timed) {
   const Figures<RepeatedFigures> all = repeated_figures(significance);
   Figures<RepeatedFigures> figures = ratio_figures(significance, timed);

@@ -1,8 +1,9 @@
 #pragma once
 
-// `mlbench compare`: repeated runs side by side, and whether their differences are real. A difference is real when the
-// interval of the ratio (statistics.h) leaves out 1, which needs two repeats of each. The intervals of one run's ratios
-// are wide enough that at least 95 % of such rows hold every true ratio. What has a ratio is said in comparison.h.
+// Puts repeated runs side by side for `mlbench compare` and says whether their differences are real. A difference is
+// real when the interval of the ratio (statistics.h) leaves out 1, which needs two repeats of each run. The intervals
+// of one run's ratios are so wide that in 95 % of such rows all true ratios lie in them. comparison.h says which runs
+// have a ratio.
 
 #include <optional>
 #include <string>
@@ -16,28 +17,28 @@ namespace mlbench::report {
 
 struct RepeatedRun {
   std::string name;
-  std::vector<record::Record> records;  // its repeats, at least one
+  std::vector<record::Record> records;  // of the repeats, at least one
 };
 
 struct Sample {
-  std::vector<double> values;        // of the repeats that have one
-  std::optional<double> mean;        // geometric, as that of the ratios
-  std::optional<Interval> interval;  // its 95 %
+  std::vector<double> values;        // of the repeats that have a value
+  std::optional<double> mean;        // geometric, since ratios compare geometric means
+  std::optional<Interval> interval;  // 95 % interval of the mean
 };
 
 struct RepeatedFigures {
   std::string name;
-  std::vector<std::string> repeats;  // their names
+  std::vector<std::string> repeats;  // names of the repeats
   int64_t workers = 0;
   size_t runs = 0, reached = 0;
-  bool shared_host = false;  // then it has no times, rates or ratios
+  bool shared_host = false;  // true: there are no times, rates or ratios
   Sample time_to_goal_s;     // empty unless every repeat reached the goal
   Sample samples_per_s, communication_per_compute;
-  Sample value_after;     // empty unless every repeat has one
-  size_t ended = 0;       // repeats that had ended before that moment: their last value is taken
-  size_t not_finite = 0;  // repeats whose value at that moment was NaN or infinite, which is none
+  Sample value_after;     // values at Significance::after_s; empty unless every repeat has one
+  size_t ended = 0;       // repeats that had ended before that moment, which count with their last value
+  size_t not_finite = 0;  // repeats whose value at that moment was NaN or infinite, which counts as none
   std::vector<std::string> labels;
-  // Against the first run; above 1 is more time, more throughput, a higher value.
+  // Comparison with the first run; a ratio above 1 means more time, more throughput, a higher value.
   std::vector<std::string> differs_in;  // names of keys
   std::string no_ratio;                 // why there is none; "" where nothing forbids one
   std::optional<RatioEstimate> time_ratio, rate_ratio, value_ratio;
@@ -45,22 +46,23 @@ struct RepeatedFigures {
 
 struct Significance {
   std::vector<RepeatedFigures> runs;
-  std::string metric, split;      // of value_after: the first run's; "" where there is none
-  std::optional<double> after_s;  // as asked, or the latest moment at which every run has a value
+  std::string metric, split;      // of value_after: those of the first run; "" where it has none
+  std::optional<double> after_s;  // the moment asked for, or the latest at which every run has a value
   std::vector<std::string> notes;
 };
 
 struct SignificanceOptions {
-  std::optional<double> after_s = {};
+  std::optional<double> after_s = {};  // the moment of value_after; empty: the latest at which every run has a value
   std::vector<std::string> vary = {};  // keys that may differ together
 };
 
-// At least one run. Repeats that differ in a key become runs of their own.
+// Compares runs with the first of them. Precondition: there is at least one run. Repeats that differ in a key become
+// runs of their own.
 Significance significance_of(const std::vector<RepeatedRun>& runs, const SignificanceOptions& options);
 
-// "0.50 [0.49, 0.51]"; "-" without.
+// "0.50 [0.49, 0.51]"; "-" without an estimate.
 std::string ratio_words(const std::optional<RatioEstimate>& estimate);
-// Of one that differs() says does not: that, and what would have been shown.
+// Words for an estimate whose differs() is false: no difference was shown, and how large one would have shown.
 std::string no_difference_words(const RatioEstimate& estimate);
 
 std::string significance_text(const Significance& significance);

@@ -41,7 +41,7 @@ TEST(Significance, NoiseIsNoDifferenceAndOneRunSaysNothing) {
   EXPECT_EQ(to_json(single)["runs"][1]["time_to_goal_ratio"]["differs"], nullptr);
 }
 
-// Of three verdicts each has a third of the error, and each says what it would have shown.
+// Each of three verdicts has a third of the error, and says how large a difference it would have shown.
 TEST(Significance, VerdictsOfOnePairShareTheirError) {
   const std::vector<double> first = {40, 50, 45}, second = {44, 52, 39};
   const auto one = repeats("a-2", first), other = repeats("b-2", second);
@@ -101,7 +101,7 @@ TEST(Significance, ValuesAfterAreOfOneMetric) {
   EXPECT_FALSE(significance.runs[1].value_ratio);
 }
 
-// Of a run that ended before, its last value is taken, and marked.
+// A run that had ended before counts with its last value, and a label says so.
 TEST(Significance, ARunThatHadEndedIsMarked) {
   const Significance significance =
       significance_of({{"a-2", repeats("a-2", {40, 41})}, {"b-2", repeats("b-2", {20, 45})}}, {41});
@@ -134,7 +134,7 @@ TEST(Significance, ValuesThatAreNotFiniteAreNamed) {
               HasSubstr("b-2: after 50.0 s, Prec@1 of 1 of 3 repeats was NaN or infinite, so no mean"));
 }
 
-// Without a time given: the moment at which the fastest run had its last evaluation, so that each has a value.
+// Without a given time, values are taken when the fastest run had its last evaluation, so that each run has one.
 TEST(Significance, TheMomentIsTheLatestThatAllReached) {
   const Significance significance = significance_of({{"a-2", repeats("a-2", {40})}, {"b-2", repeats("b-2", {20})}}, {});
   EXPECT_EQ(significance.after_s, 20);

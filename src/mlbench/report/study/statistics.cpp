@@ -45,7 +45,7 @@ double student_t_probability(double t, double degrees) {
 
 struct Logs {
   double mean = 0;
-  double variance_of_mean = 0;  // only with two or more
+  double variance_of_mean = 0;  // 0 for fewer than two values
   size_t count = 0;
 };
 
@@ -117,7 +117,7 @@ namespace {
 constexpr double kError = 0.05;
 constexpr size_t kEnoughForWelch = 4;
 
-// Where one of the two has a variance.
+// Precondition: one of the two has a variance.
 double degrees_of_freedom(const Logs& a, const Logs& b) {
   const size_t smaller = std::min(a.count, b.count);
   const auto least = static_cast<double>(smaller - 1);

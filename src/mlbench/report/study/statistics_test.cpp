@@ -64,7 +64,7 @@ TEST(Statistics, FourRepeatsHaveTheDegreesOfBothGroups) {
 
 struct Sizes {
   size_t few, many;
-  double other_noise = 1;  // the few ones', as a multiple
+  double other_noise = 1;  // noise of the smaller group, as a multiple of the larger's
 };
 constexpr Sizes kSizes[] = {{2, 2}, {2, 5},  {2, 20}, {3, 3},  {3, 5},  {3, 20},
                             {4, 4}, {4, 20}, {5, 5},  {5, 20}, {10, 10}};
@@ -75,7 +75,8 @@ std::vector<double> drawn(RandomSequence& random, size_t count, double noise) {
   return values;
 }
 
-// The share of draws in which one of so many verdicts says that they differ; `rounded` to so many values.
+// The share of draws in which one of `verdicts` verdicts says that two samples of one distribution differ. Values are
+// rounded to multiples of `rounded_to`, unless that is 0.
 double false_alarms(const Sizes& sizes, size_t verdicts, double noise, double rounded_to = 0) {
   constexpr size_t kDraws = 2000;
   size_t alarms = 0;
@@ -121,7 +122,7 @@ TEST(Statistics, LikeGroupsOfFewValuesAreSeldomCalledDifferent) {
   }
 }
 
-// What a comparison that shows no difference would have shown: asked of others that have just that difference.
+// Half of the comparisons of groups that differ by just shown_by_half() show a difference.
 TEST(Statistics, HalfShowWhatIsSaidThatHalfShow) {
   for (const Sizes& sizes : {Sizes{3, 3}, {3, 20}, {5, 5}, {10, 10}}) {
     constexpr size_t kDraws = 1000;
@@ -155,7 +156,7 @@ TEST(Statistics, GeometricMeanByHand) {
   EXPECT_FALSE(geometric_mean({-1, 3}));
 }
 
-// Of 0.1 the sums of three and of seven logarithms give means that differ in their last digits.
+// The means of three and of seven logarithms of 0.1 differ in their last digits, where they are computed from sums.
 TEST(Statistics, ATieOfAllIsNoDifferenceAndEqualRepeatsTellNoSpread) {
   const auto tie = ratio_of(std::vector<double>(3, 0.1), std::vector<double>(7, 0.1));
   EXPECT_EQ(tie->ratio, 1);

@@ -27,7 +27,7 @@ namespace {
 using Value = std::optional<double>;
 using record::Record;
 
-// Samples of all workers in thousands.
+// Thousands of samples that all workers processed; empty where that is not known.
 Value kilosamples(const Record& record) {
   if (const int64_t samples = record.throughput.samples.value_or(0); samples > 0) {
     return static_cast<double>(samples) / 1000;
@@ -46,13 +46,13 @@ Value median_over(const std::vector<size_t>& runs, const auto& figure) {
   return median(values);
 }
 
-// The task of this program that the records were made with, where it is one.
+// The task with which the record was made, where it is one of this program's.
 std::optional<spec::TaskSpec> official_task(const Record& record) {
   try {
     spec::FrozenTask frozen = spec::find_task(record.task, record.rules, record.variant, {});
     if (frozen.hash == record.task_hash) return frozen.task;
   } catch (const UserError&) {
-    // A task file of somebody's own, of another version, or an archive that names none.
+    // The task file is a user's own or of another version, or the record comes from an archive that names no task.
   }
   return std::nullopt;
 }
@@ -123,7 +123,7 @@ class StudyMaker {
     study_.split = goal.split;
     study_.target = goal.target;
     study_.target_loss = goal.target_loss;
-    // Of a metric of another program, what is known of the goal is drawn all the same.
+    // The direction is not known for the metric of another program; the goal is drawn all the same.
     study_.higher_is_better = goal.higher_is_better.value_or(true);
     if (study_.target) {
       study_.title += fmt::format(", goal {} {} {:g} on {} data", study_.metric,
@@ -133,12 +133,12 @@ class StudyMaker {
     }
   }
 
-  // Of the time that `seconds` are; without parts where they are not on record.
+  // The parts of the time that seconds_of() gives; empty where they are not on record.
   TimeSums sums(size_t run) const {
     return study_.to_goal ? sums_to_goal(record(run)).value_or(TimeSums{}) : sums_of(record(run));
   }
 
-  // What a duration of this run is divided by.
+  // The number by which durations of the run are divided.
   Value unit(size_t run) const { return study_.to_goal ? Value(1) : kilosamples(record(run)); }
   Value in_unit(size_t run, Value seconds) const {
     const Value divisor = unit(run);
@@ -227,7 +227,7 @@ class StudyMaker {
   void add_cost(StudyPoint& point) {
     point.billed_s = median_over(point.runs, [&](size_t run) { return billed_seconds(run); });
     if (point.billed_s) {
-      const double samples = study_.to_goal ? 1 : 1000;  // of 1,000 samples; the cost is per million
+      const double samples = study_.to_goal ? 1 : 1000;  // seconds are per 1,000 samples, the cost per million
       point.cost = cost_of(*point.billed_s * samples, point.workers, options_.worker_per_hour);
     } else {
       study_.notes.push_back(fmt::format("{}: no {} clock{} is on record, so k = {} has no cost", names_of(point.runs),
@@ -289,7 +289,7 @@ class StudyMaker {
   Study study_;
 };
 
-// Studies of one title say in what they differ.
+// Adds to the titles of studies that have the same title what tells them apart.
 void tell_apart(std::vector<Study>& studies, const std::vector<Conditions>& conditions,
                 const std::vector<std::vector<size_t>>& groups, const KeyChoice& apart) {
   std::map<std::string, std::vector<size_t>> by_title;
@@ -341,7 +341,7 @@ std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const Stud
 
 namespace {
 
-// What is told of a point, in the order of JSON.
+// The figures of a point, in the order of JSON.
 Figures<StudyPoint> study_figures(const Study& study, const std::vector<MeasuredRun>& runs,
                                   const std::string& currency) {
   using Point = StudyPoint;

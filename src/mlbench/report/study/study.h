@@ -1,25 +1,25 @@
 #pragma once
 
-// How a task scales: runs of one task, over worker counts and repeats, as figures. Pure functions; charts, tables and
-// the page draw what stands here.
+// How a task scales: figures of the runs of one task over worker counts and repeats. These are pure functions; charts,
+// tables and the page draw what they give.
 //
-// Runs that differ in no fixed key (comparison.h) make a *study*. In it, runs that make speed-ups with each other are a
-// *line*; its *points* are the worker counts, each with its repeats. A line's baseline is its smallest worker count.
-// Lines stand side by side: no figure is a ratio between two of them.
+// Runs that differ in no fixed key (comparison.h) make a *study*. In a study, runs that make speed-ups with each other
+// are a *line*. Its *points* are the worker counts, each with its repeats. A line's baseline is its smallest worker
+// count. Lines stand side by side: no figure is a ratio between two lines.
 //
-// What is compared is the time to the goal on the train clock, median of the repeats, where any run of the study
-// reached it (a point of which a repeat missed the goal has no time: times of the lucky runs alone would be biased);
-// else the train clock per 1,000 samples of all workers. Parts of that time are of the same steps: a run that went on
-// past its goal is counted up to it. Shares are ratios of a run, all of it.
+// Where any run of the study reached the goal, the times compared are times to the goal on the train clock, as medians
+// of the repeats. A point with a repeat that missed the goal has no time: the times of the lucky runs alone would be
+// biased. Without such a run, they are the train clock per 1,000 samples of all workers. Parts of a time belong to the
+// same steps: a run that went on past its goal is counted up to the goal. Shares are those of whole runs.
 //
 //   speed-up          time of the baseline / time
-//   compute-only      the same of the time in init, fwd_pass, comp_loss, backprop and opt_step on rank 0
-//   communication     agg / train clock (and agg / the compute time), of the whole run, medians
-//   wait, transfer    parts of it on rank 0, over the train clock, medians (record/exchange.h)
-//   hidden            what of both ran while rank 0 computed its gradient, in the same way
+//   compute-only      the same for the time in init, fwd_pass, comp_loss, backprop and opt_step on rank 0
+//   communication     agg / train clock (and agg / compute time) of the whole run, medians
+//   wait, transfer    the parts of communication on rank 0, over the train clock, medians (record/exchange.h)
+//   hidden            the part of both that ran while rank 0 computed its gradient, over the train clock, median
 //   cost              time x workers x price of a worker per hour, on the clock that is billed; without a goal, per
 //                     million samples
-//   price index       (cost / cost of the baseline) / speed-up, both on that clock
+//   price index       (cost / cost of the baseline) / speed-up, both on the clock that is billed
 
 #include <array>
 #include <cstdint>
@@ -35,9 +35,9 @@ namespace mlbench::report {
 
 struct StudyPoint {
   int64_t workers = 0;
-  std::vector<size_t> runs;  // repeats, as indices into the runs given
-  // The repeat of the median time, where one has none of the median train clock: its parts, losses and evaluations are
-  // drawn.
+  std::vector<size_t> runs;  // the repeats, as indices into the `runs` of make_studies()
+  // The repeat whose parts, losses and evaluations are drawn: that with the median time or, where a repeat has no time,
+  // that with the median train clock.
   size_t shown = 0;
   int64_t reached = 0;                             // repeats that reached the goal
   std::optional<double> seconds, least_s, most_s;  // median and range over the repeats
@@ -46,56 +46,57 @@ struct StudyPoint {
   std::optional<double> speed_up, efficiency, compute_speed_up;
   std::optional<double> communication_share, communication_per_compute;
   std::optional<double> wait_share, transfer_share;
-  bool exchange_exact = false;  // else the shares are at least and at most so much
+  bool exchange_exact = false;  // false: the true wait is at least and the true transfer at most so much
   std::optional<double> hidden_share;
-  // Of the repeat shown, in the unit of `seconds`; none where it missed the goal of the study. Wait and transfer are
-  // parts of `agg` where nothing is hidden; exposed is one always.
+  // Times of the repeat `shown`, in the unit of `seconds`; empty where it missed the goal of the study. Wait and
+  // transfer are parts of `agg` where nothing is hidden; exposed time always is.
   std::array<std::optional<double>, record::kStepKinds> kinds_s;
   std::optional<double> wait_s, transfer_s, exposed_s, hidden_s;
   bool hides() const { return hidden_s.value_or(0) > 0; }
   std::optional<double> billed_s;  // as `seconds`, on the clock that is billed
   std::optional<double> cost, price_increase, price_index;
-  std::optional<double> alpha;  // of rules whose rate is alpha / sqrt(t)
+  std::optional<double> alpha;  // of tasks whose learning rate is alpha / sqrt(t)
 };
 
 struct StudyLine {
-  std::string name;                 // what tells it from the others: "gloo", "mpi, 2 threads"
+  std::string name;                 // what tells the line from others: "gloo", "mpi, 2 threads"
   std::vector<StudyPoint> points;   // by worker count
-  std::string baseline;             // names of the baseline's runs
-  std::string no_baseline;          // why there is none; "" when there is one
-  std::vector<std::string> labels;  // of all its runs: open, synthetic, oversubscribed, ...
+  std::string baseline;             // names of the runs with the smallest worker count
+  std::string no_baseline;          // why there is no baseline; "" when there is one
+  std::vector<std::string> labels;  // of all runs: open, synthetic, oversubscribed, ...
 };
 
-// What a machine is paid for: the wall clock from the launch on (to a goal: until the evaluation that met it ended), or
-// the train clock alone.
+// The time for which a machine is paid: the wall clock from the launch on (with a goal, until the end of the evaluation
+// that met it), or only the train clock.
 enum class BilledClock { kWall, kTrain };
 std::string_view name_of(BilledClock clock);
 
 struct Study {
   std::string task, title;  // "fashion-mnist"; "fashion-mnist, goal Prec@1 >= 91.5 on test data"
-  bool to_goal = false;     // what `seconds` are
+  bool to_goal = false;     // `seconds` are times to the goal; false: times per 1,000 samples
   std::string metric, split;
   std::optional<double> target, target_loss;
   bool higher_is_better = true;
   BilledClock billed = BilledClock::kWall;
   std::vector<StudyLine> lines;
-  std::vector<std::string> lines_differ_in;  // names of keys
+  std::vector<std::string> lines_differ_in;  // names of the keys in which lines differ
   std::vector<std::string> notes;            // what a reader must know: missed goals, labels, baselines
 };
 
 struct StudyOptions {
   double worker_per_hour = 0;
   BilledClock billed = BilledClock::kWall;
-  // The keys in which the lines of a study may differ (keys_of_lines()); runs that differ in others are other studies.
-  // Empty: all.
+  // Names from keys_of_lines() in which the lines of a study may differ; empty: in all. Runs that differ in other keys
+  // become different studies.
   std::vector<std::string> lines = {};
 };
 
-// Runs that have not ended well, measured nothing or shared their host are left out, each with a note.
+// Makes the studies of `runs`. Runs that are not finished, measured nothing or shared their host are left out; each
+// gets a note in `notes`.
 std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const StudyOptions& options,
                                 std::vector<std::string>& notes);
 
-// The figures of a study, for the terminal and for --json.
+// The figures of a study, for the terminal and for --json. `runs` must be those of make_studies().
 std::string study_table(const Study& study, const std::string& currency);
 Json to_json(const Study& study, const std::vector<MeasuredRun>& runs);
 

@@ -175,7 +175,7 @@ TEST(Study, OfRunsToTheEndTheStepsUpToTheGoalCount) {
     EXPECT_LE(bar, 30) << "T of k = 2";
   }
 
-  // A record without them has no such figures.
+  // A record without the sums up to its goal has no such figures.
   runs[1].record.goal->steps_s.reset();
   const Study without = studies_of(runs)[0];
   EXPECT_TRUE(without.lines[0].points[1].speed_up);
@@ -185,7 +185,8 @@ TEST(Study, OfRunsToTheEndTheStepsUpToTheGoalCount) {
               Contains("r-2: what its steps took up to the goal is not on record, so k = 2 has no bars"));
 }
 
-// What is drawn is the median of T, not of the whole runs; a run that missed the goal has no bar among bars of T.
+// The repeat with the median time to the goal is drawn, not the one with the median whole time. A run that missed the
+// goal has no bar beside bars of times to the goal.
 TEST(Study, OfRunsToTheEndTheMedianTimeToTheGoalIsShown) {
   std::vector<MeasuredRun> runs = {published("r-2", {2, 40, 25, 10}), published("r-2.2", {2, 20, 24, 5}),
                                    published("r-2.3", {2, 30, 26, 6})};

@@ -18,7 +18,7 @@ namespace mlbench::report {
 
 namespace {
 
-// Less than this part of the baseline's time is no loss to speak of.
+// A loss of at most this share of the baseline's time counts as none.
 constexpr double kNoLoss = 0.05;
 
 double& part_in(TimeParts& parts, TimePart part) { return parts[static_cast<size_t>(part)]; }
@@ -39,7 +39,7 @@ std::string_view meaning_of(TimePart part) {
   return "";
 }
 
-// Nodes that were asked for and hosts that there were are not the same.
+// Adds a label where the run had fewer hosts than the nodes that were asked for.
 void add_host_label(SweepPoint& point, const record::Record& record) {
   int64_t count = std::ssize(record.hosts);
   if (count == 0 && catalog::facts_of(record.executor).on_this_host) count = 1;
@@ -115,7 +115,7 @@ const record::Record* finished_record(const SweepAnswer& answer) {
   return found == answer.records.end() ? nullptr : &*found;
 }
 
-// The point of the fewest nodes that has a throughput, of the same learning rates.
+// The index of the point with the fewest nodes among those with a throughput and the same `lr_scaling`.
 std::optional<size_t> baseline_of(const std::vector<SweepPoint>& points, bool lr_scaling) {
   std::optional<size_t> baseline;
   for (size_t i = 0; i < points.size(); ++i) {

@@ -1,14 +1,14 @@
 #pragma once
 
-// The scaling exercise (docs/scaling-exercise.md): which setting of one node is fastest, how it scales over nodes, what
-// the time is lost to, what accuracy is left. Pure functions of records; `mlbench sweep` makes the runs.
+// The scaling exercise (docs/scaling-exercise.md): which setting of one node is fastest, how it scales over nodes,
+// where time is lost, and what accuracy is left. These are pure functions of records; `mlbench sweep` makes the runs.
 //
 //   throughput   samples per second of all workers, median of the repeats
-//   speed-up     throughput / that of the fewest nodes with the same learning rates; efficiency is that over the ratio
-//                of worker counts. Between points that make a speed-up (comparison.h); where one is oversubscribed and
-//                the other is not, there is a figure all the same, marked `crowded`
-//   time parts   where a worker's time for one sample goes, on rank 0, of the repeat with the median throughput; their
-//                sum is workers / throughput, so what they grow by is what scaling loses
+//   speed-up     throughput / throughput of the fewest nodes with the same learning rates; efficiency is the speed-up
+//                over the ratio of worker counts. Only points that make a speed-up (comparison.h) have one. Where one
+//                of the two is oversubscribed and the other is not, the figure exists but is marked `crowded`
+//   time parts   where a worker's time for one sample goes, on rank 0, for the repeat with the median throughput. Their
+//                sum is workers / throughput, so their growth is what scaling loses
 
 #include <array>
 #include <cstdint>
@@ -27,79 +27,82 @@ namespace mlbench::report {
 struct SweepSetting {
   int64_t procs_per_node = 1;
   int64_t intra_op = 1;  // threads of each process that share one operation
-  int64_t inter_op = 1;  // threads of its pool for operations beside each other
+  int64_t inter_op = 1;  // threads of each process's pool for operations that run beside each other
   bool operator==(const SweepSetting&) const = default;
 };
-// "p2t1i1", for names of runs.
+// "p2t1i1", as a part of runs' names.
 std::string short_name(const SweepSetting& setting);
-// Each combination once, the last one changing fastest.
+// Each combination of these values once; the values of `inter_op` change fastest.
 std::vector<SweepSetting> settings_of(const std::vector<int64_t>& procs_per_node, const std::vector<int64_t>& intra_op,
                                       const std::vector<int64_t>& inter_op);
 
 struct SweepRequest {
   SweepSetting setting = {};
   int64_t nodes = 1;
-  bool lr_scaling = true;  // the learning rate grows with the workers, as the task says
+  bool lr_scaling = true;  // the learning rate grows with the number of workers, as the task says
   int64_t workers() const { return nodes * setting.procs_per_node; }
 };
 
 struct SweepAnswer {
   SweepRequest request = {};
-  std::vector<record::Record> records = {};  // of its repeats, as far as they were made
-  std::string refused = {};                  // why some could not be made
-  std::string timeline = {};                 // what the summary of its timeline says; "" without one
+  std::vector<record::Record> records = {};  // of the repeats that were made
+  std::string refused = {};                  // why others could not be made; "" where none was refused
+  std::string timeline = {};                 // what the summary of the timeline says; "" without a timeline
 };
 
 enum class TimePart : uint8_t { kCompute, kWaiting, kCommunication, kInput, kOther };
 inline constexpr size_t kTimeParts = 5;
 std::string_view name_of(TimePart part);  // "compute", "waiting", ...
 
-// Seconds of one worker per sample.
+// Seconds of one worker per sample, by TimePart.
 using TimeParts = std::array<double, kTimeParts>;
 double total_of(const TimeParts& parts);
-// Empty for a record without clocks, steps or throughput. Waiting for the slowest rank is apart from communication
-// where the record tells (report/study/study.h) and nothing is hidden; else it is within it.
+// The time parts of a record; empty for one without clocks, steps or throughput. Waiting for the slowest rank is
+// separate from communication only where the record tells it and no communication is hidden; else it is a part of it.
 std::optional<TimeParts> time_parts(const record::Record& record);
 
 struct Bottleneck {
-  std::optional<TimePart> part;  // none: nothing to speak of is lost
-  double share = 0;              // of what is lost; without a baseline of the whole time
+  std::optional<TimePart> part;  // empty: at most 5 % of the baseline's time is lost
+  double share = 0;              // the part's share of the time that is lost; without a baseline, of the whole time
   std::string text;              // for people
 };
-Bottleneck bottleneck_of(const TimeParts& here);                             // of a point alone
-Bottleneck bottleneck_of(const TimeParts& baseline, const TimeParts& here);  // of what it loses against another
+// The largest part of a point's time; and the part that grows most, of a point against its baseline.
+Bottleneck bottleneck_of(const TimeParts& here);
+Bottleneck bottleneck_of(const TimeParts& baseline, const TimeParts& here);
 
 struct SweepPoint {
   SweepRequest request = {};
   std::vector<std::string> runs = {};  // names
   std::string state = {};              // finished, failed, stopped, not run
-  std::string why = {};                // it is not finished
+  std::string why = {};                // why the point is not finished; "" where it is
   std::optional<double> samples_per_s = {}, least = {}, most = {};
   std::optional<double> speed_up = {}, efficiency = {};
-  std::string no_efficiency = {};  // why there is none
-  bool crowded = false;
+  std::string no_efficiency = {};  // why there is no efficiency; "" where there is one
+  bool crowded = false;            // either this point or its baseline is oversubscribed
   std::optional<TimeParts> parts = {};
   std::optional<Bottleneck> bottleneck = {};
   std::optional<double> accuracy = {},
-                        best_accuracy = {};  // of the last evaluation, of the best; median of the repeats
-  std::vector<std::string> labels = {};      // of all its runs, and on how few hosts they stood
+                        best_accuracy = {};  // of the last evaluation, of the best one; medians of the repeats
+  std::vector<std::string> labels = {};      // of all runs; also where their hosts were fewer than the nodes
   std::string timeline = {};
   bool finished() const { return state == "finished"; }
 };
 
 struct Sweep {
-  std::string task, metric, split;   // as the records have them; "" before any
+  std::string task, metric, split;   // as the records have them; "" without records
   std::vector<SweepPoint> settings;  // on one node
-  std::optional<size_t> best;        // of them
-  std::vector<SweepPoint> nodes;     // in the order given
+  std::optional<size_t> best;        // index of the best of `settings`
+  std::vector<SweepPoint> nodes;     // over nodes, in the order given
   std::vector<std::string> notes;
 };
 
-// The finished point of most throughput; of equal ones the first. A setting of which a repeat failed is none.
+// The index of the finished point with the highest throughput; of equal ones, the first. A point with a repeat that
+// failed is not finished.
 std::optional<size_t> best_of(const std::vector<SweepPoint>& settings);
+// Analyses the runs of one node by setting, and those over nodes.
 Sweep analyse_sweep(const std::vector<SweepAnswer>& settings, const std::vector<SweepAnswer>& nodes);
 
-// What the exercise computes by hand: the steps that cover the epochs.
+// What the exercise computes by hand: how many steps cover the epochs.
 struct SweepSteps {
   int64_t nodes = 1, workers = 1, global_batch = 0;
   double lr = 0;  // after the warm-up
@@ -117,13 +120,14 @@ std::vector<SweepTable> tables_of(const Sweep& sweep);
 SweepTable table_of(const std::vector<SweepSteps>& steps);
 std::string text_of(const std::vector<SweepTable>& tables);
 std::string markdown_of(const std::vector<SweepTable>& tables);
-// "best setting: 2 processes per node x 1 thread ...", what the bottleneck is, and notes; each a line.
+// The best setting, what the timelines say, efficiency and bottleneck at the most nodes, the best accuracy there, and
+// notes: a line each.
 std::vector<std::string> findings_of(const Sweep& sweep);
-// All points, a row each; shares of the time parts behind.
+// Comma-separated values with a row for each point; the last columns are the shares of the time parts.
 std::string csv_of(const Sweep& sweep);
 Json to_json(const Sweep& sweep);
 Json to_json(const std::vector<SweepSteps>& steps);
-// Those that have a point.
+// The charts of a sweep; a chart without a point is left out.
 std::vector<Chart> charts_of(const Sweep& sweep);
 
 }  // namespace mlbench::report

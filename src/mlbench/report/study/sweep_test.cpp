@@ -73,7 +73,7 @@ TEST(Sweep, TheBestSettingHasTheHighestThroughput) {
 }
 
 TEST(Sweep, AFailedSettingIsShownAndNeverTheBest) {
-  SweepAnswer half = setting_answer({2, 1, 1}, 5000);  // one repeat of two
+  SweepAnswer half = setting_answer({2, 1, 1}, 5000);  // one of two repeats has finished
   half.records.push_back(failed_record("s.p2t1i1-2.2"));
   const SweepAnswer refused{.request = {.setting = {4, 1, 1}}, .refused = "no such host"};
   const Sweep sweep = analyse_sweep({half, setting_answer({1, 1, 1}, 1000), refused}, {});

@@ -28,7 +28,7 @@ std::string efficiency_text(const SweepPoint& point) {
   return point.efficiency && point.crowded ? "(" + percent + ")" : percent;
 }
 
-// A part of the time as a share of it.
+// Returns a getter: the share of `part` in a point's time.
 auto share_of(TimePart part) {
   return [part](const SweepPoint& point) {
     const double total = point.parts ? total_of(*point.parts) : 0;
@@ -36,7 +36,7 @@ auto share_of(TimePart part) {
   };
 }
 
-// Its state where it has not finished, then its labels.
+// The state of a point that has not finished, then its labels.
 std::string remarks_of(const SweepPoint& point) {
   std::vector<std::string> words;
   if (!point.finished()) words.push_back(point.why.empty() ? point.state : point.state + " (" + point.why + ")");
@@ -44,7 +44,7 @@ std::string remarks_of(const SweepPoint& point) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-// Behind these, where no state explains it, why the point has no efficiency.
+// remarks_of() and, for a finished point, why it has no efficiency.
 std::string remarks_over_nodes(const SweepPoint& point) {
   std::string remarks = remarks_of(point);
   if (!point.finished() || point.no_efficiency.empty()) return remarks;
@@ -75,7 +75,7 @@ auto of_setting(int64_t SweepSetting::*member) {
   return [member](const SweepPoint& point) { return point.request.setting.*member; };
 }
 
-// What is told of a point, in the order of JSON.
+// The figures of a point, in the order of JSON.
 const Figures<SweepPoint>& point_figures() {
   using Point = SweepPoint;
   static const Figures<Point> kFigures = {
@@ -131,7 +131,7 @@ SweepTable nodes_table(const Sweep& sweep) {
   return sweep_table("Over nodes", figures, sweep.nodes);
 }
 
-// A row per number of nodes, the learning rates side by side.
+// A table with a row for each number of nodes and the two ways of the learning rate side by side.
 SweepTable accuracy_table(const Sweep& sweep) {
   const std::string metric = sweep.metric.empty() ? "accuracy" : sweep.metric;
   const Figures<SweepPoint> both = chosen(point_figures(), {"accuracy", "best_accuracy"});
@@ -183,7 +183,7 @@ const Figures<SweepSteps>& steps_figures() {
   return kFigures;
 }
 
-// Each label of any of the points once.
+// The labels of all points, each once.
 std::vector<std::string> labels_of(const std::vector<SweepPoint>& points) {
   std::vector<std::string> labels;
   for (const SweepPoint& point : points) {
@@ -192,7 +192,7 @@ std::vector<std::string> labels_of(const std::vector<SweepPoint>& points) {
   return labels;
 }
 
-// Charts over nodes: the numbers of nodes are one step apart.
+// Makes charts over nodes, in which the numbers of nodes are one step apart.
 class NodeCharts {
  public:
   explicit NodeCharts(const Sweep& sweep) : sweep_(sweep) {
@@ -218,7 +218,7 @@ class NodeCharts {
     return static_cast<double>(found - counts_.begin());
   }
 
-  // A line for each way of the learning rate.
+  // A chart with a line for each way of the learning rate.
   Chart lines(const char* id, const std::string& title, const std::string& y_label,
               const std::function<std::optional<double>(const SweepPoint&)>& value) const {
     Chart chart = start(id, title, y_label);
@@ -235,7 +235,7 @@ class NodeCharts {
     return chart;
   }
 
-  // What the fewest nodes would give if nothing were lost; in `chart` as a guide.
+  // Adds a guide to `chart`: the throughput of the fewest nodes, scaled up as if nothing were lost.
   void add_linear(Chart& chart) const {
     const SweepPoint* base = nullptr;
     for (const SweepPoint& point : sweep_.nodes) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Records that differ in one thing alone, for the tests of what may be compared.
+// Records that differ in only one condition, for the tests of what may be compared.
 
 #include <functional>
 #include <stdexcept>
@@ -12,7 +12,7 @@
 
 namespace mlbench::report {
 
-// A record that tells every key. Times fall and rates rise with the workers.
+// A record that tells a value for every key. Times fall and rates rise with the workers.
 inline RecordJson told_record(const std::string& name, int64_t workers) {
   const auto k = static_cast<double>(workers);
   RecordJson record = make_record(name, workers, 60 / k, 3000 * k, true);
@@ -44,7 +44,7 @@ inline Json given_override(const char* key, const char* value) {
 }
 
 struct Change {
-  std::string key;  // of comparison_keys(); "": of none
+  std::string key;  // the key in which the record then differs; "": none
   std::string what;
   std::function<void(Json&)> apply;
 };
@@ -130,7 +130,7 @@ inline std::vector<Change> changes_of_one_key() {
   };
 }
 
-// What keeps no two records apart.
+// Changes after which two records still differ in no key.
 inline std::vector<Change> changes_of_no_key() {
   const auto set = [](const char* pointer, const Json& value) {
     return [path = Json::json_pointer(pointer), value](Json& record) { record[path] = value; };
@@ -162,11 +162,11 @@ inline const ComparisonKey& key_named(const std::string& name) {
   throw std::out_of_range("no key " + name);
 }
 
-// Whether runs of different numbers of workers that differ in this key, too, have a speed-up.
+// Whether runs that differ in their numbers of workers and in this change have a speed-up.
 inline bool speed_up_allowed(const Change& change) {
   return change.key.empty() || key_named(change.key).kind == KeyKind::kFollowsWorkers;
 }
-// Whether runs that differ in it alone have a ratio in `mlbench compare`.
+// Whether runs that differ in this change alone have a ratio in `mlbench compare`.
 inline bool ratio_allowed(const Change& change) {
   return change.key.empty() || key_named(change.key).kind != KeyKind::kFixed;
 }

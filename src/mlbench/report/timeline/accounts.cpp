@@ -9,7 +9,7 @@ namespace mlbench::report {
 
 namespace {
 
-// Within [begin, end), the part before `until`; `begin` moves there.
+// The length of the part of [begin, end) that lies before `until`; `begin` moves to its end.
 int64_t take_until(int64_t& begin, int64_t end, int64_t until) {
   const int64_t to = std::clamp(until, begin, end);
   return to - std::exchange(begin, to);
@@ -42,7 +42,7 @@ void add_part(RankPart& part, RankAccount& account) {
   account.elapsed += part.end_ns - part.begin_ns - start;
 }
 
-// Goes through a rank's time once.
+// Goes through a rank's time once, from its beginning to its end.
 class Walk {
  public:
   explicit Walk(const RankPart& part) : part_(part), at_(part.begin_ns) {
@@ -53,7 +53,7 @@ class Walk {
     int64_t communication = 0;
     int64_t useful() const { return std::accumulate(own.begin(), own.end(), int64_t{0}); }
   };
-  // From where it is to that moment.
+  // Goes on to the moment `ns` and returns how the time until then was spent.
   Time go_to(int64_t ns) {
     Time time;
     while (next_ < part_.stretches.size() && at_ < ns) {
@@ -72,8 +72,8 @@ class Walk {
   int64_t at_;
 };
 
-// The collectives of a segment one after the other: what keeps their last rank, and when each would end if bytes moved
-// in no time.
+// Goes through the collectives of a segment one after the other. Finds what the late ranks did meanwhile, and when each
+// rank would be done if bytes moved in no time.
 class Replay {
  public:
   Replay(TimelineRun& run, size_t segment, TimelineAccounts& accounts)
@@ -119,8 +119,8 @@ class Replay {
     return parts_[rank].operations[static_cast<size_t>(group.of_rank[rank])];
   }
 
-  // Since the operation before, the late rank has done this and that for longer than the one that waits: each has its
-  // share of the wait.
+  // Divides the wait of `rank` among the activities that the late rank has done for longer than `rank` since the
+  // operation before, in proportion to the differences.
   void blame(const OperationGroup& group, size_t rank) {
     const TimelineOperation& own = operation(group, rank);
     if (own.exposed_wait_ns == 0 || own.late_rank < 0) return;
@@ -145,9 +145,9 @@ class Replay {
   std::vector<RankPart>& parts_;
   TimelineAccounts& accounts_;
   std::vector<Walk> walks_;
-  std::vector<Walk::Time> before_;             // the operation: since the one before it
-  std::vector<std::optional<int64_t>> exits_;  // from the one before it
-  std::vector<int64_t> ideal_;                 // when each rank would be where its walk is
+  std::vector<Walk::Time> before_;             // the time between the operation before and this one, by rank
+  std::vector<std::optional<int64_t>> exits_;  // when each rank left the operation before
+  std::vector<int64_t> ideal_;                 // when each rank would be where its walk is, on an ideal network
 };
 
 void add_group(const TimelineRun& run, const std::vector<RankPart>& parts, const OperationGroup& group,

@@ -22,7 +22,7 @@ ClockAlignment::Piece ClockAlignment::piece_of(const ClockSample& sample, int64_
   piece.zero = piece.first = sample.sent_ns;
   piece.last = sample.received_ns;
   piece.base = sample.server_ns - sample.sent_ns;
-  // The sample says -round trip <= offset <= 0 but for the drift; the box is wider, and cut to that by take().
+  // But for the drift, the sample says -round trip <= offset <= 0. The box is wider, and take() cuts it to that.
   const long double wide = static_cast<long double>(sample.received_ns - sample.sent_ns) +
                            static_cast<long double>(reach_ns) * kMostDrift / 1e9L + 1;
   piece.corners = {{-wide, -kMostDrift}, {wide, -kMostDrift}, {wide, kMostDrift}, {-wide, kMostDrift}};
@@ -31,7 +31,7 @@ ClockAlignment::Piece ClockAlignment::piece_of(const ClockSample& sample, int64_
 }
 
 bool ClockAlignment::Piece::take(const ClockSample& sample) {
-  // Sutherland and Hodgman: what is left of a convex polygon where `excess` is not positive.
+  // The part of a convex polygon where `excess` is not positive, by the algorithm of Sutherland and Hodgman.
   const auto cut = [](const std::vector<Corner>& polygon, const auto& excess) {
     std::vector<Corner> left;
     for (size_t i = 0; i < polygon.size(); ++i) {
@@ -49,7 +49,7 @@ bool ClockAlignment::Piece::take(const ClockSample& sample) {
   const long double sent_s = seconds_between(zero, sample.sent_ns),
                     received_s = seconds_between(zero, sample.received_ns);
   const long double most = offset(sample.sent_ns), least = offset(sample.received_ns);
-  // Readings are whole nanoseconds, rounded down: half of one is no contradiction.
+  // Readings are nanoseconds, rounded down: a difference below kRounding is no contradiction.
   constexpr long double kRounding = 1;
   auto left = cut(corners, [&](const Corner& one) { return one.offset + one.drift * sent_s - most - kRounding; });
   if (!left.empty()) {
@@ -105,7 +105,7 @@ AlignedMoment ClockAlignment::at(int64_t rank_ns) const {
   if (after == pieces_.begin()) return after->at(rank_ns);
   const Piece& before = *(after - 1);
   if (rank_ns <= before.last || after == pieces_.end()) return before.at(rank_ns);
-  // Between two stretches, where the clock was set: somewhere between both lines' ends.
+  // The moment lies between two stretches, where the clock was set: it is interpolated between the ends of both lines.
   const AlignedMoment from = before.at(before.last), to = after->at(after->first);
   const long double part = seconds_between(before.last, rank_ns) / seconds_between(before.last, after->first);
   const int64_t ns = from.ns + static_cast<int64_t>(part * static_cast<long double>(to.ns - from.ns));

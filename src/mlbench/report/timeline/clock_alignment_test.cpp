@@ -13,7 +13,7 @@ namespace {
 
 using record::ClockSample;
 
-// What the supervisor's clock shows when the rank's shows `rank_ns`.
+// The time that the supervisor's clock shows when the rank's clock shows `rank_ns`.
 struct TrueClock {
   long double offset_ns = 10e9L, ppm = 200;
   int64_t server(int64_t rank_ns) const {
@@ -93,7 +93,7 @@ TEST(ClockAlignment, AClockThatWasSetHasTwoStretches) {
     EXPECT_LE(std::abs(moment.ns - (s < 10 ? before : after).server(rank_ns)), moment.bound_ns) << s;
     EXPECT_LE(moment.bound_ns, 2'000'000) << s;
   }
-  // Nobody knows when it was set: the bound holds for both.
+  // It is not known when the clock was set between the stretches, so the bound must hold for both of their lines.
   const int64_t between = 9'500'000'000;
   const AlignedMoment moment = alignment.at(between);
   EXPECT_LE(std::abs(moment.ns - before.server(between)), moment.bound_ns);

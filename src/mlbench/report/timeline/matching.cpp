@@ -27,8 +27,8 @@ constexpr std::array<RuleRow, 8> kRuleRows = {{{"broadcast", WaitRule::kForRoot}
                                                {"allocate", WaitRule::kNobody},
                                                {"split", WaitRule::kAll}}};
 
-// The operations of one rank that all ranks have, by a number that is the same for all: the sequence without the
-// messages, of which ranks have different numbers.
+// The collectives of one rank as {number, index in part.operations}. The number is the same on all ranks: it counts the
+// sequence without messages, of which ranks have different numbers.
 std::vector<std::pair<int64_t, int64_t>> collectives_of(const TimelineRun& run, const RankPart& part) {
   std::vector<int64_t> order(part.operations.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
@@ -117,10 +117,10 @@ class Matching {
                                    : fmt::format("{} of root {}", run_.names[operation.name], operation.root_peer);
   }
 
-  // Between two ranks messages arrive in the order in which they are sent.
+  // Messages between two ranks arrive in the order in which they are sent.
   void match_messages() {
     std::map<std::pair<int64_t, int64_t>, std::array<std::vector<int64_t>, 2>>
-        ways;  // sender, receiver: sent, received
+        ways;  // by {sender, receiver}: operations that send, operations that receive
     for (const RankPart& part : parts_) {
       for (size_t i = 0; i < part.operations.size(); ++i) {
         const TimelineOperation& one = part.operations[i];
@@ -142,7 +142,7 @@ class Matching {
     }
   }
 
-  // The rank that this one waits for, if it came later; -1: none.
+  // The rank for which `rank` waits if that came later; -1: none. `last` is the last rank that entered.
   int64_t awaited(const OperationGroup& group, size_t rank, int64_t last) {
     const TimelineOperation& own = operation(rank, group.of_rank[rank]);
     switch (group.rule) {
@@ -196,7 +196,7 @@ class Matching {
     found_.groups.push_back(std::move(group));
   }
 
-  // One rank's wait, as part of the group's.
+  // Finds the wait of `rank` for the rank `other` and adds it to the group's.
   void wait(OperationGroup& group, size_t rank, int64_t other, int64_t& clocks_ns, bool& possible) {
     TimelineOperation& own = operation(rank, group.of_rank[rank]);
     own.matched = true;
@@ -219,14 +219,14 @@ class Matching {
         group.wait_ns = wait_ns;
         group.late_rank = other;
         clocks_ns = bound_ns;
-      } else if (group.late_rank < 0) {  // nobody has waited so far: anybody might have
+      } else if (group.late_rank < 0) {  // no rank has waited so far: within the bounds, each might have
         clocks_ns = std::max(clocks_ns, bound_ns);
       }
     }
     group.transfer_ns = std::max(group.transfer_ns, own.end_ns - own.ready_ns);
   }
 
-  // How much later the other rank began what is accounted for, as long as nothing has made them equal.
+  // How much later the rank `other` began what is accounted for; 0 once an operation has brought all ranks together.
   int64_t later_start(size_t rank, size_t other) const {
     return started_ ? 0 : std::max<int64_t>(0, parts_[other].begin_ns - parts_[rank].begin_ns);
   }
@@ -234,7 +234,7 @@ class Matching {
   TimelineRun& run_;
   std::vector<RankPart>& parts_;
   MatchedSegment found_;
-  bool started_ = false;  // all ranks have met since
+  bool started_ = false;  // all ranks have met in an operation since their beginnings
 };
 
 }  // namespace

@@ -51,7 +51,8 @@ Activity activity_of(const Span& span) {
                                                : static_cast<Activity>(known - record::kStepKindNames.begin());
 }
 
-// One after the other without gaps: of spans within each other the innermost.
+// Turns spans, which may lie within each other, into stretches without gaps from `first_ns` to `last_ns`: the innermost
+// span counts, and `between` where there is none.
 std::vector<Stretch> flatten(std::vector<ActivitySpan> spans, int64_t first_ns, int64_t last_ns, Activity between) {
   std::ranges::sort(spans, [](const ActivitySpan& a, const ActivitySpan& b) {
     return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
@@ -75,13 +76,13 @@ std::vector<Stretch> flatten(std::vector<ActivitySpan> spans, int64_t first_ns, 
   return flat;
 }
 
-// Whether nothing is left to do there while communication goes on.
+// Whether the training thread has nothing else to do in this activity while communication goes on.
 bool waits_in(Activity activity) {
   return activity == kAggregateActivity || activity == kProgramActivity || activity == kUnattributedActivity;
 }
 
-// Gives the operations their part of the time. One on the training thread that ends within what that does is a call
-// that blocks it; any other costs it only what it has nothing else to do in.
+// Gives the operations their part of the stretches. An operation on the training thread that lies within one stretch is
+// a call that blocks the thread. Any other operation costs the thread only the time in which it has nothing else to do.
 void expose_operations(RankPart& part) {
   const std::vector<Stretch> flat = std::move(part.stretches);
   part.stretches.clear();
@@ -109,7 +110,7 @@ void expose_operations(RankPart& part) {
   go_on(part.last_ns, -1, false);
 }
 
-// Names become numbers, the same for all ranks.
+// Turns names into numbers, which are the same for all ranks.
 class Names {
  public:
   explicit Names(std::vector<std::string>& names) : names_(names) {}
@@ -124,7 +125,7 @@ class Names {
   std::map<std::string, uint32_t> numbers_;
 };
 
-// Spans with the rank's own times; finish() needs the clocks of all.
+// Spans on the rank's own clock, until the clocks of all ranks are known and finish_part() can convert them.
 struct RawPart {
   std::vector<ActivitySpan> activities;
   int64_t first_step_ns = INT64_MAX, first_ns = INT64_MAX, last_ns = INT64_MIN;
@@ -208,9 +209,10 @@ void read_segment(TimelineRun& run, int64_t segment, Names& names) {
   run.parts.push_back(std::move(parts));
 }
 
-// Where a segment lies behind the first: as far as the wall clock says, and not before the end of the one before.
+// Places the segments on the trace's axis: as far behind the first as the wall clock says, but not before the end of
+// the segment before. Throws UserError where times are too long to be true.
 void place_segments(TimelineRun& run) {
-  // Sums over all ranks do not overflow.
+  // With this limit, sums over all ranks do not overflow.
   const int64_t most_ns = INT64_MAX / 2 / run.workers;
   std::optional<int64_t> first_wall_us;
   int64_t end_ns = 0;

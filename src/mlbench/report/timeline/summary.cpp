@@ -37,11 +37,11 @@ std::optional<double> quotient(int64_t part, int64_t whole) {
 
 struct RunVerdict {
   std::string kind, text;
-  std::optional<int64_t> rank;       // that alone was waited for in half of the time or more
-  std::optional<std::string> cause;  // what alone made half of that
+  std::optional<int64_t> rank;       // for this rank at least half of all waits was
+  std::optional<std::string> cause;  // this activity caused at least half of the waits for that rank
 };
 
-// "its input (batch_load)": names say little to who has not read the code.
+// "its input (batch_load)": the name alone says little to a reader who does not know the code.
 std::string cause_words(std::string_view name) {
   for (size_t i = 0; i < kActivities; ++i) {
     const auto activity = static_cast<Activity>(i);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What became of the time of each rank, and what its communication was spent on. Formulas: docs/timeline.md.
+// Sums up where the time of each rank and of its communication went. docs/timeline.md has the formulas.
 
 #include <string>
 
@@ -9,11 +9,10 @@
 
 namespace mlbench::report {
 
-// The summary as JSON ($defs/summary of api/timeline.schema.json). Fills in what the operations of `run` are found to
-// have waited for.
+// The summary as JSON ($defs/summary of api/timeline.schema.json). Fills in `run` as account_for() does.
 Json summarize_timeline(TimelineRun& run);
 
-// For people. UserError when `summary` is not of that form.
+// Such a summary for people. Throws UserError when `summary` does not have that form.
 std::string timeline_summary_text(const Json& summary);
 
 }  // namespace mlbench::report

@@ -27,8 +27,8 @@ TEST(TimelineSummary, ASlowLoaderIsBlamed) {
     const TemporaryFolder folder;
     write_two_ranks(folder.path(), 50, 20, skewed ? 10 : 0, skewed ? 200 : 0);
     const Json summary = summary_of(folder, 2);
-    const double near = 50 * 20e-6;  // 20 us a step: the clocks' bound
-    // By hand, per step: rank 0 computes 9 ms, loads 2 ms, waits 20 ms; both move bytes for 1 ms.
+    const double near = 50 * 20e-6;  // the bound of the clocks is 20 us, in each step
+    // Computed by hand, per step: rank 0 computes 9 ms, loads 2 ms, waits 20 ms; both ranks move bytes for 1 ms.
     EXPECT_NEAR(seconds(summary, 0, "/elapsed_s"), 50 * 0.032, near);
     EXPECT_NEAR(seconds(summary, 0, "/compute_s"), 50 * 0.009, near);
     EXPECT_NEAR(seconds(summary, 0, "/input_s"), 50 * 0.002, near);
@@ -247,7 +247,7 @@ TEST(TimelineMatching, VerdictsByHand) {
   EXPECT_EQ(verdict_of(0.015, 0.015, 0.0001), TimelineVerdict::kMixed);
   EXPECT_EQ(verdict_of(0.005, 0.015, 0.0001), TimelineVerdict::kTransfer);
   EXPECT_EQ(verdict_of(0.020, 0.001, 0.0021), TimelineVerdict::kInconclusive);  // 10.5 % of the wait
-  EXPECT_EQ(verdict_of(0.0001, 0.020, 0.0005), TimelineVerdict::kTransfer);  // hardly a wait, whatever the clocks are
+  EXPECT_EQ(verdict_of(0.0001, 0.020, 0.0005), TimelineVerdict::kTransfer);     // hardly any wait, with any clocks
   EXPECT_EQ(verdict_of(0.0001, 0.001, 0.0005), TimelineVerdict::kInconclusive);
   EXPECT_EQ(verdict_of(0, 0, 0), TimelineVerdict::kTransfer);
 }

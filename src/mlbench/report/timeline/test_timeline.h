@@ -1,6 +1,6 @@
 #pragma once
 
-// Timelines in a folder for the tests of this folder.
+// Writes timelines into a run's folder, for the tests of this folder.
 
 #include <cmath>
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace mlbench::report {
 
-// A rank whose clock shows (t + offset) (1 + ppm / 10^6) at the supervisor's t. All times given are the supervisor's,
-// in milliseconds from 1000 s on.
+// Writes the timeline of a rank whose clock shows (t + offset) (1 + ppm / 10^6) when the supervisor's shows t. All
+// arguments in milliseconds are the supervisor's, counted from 1000 s on. The destructor writes the file.
 class TestRank {
  public:
   TestRank(std::filesystem::path run_dir, int64_t rank, double offset_s = 0, double drift_ppm = 0, int64_t segment = 1)
@@ -49,7 +49,7 @@ class TestRank {
   void phase(const std::string& name, int64_t step, double begin_ms, double end_ms) {
     span({.name = name, .step = step}, begin_ms, end_ms);
   }
-  // The next operation of the rank.
+  // Adds the next operation of the rank.
   void operation(const std::string& name, double begin_ms, double end_ms, int64_t step = -1, int64_t root_peer = -1,
                  record::SpanThread thread = record::SpanThread::kTraining) {
     span({.kind = record::SpanKind::kOperation,
@@ -62,7 +62,7 @@ class TestRank {
          begin_ms, end_ms);
   }
   void skip_operation() { ++sequence_; }
-  // There in `to_ms`, back in `back_ms`.
+  // Adds a clock sample: its message takes `to_ms` to the supervisor and `back_ms` back.
   void round_trip(double sent_ms, double to_ms = 0.01, double back_ms = 0.01) {
     encoder_.append(
         bytes_, record::ClockSample{own_ns(sent_ms), server_ns(sent_ms + to_ms), own_ns(sent_ms + to_ms + back_ms)});
@@ -76,8 +76,8 @@ class TestRank {
   std::string bytes_;
 };
 
-// Two ranks that take `steps` steps of 2 ms of input, 3 ms forward, 5 ms backward, an all-reduce of 1 ms and 1 ms of
-// update; rank 1's input takes `late_ms` longer. Its clock is what is given.
+// Writes two ranks that take `steps` steps of 2 ms of input, 3 ms forward, 5 ms backward, an all-reduce of 1 ms and 1
+// ms of update. Rank 1's input takes `late_ms` longer; `offset_s` and `drift_ppm` are those of rank 1's clock.
 inline void write_two_ranks(const std::filesystem::path& run_dir, int64_t steps, double late_ms, double offset_s = 0,
                             double drift_ppm = 0) {
   TestRank zero(run_dir, 0), one(run_dir, 1, offset_s, drift_ppm);

@@ -1,6 +1,6 @@
 #pragma once
 
-// For tests: traces as trace.h writes them, read again.
+// Reads traces that trace.h wrote, for tests.
 
 #include <gtest/gtest.h>
 
@@ -18,10 +18,10 @@ namespace mlbench::report {
 
 inline constexpr Input kWholeTrace{"a trace", size_t{64} << 20};
 
-// Microseconds with three decimals as nanoseconds.
+// The member `name`, which is microseconds with three decimals, as nanoseconds.
 inline int64_t ns_of(const Json& event, const char* name) { return std::llround(event.at(name).get<double>() * 1000); }
 
-// Of each row, sorted: begin, then longer first.
+// The events of each row {process, thread}, sorted by their beginning and then with longer ones first.
 inline std::map<std::pair<int64_t, int64_t>, std::vector<Json>> rows_of(const Json& trace) {
   std::map<std::pair<int64_t, int64_t>, std::vector<Json>> rows;
   for (const Json& event : trace.at("traceEvents")) {

@@ -29,8 +29,8 @@ using record::SpanKind;
 constexpr size_t kPieceBytes = size_t{64} << 10;
 constexpr std::string_view kStart = R"({"displayTimeUnit":"ms","otherData":)";
 
-// Rows of a rank; asynchronous operations that overlap have further ones. Not from 0: Perfetto takes that for the row
-// whose number is the process's, and mixes the two.
+// The rows of a rank; asynchronous operations that overlap have further rows. Numbers do not begin with 0: Perfetto
+// takes 0 for the row that has the process's number, and mixes the two.
 enum Row : int64_t { kStepsRow = 1, kTrainingRow, kCommunicationRow, kFurtherRows };
 
 std::string row_name(int64_t row) {
@@ -93,7 +93,7 @@ class TraceStream::Impl {
  private:
   const RankPart& part() const { return run_.parts[segment_][rank_]; }
 
-  // A few more events: of one part first its operations, then what is in its file.
+  // Writes a few more events. For each part, the operations come first, then the other spans of its file.
   void go_on() {
     if (segment_ == run_.parts.size()) {
       text_ += "\n]}\n";
@@ -136,7 +136,7 @@ class TraceStream::Impl {
                    row, arguments.dump());
   }
 
-  // Nanoseconds of the supervisor's clock as microseconds of the trace.
+  // Writes nanoseconds as microseconds of the trace.
   void time(const char* name, int64_t ns) {
     const auto all = static_cast<uint64_t>(std::max<int64_t>(0, ns));
     fmt::format_to(std::back_inserter(text_), R"(,"{}":{}.{:03})", name, all / 1000, all % 1000);
@@ -183,7 +183,7 @@ class TraceStream::Impl {
     step_ = -1;
   }
 
-  // A layer ends at the latest with the phase that it began in.
+  // The end of a layer, which is at the latest the end of the phase in which the layer began.
   int64_t within_phase(int64_t begin_ns, int64_t end_ns) const {
     const std::vector<Stretch>& stretches = part().stretches;
     auto at = std::ranges::upper_bound(stretches, begin_ns, {}, &Stretch::begin_ns);
@@ -249,7 +249,7 @@ class TraceStream::Impl {
   std::string text_;
   bool any_ = false, done_ = false;
   std::set<std::pair<int64_t, int64_t>> named_rows_;
-  // Of the part that is being written.
+  // The state of the part that is being written.
   size_t segment_ = 0, rank_ = 0, operation_ = 0;
   std::optional<record::TimelineReader> reader_;
   int64_t step_ = -1, step_begin_ns_ = 0, step_end_ns_ = 0;

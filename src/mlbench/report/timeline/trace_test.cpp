@@ -78,7 +78,7 @@ TEST(TimelineTrace, CarriesTheSummary) {
   EXPECT_EQ(read_trace_summary(folder / "out.json"), summary);
   TimelineRun run = read_timeline_run(folder.path(), timeline_record(2));
   EXPECT_EQ(summarize_timeline(run), summary);
-  // Not only from the end: with one line, or none.
+  // A file whose only line is no head of a trace is refused, and so is an absent file.
   std::ofstream(folder / "other.json") << "{\"traceEvents\":[]}\n";
   EXPECT_THAT([&] { read_trace_summary(folder / "other.json"); },
               testing::ThrowsMessage<UserError>(HasSubstr("no trace of mlbench")));
@@ -99,7 +99,7 @@ TEST(TimelineTrace, OperationsThatOverlapHaveRowsOfTheirOwn) {
     rank.operation("broadcast", 16, 18, 0, 0);
     rank.operation("all_reduce", 2, 5, 0, -1, SpanThread::kCommunication);
     rank.operation("all_reduce", 8, 9, 0, -1, SpanThread::kCommunication);
-    // A layer that claims to go on behind its phase.
+    // The span of this layer ends after its phase.
     rank.span({.kind = record::SpanKind::kLayer, .name = "fc1 backward", .step = 0}, 3, 11);
   }
   const Json trace = written(folder, 1);
@@ -118,7 +118,7 @@ TEST(TimelineTrace, ARunThatWasKilledHasWhatThereIs) {
     rank.round_trip(-1);
     rank.phase("fwd_pass", 0, 0, 10);
   }
-  const Json trace = written(folder, 2);  // of rank 0 nothing
+  const Json trace = written(folder, 2);  // nothing of rank 0
   EXPECT_THAT(names_in(trace, 1, 2), testing::ElementsAre("fwd_pass"));
   EXPECT_THAT(trace["otherData"]["summary"]["notes"].dump(), HasSubstr("rank 0, segment 1: no spans"));
 }
@@ -144,7 +144,7 @@ TEST(TimelineTrace, MeetsTheSchema) {
   const record::SchemaValidator validator("timeline.schema.json");
   const Json trace = written(folder, 2);
   EXPECT_EQ(validator.complaint(trace), "");
-  // The validator is awake.
+  // The validator finds a wrong member.
   Json wrong = trace;
   wrong["traceEvents"].back()["dur"] = "1";
   EXPECT_NE(validator.complaint(wrong), "");
@@ -154,7 +154,7 @@ TEST(TimelineTrace, MeetsTheSchema) {
   wrong = trace;
   wrong["otherData"]["summary"]["verdict"]["kind"] = "guilty";
   EXPECT_NE(validator.complaint(wrong), "");
-  // Without a clock and without steps, too.
+  // A timeline without clock samples and steps is valid, too.
   const TemporaryFolder other;
   { TestRank(other.path(), 0).operation("barrier", 0, 1); }
   EXPECT_EQ(validator.complaint(written(other, 1)), "");
