@@ -1,4 +1,4 @@
-// The built program: every verb's answers, errors and exit codes. Ranks are fake (fake_worker.cpp).
+// Tests of the built program: every verb's answers, errors and exit codes. Ranks are fake (fake_worker.cpp).
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -295,7 +295,7 @@ TEST_F(Cli, HelpSaysTheRanges) {
   }
 }
 
-// Somebody's or another program's: 1e308 hours are null in JSON.
+// Specifications may come from users or other programs: 1e308 hours are null in JSON.
 TEST_F(Cli, ARunWithNumbersThatNobodyTakesIsShownStoppedAndDeleted) {
   ASSERT_EQ(run({"1"}).code, 0);
   const fs::path folder = home() / "runs/r-1";
@@ -377,7 +377,7 @@ TEST_F(Cli, CtrlCStopsKeepsAndStartsNoMore) {
               AllOf(HasSubstr("stopping r-1"), HasSubstr("not started: r-2"), HasSubstr("\nr-1  stopped")));
 }
 
-// Whenever it comes, the command ends as stopped, and so does a run that was made.
+// Whenever the interrupt comes, the command ends as stopped, and so does a run that was made.
 TEST_F(Cli, CtrlCIsHeardFromTheFirstInstruction) {
   environment_["FAKE_STEPS"] = "100000";
   mlbench({"list", "backends"});  // the catalog is known
@@ -433,7 +433,7 @@ TEST_F(Cli, AHomeIsTheUsersAloneAndNamedFilesAreNot) {
 TEST_F(Cli, AHomeThatCannotBeWrittenCanBeRead) {
   ASSERT_EQ(run({"1"}).code, 0);
   ASSERT_EQ(run({"2"}).code, 0);
-  // As if its supervisor had died long ago.
+  // The run looks as if its supervisor had died long ago.
   Json lost = read_json_file(home() / "runs/r-2/progress.json");
   lost["state"] = "running";
   write_json_file(home() / "runs/r-2/progress.json", lost);
@@ -612,7 +612,7 @@ TEST_F(Cli, VerbsOnAFinishedRun) {
 
 TEST_F(Cli, TimelinesOfRunsAndOfFiles) {
   const fs::path file = folder_.path() / "out.json";
-  // The fake worker records no spans: the run is as good as ever, and that is said.
+  // The fake worker records no spans: the run is good, and a diagnostic says that there is no timeline.
   const Result made = run({"1", "2", "--timeline", file});
   EXPECT_EQ(made.code, 0) << made.err;
   EXPECT_THAT(made.err, HasSubstr("no timeline of r-2: run 'r-2' has no timeline"));
@@ -646,7 +646,7 @@ TEST_F(Cli, WhereTimelinesGoIsCheckedBeforeAnythingStarts) {
   const Result both = run({"1", "--dry-run", "--json", "--timeline", folder_ / "out.json"});
   EXPECT_THAT(both.err, HasSubstr("goes before HOROVOD_TIMELINE"));
   EXPECT_EQ(both.json()[0]["spec"]["timeline"], true);
-  // It is the command's own Horovod that is meant.
+  // HOROVOD_TIMELINE is then meant for the command's own Horovod.
   EXPECT_THAT(mlbench({"run", "own", "1", "--dry-run", "--", "/bin/true"}).err, Not(HasSubstr("HOROVOD_TIMELINE")));
 }
 
@@ -888,7 +888,7 @@ TEST_F(Cli, ASecretIsNamedNotGiven) {
   expect_error({"resume", "c-1"}, AllOf(HasSubstr("--env MY_TOKEN"), HasSubstr("set MY_TOKEN here")));
 }
 
-// A job of an engine that waits, without a supervisor: it would start some day.
+// A job that waits in an engine's queue, without a supervisor, would start some day.
 TEST_F(Cli, WhoFindsALostRunWithdrawsItsJob) {
   const fs::path slurm = folder_ / "slurm";
   fs::create_directories(slurm / "bin");
@@ -912,7 +912,7 @@ TEST_F(Cli, WhoFindsALostRunWithdrawsItsJob) {
   EXPECT_THAT(failure["message"].get<std::string>(), HasSubstr("; its job 12 of slurm was withdrawn"));
 }
 
-// Its containers have ended with their ranks.
+// The containers of the run have ended with their ranks.
 TEST_F(Cli, OfALostRunInAnImageHereThereIsNothingToWithdraw) {
   const exec::FakePodman podman(FAKE_PODMAN);
   ASSERT_EQ(mlbench({"run", "c", "1", "--image", "here", "--detach", "--", "sleep", "300"}).code, 0);
@@ -1380,7 +1380,7 @@ TEST_F(Cli, CollectivesAreMeasuredVerifiedAndCompared) {
     EXPECT_TRUE(written["results"][i]["in_place"]["iterations"].contains("p95")) << "asked for or not";
   }
 
-  // The run that keeps it: named, listed, of a kind of its own, without a goal that it could miss.
+  // The run that keeps the result is named and listed, has a kind of its own, and has no goal that it could miss.
   const Json record = read_json_file(home() / "runs/first-2/run.json");
   EXPECT_EQ(record["state"], "finished");
   EXPECT_EQ(record["division"], "own");
@@ -1396,7 +1396,7 @@ TEST_F(Cli, CollectivesAreMeasuredVerifiedAndCompared) {
   EXPECT_TRUE(fs::exists(home() / "runs/first-2.2"));
 }
 
-// The document and the table say where the ranks were and what they were told: as the record has it.
+// The document and the table say where the ranks were and what they were told, as the record does.
 TEST_F(Cli, AResultSaysWhereAndHowItWasMeasured) {
   const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
   if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
@@ -1488,7 +1488,7 @@ TEST_F(Cli, ADryRunOfABenchmarkChecksAllAndWritesNothing) {
   expect_error(with({"--csv", "--json"}), HasSubstr("--json and --csv are both what standard output is to be"));
 }
 
-// -J of several numbers of ranks is a list, and that of as many ranks is compared with.
+// -J writes a list for several numbers of ranks, and --compare takes the one with as many ranks.
 TEST_F(Cli, ResultsOfSeveralNumbersOfRanksAreCompared) {
   environment_["FAKE_STEPS"] = "3";
   const std::string file = folder_.path() / "result.json";
@@ -1502,7 +1502,7 @@ TEST_F(Cli, ResultsOfSeveralNumbersOfRanksAreCompared) {
   EXPECT_EQ(again[1]["comparison"]["other"], "collectives-2");
   EXPECT_EQ(again[2]["comparison"]["not_comparable"], "not comparable: ranks (1, 2) differ");
 
-  // Starts: runs of one benchmark, in one file or in several.
+  // Starts are runs of one benchmark, in one file or in several.
   const Json repeated = mlbench({"bench", "collectives", "all_reduce", "-k", "2", "--repeat", "2", "--compare", file,
                                  "--compare", home() / "runs/collectives-2.2/run.json", "--json"})
                             .json();
@@ -1529,14 +1529,14 @@ TEST_F(Cli, PercentilesAreATableOfTheirOwn) {
   EXPECT_THAT(mlbench({"bench", "collectives", "all_reduce", "-k", "2", "--percentiles"}).out, HasSubstr("p95"));
 }
 
-// Lines of data of a table.
+// The lines of data in a table.
 size_t rows_in(const std::string& text) {
   size_t count = 0;
   for (size_t at = 0; (at = text.find("     float     sum ", at)) != std::string::npos; ++at) ++count;
   return count;
 }
 
-// Whoever ends it: what was measured by then is on the screen, in the record, and in the file.
+// However a benchmark ends, what was measured by then is on the screen, in the record, and in the file.
 TEST_F(Cli, RowsComeAsTheyAreMeasuredAndNoneIsLost) {
   const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
   if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
@@ -1646,7 +1646,7 @@ TEST_F(Cli, EvaluatingACheckpointGivesWhatItsRunRecorded) {
     EXPECT_EQ(json["step"], 2);
     EXPECT_EQ(json["notes"], Json::array());
   }
-  // Away from its run, by the task alone.
+  // The checkpoint is evaluated away from its run, by the task alone.
   const fs::path moved = folder_.path() / "moved";
   fs::copy(home() / "runs/r-4/checkpoints/step-000000002", moved, fs::copy_options::recursive);
   const auto evaluate = [&](const fs::path& what, std::vector<std::string> more) {
@@ -1750,7 +1750,7 @@ TEST_F(SweepCli, WrongWordsAreRefusedBeforeAnythingRuns) {
   refused({"--nodes", "2,2"}, HasSubstr("--nodes has 2 twice"));
   refused({"--nodes", "4000"}, HasSubstr("workers: a host of"));
   refused({"--lr-scaling", "maybe"}, HasSubstr("unknown value of --lr-scaling 'maybe'"));
-  refused({"--inter-op", "2"}, HasSubstr("--inter-op-threads 2: framework 'torch'"));  // the fake one has none
+  refused({"--inter-op", "2"}, HasSubstr("--inter-op-threads 2: framework 'torch'"));  // the fake one has no such pool
   refused({"--format", "gif"}, HasSubstr("unknown format 'gif'"));
   expect_error({"sweep"}, HasSubstr("give --task TASK"));
   expect_error({"sweep", "--task", "0a"}, HasSubstr("trains nothing"));
@@ -1800,7 +1800,7 @@ TEST_F(SweepCli, FinishedRunsAreKept) {
 }
 
 TEST_F(SweepCli, AFailedSettingEndsNothingAndIsTriedAgain) {
-  environment_["FAKE_FAULT"] = "1:3:exit:7";  // whatever has a second rank
+  environment_["FAKE_FAULT"] = "1:3:exit:7";  // rank 1 fails in every run that has one
   const Result result = sweep({"--nodes", "1", "--json"});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.json()["settings"][1]["state"], "failed");

@@ -1,6 +1,6 @@
 #pragma once
 
-// What every verb shares: the home, how to answer, and the terminal.
+// What all verbs share: the home, the ways to answer, and the terminal.
 
 #include <cstdio>
 #include <filesystem>
@@ -22,54 +22,55 @@ namespace mlbench::cli {
 
 struct Context {
   std::optional<std::string> home_option;
-  bool json = false;                                         // one JSON value on standard output, nothing else
-  std::optional<std::string> url_option, token_file_option;  // of a master elsewhere
-  std::string command = "mlbench";     // this program as the user called it, for what to type next
-  std::vector<std::string> arguments;  // as it was called, its name first
+  bool json = false;                                         // standard output gets one JSON value and nothing else
+  std::optional<std::string> url_option, token_file_option;  // -u and --token-file: a master elsewhere
+  std::string command = "mlbench";     // this program as the user called it, for hints what to type next
+  std::vector<std::string> arguments;  // the command line, with the program's name first
 
   std::filesystem::path home() const;          // resolve_home()
-  std::filesystem::path home_to_read() const;  // the same where nothing is written
+  std::filesystem::path home_to_read() const;  // resolve_home() for verbs that write nothing
   std::filesystem::path worker() const;        // MLBENCH_WORKER, or mlbench-worker beside this program
 };
 
-// A verb adds itself to the app; its callback sets `action`, which main runs. The action's result is the exit code.
+// What verbs share with run_program(). The callback of the verb that was called sets `action`, which is run after
+// parsing; its result is the exit code.
 struct Program {
   Context context;
-  std::optional<std::vector<std::string>> behind;  // words behind "--" of the verb run: the command of a custom run
+  std::optional<std::vector<std::string>> behind;  // words behind "--" of the verb `run`: a custom run's command
   std::function<ExitCode()> action;
-  // The action acts on SIGINT and SIGTERM itself (terminal/interrupt.h), from its first instruction.
+  // Whether the action handles SIGINT and SIGTERM itself, from its first instruction (terminal/interrupt.h).
   bool reads_signals = false;
 };
 
-// A subcommand with --home and --json.
+// Adds a subcommand with the options --home and --json.
 CLI::App* add_verb(CLI::App& app, Program& program, const std::string& name, const std::string& description);
 
-// What a verb does once it is called. Signals::kRead: it acts on SIGINT and SIGTERM itself (Program::reads_signals).
+// Sets what a verb does once it is called. kEndIt: SIGINT and SIGTERM end the program; kRead: the action handles them.
 enum class Signals { kEndIt, kRead };
 void act(CLI::App& verb, Program& program, std::function<ExitCode(const Context& context)> action,
          Signals signals = Signals::kEndIt);
 
 // ---- answers -------------------------------------------------------------------------------------------------------
 
-// Standard output. IoError when it cannot be written (checked at the latest by flush_output()).
-// Lines for people: text of others does nothing to a terminal (printable_lines).
+// These write to standard output. They throw IoError when that cannot be written, at the latest in flush_output().
+// print() writes lines for people, made printable (printable_lines), so that no text can control the terminal.
 void print(std::string_view text);
-// What programs read, or what is coloured: its texts were looked at.
+// Writes text for programs, or with colours. Precondition: all untrusted texts in it were made printable.
 void print_as_it_is(std::string_view text);
 void print_json(const Json& value, int indent = 2);
 void flush_output();
-// What helps and is no answer, to standard error as a rule. Where it cannot be written (a full disk, a closed pipe), it
-// is lost, and nothing else is.
+// Writes a hint, which is no answer, to `out` (as a rule standard error). Where `out` cannot be written (a full disk, a
+// closed pipe), the hint is lost without an error.
 void tell(std::FILE* out, std::string_view text);
-// A diagnostic on standard error: "mlbench: TEXT".
+// Writes a diagnostic to standard error: "mlbench: TEXT".
 void say(std::string_view text);
 
 bool is_terminal(int fd);
-bool colours(int fd);        // a terminal, and NO_COLOR is not set
+bool colours(int fd);        // `fd` is a terminal, and NO_COLOR is not set
 int terminal_width(int fd);  // 80 when unknown
 int terminal_rows(int fd);   // 24 when unknown
 
-// UserError, with what to do, where there is no worker program.
+// Throws UserError, with what to do, where there is no worker program.
 void require_worker(const Context& context);
 
 }  // namespace mlbench::cli

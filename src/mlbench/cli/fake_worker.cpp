@@ -1,5 +1,5 @@
-// For tests of the command line: prints a catalog with one backend that is not available, and is otherwise the rank of
-// tests/multiproc (FAKE_STEPS, FAKE_STEP_MS, FAKE_FAULT).
+// A worker for tests of the command line. It prints a catalog with one backend that is not available; otherwise it runs
+// the fake worker of tests/multiproc (FAKE_STEPS, FAKE_STEP_MS, FAKE_FAULT).
 
 #include <unistd.h>
 

@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 namespace {
 constexpr std::chrono::milliseconds kFollowPoll{250};
 constexpr std::chrono::milliseconds kRemoteFollowPoll{1000};
-// A queued run has its ranks within this time when the cores are free.
+// When the cores are free, a queued run has its ranks within this time.
 constexpr std::chrono::milliseconds kQueuedPatience{1500};
 
 int64_t next_segment(const spec::RunSpec& run, const supervise::SupervisorOptions& options) {
@@ -91,7 +91,7 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
         reader.update();
       } catch (const std::exception& error) {
         readable = is_transient(error);
-        if (!readable) view.note(error.what());  // the run goes on; its record will tell
+        if (!readable) view.note(error.what());  // the run goes on, and its record will tell the outcome
       }
     }
     if (end) break;
@@ -147,14 +147,14 @@ Served follow_served(const MasterClient& master, const std::vector<std::string>&
         try {
           master.post(path_of_run(names[i]) + "/stop", Json::object());
         } catch (const UserError&) {
-          // It has ended by itself.
+          // The run has ended by itself.
         }
       }
     } else if (interrupts > 1) {
       view.note(fmt::format("{} is left to the master at {}", name, master.url()));
       return {{}, true, true};
     }
-    // The folder goes on growing when the master does not answer any more.
+    // A folder here is read even when the master does not answer any more.
     const record::Record record = here ? home::current_record(run_dir) : remote_record(master, name);
     if (here) reader->update();
     if (!here) table.update(record);
@@ -184,7 +184,7 @@ record::Record run_detached(const spec::RunSpec& run, supervise::SupervisorOptio
       throw IoError(fmt::format("the supervisor of {} ended at once (exit code {}): {}", run.name, end->code,
                                 fmt::join(report::last_lines(supervisor_log_path(run.run_dir), 3), " / ")));
     }
-    // A run that is resumed is over until its supervisor says otherwise.
+    // The record of a run that is resumed says that the run is over until the supervisor changes it.
     if (supervise::lease_held(run.run_dir) && record::is_active(report::read_record(run.run_dir))) break;
   }
   return home::current_record(run.run_dir);
@@ -220,7 +220,7 @@ supervise::SupervisorOptions supervisor_options(const fs::path& worker, const sp
   options.run_dir = run.run_dir;
   options.worker = worker;
   options.core_lock = supervise::default_core_lock();
-  for (const std::string& name : spec::names_to_give(run)) {  // also one that children do not get by themselves
+  for (const std::string& name : spec::names_to_give(run)) {  // also variables that children do not inherit
     if (const char* value = std::getenv(name.c_str())) options.environment[name] = value;
   }
   return options;

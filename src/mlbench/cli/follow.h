@@ -1,6 +1,6 @@
 #pragma once
 
-// Runs segments one after the other, with live progress, until they have ended or the user interrupts.
+// Starts runs, follows them with live progress until they have ended or the user interrupts, and reports their results.
 
 #include <filesystem>
 #include <optional>
@@ -17,37 +17,40 @@
 
 namespace mlbench::cli {
 
-// Starts the supervisor (attached), shows progress on standard error, and returns the final record. The first
-// interrupt asks the run to stop, the second kills it. `title` is said before. Of a benchmark of collectives the rows
-// go to standard output as they come (collectives_view.h), also those of a run that fails or is stopped.
 struct Followed {
-  record::Record record;
+  record::Record record;  // the final one
   bool interrupted = false;
 };
+// Writes `title`, starts an attached supervisor, shows progress on standard error, and returns when the run has ended.
+// The first interrupt asks the run to stop, the second kills its supervisor. The rows of a benchmark of collectives go
+// to standard output as they come (collectives_view.h), also where the run fails or is stopped.
 Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptions& options, const std::string& title,
                       RowFormat rows = RowFormat::kNone);
 
-// Follows a run of a master until it is over: `names[index]`, in `run_dir` where that can be read (else empty). The
-// first interrupt asks the master to stop it and the runs behind it, the second leaves them to it. Rows as above.
 struct Served {
-  record::Record record;
+  record::Record record;  // the final one; empty where the run was `left`
   bool interrupted = false;
-  bool left = false;  // it may go on
+  bool left = false;  // the run was left to the master and may go on
 };
+// Follows the run `names[index]` of a master until it is over. `run_dir` is the run's folder where it can be read here,
+// else empty. The first interrupt asks the master to stop this run and those behind it in `names`; the second leaves
+// them to the master. Rows are shown as by run_attached().
 Served follow_served(const MasterClient& master, const std::vector<std::string>& names, size_t index,
                      const std::filesystem::path& run_dir, const std::string& title, RowFormat rows = RowFormat::kNone);
 
-// Starts the supervisor on its own and returns once it owns the run. IoError with its log when it did not.
+// Starts a detached supervisor and returns the record once it owns the run. Throws IoError, with the last lines of its
+// log, when it ended before that.
 record::Record run_detached(const spec::RunSpec& run, supervise::SupervisorOptions options);
 
-// Results table, failures, where the results lie and what to type next (`command` is mlbench as the user called it).
+// The table of results, failures, where the results lie and what to type next. `command` is mlbench as the user called
+// it. Precondition: there is at least one record.
 std::string results_text(const std::filesystem::path& home, const std::vector<record::Record>& records,
                          const std::string& command);
 
-// kOk, kRunFailed when one failed or measured collectives whose results were wrong, kStopped when one was stopped.
+// kStopped when a run was stopped; else kRunFailed when one failed or collectives gave wrong results; else kOk.
 ExitCode exit_code_of_runs(const std::vector<record::Record>& records);
 
-// Options of a supervisor for a run of this program.
+// The options of a supervisor for `run`, with values of this process's environment that the run's ranks are given.
 supervise::SupervisorOptions supervisor_options(const std::filesystem::path& worker, const spec::RunSpec& run);
 
 }  // namespace mlbench::cli

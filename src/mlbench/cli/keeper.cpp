@@ -20,11 +20,11 @@ namespace mlbench::cli {
 namespace {
 
 constexpr std::chrono::seconds kFirstKeeperPause{1}, kLongestKeeperPause{30};
-constexpr std::chrono::seconds kGoodLife{60};  // what ran so long starts at once again
+constexpr std::chrono::seconds kGoodLife{60};  // after a life of this length, the pause is the first one again
 
 timespec to_timespec(std::chrono::seconds time) { return {.tv_sec = time.count(), .tv_nsec = 0}; }
 
-// SIGINT or SIGTERM within that time; 0: none.
+// Waits that long for SIGINT or SIGTERM and returns it; 0: none came.
 int asked_to_end(std::chrono::seconds within) {
   const sigset_t signals = end_signals();
   const timespec time = to_timespec(within);
@@ -35,7 +35,8 @@ int asked_to_end(std::chrono::seconds within) {
   }
 }
 
-// Its end as waitpid() has it; what asks this process to end is handed on, and `asked` says so.
+// Waits for the end of `child` and returns its status as waitpid() gives it. SIGINT and SIGTERM are handed on to the
+// child, and then `asked` is true.
 int end_of(pid_t child, const sigset_t& signals, bool& asked) {
   for (;;) {
     int status = 0;

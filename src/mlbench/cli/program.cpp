@@ -23,7 +23,7 @@ namespace mlbench::cli {
 
 namespace {
 
-// `mlbench supervise ...`: the process that owns a run. Internal: its arguments are supervise/'s own.
+// `mlbench supervise ...`: the process that owns a run. It is internal: supervise/ writes and reads its arguments.
 int supervise_run(const std::vector<std::string>& arguments) {
   set_up_logging("supervisor");
   const supervise::SupervisorOptions options = supervise::options_from_arguments(arguments);
@@ -32,7 +32,7 @@ int supervise_run(const std::vector<std::string>& arguments) {
   return supervise::supervise(options, *executor);
 }
 
-// `mlbench withdraw --run-dir DIR`: the end of an engine's job whose supervisor is gone. Internal likewise.
+// `mlbench withdraw --run-dir DIR`: ends the job of an engine whose supervisor is gone. It is internal, too.
 int withdraw_run(const std::vector<std::string>& arguments) {
   set_up_logging("withdraw");
   if (arguments.size() != 2 || arguments[0] != "--run-dir") throw UserError("withdraw: --run-dir DIR is needed");
@@ -57,7 +57,8 @@ ExitCode print_version(const Context& context) {
   return ExitCode::kOk;
 }
 
-// The innermost verb that was recognised: "run", "data fetch"; the app itself for none.
+// The innermost verb that was recognised, or the app itself where there is none. Appends the names of verbs to `path`:
+// "mlbench data fetch".
 const CLI::App* innermost(const CLI::App& app, std::string& path) {
   const CLI::App* current = &app;
   while (!current->get_subcommands().empty()) {
@@ -67,7 +68,7 @@ const CLI::App* innermost(const CLI::App& app, std::string& path) {
   return current;
 }
 
-// CLI11's message, with what may have been meant and what to type next.
+// CLI11's message, with the word that may have been meant and what to type next.
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   std::string path = "mlbench";
   const CLI::App* verb = innermost(app, path);
@@ -119,13 +120,13 @@ ExitCode run(int argc, char** argv) {
         add_sweep,    add_timeline, add_schedule, add_doctor}) {
     add(app, program);
   }
-  app.require_subcommand(0, 1);  // after the verb its words are its own: `list data` lists
+  app.require_subcommand(0, 1);  // words behind a verb are no other verb: `list data` lists
   app.footer(
       "Start with:  mlbench list tasks\n"
       "             mlbench run first 1 2 --task TASK --light\n"
       "Exit codes:  0 done, 1 internal error, 2 wrong input, 3 communication, 4 file or disk,\n"
       "             5 a run failed, 130 stopped");
-  // The words behind it are somebody else's command line.
+  // The words behind "--" are the command line of a custom run's program.
   const auto begin = argv, end = argv + argc;
   const bool running = std::find(begin, end, std::string_view("run")) == argv + std::min(argc, 1);
   const auto cut = running ? std::find(begin, end, std::string_view("--")) : end;
@@ -151,7 +152,7 @@ ExitCode run(int argc, char** argv) {
 
 namespace {
 
-// Behind an error of this program.
+// Words to add to an error message: "" unless the working folder is gone.
 const char* what_else_is_wrong() {
   return working_folder_is_gone() ? "; the folder in which this command was started is gone: change to another" : "";
 }

@@ -1,4 +1,4 @@
-// EKS by eksctl, which makes the network, the nodes and the credentials.
+// Clusters of EKS, by eksctl, which makes the network, the nodes and the credentials.
 
 #include <CLI/CLI.hpp>
 
@@ -33,7 +33,7 @@ class AwsProvider : public Provider {
     cluster.name_space = "mlbench";
     cluster.zone = region_;
 
-    // The chart's volume is one of EBS, whose driver is an add-on.
+    // The chart needs a volume of EBS, whose driver is an add-on.
     std::vector<std::string> create = {"eksctl",
                                        "create",
                                        "cluster",
@@ -64,7 +64,7 @@ class AwsProvider : public Provider {
     check_words();
     const std::string region = !region_.empty() ? region_ : known != nullptr ? known->zone : "";
     std::vector<Step> steps;
-    // First: the disk of its volume belongs to no node, and would stay.
+    // The chart is removed first: the disk of its volume belongs to no node, and would stay.
     if (known != nullptr && !known->release.empty()) steps.push_back(chart_removal(*known, true));
     std::vector<std::string> list = {"aws", "eks", "list-clusters", "--query", "clusters[]", "--output", "text"};
     add_region(list, region);

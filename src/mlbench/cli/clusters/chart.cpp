@@ -23,7 +23,7 @@ constexpr const char* kHelmPatience = "10m";
 constexpr auto kHelmLimit = 12min;
 constexpr auto kKubectlLimit = 1min;
 
-// Beside this program, as it is installed or in a source tree that it was built in.
+// The chart beside this program, as installed or in the source tree where it was built. Throws UserError without one.
 fs::path own_chart() {
   fs::path folder = program_path().parent_path();
   for (int up = 0; up < 4; ++up, folder = folder.parent_path()) {
@@ -49,7 +49,7 @@ constexpr const char* kImageAdvice =
     "the "
     "cluster's nodes reach";
 
-// What the nodes of a cloud would wait for in vain.
+// Throws UserError for an image that the nodes of a cloud could never pull.
 void check_reachable(const std::string& image, const std::string& provider) {
   const std::string registry = image.substr(0, image.find_first_of("/:"));
   if (registry != "localhost" || (provider != "gcloud" && provider != "aws")) return;
@@ -153,7 +153,7 @@ std::vector<Step> chart_steps(Cluster& cluster, const ClusterRequest& request, c
     check_reachable(image, cluster.provider);
     for (const char* whose : {"master", "worker"}) {
       set(fmt::format("{}.image.repository={}", whose, name.repository));
-      // A tag of digits alone stays text.
+      // --set would make a number of a tag of digits.
       helm.insert(helm.end(), {"--set-string", fmt::format("{}.image.tag={}", whose, name.tag)});
     }
   }

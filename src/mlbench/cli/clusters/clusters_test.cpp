@@ -1,5 +1,5 @@
-// The built program against programs of the test's own in PATH, which keep what they were called with; and the parts
-// behind it.
+// Tests of the built program with the test's own programs in PATH, which keep the words that they were called with; and
+// tests of the parts behind it.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -68,7 +68,7 @@ class ClusterVerbs : public testing::Test {
   fs::path bin() const { return folder_ / "bin"; }
   fs::path chart() const { return folder_ / "chart"; }
 
-  // A program that keeps its words, one call per line and blanks between [words], and then does `body`.
+  // Makes a program that keeps its words, one call per line with blanks between [words], and then does `body`.
   void fake(const std::string& name, const std::string& body) const {
     std::ofstream(bin() / name) << "#!/bin/sh\n{ printf '" << name
                                 << R"('; for word in "$@"; do printf ' [%s]' "$word"; done; )"
@@ -316,7 +316,7 @@ TEST_F(ClusterVerbs, AClusterIsOfItsProvider) {
   EXPECT_EQ(read_clusters(home()).current, "lab");
 }
 
-// A real master, with real runs' verbs against it: no program of the test's own has a part in it.
+// A real master, with the verbs of real runs against it; the test's own programs take no part.
 TEST_F(ClusterVerbs, AClusterOfThisMachineIsAMasterWithAHomeOfItsOwn) {
   const Result made = mlbench({"create-cluster", "local", "2", "lab"});
   ASSERT_EQ(made.code, 0) << made.err;
@@ -333,7 +333,7 @@ TEST_F(ClusterVerbs, AClusterOfThisMachineIsAMasterWithAHomeOfItsOwn) {
   EXPECT_THAT(url.out, HasSubstr(first->url));
   EXPECT_EQ(mlbench({"status"}).code, 0) << "it is asked";
 
-  // It was ended, by a restart of the machine for instance: choosing it starts it.
+  // The master was ended, for instance by a restart of the machine; choosing the cluster starts it.
   ASSERT_EQ(kill(first->pid, SIGKILL), 0);
   for (int i = 0; i < 600 && home::find_master(cluster.home); ++i) std::this_thread::sleep_for(50ms);
   ASSERT_EQ(mlbench({"set-cluster", "local", "lab-2"}).code, 0);

@@ -59,7 +59,7 @@ Clusters clusters_from_json(const Json& json) {
   return clusters;
 }
 
-// Whatever reading it throws, as one text that says what to do.
+// Turns all errors of `read` but IoError into a UserError that says what to do.
 template <typename Read>
 Clusters read_or_explain(const fs::path& file, const Read& read) {
   try {
@@ -72,7 +72,7 @@ Clusters read_or_explain(const fs::path& file, const Read& read) {
   }
 }
 
-// A home that cannot be written is read all the same, the next time again.
+// Writes the clusters and says so. A home that cannot be written is no error: the next call reads mlbench.ini again.
 void keep(const fs::path& home, const Clusters& clusters, const std::string& said) {
   try {
     write_clusters(home, clusters);
@@ -101,7 +101,7 @@ Json to_json(const Cluster& cluster) {
 }
 
 Clusters clusters_of_ini(const std::string& text) {
-  // gke, aws and kind of MLBench are the providers of here by other names.
+  // MLBench's names of providers, and the names of the same providers here.
   const std::map<std::string, std::string, std::less<>> providers = {
       {"gke", "gcloud"}, {"aws", "aws"}, {"kind", "kind"}};
   Clusters clusters;

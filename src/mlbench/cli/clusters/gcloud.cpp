@@ -1,5 +1,5 @@
-// GKE, with the defaults of MLBench's command line where these still exist. Nothing is opened to the world: the master
-// is reached by kubectl port-forward.
+// Clusters of GKE, with the defaults of MLBench's command line where these still exist. No port is opened to the
+// internet: kubectl port-forward leads to the master.
 
 #include <fmt/format.h>
 
@@ -76,7 +76,7 @@ class GcloudProvider : public Provider {
     if (!project_.empty()) cluster.project = project_;
     if (cluster.zone.empty()) cluster.zone = kZone;
     std::vector<Step> steps;
-    // First: the disk of its volume belongs to no node, and would stay.
+    // The chart is removed first: the disk of its volume belongs to no node, and would stay.
     if (!cluster.release.empty()) steps.push_back(chart_removal(cluster, true));
     std::vector<std::string> list = {"gcloud",     "container", "clusters",     "list",     "--zone",
                                      cluster.zone, "--filter",  "name=" + name, "--format", "value(name)"};
@@ -101,7 +101,7 @@ class GcloudProvider : public Provider {
     for (const auto& [word, what] :
          {std::pair(&zone_, "--zone"), std::pair(&project_, "--project"), std::pair(&machine_, "--machine-type"),
           std::pair(&gpu_type_, "--gpu-type"), std::pair(&version_, "--kubernetes-version")}) {
-      // Projects of a domain are "example.com:name".
+      // A project of a domain is called "example.com:name".
       const bool given = !word->empty();
       if (given && word->find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:_-") !=
                        std::string::npos) {
@@ -114,7 +114,7 @@ class GcloudProvider : public Provider {
   static std::vector<std::string> verb_of(const char* verb, const std::string& name, const Cluster& cluster) {
     std::vector<std::string> words = {"gcloud", "container", "clusters", verb, name, "--zone", cluster.zone};
     if (!cluster.project.empty()) words.insert(words.end(), {"--project", cluster.project});
-    words.emplace_back("--quiet");  // it asks nothing
+    words.emplace_back("--quiet");  // gcloud then asks nothing
     return words;
   }
 

@@ -17,7 +17,7 @@ namespace mlbench::cli {
 
 namespace {
 
-constexpr int kNoProgram = 127;  // of a shell
+constexpr int kNoProgram = 127;  // a shell's exit code where it finds no program
 
 std::optional<double> number_in(const std::string& line) {
   char* end = nullptr;
@@ -30,13 +30,14 @@ std::optional<double> number_in(const std::string& line) {
 
 std::vector<std::string> host_question(const std::string& host, const std::string& ssh_config,
                                        const std::string& program) {
-  // Constant but for the path of this program, in quotes. The time comes last: what is before it may take long.
+  // The script is constant but for the path of this program, which is quoted. The time comes last, since the commands
+  // before it may take long.
   const std::string script = fmt::format("nproc && cut -d' ' -f1 /proc/loadavg && {} && date +%s.%N",
                                          exec::command_line({}, {program, "--version", "--json"}));
   if (exec::is_this_host(host)) return {"/bin/sh", "-c", script};
   std::vector<std::string> words = {"ssh"};
   if (!ssh_config.empty()) words.insert(words.end(), {"-F", ssh_config});
-  // Nobody is there to be asked.
+  // With BatchMode, ssh asks for no password or key, which nobody could answer.
   words.insert(words.end(), {"-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o",
                              "ServerAliveCountMax=2", host, script});
   return words;

@@ -1,4 +1,4 @@
-// Hosts over ssh: a name for -H, --ssh-config and the like, given to hosts that were found good.
+// Clusters of hosts over ssh: a name for -H, --ssh-config and the like, which is given to hosts that were found good.
 
 #include <fmt/format.h>
 
@@ -94,7 +94,7 @@ class HostsProvider : public Provider {
     return plan;
   }
 
-  // All at once, and all are heard before one is refused.
+  // Asks all hosts at once (at most kMostAtOnce), and waits for all answers before it refuses one.
   void create(ClusterPlan& plan, StepRunner&) override {
     const std::string& build_id = build_info().build_id;
     std::vector<HostCheck> checks(hosts_.size());

@@ -1,4 +1,4 @@
-// Kubernetes in containers of this machine, and a registry that its nodes and this machine call localhost:PORT.
+// Clusters of Kubernetes in containers of this machine. Nodes and this machine call their registry localhost:PORT.
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@ namespace mlbench::cli {
 namespace {
 
 constexpr const char* kRegistryImage = "registry:2";
-// As deploy/docker/build.sh --engine docker calls it.
+// The name that deploy/docker/build.sh --engine docker gives to the image.
 constexpr const char* kBuiltImage = "localhost/mlbench-worker:latest";
 constexpr const char* kCertificates = "/etc/containerd/certs.d";  // where containerd looks for hosts of registries
 
@@ -49,7 +49,7 @@ class KindProvider : public Provider {
     cluster.name_space = "mlbench";
     cluster.registry = registry_;
 
-    // Seen to be here before anything is made.
+    // The image must be here before anything is made.
     ChartOptions chart = chart_;
     std::string image = chosen_image(chart);
     if (image.empty() && !values_name_images(chart)) image = kBuiltImage;
@@ -73,7 +73,7 @@ class KindProvider : public Provider {
                                        config, "--kubeconfig", cluster.kubeconfig, "--wait", "5m"};
     if (!version_.empty()) create.insert(create.end(), {"--image", "kindest/node:v" + version_});
     plan.steps.push_back({.what = "the cluster", .arguments = create, .makes = true});
-    // Behind the cluster, whose first one makes the network.
+    // The registry comes behind the cluster: the first cluster makes the network that the registry joins.
     plan.steps.push_back(
         {.what = "the registry",
          .arguments = {"docker", "run", "--detach", "--restart", "always", "--network", "kind", "--publish",
@@ -106,7 +106,7 @@ class KindProvider : public Provider {
   }
 
  private:
-  // As this machine and the nodes call it.
+  // The name by which this machine and the nodes know `image` in the registry.
   static std::string in_registry(const std::string& image, int64_t port) {
     const ImageName name = image_name(image);
     std::string last = name.repository.substr(name.repository.rfind('/') + 1);
@@ -114,7 +114,7 @@ class KindProvider : public Provider {
     return fmt::format("localhost:{}/{}:{}", port, last, name.tag);
   }
 
-  // YAML is a superset of JSON.
+  // kind's configuration. It is YAML, of which JSON is a part.
   static Json configuration(int64_t nodes, const std::filesystem::path& certificates) {
     const Json mounts = {{{"hostPath", certificates.string()}, {"containerPath", kCertificates}, {"readOnly", true}}};
     Json list = Json::array();

@@ -1,4 +1,4 @@
-// A cluster that is there: a context of the user's own kubeconfig.
+// Clusters that exist already: contexts of the user's own kubeconfig.
 
 #include <fmt/format.h>
 
@@ -42,7 +42,7 @@ class KubernetesProvider : public Provider {
       }
       cluster.kubeconfig = fs::absolute(cluster.kubeconfig).lexically_normal();
     }
-    // Another context may be the current one tomorrow.
+    // The context is fixed now, since the current one may change.
     if (cluster.context.empty()) cluster.context = current_context(cluster.kubeconfig);
     if (cluster.context.starts_with('-')) {
       throw UserError(fmt::format("--context '{}': expected a name of 'kubectl config get-contexts'", cluster.context));

@@ -1,5 +1,5 @@
-// A master with a home of its own on this machine. It goes on when this command ends; set-cluster starts it again after
-// the machine did.
+// Clusters that are a master with a home of its own on this machine. The master goes on when this command ends;
+// set-cluster starts it again after a restart of the machine.
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -29,7 +29,7 @@ namespace {
 constexpr auto kMasterPatience = 30s;
 constexpr auto kMasterPoll = 50ms;
 
-// Port 0: whichever is free; who asks finds it in the home.
+// The step that starts a master. Port 0 means any free port; clients find its number in the home.
 Step serve_step(const fs::path& home) {
   return {.what = "the master",
           .arguments = {program_path().string(), "serve", "--listen", "127.0.0.1:0", "--home", home.string()},

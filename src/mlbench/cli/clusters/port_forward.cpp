@@ -53,7 +53,7 @@ PortForward::~PortForward() {
   try {
     if (child_) child_->stop(2s);
   } catch (const std::exception&) {
-    // It dies with this process at the latest.
+    // kubectl dies with this process at the latest.
   }
 }
 

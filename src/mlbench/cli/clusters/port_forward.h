@@ -1,7 +1,7 @@
 #pragma once
 
-// A port of the loopback that leads to a service in Kubernetes, by kubectl, for as long as this object lives: the one
-// way to the master of a cluster that opens nothing to anybody else.
+// Opens a port on the loopback that leads to a service in Kubernetes, by kubectl. This way to a cluster's master opens
+// nothing to other machines.
 
 #include <chrono>
 #include <optional>
@@ -14,25 +14,27 @@
 
 namespace mlbench::cli {
 
-// "kubectl ... port-forward --address 127.0.0.1 service/NAME PORT:http". Port 0: whichever is free.
+// "kubectl ... port-forward --address 127.0.0.1 service/NAME PORT:http". Port 0 means any free port.
 std::vector<std::string> port_forward_command(const Cluster& cluster, int port);
 
-// The port of kubectl's "Forwarding from 127.0.0.1:40583 -> 8080". Empty: it does not say so (yet).
+// The port in kubectl's "Forwarding from 127.0.0.1:40583 -> 8080"; empty where `said` has no such line (yet).
 std::optional<int> forwarded_port(const std::string& said);
 
-// Owned by one thread, the one that made it: kubectl dies with that.
+// The port is open as long as this object lives. Precondition: the thread that makes the object outlives it, since
+// kubectl dies with that thread.
 class PortForward {
  public:
-  // Waits until it is open. CommError with kubectl's words where that does not come about within `patience`.
+  // Opens the port and waits until it is open. Throws UserError where there is no kubectl, and CommError, with
+  // kubectl's words, where the port is not open within `patience`.
   explicit PortForward(Cluster cluster, int port = 0, std::chrono::milliseconds patience = std::chrono::seconds(30));
   ~PortForward();
   PortForward(const PortForward&) = delete;
   PortForward& operator=(const PortForward&) = delete;
 
   std::string url() const;
-  // Again, on the same port, where kubectl ended: it does when the master's pod is replaced.
+  // Opens the same port again where kubectl has ended, as it does when the master's pod is replaced.
   void keep_open();
-  // Empty while it is open.
+  // Waits for the end of kubectl; empty where it still runs after `timeout`.
   std::optional<ProcessEnd> wait(std::chrono::milliseconds timeout) { return child_->wait(timeout); }
 
  private:
@@ -42,7 +44,7 @@ class PortForward {
   Cluster cluster_;
   int port_;
   std::chrono::milliseconds patience_;
-  FileDescriptor output_;  // in memory: a pipe that nobody reads would stop kubectl
+  FileDescriptor output_;  // a file in memory: a pipe that is not read would block kubectl
   std::optional<ChildProcess> child_;
 };
 

@@ -1,4 +1,4 @@
-// Slurm is there, or not: what has a name is what its jobs are asked for with.
+// Clusters of Slurm: a name for options of its jobs. Slurm itself must exist already.
 
 #include <fmt/format.h>
 

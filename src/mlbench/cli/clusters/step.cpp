@@ -24,7 +24,7 @@ namespace {
 
 constexpr auto kQuestionLimit = 2min;
 constexpr auto kToolPoll = 200ms;
-constexpr auto kInterruptPatience = 60s;  // cloud tools clean up
+constexpr auto kInterruptPatience = 60s;  // in which a cloud's tools clean up
 
 const std::map<std::string, std::string, std::less<>> kSources = {
     {"gcloud", "the Google Cloud CLI"},
@@ -41,7 +41,7 @@ const std::map<std::string, std::string, std::less<>> kSources = {
 
 std::string quoted_word(const std::string& word) { return exec::command_line({}, {word}); }
 
-// The command's end; its standard output to `output` or to standard error.
+// Runs the step's command, with its standard output to the descriptor `output`, and returns its end.
 ProcessEnd run_tool(const Step& step, int output) {
   ProcessOptions options;
   options.arguments = step.arguments;

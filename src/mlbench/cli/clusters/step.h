@@ -1,6 +1,6 @@
 #pragma once
 
-// What making or removing a cluster does, one command after the other, as an operator would type them.
+// The commands that make or remove a cluster, one after the other, as an operator would type them.
 
 #include <chrono>
 #include <filesystem>
@@ -12,34 +12,34 @@
 namespace mlbench::cli {
 
 struct Step {
-  std::string what;  // what it makes, asks or takes away, for messages: "the chart"
+  std::string what;  // what the step makes, asks or removes, for messages: "the chart"
   std::vector<std::string> arguments;
   std::map<std::string, std::string> environment = {};
-  std::vector<std::string> unless = {};  // a command after whose success this one is not needed
-  // A command that must name `listed` as a word of its own, or there is nothing to do.
+  std::vector<std::string> unless = {};  // a command; where it succeeds, the step is not needed
+  // A command that lists things. Where `listed` is no word of its output, there is nothing to do.
   std::vector<std::string> if_lists = {};
   std::string listed = {};
-  std::filesystem::path output = {};  // a file of this user alone that gets what the command writes
+  std::filesystem::path output = {};  // a file, of this user alone, that gets what the command writes
   std::string content = {};           // with `output` and no arguments: the line that the file gets
-  bool makes = false;                 // something that stays when a later step fails
-  bool may_fail = false;              // what follows does not need it
+  bool makes = false;                 // the step makes something that stays when a later step fails
+  bool may_fail = false;              // later steps do not need this one
   std::chrono::seconds limit = std::chrono::minutes(30);
 };
 
-// A line for a shell.
+// The step as a line for a shell.
 std::string to_text(const Step& step);
 
-// The programs that the steps need and PATH lacks. UserError naming them and where they come from; none: nothing.
+// Throws UserError where PATH lacks programs that the steps need, with their names and where they come from.
 void check_programs(const std::vector<Step>& steps);
 
-// Runs steps in order. What the tools write goes to standard error. Under an InterruptGuard of the caller's: Ctrl-C is
-// handed to the tool.
+// Runs steps in order. What the tools write goes to standard error. Precondition: the caller has an InterruptGuard;
+// Ctrl-C is handed to the tool.
 class StepRunner {
  public:
-  // CommError for the first that fails or takes longer than its limit: with its command, what was made before it and
-  // what was not.
+  // Throws CommError for the first step that fails or takes longer than its limit, with its command, the steps that
+  // were done before it and those that were not.
   void run(const std::vector<Step>& steps);
-  bool made_something() const { return made_something_; }
+  bool made_something() const { return made_something_; }  // whether a step with Step::makes was begun
 
  private:
   void run_one(const Step& step);

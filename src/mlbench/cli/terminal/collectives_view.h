@@ -1,6 +1,7 @@
 #pragma once
 
-// The rows of a benchmark of collectives on standard output as they come: nccl-tests' table, or comma-separated values.
+// Prints the rows of a benchmark of collectives on standard output as they come: as nccl-tests' table or as
+// comma-separated values.
 
 #include <cstddef>
 #include <functional>
@@ -14,16 +15,16 @@ namespace mlbench::cli {
 
 enum class RowFormat { kNone, kTable, kCsv };
 
-// Each row of a run is printed once, in order, whatever is called how often. Of other runs nothing is.
+// Prints each row of a run once and in order, however often its functions are called. Prints nothing of other runs.
 class CollectivesView {
  public:
-  // `before`: called before something is printed, so that a line that is redrawn can go away.
+  // `before` is called before something is printed, so that a line that is redrawn can be cleared.
   explicit CollectivesView(RowFormat format, std::function<void()> before = {});
-  // The next row. `record_of` gives the record as it stands now: what the table says above its first row.
+  // Prints the next row. `record_of` gives the record as it is now, from which the lines above the first row are made.
   void row(const record::CollectiveRow& row, const std::function<record::Record()>& record_of);
-  // Those rows of a record that were not printed yet.
+  // Prints the rows of a record that were not printed yet.
   void update(const record::Record& record);
-  // The same, and the end of the table: the run is over.
+  // As update(), and prints the end of the table. Precondition: the run is over.
   void finish(const record::Record& record);
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 
-// Ctrl-C (and SIGTERM) while a command follows runs: counted, not obeyed. A verb that uses this says so
-// (Program::reads_signals) and makes the guard before anything that must not end half way.
+// Counts Ctrl-C (and SIGTERM) while a command follows runs, instead of ending the program. A verb that uses the guard
+// must set Program::reads_signals, and make the guard before anything that must not end half way.
 
 #include <signal.h>
 
@@ -9,11 +9,11 @@ namespace mlbench::cli {
 
 class InterruptGuard {
  public:
-  InterruptGuard();   // what came since the program's first instruction counts, too
-  ~InterruptGuard();  // the handlers from before
+  InterruptGuard();   // signals that came since the program's first instruction count, too
+  ~InterruptGuard();  // sets the handlers that were there before
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
-  static int count();  // since the first guard of the process
+  static int count();  // signals since the first guard of the process
 
  private:
   struct sigaction previous_int_, previous_term_;

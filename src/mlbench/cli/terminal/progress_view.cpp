@@ -65,7 +65,7 @@ ProgressView::ProgressView(std::FILE* out, bool terminal, std::chrono::seconds i
 void ProgressView::show(const spec::RunSpec& run, const report::Progress& progress, Phase phase, double elapsed_s) {
   std::string line = printable_lines(progress_line(run, progress, phase, elapsed_s), "");
   if (terminal_) {
-    // One column stays free: some terminals wrap when the last one is written.
+    // The last column stays free, since some terminals wrap when it is written.
     const auto width = static_cast<size_t>(terminal_width(fileno(out_)) - 1);
     if (line.size() > width) line.resize(width);
     tell(out_, "\r\x1b[K" + line);

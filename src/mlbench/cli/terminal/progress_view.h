@@ -1,6 +1,6 @@
 #pragma once
 
-// Live progress on standard error: one line redrawn on a terminal, plain lines now and then elsewhere.
+// Shows live progress: one line that is redrawn on a terminal, plain lines now and then elsewhere.
 
 #include <chrono>
 #include <cstdio>
@@ -13,17 +13,18 @@ namespace mlbench::cli {
 
 enum class Phase { kQueued, kWaiting, kStarted };
 
-// "r-2  epoch 1.25 of 40  loss 0.432  12,345 samples/s  Prec@1 84.20 (goal 85)  0:41". The rate is that of all
-// workers: synchronous steps give each the same number of samples, so it is rank 0's times their number.
+// "r-2  epoch 1.25 of 40  step 375  loss 0.432  12,345 samples/s  Prec@1 84.20 (goal 85)  0:41". The rate is that of
+// all workers: rank 0's times their number, since synchronous steps give each worker the same number of samples.
 std::string progress_line(const spec::RunSpec& run, const report::Progress& progress, Phase phase, double elapsed_s);
 
 class ProgressView {
  public:
-  // `terminal`: `out` is one. Otherwise a line per evaluation, per change of phase, and every `interval`.
+  // `terminal` says that `out` is a terminal. Elsewhere a line is written for each evaluation, for each change of
+  // phase, and after each `interval`.
   ProgressView(std::FILE* out, bool terminal, std::chrono::seconds interval = std::chrono::seconds(10));
   ~ProgressView() { clear(); }
   void show(const spec::RunSpec& run, const report::Progress& progress, Phase phase, double elapsed_s);
-  // A line that stays, above the redrawn one.
+  // Writes a line that stays, above the redrawn one.
   void note(const std::string& text);
   void clear();
 

@@ -53,7 +53,7 @@ LastAnswers load_answers(const std::filesystem::path& home) {
     answers.task = json.value("task", "");
     answers.backend = json.value("backend", "");
   } catch (const std::exception&) {
-    // Absent or damaged: defaults are a convenience.
+    // The file is absent or damaged; defaults are only a convenience.
   }
   return answers;
 }

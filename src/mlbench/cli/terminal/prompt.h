@@ -1,6 +1,6 @@
 #pragma once
 
-// Questions on a terminal, as MLBench's `run` asks them, with the last answers as defaults.
+// Asks questions on a terminal as MLBench's `run` does, with the last answers as defaults.
 
 #include <cstdio>
 #include <filesystem>
@@ -16,14 +16,16 @@ struct Choice {
   std::string text;  // shown behind the value; may be empty
 };
 
-// Shows "TITLE" and the numbered choices on `out` and reads lines by `read_line` (empty optional: end of input) until
-// one is a number of the list, a value, or empty where there is a default. UserError at the end of input.
+// Shows `title` and the numbered choices on `out`, and reads lines by `read_line` (empty: end of input) until one is a
+// number of the list, a value, or empty. An empty line means `preset` or, where that is no choice, the first choice.
+// Returns the value. Throws UserError at the end of input. Precondition: there is a choice.
 std::string ask(const std::string& title, const std::vector<Choice>& choices, const std::string& preset, std::FILE* out,
                 const std::function<std::optional<std::string>()>& read_line);
 
-// A line of standard input.
+// A line of standard input; empty at its end.
 std::optional<std::string> read_input_line();
 
+// The answers that are kept in a home; "" where there is none.
 struct LastAnswers {
   std::string task, backend;
 };

@@ -60,7 +60,7 @@ TEST(ProgressLine, BeforeTraining) {
   EXPECT_EQ(progress_line(make_spec(), progress, Phase::kStarted, 3), "r-2  ending  0:03");
 }
 
-// What a view writes to a file that is no terminal.
+// What a view writes to a stream while `body` runs. `terminal` says whether the view takes the stream for a terminal.
 std::string written(bool terminal, const std::function<void(ProgressView&)>& body) {
   char* text = nullptr;
   size_t size = 0;

@@ -37,7 +37,7 @@ struct BenchOptions {
 
 using Results = std::vector<report::CollectivesResult>;
 
-// The starts of so many ranks.
+// The results with `workers` ranks, which are starts of one benchmark.
 Results of_workers(const Results& results, int64_t workers) {
   Results starts;
   std::ranges::copy_if(results, std::back_inserter(starts),
@@ -45,7 +45,8 @@ Results of_workers(const Results& results, int64_t workers) {
   return starts;
 }
 
-// Beside those of as many ranks; where there are none, beside the first, and the comparison says what differs.
+// Compares `starts` with the results of `others` that have as many ranks. Where there are none, compares them with the
+// first others, and the comparison says what differs.
 report::CollectivesComparison compared(const Results& starts, const Results& others) {
   Results counterparts = of_workers(others, starts.front().workers);
   if (counterparts.empty()) counterparts = of_workers(others, others.front().workers);
@@ -58,7 +59,7 @@ ExitCode measure(const Context& context, BenchOptions options) {
     throw UserError("--json and --csv are both what standard output is to be: leave out one (-J FILE writes JSON)");
   }
   options.run.collectives = spec::to_json(spec::collectives_spec(options.measured));
-  options.run.next_repeat = true;  // it is measured again and again
+  options.run.next_repeat = true;  // a benchmark is measured again and again under one name
   Results others;
   for (const std::string& file : options.compare) {
     std::ranges::move(report::read_collectives_results(file), std::back_inserter(others));
@@ -78,7 +79,7 @@ ExitCode measure(const Context& context, BenchOptions options) {
     if (options.percentiles && texts) print("\n" + report::percentiles_table(result->rows));
     results.push_back(std::move(*result));
   }
-  // In the document of the first start of so many ranks.
+  // A comparison stands in the document of the first start with that number of ranks.
   for (size_t i = 0; i < results.size() && !others.empty(); ++i) {
     const Results starts = of_workers(results, results[i].workers);
     if (starts.front().name != results[i].name) continue;

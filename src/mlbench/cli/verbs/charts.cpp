@@ -41,7 +41,7 @@ struct ChartsOptions {
   bool preemptible = false;
 };
 
-// Base names of a study's files: none where there is one study, else its task and number.
+// The prefix of a study's files: "" where there is one study, else its number and task.
 std::string prefix_of(const report::Study& study, size_t index, size_t count) {
   if (count == 1) return "";
   std::string name = study.task.substr(0, 40);
@@ -60,7 +60,7 @@ std::vector<report::MeasuredRun> read_all_of(const MasterClient& master, const s
   std::vector<report::MeasuredRun> runs;
   for (const Json& summary : remote_summaries(master, filter)) {
     const auto name = summary.value("name", std::string());
-    if (name.find(filter) == std::string::npos) continue;  // the master searches notes, too, and in any case
+    if (name.find(filter) == std::string::npos) continue;  // the master also searches notes, and ignores case
     try {
       runs.push_back(remote_run(master, name));
     } catch (const UserError& wrong) {
@@ -91,7 +91,7 @@ std::vector<report::MeasuredRun> read_all(const Context& context, const ChartsOp
   return runs;
 }
 
-// Benchmarks of collectives train nothing: they have charts of their own.
+// Moves the benchmarks of collectives out of `runs`: they train nothing and have charts of their own.
 std::vector<report::CollectivesResult> take_collectives(std::vector<report::MeasuredRun>& runs) {
   std::vector<report::CollectivesResult> found;
   for (const report::MeasuredRun& run : runs) {

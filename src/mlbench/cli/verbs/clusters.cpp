@@ -20,9 +20,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kLocal = "local";  // this home, whoever serves it
+constexpr std::string_view kLocal = "local";  // the name of this home, whether or not a master serves it
 
-// What it is, in short: "http://lab:8080", "gcloud, 3 nodes, europe-west1-b", "hosts h1:2,h2:2".
+// A cluster in short: "http://lab:8080", "gcloud, 3 nodes, europe-west1-b", "hosts h1:2,h2:2".
 std::string words_for(const Cluster& cluster) {
   if (cluster.provider == kMaster) return cluster.url;
   std::string text = cluster.provider;

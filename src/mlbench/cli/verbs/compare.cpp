@@ -21,14 +21,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Where a run lies and its record.
+// A run's record, and the folder or master in which the run was found.
 struct Found {
   fs::path folder;
   record::Record record;
 };
 
-// A path to one or several runs, or the name of a run of this home, or of the master that was chosen: with its repeats
-// unless it names one.
+// The runs that `given` stands for: a path to one or several runs, or the name of a run at the chosen master or in this
+// home. A name also stands for the run's repeats, unless it is that of a repeat.
 std::vector<Found> find_runs(const Context& context, const std::string& given, std::vector<std::string>& notes) {
   std::vector<Found> found;
   if (given.find('/') != std::string::npos || given.ends_with(".zip") || given.ends_with(".json")) {
@@ -61,7 +61,7 @@ ExitCode compare(const Context& context, const CompareOptions& options) {
   }
   std::vector<std::string> notes;
   std::vector<report::RepeatedRun> runs;
-  std::vector<std::pair<fs::path, std::string>> keys;  // of the runs: one name in two homes is two
+  std::vector<std::pair<fs::path, std::string>> keys;  // of `runs`; one name in two homes means two runs
   for (const std::string& one : options.runs) {
     for (Found& found : find_runs(context, one, notes)) {
       const std::string name = found.record.name;

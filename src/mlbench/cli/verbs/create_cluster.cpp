@@ -1,4 +1,4 @@
-// create-cluster and delete-cluster: a verb below each for every provider.
+// The verbs create-cluster and delete-cluster, each with a verb below it for every provider.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -65,7 +65,7 @@ void print_commands(const Context& context, const std::string& name, const std::
   print_json({{"name", name}, {"commands", commands}});
 }
 
-// Written before anything is made: whatever happens, delete-cluster knows where it is.
+// Stores the cluster under its name. Called before anything is made, so that delete-cluster finds it in any case.
 void keep_cluster(const fs::path& home, const std::string& name, const Cluster& cluster) {
   Clusters clusters = read_clusters(home);
   clusters.known[name] = cluster;
@@ -137,7 +137,7 @@ ExitCode create(const Context& context, const ClusterVerb& verb) {
   return ExitCode::kOk;
 }
 
-// Enter is no.
+// Asks on the terminal; Enter means no.
 bool agreed(const std::string& question) {
   tell(stderr, question + " [y/N]: ");
   const std::string answer = read_input_line().value_or("");

@@ -30,7 +30,7 @@ struct DataOptions {
   std::vector<std::string> names;  // empty: all
   std::string data_dir;
   bool dry_run = false;
-  // Of text files in the place of names.
+  // For text files that are given instead of names.
   std::string languages = "en-de";
   dataset::text::TextFileOptions files;
 };
@@ -70,7 +70,7 @@ ExitCode list(const Context& context, const DataOptions& options) {
 
 // ---- fetch ----------------------------------------------------------------------------------------------------------
 
-// One line per file, redrawn on a terminal.
+// Shows the progress of a download: one line for each file, which is redrawn on a terminal.
 class FetchProgress {
  public:
   ~FetchProgress() { end_line(); }
@@ -139,10 +139,10 @@ ExitCode verify(const Context& context, const DataOptions& options) {
   return good ? ExitCode::kOk : ExitCode::kUserError;
 }
 
-// What a name or text files stand for.
+// The data set that a name, or text files, stand for.
 struct Chosen {
   dataset::DatasetDescription description;
-  std::optional<dataset::LocatedDataset> files;  // of text files
+  std::optional<dataset::LocatedDataset> files;  // only for text files
 };
 
 std::vector<Chosen> choose(const DataOptions& options) {
@@ -172,7 +172,7 @@ std::vector<Chosen> choose(const DataOptions& options) {
   return chosen;
 }
 
-// Where it would be read and written; nothing is.
+// Says from where a data set would be read and where it would be written, without doing either.
 Json dry_row(const Chosen& one, const std::vector<std::string>& dirs, const fs::path& cache) {
   const auto located = one.files ? *one.files : dataset::locate(one.description, dirs);
   Json row = {{"name", one.description.name},

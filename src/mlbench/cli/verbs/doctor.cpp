@@ -66,7 +66,7 @@ Finding check_disk(const Context& context) {
   }
 }
 
-// Starts the worker even when its catalog is cached: what matters is that its libraries load here and now.
+// Starts the worker even when its catalog is cached, to see that its libraries load here and now.
 std::vector<Finding> check_worker(const Context& context) {
   const fs::path worker = context.worker();
   const std::string advice = plan::worker_advice();
@@ -117,7 +117,7 @@ std::vector<Finding> check_data(const Context& context) {
   try {
     dirs.push_back(data_dir_of(context.home()));
   } catch (const std::exception&) {
-    // The home has its own line.
+    // check_home() reports a home that cannot be used.
   }
   for (const std::string& name : dataset::dataset_names()) {
     const dataset::DatasetDescription& description = dataset::find_description(name);
@@ -181,7 +181,7 @@ Finding check_gnuplot() {
     while (!version.empty() && version.back() == '\n') version.pop_back();
     if (output.end.code == 0) return {"gnuplot", Verdict::kOk, version, ""};
   } catch (const std::exception&) {
-    // The same as an exit code other than 0.
+    // An exception means the same as an exit code other than 0.
   }
   return {"gnuplot", Verdict::kWarn, "not found: only plots need it", "apt-get install gnuplot-nox"};
 }

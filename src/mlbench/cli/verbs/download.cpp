@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The event files of all ranks, below a folder.
+// Writes the event files of all ranks below a folder.
 ExitCode download_tensorboard(const Context& context, const std::string& name, const std::string& output) {
   const fs::path folder = fs::absolute(output.empty() ? name + "-tensorboard" : output).lexically_normal();
   const auto master = given_master(context);

@@ -48,12 +48,12 @@ constexpr Range kAverageRange{1, 1000};
 
 struct EvaluateOptions {
   std::string input;
-  std::string average;   // checkpoints; "": the input alone
+  std::string average;   // how many checkpoints to average; "": the input alone
   spec::RunOptions run;  // task, rules, variant, overrides, data, data_dir, synthetic, framework, threads, no_wait
   TranslationFlags translations;
 };
 
-// Of a run (its folder, or its name) the newest checkpoint; anything else is what it is.
+// The newest checkpoint where `path` is a run's folder or `input` a run's name; else `path` as it is.
 fs::path newest_checkpoint(const Context& context, const fs::path& path, const std::string& input) {
   const fs::path named = runs_dir(context.home()) / input;
   const fs::path run_dir = fs::exists(path) || input.find('/') != std::string::npos ? path : named;
@@ -82,8 +82,8 @@ Kind kind_of(const fs::path& input) {
 
 // ---- what to evaluate by --------------------------------------------------------------------------------------------
 
-// The shards and threads of the training run, so that its own figures come back. What is not there, or wrong, is left
-// to the worker, which checks the whole checkpoint.
+// Takes the number of shards and threads from the checkpoint, so that an evaluation gives the training run's own
+// figures. A fact that is missing or wrong is left to the worker, which checks the whole checkpoint.
 void take_training_facts(spec::RunSpec& run, const fs::path& checkpoint, const spec::RunOptions& given) {
   const Json scalars = [&] {
     try {
@@ -103,7 +103,7 @@ void take_training_facts(spec::RunSpec& run, const fs::path& checkpoint, const s
   }
 }
 
-// The specification that evaluates `input`: that of --task, or of the run whose checkpoint it is.
+// The specification for the evaluation of `input`: that of --task, or of the run whose checkpoint `input` is.
 spec::RunSpec plan_evaluation(const Context& context, const EvaluateOptions& options, const fs::path& input,
                               Kind kind) {
   const spec::RunOptions& given = options.run;
@@ -144,7 +144,7 @@ dataset::PreparedDataset prepare(const spec::RunSpec& run) {
   return dataset::prepare(description, run.data_dirs, run.cache_dir, [](const std::string& line) { say(line); });
 }
 
-// What a run's evaluation predicts of the split, and what of it another solver may.
+// What a run's evaluation predicts of the split, and how much of it the predictions of another program must have.
 metrics::TextShape shape_of(const spec::DataSpec& data, const dataset::CachedSplit& split) {
   metrics::TextShape shape;
   if (data.batching == "columns") {
@@ -156,7 +156,7 @@ metrics::TextShape shape_of(const spec::DataSpec& data, const dataset::CachedSpl
   const dataset::TokenColumn& targets = split.column("target");
   for (int64_t i = 0; i < targets.records(); ++i) {
     const int64_t length = targets.length(i), most = data.evaluation_max_length;
-    shape.tokens.push_back((most > 0 ? std::min(length, most) : length) + 1);  // and its end
+    shape.tokens.push_back((most > 0 ? std::min(length, most) : length) + 1);  // and the token at the end
   }
   return shape;
 }
@@ -198,7 +198,7 @@ std::optional<supervise::HeldCores> wait_for_cores(bool no_wait) {
   return cores;
 }
 
-// The worker's standard output; its standard error is ours. Ctrl-C ends both.
+// Runs the worker and returns its standard output and its end. Its standard error is this process's. Ctrl-C ends both.
 std::pair<std::string, ProcessEnd> run_worker(const fs::path& worker, const fs::path& model, int64_t average,
                                               const spec::RunSpec& run) {
   int in[2], out[2];
@@ -218,7 +218,7 @@ std::pair<std::string, ProcessEnd> run_worker(const fs::path& worker, const fs::
   try {
     write_all(in_write.get(), spec::to_json(run).dump(), "the specification");
   } catch (const IoError&) {
-    // It has ended already: its exit code and its words say more.
+    // The worker has ended already; its exit code and messages say more.
   }
   in_write.reset();
   std::string text;

@@ -1,6 +1,6 @@
 #pragma once
 
-// `mlbench evaluate --translations`: the scores of text files, which need no task.
+// `mlbench evaluate --translations` scores text files, which needs no task.
 
 #include <string>
 #include <vector>
@@ -24,7 +24,7 @@ struct TranslationFlags {
 
 void add_translation_options(CLI::App& verb, TranslationFlags& flags);
 
-// Whether it is translations that the parsed verb is to evaluate. UserError where options of both kinds were given.
+// Whether the parsed verb is to evaluate translations. Throws UserError where options of both kinds were given.
 bool are_translations(const CLI::App& verb, const TranslationFlags& flags);
 
 ExitCode evaluate_translations(const Context& context, const TranslationFlags& flags);

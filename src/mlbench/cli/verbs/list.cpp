@@ -32,8 +32,8 @@ Json model_row(const spec::TaskSpec& task) {
           {"tensors", std::ranges::count(model.parameters, true, &models::ParameterSpec::trainable)}};
 }
 
-// What tasks train, as it is built: of the task that the options name, with its overrides; of all official tasks and
-// variants where they name none. UserError as plan::plan_frozen_task(), and for a model that cannot be built.
+// The models that tasks train: that of the task that the options name, with its overrides, or those of all official
+// tasks and variants. Throws UserError as plan::plan_frozen_task() does, and for a model that cannot be built.
 Json list_models(const spec::RunOptions& options) {
   Json rows = Json::array();
   if (!options.task.empty()) {
@@ -48,7 +48,7 @@ Json list_models(const spec::RunOptions& options) {
   return rows;
 }
 
-// A list is a JSON array of rows; its table is made from the same rows, so that they never disagree.
+// Each list is a JSON array of rows, and its table is made from these rows, so that the two never differ.
 using report::Align;
 using report::Table;
 
@@ -127,7 +127,7 @@ std::string data_table(const Json& rows) {
   return table.render();
 }
 
-// Rows {name, available, reason}, perhaps with what they are about, or bare names.
+// A table of rows {name, available, reason}, which may have a member "about", or of bare names.
 std::string availability_table(const Json& rows) {
   std::string out;
   size_t width = 0;

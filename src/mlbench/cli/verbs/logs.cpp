@@ -35,7 +35,7 @@ constexpr std::chrono::milliseconds kLogsPoll{200}, kRemoteLogsPoll{1000};
 constexpr Range kRanks{0, spec::kMostWorkers - 1};
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
-// Makes lines of what comes piece by piece. One that is longer than kMostLineBytes comes as several.
+// Makes lines from pieces of text. A line longer than kMostLineBytes comes as several.
 class Lines {
  public:
   using Take = std::function<void(std::string_view line)>;
@@ -47,7 +47,7 @@ class Lines {
     rest_ += text;
     if (rest_.size() >= kMostLineBytes) take(std::exchange(rest_, ""));
   }
-  // What comes behind the last line end is a line, too.
+  // Takes the text behind the last line end as a line, too.
   void end(const Take& take) {
     if (!rest_.empty()) take(std::exchange(rest_, ""));
   }
@@ -56,7 +56,7 @@ class Lines {
   std::string rest_;
 };
 
-// What a script or a stranger on its port wrote: into a file or pipe as it is, on a terminal nothing that moves it.
+// A line of a log, which is not trusted: as it is for a file or pipe; made printable for a terminal.
 std::string shown(std::string_view line) {
   static const bool terminal = is_terminal(STDOUT_FILENO);
   if (!terminal) return std::string(line);
@@ -67,12 +67,12 @@ std::string shown(std::string_view line) {
   return text + printable_lines(line);
 }
 
-// A log, as far as it was shown.
+// A log, and how much of it was shown.
 struct ShownLog {
   int64_t rank = -1;  // -1: the supervisor
   int64_t segment = 1;
-  fs::path path = {};  // "" of a run elsewhere
-  std::uintmax_t bytes = 0;
+  fs::path path = {};        // "" for a run elsewhere
+  std::uintmax_t bytes = 0;  // that were read
   Lines lines = {};
 };
 
@@ -85,12 +85,12 @@ class LogSource {
  public:
   virtual ~LogSource() = default;
   virtual std::chrono::milliseconds poll() const = 0;
-  virtual bool active() const = 0;  // the run is
-  // Those that there are now. A supervisor's that is empty is none.
+  virtual bool active() const = 0;  // whether the run is
+  // The logs that there are now, without an empty one of the supervisor.
   virtual std::vector<ShownLog> logs() const = 0;
-  // What follows the bytes that were shown; "" for nothing.
+  // The next piece of a log behind `log.bytes`; "" where there is none.
   virtual std::string next(const ShownLog& log) const = 0;
-  // The new lines of all logs as one; with `last` also those behind which earlier ones may come.
+  // Gives the new lines of all logs as one. With `last`, the run is over: a last line without its end is given, too.
   virtual void combined(bool last, const Lines::Take& take) = 0;
 };
 
@@ -167,7 +167,7 @@ void each_poll(const LogSource& source, bool follow, const std::function<void(bo
   }
 }
 
-// Hands out the lines behind what was shown; with `last` also one without its end.
+// Gives the lines behind what was shown; with `last` also a line without its end.
 void more(const LogSource& source, ShownLog& log, bool last, const Lines::Take& take) {
   for (std::string text; !(text = source.next(log)).empty();) {
     log.bytes += text.size();
@@ -176,7 +176,7 @@ void more(const LogSource& source, ShownLog& log, bool last, const Lines::Take& 
   if (last) log.lines.end(take);
 }
 
-// All logs as one; says whether there was a line.
+// Shows all logs as one; returns whether there was a line.
 bool show_combined(const Context& context, LogSource& source, bool follow) {
   std::vector<std::string> all;
   bool any = false;
@@ -203,7 +203,7 @@ void follow_rank(const LogSource& source, int64_t rank) {
   });
 }
 
-// Each log under its title, of one rank where that is asked for; says whether there was one.
+// Shows each log (with `rank`, those of one rank) under its title; returns whether there was a log.
 bool show_each(const Context& context, const LogSource& source, std::optional<int64_t> rank) {
   std::vector<ShownLog> logs = source.logs();
   if (rank) std::erase_if(logs, [&](const ShownLog& log) { return log.rank != *rank; });

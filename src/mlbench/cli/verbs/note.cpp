@@ -17,7 +17,7 @@ namespace {
 
 struct NoteOptions {
   std::string name;
-  std::map<const report::NoteText*, std::string> texts;  // those that are given
+  std::map<const report::NoteText*, std::string> texts;  // the texts that are given
   std::vector<std::string> tags, without_tags;
   bool edits() const { return !texts.empty() || !tags.empty() || !without_tags.empty(); }
 };

@@ -23,7 +23,7 @@ using spec::OptionKind;
 using spec::RunOption;
 using spec::RunOptions;
 
-// "stop after this many steps (from 1 to 1000000000000)"
+// The help of an option with its range and default: "stop after this many steps (from 1 to 1000000000000)".
 std::string full_help(const RunOption& option, const std::string& help) {
   std::vector<std::string> facts;
   switch (option.kind) {
@@ -33,7 +33,7 @@ std::string full_help(const RunOption& option, const std::string& help) {
     case OptionKind::kSteps:
       facts.push_back(to_text(option.range));
       break;
-    case OptionKind::kCpus:  // a verb with words of its own for it starts no containers
+    case OptionKind::kCpus:  // a verb with a help of its own starts no containers
       facts.push_back(to_text(help.empty() ? option.range : spec::kThreadCounts));
       break;
     case OptionKind::kSize:
@@ -51,7 +51,7 @@ std::string full_help(const RunOption& option, const std::string& help) {
   return facts.empty() ? text : fmt::format("{} ({})", text, fmt::join(facts, "; "));
 }
 
-// What names a file of this host is read, or made absolute, before it goes anywhere else.
+// Reads a file of this host that is named, or makes its path absolute, so that the value means the same elsewhere.
 void add_meaning_of_files(CLI::App& verb, CLI::Option& added, RunOptions& options, const RunOption& option) {
   if (option.content != nullptr) {
     added.transform([&content = *option.content](const std::string& file) { return read_text_file(file, content); });
@@ -72,7 +72,7 @@ void add_meaning_of_files(CLI::App& verb, CLI::Option& added, RunOptions& option
   }
 }
 
-// Of an executor: into RunOptions::engine.
+// Adds an option of an executor, whose value goes to RunOptions::engine.
 CLI::Option* add_engine_option(CLI::App& verb, RunOptions& options, const RunOption& option, const std::string& text) {
   const std::string flags(option.flags), name(option.name);
   if (option.kind == OptionKind::kFlag) {
@@ -89,7 +89,7 @@ CLI::Option* add_engine_option(CLI::App& verb, RunOptions& options, const RunOpt
     };
     return verb.add_option_function<std::string>(flags, take, text);
   }
-  // Alone or with "=VALUE": the word behind it is none of it.
+  // The flag stands alone or has "=VALUE"; the next word is not its value.
   const auto given = std::make_shared<std::string>();
   return verb.add_flag(fmt::format("{}{{{}}}", flags, option.bare), *given, text)
       ->each([&options, name, given](const std::string& value) { options.engine[name] = value; });
@@ -100,7 +100,7 @@ CLI::Option* add_member_option(CLI::App& verb, RunOptions& options, const RunOpt
   return std::visit(
       [&](auto pointer) -> CLI::Option* {
         if constexpr (std::is_same_v<decltype(pointer), Json RunOptions::*>) {
-          MLBENCH_CHECK(false, flags);  // objects come over REST alone
+          MLBENCH_CHECK(false, flags);  // objects come only over REST
           return nullptr;
         } else if constexpr (std::is_same_v<decltype(pointer), bool RunOptions::*>) {
           return verb.add_flag(flags, options.*pointer, text);

@@ -1,6 +1,6 @@
 #pragma once
 
-// The rows of catalog/options as flags of a verb.
+// Makes flags of a verb from the rows of catalog/options.
 
 #include <string>
 
@@ -12,14 +12,14 @@ class App;
 
 namespace mlbench::cli {
 
-// The flag, or the positional, that gives this member, with type, group, range and default in its help. `help` replaces
-// the table's text where a verb means something else by it; its groups are those of `run`. `options` outlives the verb,
-// and `option` is of catalog::run_options().
+// Adds the flag, or the positional, that sets `member` of `options`, with type, group, range and default in its help.
+// `help` replaces the row's text where the option means something else for this verb. Groups are those of `run`.
+// Precondition: `options` outlives the verb, and `option` is one of catalog::run_options().
 void add_run_option(CLI::App& verb, spec::RunOptions& options, spec::RunOption::Member member,
                     const std::string& help = "");
 void add_run_option(CLI::App& verb, spec::RunOptions& options, const spec::RunOption& option,
                     const std::string& help = "");
-// All of them: the options of `run`.
+// Adds all options of `run`.
 void add_run_options(CLI::App& verb, spec::RunOptions& options);
 
 }  // namespace mlbench::cli

@@ -36,7 +36,7 @@ ExitCode result(const Context& context, const std::string& given) {
   } else {
     print(report::result_text(answer));
   }
-  // As for data files that are not what they should be.
+  // `data verify` has the same exit code for files that are not what they should be.
   return answer["differences"].empty() ? ExitCode::kOk : ExitCode::kUserError;
 }
 

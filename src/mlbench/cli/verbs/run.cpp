@@ -53,12 +53,12 @@ ExitCode finish(const Context& context, const StartedRuns& started, bool detache
   return exit_code_of_runs(started.records);
 }
 
-// What a command behind -- means here: its folder, and the files of its variables. Values of variables that are only
-// named stay where they are: supervisors inherit them.
+// Takes the command behind --, and makes its folder and the files of its variables absolute. Values of variables that
+// are only named are not taken, since supervisors inherit them. Throws UserError where such a variable is not set.
 void complete_command(spec::RunOptions& options, const std::vector<std::string>& words) {
   if (words.empty()) throw UserError("the command behind -- has no program");
   options.command = words;
-  // Of an image, where ranks see its files.
+  // In an image, ranks see the image's files and not this folder.
   const bool in_image =
       !spec::engine_text(options.engine, "image").empty() || catalog::facts_of(options.executor).in_images;
   if (!options.work_dir.empty() || !in_image) {

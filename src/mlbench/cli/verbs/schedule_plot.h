@@ -8,7 +8,7 @@
 
 namespace mlbench::cli {
 
-// A line per curve.
+// A chart of learning rates over epochs, with a line for each curve.
 report::Chart chart_of(const std::string& title, const std::vector<plan::Curve>& curves);
 
 }  // namespace mlbench::cli

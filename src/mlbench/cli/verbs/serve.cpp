@@ -38,7 +38,7 @@ struct ServeOptions {
   std::string listen = "127.0.0.1:8080";
   std::string data_dir, token_file, certificate, key;
   std::vector<std::string> allowed_hosts;
-  std::string stop_runs;  // time; "": runs go on
+  std::string stop_runs;  // the time for stopping runs at the end; "": runs go on
   bool legacy_api = false;
   bool keep = false;
 };
@@ -81,7 +81,7 @@ ExitCode serve(const Context& context, const ServeOptions& options) {
       settings.host != "localhost") {
     say("note: without --certificate and --key the token crosses the network in the clear");
   }
-  const sigset_t signals = end_signals();  // held since the first instruction, by every thread
+  const sigset_t signals = end_signals();  // blocked in every thread, since the first instruction
   int signal = 0;
   sigwait(&signals, &signal);
   const char* why = signal == SIGINT ? "interrupted" : "asked to end";
@@ -96,7 +96,8 @@ ExitCode serve(const Context& context, const ServeOptions& options) {
   return ExitCode::kOk;
 }
 
-// The link holds a code that logs in once, behind the #: a browser does not send that part, so no log has it.
+// The address of the dashboard, and a link with a code that logs in once. The code stands behind the #, a part that
+// browsers do not send, so that no log has it.
 Json dashboard_of(const MasterClient& client, const std::string& url, std::string& note) {
   Json answer = {{"url", url}, {"login_url", nullptr}, {"login_expires_s", nullptr}};
   try {
@@ -105,7 +106,7 @@ Json dashboard_of(const MasterClient& client, const std::string& url, std::strin
     answer["login_expires_s"] = code.at("expires_s");
     note = fmt::format("logs in once, within {} minutes: {}", code.at("expires_s").get<int>() / 60,
                        answer["login_url"].get<std::string>());
-  } catch (const CommError& error) {  // the address is known all the same
+  } catch (const CommError& error) {  // the address is known nevertheless
     note = fmt::format("no link that logs in: {}", error.what());
   }
   return answer;
@@ -147,7 +148,7 @@ ExitCode dashboard(const Context& context, const DashboardOptions& options) {
   }
   if (!options.forward) return ExitCode::kOk;
   flush_output();
-  // Ctrl-C ends this program, and kubectl with it.
+  // Ctrl-C ends this program, and kubectl ends with it.
   for (;;) {
     way->keep_open();
     way->wait(kForwardPoll);

@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Missing choices, asked on a terminal as MLBench does. False: Ctrl-C was the answer.
+// Asks on a terminal for missing choices, as MLBench does. Returns false where the user pressed Ctrl-C.
 bool ask_missing(spec::RunOptions& options, const plan::PlanFacts& facts) try {
   LastAnswers answers = load_answers(facts.home);
   std::vector<Choice> tasks;
@@ -69,7 +69,8 @@ std::string limits_text(const spec::Limits& limits) {
   return words.empty() ? "" : fmt::format("  limits    {}\n", fmt::join(words, ", "));
 }
 
-// What the files and variables of this command mean must not depend on where the master runs.
+// The request for a master. It holds what files and variables of this command mean here, so that the master's folder
+// and environment do not matter.
 Json request_of(spec::RunOptions options) {
   options = plan::with_task_text(std::move(options));
   if (spec::asks_for_training(options)) {
@@ -77,7 +78,7 @@ Json request_of(spec::RunOptions options) {
     if (!options.data_dir.empty()) options.data_dir = fs::absolute(options.data_dir).lexically_normal();
   }
   Json request = to_json(options);
-  // Of variables that are only named: to the master's memory.
+  // The values of variables that are only named; the master keeps them only in memory.
   for (const std::string& one : options.environment) {
     const char* value = std::getenv(one.c_str());
     if (value != nullptr && one.find('=') == std::string::npos) request["env_values"][one] = value;
@@ -85,7 +86,7 @@ Json request_of(spec::RunOptions options) {
   return request;
 }
 
-// The runs belong to the master: this command only looks on.
+// Lets the master make the runs, and follows them.
 StartedRuns run_served(const Context& context, const MasterClient& master, const spec::RunOptions& options,
                        const StartOptions& start, const TimelineFiles& timelines, RowFormat rows) {
   if (InterruptGuard::count() > 0) return {.ends_with = ExitCode::kStopped};
@@ -116,7 +117,7 @@ StartedRuns run_served(const Context& context, const MasterClient& master, const
   return started;
 }
 
-// On this machine, each as soon as the one before is over.
+// Makes the runs on this machine, each as soon as the one before is over.
 StartedRuns run_here(const Context& context, const std::vector<spec::RunSpec>& runs, const fs::path& home, bool no_wait,
                      bool detach, RowFormat rows) {
   StartedRuns started;

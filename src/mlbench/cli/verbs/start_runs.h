@@ -1,7 +1,7 @@
 #pragma once
 
-// What `run` and `bench` have in common: runs are made of options and followed to their end, by the master where one
-// serves, else here.
+// What `run`, `bench` and `sweep` have in common: they make runs from options and follow them to their end. The master
+// makes the runs where one serves, else this process does.
 
 #include <optional>
 #include <string>
@@ -19,35 +19,36 @@ namespace mlbench::cli {
 
 struct StartOptions {
   bool dry_run = false, detach = false, local = false;
-  bool executor_given = false;  // else the chosen cluster may say it, or the master
-  std::string emit;             // a kind of manifest that is printed instead; "": none
-  std::string timeline;  // the file that a trace of the ranks is to be written to; "": HOROVOD_TIMELINE's, or none
+  bool executor_given = false;  // false: the chosen cluster or the master may set the executor
+  std::string emit;             // the kind of manifest that is printed instead; "": none
+  std::string timeline;         // the file for a trace of the ranks; "": that of HOROVOD_TIMELINE, or none
 };
 
 struct StartedRuns {
   std::vector<std::string> names = {};
   std::vector<record::Record> records =
-      {};                          // as they stand now: ended, or detached; none of what a master goes on with
+      {};                          // of runs that have ended or are detached; none of runs that a master goes on with
   Json summaries = Json::array();  // of the runs that a master goes on with
   bool interrupted = false;
-  // The verb ends with it at once: nothing ran, or the runs are left to the master.
+  // The exit code with which the verb must end at once: nothing ran, or the runs are left to the master.
   std::optional<ExitCode> ends_with = {};
 };
 
-// One run after the other, under an InterruptGuard of the caller's; then their timelines are written. A missing task is
-// asked for on a terminal. `rows`: how those of benchmarks of collectives are printed. UserError for what cannot be run
-// as asked.
+// Makes the runs of `options`, one after the other, and writes their timelines. On a terminal it asks for a missing
+// task. `rows` says how rows of benchmarks of collectives are printed. Throws UserError for options that cannot be run.
+// Precondition: the caller has an InterruptGuard.
 StartedRuns start_runs(const Context& context, spec::RunOptions options, const StartOptions& start, RowFormat rows);
 
-// "r-2: fashion-mnist, 2 workers x 1 thread, torch, gloo, closed"
+// A run in words: "r-2: fashion-mnist, 2 workers x 1 thread, torch, gloo, closed".
 std::string describe(const spec::RunSpec& run);
 // [{"name", "spec", "commands": a text per rank or launcher}]
 Json plans_of(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,
               std::optional<int64_t> resume_step);
-// One JSON object by which others can start the runs: a manifest, or a List of several. UserError where the executor
-// has none of that kind, or a value of theirs may stand in none.
+// Prints one JSON object by which other programs can start the runs: a manifest of `kind`, or a List of several. Throws
+// UserError where the executor has no such manifest, and where a run has a secret variable or --requeue, which no
+// manifest can hold.
 void print_manifest(const Context& context, const std::vector<spec::RunSpec>& runs, const std::string& kind);
-// The runs, and the commands that they would start, as text or JSON.
+// Prints the runs, and the commands that they would start, as text or JSON.
 void print_dry_run(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,
                    std::optional<int64_t> resume_step);
 

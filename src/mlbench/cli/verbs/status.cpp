@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The last lines of `status NAME`, as MLBench's scripts read them.
+// The last lines of `status NAME`, in the form that MLBench's scripts read.
 std::string current_values(const record::Record& record, const std::string& metric) {
   record::Evaluation last;
   for (const record::Evaluation& one : record.evaluations) {
@@ -60,7 +60,7 @@ ExitCode show_run(const Context& context, const record::Record& record, const re
   return ExitCode::kOk;
 }
 
-// From a master elsewhere.
+// Shows the status of runs at a master elsewhere.
 ExitCode remote_status(const Context& context, const MasterClient& master, const StatusOptions& options) {
   if (!options.name.empty()) {
     const std::string path = path_of_run(options.name);
@@ -78,7 +78,7 @@ ExitCode remote_status(const Context& context, const MasterClient& master, const
   return ExitCode::kOk;
 }
 
-// As a master does (store/run_index.h): part of the name or of the notes, in any case.
+// Whether `search` is in the run's name or notes, as a master searches (store/run_index.h); case does not matter.
 bool is_meant(const fs::path& run, const std::string& search) {
   report::RunNotes words = report::notes_or_none(run);
   words.tags.push_back(run.filename());

@@ -47,7 +47,7 @@ constexpr Range kProcsPerNode{1, 1024};
 const std::vector<std::string> kSweepFormats = {"png", "svg", "csv", "html", "md", "json"};
 const std::vector<std::string> kOnOff = {"on", "off"};
 
-// As given.
+// The options as they were given.
 struct SweepWords {
   spec::RunOptions run;
   StartOptions start;
@@ -81,7 +81,8 @@ plan::SweepOptions options_of(const SweepWords& words) {
   return options;
 }
 
-// Where what is made is written; images only where gnuplot is, unless they were asked for by name.
+// Writes the files of a sweep. Images are left out where gnuplot is missing; where they were asked for by name, that is
+// a UserError.
 class SweepFiles {
  public:
   explicit SweepFiles(const SweepWords& words) : formats_(words.formats) {
@@ -134,7 +135,7 @@ class SweepFiles {
     return out;
   }
 
-  // The points as a part of their own, then the runs over nodes as `mlbench charts` has them.
+  // The page's first part shows the points; further parts show the runs over nodes as `mlbench charts` does.
   static report::Page page_of(const Sweep& sweep, const std::vector<report::Chart>& charts,
                               const std::vector<report::MeasuredRun>& runs) {
     report::Page page;
@@ -162,7 +163,7 @@ class SweepFiles {
   fs::path folder_;
 };
 
-// Makes the runs of points that are not there yet.
+// Makes the runs of a sweep that do not exist yet.
 class SweepRunner {
  public:
   SweepRunner(const Context& context, const SweepWords& words, const plan::SweepOptions& options)
@@ -175,7 +176,7 @@ class SweepRunner {
 
   bool interrupted() const { return interrupted_; }
 
-  // Refuses what cannot be run before anything is.
+  // Throws UserError for runs that cannot be made, before any run is made.
   void check() const {
     const auto settings = report::settings_of(options_.procs_per_node, options_.intra_op, options_.inter_op);
     const int64_t most = *std::ranges::max_element(options_.nodes);
@@ -206,7 +207,8 @@ class SweepRunner {
     return answer;
   }
 
-  // What is there already of a point that is not to be run now; and what would be made.
+  // The answer for a point from runs that exist, for --dry-run. Adds the runs that would be made to `missing`.
+  // `setting` says whether it is a point on one node.
   SweepAnswer look_at(const SweepRequest& request, bool setting, std::vector<spec::RunSpec>& missing) const {
     SweepAnswer answer{.request = request};
     for (int64_t repeat = 0; repeat < repeats_; ++repeat) {
@@ -228,7 +230,7 @@ class SweepRunner {
     return plan::plan_runs(run, facts_).front();
   }
 
-  // The record of a finished run with the same specification. UserError when one is under way.
+  // The record of a finished run with the same specification. Throws UserError when such a run is active.
   std::optional<record::Record> finished_like(const spec::RunSpec& planned) const {
     std::optional<record::Record> finished;
     for (const std::string& name : plan::runs_like(facts_.home, planned)) {
@@ -298,8 +300,8 @@ ExitCode print_steps(const Context& context, const plan::SweepOptions& options) 
   return ExitCode::kOk;
 }
 
-// The runs that are missing, and the commands that they would start. Which setting is the best is known only when all
-// have been measured; until then the first one stands for it.
+// Prints the runs that are missing, and the commands that they would start. The best setting is known only when all
+// settings have been measured; until then the first one stands for it.
 ExitCode print_plan(const Context& context, const plan::SweepOptions& options, const SweepRunner& runner) {
   std::vector<SweepAnswer> settings, nodes;
   std::vector<spec::RunSpec> first, second;
@@ -395,7 +397,7 @@ ExitCode sweep(const Context& context, SweepWords words) {
   return finish_sweep(context, settings, nodes, runner.interrupted(), files);
 }
 
-// The options of `run` less those that a sweep sets itself, and such as leave it no times.
+// Adds the options of `run` without those that a sweep sets itself, and without those that make times useless.
 void add_options_of_runs(CLI::App& verb, spec::RunOptions& options) {
   for (const spec::RunOption& option : catalog::run_options()) {
     const bool set_here = option.name == "workers" || option.name == "threads_per_worker" ||

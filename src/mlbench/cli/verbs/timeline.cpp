@@ -23,7 +23,8 @@ ExitCode export_trace(const Context& context, const std::string& name, const std
   return ExitCode::kOk;
 }
 
-// Of a run, or of a file that was exported: what looks like a file, or is one, is none of the runs.
+// The summary of a run's timeline, or of a trace that was exported. A text that looks like a file's name, or is one, is
+// no run's name.
 Json summary_of(const Context& context, const std::string& given) {
   std::error_code error;
   if (given.find('/') != std::string::npos || given.ends_with(".json") || fs::is_regular_file(given, error)) {
@@ -37,7 +38,7 @@ Json summary_of(const Context& context, const std::string& given) {
 
 ExitCode summary(const Context& context, const std::string& given) {
   const Json found = summary_of(context, given);
-  const std::string text = report::timeline_summary_text(found);  // also for JSON: it is checked
+  const std::string text = report::timeline_summary_text(found);  // also for JSON, since this checks the summary
   if (context.json) {
     print_json(found);
   } else {

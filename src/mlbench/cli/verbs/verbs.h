@@ -1,6 +1,6 @@
 #pragma once
 
-// One function per verb (or group of verbs): adds it to the app. Verbs are in the order of `mlbench --help`.
+// Each function adds a verb, or a group of verbs, to the app. They are in the order of `mlbench --help`.
 
 namespace CLI {
 class App;

@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::chrono::milliseconds kWatchPoll{1000};
-constexpr std::chrono::milliseconds kNap{50};  // how soon an interrupt is seen
+constexpr std::chrono::milliseconds kNap{50};  // the time within which an interrupt is seen
 constexpr size_t kMostRuns = 200;
 
 // ---- where runs are read from ---------------------------------------------------------------------------------------
@@ -43,8 +43,8 @@ bool is_active_summary(const Json& run) { return record::is_active_state(report:
 class Source {
  public:
   virtual ~Source() = default;
-  virtual record::Record record(const std::string& name) = 0;  // UserError when there is none
-  virtual std::vector<Json> summaries() = 0;  // as RunSummary in api/openapi.json; the newest ones, oldest first
+  virtual record::Record record(const std::string& name) = 0;  // throws UserError when there is no such run
+  virtual std::vector<Json> summaries() = 0;  // RunSummary (api/openapi.json) of the newest runs, oldest first
 };
 
 class RemoteSource final : public Source {
@@ -77,7 +77,7 @@ class FolderSource final : public Source {
     std::vector<Json> runs;
     for (const fs::path& folder : newest_) {
       try {
-        // What is over changes only when it is resumed, and is then active for a while.
+        // A run that is over changes only when it is resumed, and then it is active for a while.
         const auto before = known_.find(folder);
         const bool same = before != known_.end() && !is_active_summary(before->second) && !home::is_active_run(folder);
         runs.push_back(same ? before->second : home::summary_of(home::current_record(folder)));
@@ -93,14 +93,14 @@ class FolderSource final : public Source {
 
  private:
   const fs::path home_;
-  std::vector<std::string> names_;  // of all runs, when newest_ was looked up
+  std::vector<std::string> names_;  // of all runs when newest_ was read
   std::vector<fs::path> newest_;
   std::map<fs::path, Json> known_;
 };
 
 // ---- what is shown --------------------------------------------------------------------------------------------------
 
-// "r-1  running  train 12.3 s  Prec@1 84.21": changes when there is something new.
+// A run as a line: "r-1  running  train 12.3 s  Prec@1 84.21".
 std::string plain_line(const Json& run) {
   std::string line = fmt::format("{}  {}", run.value("name", ""), run.value("state", ""));
   if (const auto train = report::number(run, "/train_s"); train && *train > 0) {
@@ -114,7 +114,7 @@ std::string plain_line(const Json& run) {
   return printable_lines(line, "");
 }
 
-// What makes a new plain line: its clock alone does not, but for an evaluation.
+// A text that changes when a new plain line is due: with state, evaluation or failure, but not with the clock alone.
 std::string stage_of(const Json& run) {
   return run.value("state", "") + "|" + report::text(run, "/evaluation") + "|" + report::text(run, "/failure");
 }
@@ -125,7 +125,7 @@ std::string table_of(std::vector<Json> runs, size_t most_rows) {
       runs, {"name", "state", "task", "workers", "train_s", "samples_per_s", "evaluation", "time_to_goal_s"});
 }
 
-// A whole screen, drawn over the one before.
+// Draws whole screens, each over the one before.
 class Screen {
  public:
   void draw(const std::string& text) {
