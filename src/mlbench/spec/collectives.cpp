@@ -38,7 +38,7 @@ constexpr auto kCollectives = std::to_array<CollectiveTraits>({
      .least_ranks = 2},
 });
 
-// How others call them, beyond what collective_named() makes alike.
+// Names of other programs that collective_named() needs beside those that alike() makes equal.
 constexpr std::pair<std::string_view, Collective> kOtherNames[] = {
     {"bcast", Collective::kBroadcast},
     {"bw", Collective::kBandwidth},
@@ -64,9 +64,9 @@ constexpr Range kWindowRange{1, 4096}, kCollectiveSeconds{0, 86400}, kPairSecond
 constexpr Range kMisalignedRange{0, 4096}, kRootRange{kEveryRoot, 1e6}, kFactorRange{1, 1e6};
 constexpr Range kCollectiveBytes{0, static_cast<double>(kMostCollectiveBytes)};
 constexpr Range kStepBytes{1, kCollectiveBytes.most};
-constexpr Range kElementRange{0, kCollectiveBytes.most / 8};  // of eight bytes each: no more than the most bytes
+constexpr Range kElementRange{0, kCollectiveBytes.most / 8};  // even with 8 bytes each, at most the most bytes
 
-// "All_Reduce_perf" -> "allreduce"
+// The form in which names are compared: "allreduce" for "All_Reduce_perf".
 std::string alike(std::string_view name) {
   std::string word;
   for (const char c : name) {
@@ -102,7 +102,7 @@ void check_unlike(const std::vector<T>& values, std::string_view what) {
   }
 }
 
-// Calls `use` with each size in bytes; stops when it says false.
+// Calls `use` with each size in bytes until it returns false.
 template <typename Use>
 void for_each_size(const SizeRange& sizes, Use&& use) {
   for (int64_t bytes = sizes.begin_bytes; bytes <= sizes.end_bytes;) {
@@ -138,7 +138,7 @@ void check_counts(const std::vector<int64_t>& counts) {
   for (const int64_t count : counts) check_in(count, "a size in elements", kElementRange);
 }
 
-// The spec with its words, between structure and JSON.
+// The members of a specification that are words in JSON.
 struct CollectivesText {
   std::vector<std::string> operations, dtypes, reductions;
   std::string average;
@@ -363,7 +363,7 @@ std::string size_text(int64_t bytes) {
 std::vector<int64_t> task_0a_counts() {
   constexpr int kSizes = 80;
   std::vector<int64_t> counts;
-  // As numpy: exponents from 0 in equal steps, the last one exactly 8.
+  // As in numpy, exponents go from 0 in equal steps, and the last one is exactly 8.
   const double step = 8.0 / (kSizes - 1);
   for (int i = 0; i < kSizes; ++i) {
     counts.push_back(static_cast<int64_t>(std::pow(10.0, i == kSizes - 1 ? 8.0 : i * step)));

@@ -15,10 +15,10 @@ namespace mlbench::spec {
 namespace {
 
 using Spec = CollectivesSpec;
-constexpr Range kAny{0, 1e15};  // check_collectives has the ranges
+constexpr Range kAny{0, 1e15};  // check_collectives() checks the true ranges
 constexpr Range kAnySeconds{0, 86400};
 
-// Readers of rows. Of members of members, the path to them.
+// These read the values of rows into the member at `Path`: a member, or a member of a member.
 template <auto... Path>
 void read_count(const GivenValue& given, Spec& spec) {
   (spec.*....*Path) = parse_count(given.text, given.flag, kAny);
@@ -31,7 +31,7 @@ template <auto... Path>
 void read_seconds(const GivenValue& given, Spec& spec) {
   (spec.*....*Path) = parse_duration(given.text, given.flag, kAnySeconds);
 }
-// "0" or "1", as nccl-tests takes it.
+// Reads "0" or "1", as nccl-tests does.
 template <auto... Path>
 void read_truth(const GivenValue& given, Spec& spec) {
   (spec.*....*Path) = parse_count(given.text, given.flag, {0, 1}) == 1;
@@ -45,7 +45,7 @@ std::vector<Reduction> all_reductions() {
   return {Reduction::kSum, Reduction::kProd, Reduction::kMin, Reduction::kMax, Reduction::kAvg};
 }
 
-// A list of names, or "all".
+// Reads a list of names, or "all".
 template <auto Member, auto kAll, auto kNamed>
 void read_names(const GivenValue& given, Spec& spec) {
   auto& values = spec.*Member;

@@ -129,7 +129,7 @@ TEST(Collectives, SizesGrowByAFactorOrAStep) {
   EXPECT_THAT(counts_of(spec, {.operation = Collective::kBarrier}), ElementsAre(0));
 }
 
-// Operation x type x reduction x root: each where the operation has it.
+// Cases are operation x type x reduction x root, each where the operation has it.
 TEST(Collectives, WhichCombinationsThereAre) {
   CollectivesSpec spec;
   spec.operations = {Collective::kReduce, Collective::kAllGather, Collective::kBarrier};
@@ -228,7 +228,7 @@ TEST(Collectives, WrongJsonIsNamed) {
   EXPECT_THAT(error_of([] { collectives_from_json(Json::array()); }), HasSubstr("expected an object"));
 }
 
-// What numpy gives for np.logspace(0, 8, num=80).astype(int).
+// The values that numpy gives for np.logspace(0, 8, num=80).astype(int).
 TEST(Task0a, Sizes) {
   const std::vector<int64_t> counts = task_0a_counts();
   ASSERT_EQ(counts.size(), 80u);

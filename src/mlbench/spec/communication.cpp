@@ -32,7 +32,7 @@ struct NetemUnit {
 constexpr NetemUnit kTimeUnits[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
 constexpr NetemUnit kRateUnits[] = {{"bit", 1}, {"kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}};
 
-// Reads one --netem text.
+// Reads the text of --netem.
 class NetemReader {
  public:
   explicit NetemReader(const std::string& text) : text_(text) {}

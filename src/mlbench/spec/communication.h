@@ -1,6 +1,6 @@
 #pragma once
 
-// How the ranks of a run communicate, beside the back end: what wraps it, and how it is tuned.
+// How the ranks of a run communicate, beside the choice of a back end: what wraps it, and how it is tuned.
 
 #include <cstdint>
 #include <map>
@@ -20,18 +20,18 @@ inline constexpr Range kLinkCounts{1, 64};
 inline constexpr Range kSocketBuffers{64 << 10, 1 << 30};
 
 struct Communication {
-  std::string wire_dtype = {};         // as what float32 travels; "": as it is
-  bool check = false;                  // ranks compare each collective before it
-  std::string netem = {};              // a made network, as parse_netem() reads it; "": the one that there is
-  std::string algorithm = "auto";      // of all_reduce; "library": all collectives as the back end's library has
-                                       // them; which ones there are depends on the back end
+  std::string wire_dtype = {};         // the type in which float32 travels; "": float32
+  bool check = false;                  // before each collective, ranks compare what they are going to call
+  std::string netem = {};              // an emulated network, in the form of parse_netem(); "": the real network
+  std::string algorithm = "auto";      // for all_reduce; the back end says which it has. "library": all collectives
+                                       // are those of the back end's library
   int64_t links = 1;                   // connections between two ranks, over which large messages are spread
   int64_t socket_buffer_bytes = 0;     // of each connection and direction; 0: the system's choice
-  std::string network_interface = {};  // its name or address; "": loopback
+  std::string network_interface = {};  // name or address of the interface; "": loopback
   bool operator==(const Communication&) const = default;
 };
 
-// Its members in a record.
+// The members of Communication in a record.
 template <typename V, Either<Communication> T>
 void describe(V& v, T& communication) {
   v.field_or_null("wire_dtype", communication.wire_dtype, std::string());
@@ -43,14 +43,14 @@ void describe(V& v, T& communication) {
   v.field_or_null("interface", communication.network_interface, std::string());
 }
 
-// Whether the ranks of this back end find each other through Open MPI's launcher, and so are started by an mpirun, or
-// by an engine that stands for it. Of other back ends a guard each is enough.
+// Whether the ranks of `backend` find each other through Open MPI's launcher, so that mpirun, or an engine in its
+// place, must start them. Ranks of other back ends need only a guard each.
 bool needs_mpirun(std::string_view backend);
 
-// Another precision on the wire, or another network: neither is what an official task measures.
+// Whether the communication opens a run: official tasks have no other precision on the wire and no emulated network.
 bool opens(const Communication& communication);
 
-// Whether a stack of communicators, as a record names it, ends at a network that was made: times are synthetic.
+// Whether a stack of communicators, as a record names it, has an emulated network, so that times are synthetic.
 bool on_made_network(std::string_view comm_stack);
 
 struct NetemLink {
@@ -61,19 +61,20 @@ struct NetemLink {
 struct Netem {
   NetemLink all;
   std::map<std::pair<int64_t, int64_t>, NetemLink>
-      links;  // by (sender, receiver); what they leave out is that of `all`
+      links;  // by (sender, receiver), complete: the reader took from `all` what a link leaves out
   bool operator==(const Netem&) const = default;
 };
 
-// UserError where the back end cannot be tuned as asked, with what can be. `row`: that of the worker's catalog,
-// "algorithms" and "tunables" (of "links", "socket_buffer", "interface"); a row without them has neither. The library's
-// own collectives take one link.
+// Throws UserError where the back end cannot be tuned as asked, with what is valid. `row` is the back end's row in the
+// worker's catalog, with "algorithms" and "tunables" (some of "links", "socket_buffer", "interface"). A row without
+// them has only the algorithm "auto" and no tunables. The library's own collectives take one link.
 void check_tuning(const Communication& communication, const std::string& backend, const Json& row);
 
-// "latency=0.2ms,bandwidth=1Gbit;0>1:bandwidth=500Mbit": all links, and some that differ. Latencies in ns, us, ms or s,
-// bandwidths in bit, kbit, Mbit or Gbit per second (powers of 1000). UserError with what was given and what can be.
+// Reads "latency=0.2ms,bandwidth=1Gbit;0>1:bandwidth=500Mbit": all links, and links that differ. Latencies are in ns,
+// us, ms or s, bandwidths in bit, kbit, Mbit or Gbit per second (powers of 1000). Throws UserError with what was given
+// and what is valid.
 Netem parse_netem(const std::string& text);
-// UserError where it names a rank that a run of so many does not have.
+// Throws UserError where `netem` names a rank that a run of `workers` workers does not have.
 void check_netem(const Netem& netem, int64_t workers);
 
 }  // namespace mlbench::spec

@@ -5,13 +5,13 @@
 
 namespace mlbench::spec {
 
-// Steps that see each of `samples` (> 0) once, in batches of `global_batch` (> 0: of all ranks together), the last one
-// of what is left.
+// The number of steps that see each of `samples` samples once, in batches of `global_batch` of all ranks together; the
+// last batch has what is left. Precondition: both are above 0.
 inline int64_t steps_per_epoch(int64_t samples, int64_t global_batch) {
   return (samples + global_batch - 1) / global_batch;
 }
 
-// Steps of a number of epochs, which need not be whole: an epoch that has begun ends with a whole step.
+// The number of steps in `epochs` epochs, which need not be whole: the last step that has begun counts.
 inline int64_t steps_of_epochs(double epochs, int64_t steps_per_epoch) {
   return static_cast<int64_t>(std::ceil(epochs * static_cast<double>(steps_per_epoch) - 1e-9));
 }

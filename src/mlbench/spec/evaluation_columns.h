@@ -8,8 +8,8 @@
 
 namespace mlbench::spec {
 
-// Columns of the evaluated text; of each all tokens but the first are predicted, and what is left over at the end is
-// not.
+// The number of columns in which a text is evaluated. All tokens of a column but the first are predicted; tokens at the
+// text's end that fill no row of all columns are left out.
 inline int64_t evaluation_columns(const DataSpec& data) {
   return data.evaluation_batch > 0 ? data.evaluation_batch : 10;
 }

@@ -1,9 +1,9 @@
 #pragma once
 
-// One description of a structure's fields serves both directions.
+// Reads and writes structures as JSON by one description of their fields:
 //   template <typename V, typename T> void describe(V& v, T& value) { v.field("epochs", value.epochs, kEpochs); ... }
-// With a FieldReader it reads JSON into the structure and checks every key and value; with a FieldWriter it makes the
-// JSON, so that the two are exact inverses.
+// With a FieldReader, the description reads JSON into the structure and checks every key and value. With a FieldWriter,
+// it makes the JSON. Both are exact inverses.
 
 #include <cmath>
 #include <concepts>
@@ -25,34 +25,36 @@ namespace mlbench::spec {
 
 // Numbers by name, in the order in which they were written; JSON's null is NaN.
 using NamedNumbers = std::vector<std::pair<std::string, double>>;
-// Empty where `numbers` has none of that name.
+// The number `name`; empty where `numbers` has none.
 std::optional<double> find_number(const NamedNumbers& numbers, std::string_view name);
 
-// The type of a described value: a Structure where it is read, a const one where it is written.
+// The type of a described value: Structure where it is read, const Structure where it is written.
 template <typename T, typename Structure>
 concept Either = std::same_as<std::remove_const_t<T>, Structure>;
 
-// What a value must satisfy beside its type. An absent field keeps the structure's default unless `required`.
+// What a field must satisfy beside its type.
 struct Rule {
-  bool required = false;
-  bool omitted = false;  // an empty optional or list is not written; otherwise an empty optional is written as null
-  std::optional<Range> range = {};                 // of a number, or of each in a list or table
+  bool required = false;  // false: an absent field keeps the structure's default
+  bool omitted = false;   // an empty optional or list is not written; false: an empty optional is written as null
+  std::optional<Range> range = {};                 // of a number, or of each number in a list or table
   std::span<const std::string_view> choices = {};  // for texts
   bool filled = false;                             // a text or list must not be empty
 };
 inline const Rule kRequired{.required = true};
 
-// The part of an error that says where: "FILE:LINE:COLUMN" of a dotted path, of its key or of its value.
+// Says where an error is: "FILE:LINE:COLUMN" for the key or the value at a dotted path.
 enum class Part { kKey, kValue };
 using Locator = std::function<std::string(const std::string& path, Part part)>;
 
-// "'nesterov'": texts of error messages.
+// A value as error messages show it: "nesterov" in quotes, 0.1, or "a table"; long ones are cut.
 std::string describe_value(const Json& value);
 
+// Reads the fields of a JSON object. Its functions throw UserError, by fail(), for a value of a wrong type, or one that
+// breaks its rule.
 class FieldReader {
  public:
-  enum class Unknown { kError, kIgnore };  // kIgnore: of files that a program wrote, perhaps a later one
-  // kError: every field is required that is written where it is empty.
+  enum class Unknown { kError, kIgnore };  // unknown keys; kIgnore: for files of a program, perhaps a later one
+  // Absent fields. kError: each field that is not `omitted` is required.
   enum class Absent { kDefault, kError };
 
   FieldReader(const Json& object, Locator locate, Unknown unknown = Unknown::kError, Absent absent = Absent::kDefault)
@@ -66,7 +68,7 @@ class FieldReader {
     }
   }
 
-  // `value` is `empty` where the field is null or absent.
+  // Sets `value` to `empty` where the field is null or absent.
   template <typename T>
   void field_or_null(const char* name, T& value, const T& empty, const Rule& rule = {}) {
     const Json* found = find(name, rule);
@@ -77,7 +79,7 @@ class FieldReader {
     }
   }
 
-  // A structure of its own, with a describe() beside its type; an optional one may be null or absent.
+  // Reads a structure by the describe() of its type. An optional structure may be null or absent.
   template <typename T>
   void structure(const char* name, T& value) {
     table(name, [&] { describe(*this, value); });
@@ -104,6 +106,7 @@ class FieldReader {
     if (found != nullptr && !found->is_null()) structures(name, values.emplace());
   }
 
+  // Reads a table, in which body() describes the fields. An absent table counts as an empty one.
   template <typename Body>
   void table(const char* name, Body&& body) {
     static const Json kEmpty = Json::object();
@@ -113,7 +116,7 @@ class FieldReader {
     leave();
   }
 
-  // Like table(), but body() is left out where the table is.
+  // As table(), but body() is not called where the table is absent.
   template <typename Body>
   void optional_table(const char* name, Body&& body) {
     const Json* found = find(name, {});
@@ -123,7 +126,7 @@ class FieldReader {
     leave();
   }
 
-  // A list of structures, each described by body(element).
+  // Reads a list of structures, each of which body(element) describes.
   template <typename T, typename Body>
   void list(const char* name, std::vector<T>& values, Body&& body, const Rule& rule = kRequired) {
     const Json* found = find(name, rule);
@@ -140,15 +143,16 @@ class FieldReader {
     levels_.pop_back();
   }
 
-  // Every key of the current table that was not described so far: numbers, texts, booleans and flat lists of them.
+  // Takes every key of the current table that was not described so far. Values must be numbers, texts, booleans or flat
+  // lists of these.
   void rest(Json& options);
-  // Every key of the current table that was not described so far, of any form: those of later programs.
+  // Takes every key of the current table that was not described so far, with any value: keys of later programs.
   void others(Json& values);
-  // A value of any form.
+  // Takes a value of any form.
   void any(const char* name, Json& value, const Rule& rule = kRequired) {
     if (const Json* found = find(name, rule)) value = *found;
   }
-  // A table or a list of any content.
+  // Take a table, and a list, with any content; null or absent: null.
   void free_table(const char* name, Json& value) {
     any(name, value, {});
     expect(path_of(name), value, value.is_object() || value.is_null(), "a table");
@@ -158,8 +162,10 @@ class FieldReader {
     expect(path_of(name), value, value.is_array() || value.is_null(), "a list");
   }
 
-  // Reports unknown and missing keys of the outermost table. Call last.
+  // Throws UserError for unknown and missing keys of the outermost table. Call it last.
   void finish() { report(levels_.front()); }
+
+  // Throws UserError "WHERE: TEXT".
 
   [[noreturn]] void fail(const std::string& path, const std::string& text, Part part = Part::kValue) const;
 
@@ -203,6 +209,7 @@ class FieldReader {
   std::vector<Level> levels_;
 };
 
+// Writes fields into a JSON object, by the functions that FieldReader has.
 class FieldWriter {
  public:
   explicit FieldWriter(Json& object) : levels_{&object} { object = Json::object(); }

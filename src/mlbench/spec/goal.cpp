@@ -10,8 +10,8 @@ std::optional<bool> higher_is_better(std::string_view metric) {
       {"loss", false},      {"Prec@1", true},           {"Prec@5", true},
       {"F1-Score", true},   {"Dice Coefficient", true}, {"Perplexity", false},
       {"BLEU", true},       {"BLEU-intl-lc", true},     {"BLEU-none", true},
-      {"chrF2", true},       // those of metrics/
-      {"BLEU-Score", true},  // those of other programs
+      {"chrF2", true},       // these are metrics of metrics/
+      {"BLEU-Score", true},  // this is one of other programs
   };
   for (const auto& [name, higher] : kDirections) {
     if (name == metric) return higher;

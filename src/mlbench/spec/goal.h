@@ -1,6 +1,6 @@
 #pragma once
 
-// The goal of a task: a value of one metric on one split. Whatever judges values by it does so with what stands here.
+// The goal of a task: a value of one metric on one split. All code that judges values by a goal uses these functions.
 
 #include <optional>
 #include <string>
@@ -14,22 +14,22 @@ struct GoalSpec {
   std::string split = "test";  // test | train
   double target = 0;
   double light_target = 0;
-  bool higher_is_better = true;  // of the metric: a task that says otherwise is an error
-  double target_loss = 0;  // training loss that charts draw a line at; 0: none. It decides nothing: outside of the hash
+  bool higher_is_better = true;  // must agree with higher_is_better(metric) where that is known
+  double target_loss = 0;        // training loss at which charts draw a line; 0: none. Not a part of the task's hash
   bool operator==(const GoalSpec&) const = default;
 };
 
-// Whether more of a metric is better; empty for metrics that are not known here.
+// Whether higher values of a metric are better; empty for metrics that are not known here.
 std::optional<bool> higher_is_better(std::string_view metric);
 
 double goal_target(const GoalSpec& goal, bool light);
-// Whether `value` meets the goal (light or full): what is not finite meets none.
+// Whether `value` meets the light or the full goal. A value that is not finite meets none.
 bool goal_met(const GoalSpec& goal, bool light, double value);
-// Whether `value` is better than the best so far: any finite one is better than none, what is not finite never is.
+// Whether `value` is better than the best so far. A finite value is better than none; one that is not finite never is.
 bool is_better(const GoalSpec& goal, double value, std::optional<double> best);
 
-// The goals of MLBench's tasks, by which archives of its dashboard are judged. 3a's is later than 2020-12: it was 50
-// before.
+// The goals of MLBench's tasks, by which archives of its dashboard are judged. That of 3a is the one after 2020-12; the
+// target was 50 before.
 struct PublishedGoal {
   std::string task;
   GoalSpec goal;

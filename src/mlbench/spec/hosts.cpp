@@ -35,7 +35,7 @@ bool is_ipv6(std::string_view name) {
                   host, host));
 }
 
-// "h1", "h1:2", "[fd00::7]:2"
+// Reads "h1", "h1:2" or "[fd00::7]:2".
 HostSlots parse_host(const std::string& text) {
   const auto refuse = [&] {
     throw UserError(
@@ -91,7 +91,7 @@ std::string to_text(const std::vector<HostSlots>& hosts) {
 
 namespace {
 
-// What Open MPI's host files may have behind a host.
+// The fields that may follow a host in Open MPI's host files.
 enum class HostField { kSlots, kMost, kUser };
 struct HostFieldRow {
   std::string_view name;
@@ -105,7 +105,7 @@ constexpr HostFieldRow kHostFields[] = {
     {"username", HostField::kUser},  {"user_name", HostField::kUser}, {"user-name", HostField::kUser},
 };
 
-// Blanks may stand around '='; "#" and "//" begin a comment.
+// The words of a line, with each '=' as a word of its own and without a comment, which "#" or "//" begins.
 std::vector<std::string> words_of_line(std::string line) {
   line.resize(std::min({line.size(), line.find('#'), line.find("//")}));
   std::string spaced;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The losses of tasks, by name. What they are computed from: models::LossSpec. A framework has them, or refuses them by
-// name.
+// The losses of tasks, by name. models::LossSpec says from what they are computed. A framework implements a loss or
+// refuses its name.
 
 #include <string_view>
 
@@ -9,13 +9,14 @@ namespace mlbench::spec {
 
 struct LossKind {
   std::string_view name;
-  bool over_tokens = false;  // of each position of a sequence; else of each sample
-  // Each sample has one of a number of classes, and the outputs are their scores: what metrics look at. Of any other
-  // loss they see the sums that the framework makes.
+  bool over_tokens = false;  // the loss is over positions of sequences; false: over samples
+  // Each sample has one of a number of classes, and the outputs are scores of classes, from which metrics are computed.
+  // With any other loss, metrics are computed from sums that the framework makes.
   bool classifies = false;
 };
 
-// Of a name that is none of the table: a loss over samples that classifies nothing. `name` outlives the answer.
+// The loss of that name. An unknown name gives a loss over samples that classifies nothing. Precondition: `name`
+// outlives the result.
 LossKind loss_kind(std::string_view name);
 
 }  // namespace mlbench::spec

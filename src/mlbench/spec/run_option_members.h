@@ -1,6 +1,6 @@
 #pragma once
 
-// What the readers of rows of options share (run_options.cpp, run_options_json.cpp); for nobody else.
+// Shared by the readers of rows of options, run_options.cpp and run_options_json.cpp, and used only there.
 
 #include <string>
 #include <variant>
@@ -10,7 +10,7 @@
 
 namespace mlbench::spec {
 
-// Calls `text`, `list`, `flag` or `object` with the member.
+// Calls `text`, `list`, `flag` or `object` with the option's member in `options`; none for an option of an executor.
 template <typename Given, typename Text, typename List, typename Flag, typename Object>
 void visit_member(const RunOption& option, Given& options, const Text& text, const List& list, const Flag& flag,
                   const Object& object) {

@@ -24,7 +24,7 @@ namespace {
 constexpr Range kWorkerCounts{1, kMostWorkers};
 constexpr Range kRepeatRange{1, kMostRunsPerRequest};
 constexpr Range kStepRange{1, 1e12};
-constexpr Range kEpochLimits{1e-6, 1e6};      // a millionth rounds to one step, never to none
+constexpr Range kEpochLimits{1e-6, 1e6};      // a millionth of an epoch is rounded up to one step
 constexpr Range kTimeRange{0.001, 31536000};  // a year
 constexpr Range kTimeoutRange{0.001, 86400};
 constexpr Range kWordRange{0, 100'000};
@@ -190,7 +190,7 @@ double parse_cpus(const std::string& text, const RunOption& option) {
   return cpus;
 }
 
-// A run's files are JSON, which cannot hold other bytes.
+// Throws UserError where `text` is no UTF-8: a run's files are JSON, which cannot hold other bytes.
 void check_is_utf8(const RunOption& option, const std::string& text) {
   if (is_utf8(text)) return;
   throw UserError(fmt::format("{} '{}' is no UTF-8, and the files of a run hold no other text", label_of(option),

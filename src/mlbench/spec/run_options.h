@@ -1,9 +1,9 @@
 #pragma once
 
-// What can be asked for when runs are made: one row per option. The command line, the fields of RunRequest over REST,
-// their checks, the schema in api/openapi.json and, by it, the page are all made of these rows. A new option is a
-// member, a row, and the schema's entry that the test `run_options_test` asks for. Options of executors have their rows
-// beside them (exec/NAME/options.h) and no member; catalog/options/options.h has all rows in one list.
+// The options with which runs are made, one row each. The command line, the fields of RunRequest over REST, their
+// checks, the schema in api/openapi.json and, by it, the page are all made from these rows. A new option needs a
+// member, a row, and the entry in the schema that the test `run_options_test` asks for. An executor's options have
+// their rows in exec/NAME/options.h and no member. catalog/options/options.h has all rows in one list.
 
 #include <cstdint>
 #include <span>
@@ -21,7 +21,7 @@ struct Input;
 
 namespace mlbench::spec {
 
-// As given, numbers as text; empty where nothing was given.
+// The options as they were given, numbers as text. Empty where nothing was given.
 struct RunOptions {
   std::string name;
   std::vector<std::string> workers;
@@ -35,45 +35,44 @@ struct RunOptions {
   std::string checkpoint_every, comm_timeout;
   // How ranks communicate (spec/communication.h).
   std::string wire_dtype, netem, algorithm, links, socket_buffer, network_interface;
-  // What the executor is told beside, by the names of its options: texts (numbers, too), lists of them, true.
+  // The executor's own options by name: texts (numbers, too), lists of texts, or true.
   Json engine = Json::object();
-  // A custom run: what each rank starts, in which folder, with which variables (spec/variables.h) beside those of the
-  // machine.
+  // A custom run: the command of each rank, its folder, and its variables (spec/variables.h) beside the machine's.
   std::vector<std::string> command;
   std::string work_dir;
   std::vector<std::string> environment;
   bool light = false, to_the_end = false, synthetic = false, fixed_batch = false, gpu = false, explain = false;
   bool profile = false, no_wait = false, overlap = false, check_collectives = false;
   bool share_host = false;
-  // A benchmark of collectives, instead of a task: what it measures, as to_json(CollectivesSpec). Null: none.
+  // A benchmark of collectives instead of a task: members of to_json(CollectivesSpec). Null: none.
   Json collectives;
-  bool next_repeat = false;  // where NAME-K is taken: the first of NAME-K.2, NAME-K.3, ... that is free
-  bool timeline = false;     // the command line has it from the file that it is to be written to
+  bool next_repeat = false;  // where NAME-K is taken, the run's name is the first free one of NAME-K.2, NAME-K.3, ...
+  bool timeline = false;     // on the command line, --timeline FILE sets it
 };
 
 enum class OptionKind {
   kText,
-  kTexts,     // the range is that of their number
+  kTexts,     // a list; the range is that of its length
   kFlag,      //
-  kCount,     // whole
-  kCounts,    // a list of them, at least one
-  kSeed,      // any 64 bits
+  kCount,     // a whole number
+  kCounts,    // a list of whole numbers, at least one
+  kSeed,      // any number of 64 bits
   kReal,      //
   kCpus,      // whole threads, or a limit with at most three digits behind its point
   kSize,      // bytes, or with a unit
   kDuration,  // seconds, or with a unit
-  kSteps,     // a count of steps, or the word
-  kObject,    // as its own schema has it
+  kSteps,     // a number of steps, or RunOption::word
+  kObject,    // in the form of a schema of its own
 };
 
-// Training: tasks but those that measure communication alone, 0a and `collectives`.
+// The runs to which an option applies. kTraining: all tasks but 0a and `collectives`, which only measure communication.
 enum class AppliesTo { kAll, kTasks, kTraining, kCommands };
 
-// A flag that gives an option by a file of this host.
+// A further flag of an option, which names a file of this host from which the value is made.
 struct FileFlag {
   std::string_view flags, help;
   const Input* content;
-  // The option's value. UserError with the file and the line.
+  // Makes the option's value from the file's content. Throws UserError with the file and the line.
   std::string (*value)(const std::string& content, const std::string& file);
 };
 
@@ -82,80 +81,84 @@ struct RunOption {
                               Json RunOptions::*>;
 
   std::string_view name;   // the field of RunRequest
-  std::string_view flags;  // of `mlbench run`, as CLI11 writes them; NAME, K: positional; empty: over REST alone
-  Member member = {};      // none: an executor's, whose value is in RunOptions::engine
+  std::string_view flags;  // of `mlbench run`, as CLI11 writes them; NAME, K: positional; empty: only over REST
+  Member member = {};      // none: an executor's option, whose value is in RunOptions::engine
   OptionKind kind;
   AppliesTo applies = AppliesTo::kAll;
-  Range range = {};             // of numbers; of seconds
-  std::string_view unit = {};   // of a number that is given without one
-  std::string_view word = {};   // taken in place of a number
+  Range range = {};             // of the number; for kDuration in seconds
+  std::string_view unit = {};   // of a number that is given without a unit
+  std::string_view word = {};   // a word that may stand in place of a number
   std::string_view usual = {};  // the default, where it is one value
-  std::string_view value = {};  // what help calls a value
+  std::string_view value = {};  // what help calls the value
   std::string_view group = {};
   std::string_view help = {};
-  std::span<const std::string_view> choices = {};  // for texts; none: any
-  std::string_view bare = {};  // what the flag means without "=VALUE"; empty: it needs one behind it
-  // What keeps runs apart that differ in it (report/study/comparison.h): a key of that name, which of an option of the
-  // engine is its own; or why none does.
+  std::span<const std::string_view> choices = {};  // valid texts; empty: any text
+  std::string_view bare = {};  // what the flag means without "=VALUE"; empty: the flag needs a value behind it
+  // Runs that differ in the option are compared by the key named `compared` (report/study/comparison.h), which has the
+  // option's own name for most options of executors. `not_compared` says why no key compares them.
   std::string_view compared = {}, not_compared = {};
-  // Of texts: as they are kept. UserError for what is wrong, with the option's `label`. Null: as they are given.
+  // Converts a text to the form in which it is kept. Throws UserError, with the option's `label`, for a wrong text.
+  // Null: texts are kept as given.
   std::string (*form)(const std::string& text, const std::string& label) = nullptr;
-  // Of flags that name a file of this host: the option is its content, or its absolute path.
+  // For flags that name a file of this host: the value is the file's content (with `content`) or its absolute path.
   const Input* content = nullptr;
   bool path = false;
   const FileFlag* file_flag = nullptr;
-  bool names_cluster = false;  // of an executor: it says which cluster the ranks are on
+  bool names_cluster = false;  // an executor's option that says on which cluster the ranks are
 
   bool of_executor() const { return member == Member(); }
 };
 using RunOptionRows = std::span<const RunOption>;
 
-// Those of all executors, in the order of help.
+// The rows of all members of RunOptions, in the order of help.
 RunOptionRows run_options();
+// The row of a member.
 const RunOption& run_option(RunOption::Member member);
 
-// "--max-steps"; the field's name where there is no flag. For messages.
+// The name of an option for messages: "--max-steps", or the field's name where there is no flag.
 std::string label_of(const RunOption& option);
 
-// Whether the runs that are asked for train: they neither start a command nor measure communication alone.
+// Whether the runs that are asked for train, so that they neither start a command nor only measure communication.
 bool asks_for_training(const RunOptions& options);
 
-// What the executor is told: numbers as such, texts in their forms (catalog/control says which of them an executor
-// takes). UserError naming the option.
+// The options for the executor: counts as numbers, texts in the form of their row. catalog/control checks which of them
+// an executor takes. Throws UserError naming the option.
 Json engine_of(const RunOptions& options, RunOptionRows rows);
 
-// Every value in its range, nothing beside what it applies to, not more runs than one request may make. UserError with
-// what was given, and what can be. Whether names (of frameworks, data sets, ...) exist is not looked at.
+// Checks that every value is in its range, that every option applies to the runs, and that one request does not make
+// too many runs. Throws UserError with what was given and what is valid. Does not check whether names (of frameworks,
+// data sets, ...) exist.
 void check_run_options(const RunOptions& options, RunOptionRows rows);
 
-// What -c says: a whole number is one of threads; any other, 2.5, is the limit of a container, with as many threads as
-// it has whole CPUs, at least one.
+// What -c says. A whole number is a number of threads. Any other, such as 2.5, limits the container to so many CPUs,
+// with as many threads as whole CPUs, but at least one.
 struct CpuShare {
   int64_t threads = 1;
-  double limit = 0;  // 0: none
+  double limit = 0;  // CPUs; 0: no limit
 };
-// `otherwise` threads where nothing is given. UserError as check_run_options.
+// There are `otherwise` threads where -c was not given. Throws UserError as check_run_options() does.
 CpuShare cpus_of(const RunOptions& options, int64_t otherwise);
 
-// The number given, or `otherwise`. UserError as check_run_options.
+// The value of an option as a number, in seconds or bytes where it has a unit; `otherwise` where it was not given.
+// These throw UserError as check_run_options() does.
 int64_t count_of(const RunOptions& options, std::string RunOptions::*member, int64_t otherwise);
 uint64_t seed_of(const RunOptions& options, uint64_t otherwise);
 double real_of(const RunOptions& options, std::string RunOptions::*member, double otherwise);
 double seconds_of(const RunOptions& options, std::string RunOptions::*member, double otherwise);
 int64_t bytes_of(const RunOptions& options, std::string RunOptions::*member, int64_t otherwise);
-// The worker counts: at least one, none twice.
+// The worker counts. Throws UserError where there is none, where one comes twice, and for a wrong number.
 std::vector<int64_t> workers_of(const RunOptions& options);
 
-// The options as a request to a master (schema RunRequest in api/openapi.json), and back. UserError for an unknown
-// field, or a value of another type.
+// The options as a request to a master (schema RunRequest in api/openapi.json), and back. run_options_from_json()
+// throws UserError for an unknown field, or a value of another type.
 Json to_json(const RunOptions& options);
 RunOptions run_options_from_json(const Json& request, RunOptionRows rows);
 
-// The properties of RunRequest, less their descriptions: type, minimum, maximum, default, enum; "x-unit", and
-// "x-applies-to" ("tasks", "training" or "commands") of what does not apply to all.
+// The properties of RunRequest without their descriptions: type, minimum, maximum, default, enum, "x-unit", and
+// "x-applies-to" ("tasks", "training" or "commands") for options that do not apply to all runs.
 Json run_request_properties(RunOptionRows rows);
 
-// Most runs that one request makes: worker counts times repeats.
+// The most runs that one request may make: worker counts times repeats.
 inline constexpr int64_t kMostRunsPerRequest = 1000;
 inline constexpr int64_t kMostWorkers = 10'000;
 inline constexpr Range kThreadCounts{1, 1024};  // of a worker

@@ -1,4 +1,4 @@
-// Options as a request to a master, and its schema.
+// Converts options to a request to a master and back, and makes the schema of requests.
 
 #include <fmt/format.h>
 
@@ -102,7 +102,7 @@ bool flag_of(const Json& value, const RunOption& option) {
   return value.get<bool>();
 }
 
-// Nothing where it is empty.
+// Sets an option of an executor in `engine`, unless the value is empty or false.
 void read_engine_option(const Json& value, const RunOption& option, Json& engine) {
   Json given;
   if (option.kind == Kind::kTexts) {

@@ -139,7 +139,7 @@ TEST(RunOptions, ATextMayHaveChoices) {
 TEST(RunOptions, TextsAreUtf8) {
   for (const RunOption& option : catalog::run_options()) {
     const bool text = option.kind == OptionKind::kText || option.kind == OptionKind::kTexts;
-    if (!text || option.name == "name") continue;  // which has a rule of its own
+    if (!text || option.name == "name") continue;  // "name" has a rule of its own
     EXPECT_EQ(refusal(with(option, "\xff\u00FC")),
               fmt::format("{} '\\xff\u00FC' is no UTF-8, and the files of a run hold no other text", label_of(option)));
   }

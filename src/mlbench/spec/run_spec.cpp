@@ -39,7 +39,7 @@ void describe_workload(FieldWriter& writer, const Workload& workload) {
   if (const auto* command = std::get_if<Command>(&workload)) describe_command(writer, *command);
 }
 
-// What else it may be, its task's canonical form says.
+// Reads a command, if there is one; the task's canonical form tells the other kinds of workload apart.
 void describe_workload(FieldReader& reader, Workload& workload) {
   Command command;
   describe_command(reader, command);
@@ -96,7 +96,7 @@ void describe_run(V& v, Spec& spec) {
     v.field("at_end", spec.checkpoint.at_end, kRequired);
   });
   v.field("comm_timeout_s", spec.comm_timeout_s, range_of(&RunOptions::comm_timeout));
-  v.table("communication", [&] {  // which a command has not
+  v.table("communication", [&] {  // absent for a command
     auto& one = spec.communication;
     v.field("wire_dtype", one.wire_dtype);
     v.field("check", one.check);
@@ -118,7 +118,7 @@ void describe_run(V& v, Spec& spec) {
   v.field("timeline", spec.timeline, kRequired);
 }
 
-// What says something: earlier versions wrote every option of every executor.
+// The options that are not empty: earlier versions wrote every option of every executor.
 Json told(const Json& engine) {
   Json options = Json::object();
   for (const auto& [name, value] : engine.items()) {
@@ -130,14 +130,14 @@ Json told(const Json& engine) {
   return options;
 }
 
-// It becomes a part of paths.
+// Throws UserError where `identity` is no such number: it becomes a part of paths.
 void check_identity(const RunSpec& spec, const std::string& file) {
   const auto digit = [](unsigned char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
   if (spec.identity.empty() || (spec.identity.size() == 32 && std::ranges::all_of(spec.identity, digit))) return;
   throw UserError(fmt::format("{}: identity is '{}'; expected 32 hexadecimal digits", file, shortened(spec.identity)));
 }
 
-// What a file says of its task twice must be the same.
+// Throws UserError where two members of a file contradict each other about the task.
 void check_task(const RunSpec& spec, const std::string& file) {
   const auto changed = [&](const std::string& what) {
     throw UserError(fmt::format("{}: {}: the file was changed after the run was made", file, what));

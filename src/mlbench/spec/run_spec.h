@@ -1,7 +1,8 @@
 #pragma once
 
-// One run, frozen before it starts: everything a rank needs, written to RUN/spec.json by whoever makes the run (command
-// or master) and never changed afterwards (what a resumed run adds is in the supervisor's own file, see supervise/).
+// The specification of one run, frozen before the run starts: everything that a rank needs. The command or master that
+// makes the run writes it to RUN/spec.json, which never changes afterwards. What resuming a run adds is in the
+// supervisor's own file (supervise/).
 
 #include <cstdint>
 #include <filesystem>
@@ -18,48 +19,49 @@
 
 namespace mlbench::spec {
 
-struct Limits {  // 0 = none; all stay closed and never alter a schedule
+// When a run ends at the latest; 0: no limit. A limit does not open a run and does not alter the schedule.
+struct Limits {
   int64_t max_steps = 0;
   double max_epochs = 0;
-  double max_time_s = 0;  // train + evaluation time of all segments, from the first batch
-  bool light = false;
-  bool to_the_end = false;  // past the goal, whose time is kept, to the last epoch or limit
+  double max_time_s = 0;    // train + evaluation time of all segments, from the first batch
+  bool light = false;       // the task's light goal counts
+  bool to_the_end = false;  // go on past the goal, whose time is kept, to the last epoch or limit
   bool operator==(const Limits&) const = default;
 };
 
 struct CheckpointPolicy {
   int64_t every_steps = 0;  // 0: not by steps
   bool every_epoch = false;
-  bool at_end = true;  // default: one checkpoint at the end
+  bool at_end = true;  // one at the end of the run
   bool operator==(const CheckpointPolicy&) const = default;
 };
 
 inline constexpr std::string_view kDevices[] = {"cpu", "cuda"};
 
-// What a run consists of; `task` names and hashes it.
-// A task of ours, by our worker: steps with an exchange each, evaluations, a goal, data and a model.
+// What a run does; RunSpec::task names and hashes it.
+// Training: mlbench-worker trains a task, with an exchange in each step, evaluations, a goal, data and a model.
 struct Training {
   bool operator==(const Training&) const = default;
 };
-// Any program, a custom run: what each rank is started as instead of our worker. Such ranks write tracker lines, and
-// only how they end can be seen.
+// A custom run: each rank is any program instead of mlbench-worker. Such ranks may write tracker lines; beside these,
+// only how they end is known.
 struct Command {
-  std::vector<std::string> words;             // at least the program
-  std::string work_dir = {};                  // where it starts; "": where its image says
-  std::vector<std::string> environment = {};  // beside what the machine has: as variables.h says
+  std::vector<std::string> words;             // the program and its arguments; never empty
+  std::string work_dir = {};                  // the folder where it starts; "": that of its image
+  std::vector<std::string> environment = {};  // variables beside the machine's, in the form of variables.h
   bool operator==(const Command&) const = default;
 };
-// The third is a benchmark of communication, by our worker; also in task.canonical, and hashed.
+// With CollectivesSpec, mlbench-worker measures collectives; that specification is also in task.canonical and hashed.
 using Workload = std::variant<Training, Command, CollectivesSpec>;
 
 struct RunSpec {
-  int64_t id = 0;          // unique in the home, as long as that has its counter
-  std::string identity;    // unique: 128 random bits, 32 hexadecimal digits; "" of plans
+  int64_t id = 0;          // unique in the home, as long as the home's counter exists
+  std::string identity;    // unique: 128 random bits as 32 hexadecimal digits; "" before the run is made
   std::string name;        // NAME-K or NAME-K.R
   int64_t repeat = 1;      // 1, 2, ...
   std::string created_at;  // UTC
-  // The request for this run alone (RunRequest in api/openapi.json), with what was chosen where it left a choice: who
-  // makes the run again asks it again. Null of runs that were made without one.
+  // A request for this run alone (RunRequest in api/openapi.json), completed by what was chosen where the original left
+  // a choice. Sending it again makes the same run again. Null for runs that were made without a request.
   Json asked = nullptr;
 
   FrozenTask task;
@@ -69,21 +71,21 @@ struct RunSpec {
   std::string framework = "torch";
   std::string backend = "gloo";
   std::string executor = "local";
-  Json engine = Json::object();  // what the executor is told beside, by the names of its options
+  Json engine = Json::object();  // the executor's own options, by name
   int64_t workers = 1;
   int64_t threads_per_worker = 1;
-  // That the container or pod of each worker may keep busy at a time, in thousandths: 2.5; 0: as many as threads.
+  // The limit of CPUs for each worker's container or pod, in thousandths, such as 2.5; 0: as many as threads.
   double cpus = 0;
-  int64_t inter_op_threads = 1;  // of the framework's pool for operations beside each other
+  int64_t inter_op_threads = 1;  // of the framework's pool for operations that run beside each other
   bool oversubscribed = false;   // workers * threads > cores of the host, or --no-wait beside another run
-  bool share_host = false;       // it takes workers * threads cores of its host, beside others that do the same
+  bool share_host = false;       // takes workers * threads cores of its host, beside other runs that do the same
   uint64_t seed = 42;            // already seed + repeat - 1
   Limits limits;
   CheckpointPolicy checkpoint;
   double comm_timeout_s = 30;
   Communication communication;
 
-  std::string data_name;               // --data, default the task's own
+  std::string data_name;               // --data; by default the task's own
   std::vector<std::string> data_dirs;  // look-up order, absolute
   std::string cache_dir;               // HOME/cache
   bool synthetic = false;
@@ -92,49 +94,50 @@ struct RunSpec {
   std::string run_dir;                // absolute
   std::string precision = "float32";  // requested
   std::string device = "cpu";         // requested: cpu | cuda, one GPU per worker
-  std::string profile = "off";        // off | explain (which kernels were taken) | time (and what they cost)
+  std::string profile = "off";        // off | explain (record which kernels were taken) | time (also what they cost)
   bool timeline = false;              // ranks record what their threads do (record/timeline.h)
   bool operator==(const RunSpec&) const = default;
 };
 
-// Sets task, overrides, precision and division from a parsed task. Call it after `workers`, `fixed_batch` and
-// `communication`.
+// Makes `spec` a training of a parsed task: sets task, overrides, precision and division. Precondition: `workers`,
+// `fixed_batch` and `communication` are set.
 void set_task(RunSpec& spec, FrozenTask task, std::vector<Override> overrides);
 
-// Makes it a custom run of this command: division "custom", task and framework "custom", the hash that of its words.
+// Makes `spec` a custom run of this command: division, task, framework and data are "custom", and the task's hash is
+// that of the command's words. Precondition: the command has a program.
 void set_command(RunSpec& spec, Command command);
 
-// Makes it a benchmark of these collectives: of task "0a" where it is that task (task_0a()), else "collectives" and of
-// division "own". Call it after `workers` and
-// `communication`.
+// Makes `spec` a benchmark of these collectives. Its task is "0a" where deviations_from_task_0a() is empty, else
+// "collectives", division "own". Precondition: `workers` and `communication` are set.
 void set_collectives(RunSpec& spec, CollectivesSpec collectives);
 
-// Of each worker: its threads, or the limit of its container where that is no whole number.
+// The CPUs of each worker: its threads, or the limit of its container where that is higher.
 double cpus_per_worker(const RunSpec& spec);
-// "2 threads", "2 threads with 2.5 CPUs": for people.
+// The same for people: "2 threads", "2 threads with 2.5 CPUs".
 std::string cpus_text(const RunSpec& spec);
-// Whole cores for all of its workers.
+// The number of whole cores that all workers need together.
 int64_t cores_needed(const RunSpec& spec);
 
 inline bool trains(const RunSpec& spec) { return std::holds_alternative<Training>(spec.workload); }
-// Null of other runs.
+// The run's command, and its collectives; null for runs of another kind.
 inline const Command* command_of(const RunSpec& spec) { return std::get_if<Command>(&spec.workload); }
 inline const CollectivesSpec* collectives_of(const RunSpec& spec) {
   return std::get_if<CollectivesSpec>(&spec.workload);
 }
-// Whether the ranks are our worker: they join the rendezvous, send heartbeats and write spools.
+// Whether the ranks are mlbench-worker, so that they join the rendezvous, send heartbeats and write spools.
 inline bool uses_worker(const RunSpec& spec) { return command_of(spec) == nullptr; }
 
-// "throughput" with a fixed batch; "own" where the task is not official (task_hash.h); else "closed", or "open" with
-// any override, a communication that opens it, or a number of workers that is not one of the task's. (A data set of
-// another shape opens a run, too: whoever knows data sets sets it.)
+// The division of a training: "throughput" with a fixed batch; "own" where the task is not official (task_hash.h). Else
+// it is "open" where the task is open by overrides, the communication opens it, or the number of workers is not one of
+// the task's; otherwise "closed". A data set of another shape opens a run by overrides (plan/).
 std::string division_of(const RunSpec& spec);
 
 Json to_json(const RunSpec& spec);
-// Exact inverse; the division is made anew. UserError "FILE: ..." naming the missing or wrong field, or what does not
-// fit the task's hash: a file that was changed behind the run's making. Keys of later versions are ignored.
+// The exact inverse; only the division is determined anew. Keys of later versions are ignored. Throws UserError "FILE:
+// ..." naming the missing or wrong field, or what does not fit the task's hash because the file was changed after the
+// run was made.
 RunSpec run_spec_from_json(const Json& json, const std::string& file = "spec.json");
-// That of a file, whose path is in the errors.
+// Reads the specification in a file, whose path is in the errors.
 RunSpec read_run_spec(const std::filesystem::path& file);
 
 }  // namespace mlbench::spec

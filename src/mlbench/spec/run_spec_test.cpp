@@ -150,7 +150,7 @@ TEST(RunSpec, NoNumberIsReadBeyondItsRange) {
   const Json flat = good.flatten();
   for (const auto& [path, number] : flat.items()) {
     if (!number.is_number() || path.starts_with("/task/") || path == "/spec_version") continue;
-    if (path.starts_with("/engine/")) continue;  // whose numbers its executor reads
+    if (path.starts_with("/engine/")) continue;  // the executor checks these numbers
     ++checked;
     for (const Json& value : {Json(1e308), Json(-1), Json(1e19), Json(nullptr), Json("1")}) {
       Json json = good;
@@ -217,7 +217,7 @@ TEST(RunSpec, ATaskThatIsNotOfficialIsOnesOwn) {
   EXPECT_EQ(division_of(batch), "throughput");
 }
 
-// Whoever edits a run's file gets a refusal, or the label that is due.
+// A run's file that was edited is refused, or the run gets the division that is due.
 TEST(RunSpec, ABenchmarkOfCollectivesIsAKindOfItsOwn) {
   RunSpec run;
   EXPECT_TRUE(trains(run));

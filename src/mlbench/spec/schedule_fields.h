@@ -1,6 +1,6 @@
 #pragma once
 
-// The keys of a task's schedule (task.h) for the readers and writers of fields.h.
+// Describes the keys of a task's schedule (task.h) for the readers and writers of fields.h.
 
 #include "mlbench/spec/fields.h"
 #include "mlbench/spec/task.h"
@@ -26,7 +26,7 @@ void describe_schedule(V& v, Schedule& schedule) {
   v.field("by_length", schedule.by_length);
 }
 
-// What one key alone cannot tell. UserError as the reader's.
+// Checks conditions between several keys. Throws UserError by the reader's fail().
 void check_schedule(const ScheduleSpec& schedule, const FieldReader& reader);
 
 }  // namespace mlbench::spec

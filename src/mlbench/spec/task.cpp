@@ -36,7 +36,7 @@ constexpr std::array<std::string_view, 2> kTablesWithOptions = {"model", "optimi
 
 // ---- the fields of a task -------------------------------------------------------------------------------------------
 
-// Products of these stay below 2^63: samples of an epoch times epochs, a batch times workers.
+// With these ranges, products stay below 2^63: samples of an epoch times epochs, a batch times workers.
 constexpr Range kWorkerRange{1, kMostWorkers}, kExtentRange{1, 1e9}, kClassRange{1, 1e7}, kBatchRange{1, 1e8};
 constexpr Range kEpochRange{1e-6, 1e7}, kRateRange{1e-12, 1e6};
 constexpr Range kSmoothingRange{0, 0.99}, kFractionRange{0, 1}, kSampleRange{0, 1e15};
@@ -119,7 +119,7 @@ void describe_task(V& v, Task& task) {
   v.table("limits", [&] { v.field("max_time_s", task.max_time_s, {.range = Range{0, time_range.most}}); });
 }
 
-// How a step is made of the data. `require(right, path, text)` refuses what is wrong.
+// Checks how batches are made from the data. `require(right, path, text)` throws UserError where `right` is false.
 template <typename Require>
 void check_batching(const TaskSpec& task, const Require& require) {
   const DataSpec& data = task.data;
@@ -146,7 +146,7 @@ void check_batching(const TaskSpec& task, const Require& require) {
                       task.batch_size));
 }
 
-// What one field alone cannot tell.
+// Checks conditions between several fields.
 void check_relations(const TaskSpec& task, const FieldReader& reader) {
   const auto require = [&](bool right, const char* path, const std::string& text) {
     if (!right) reader.fail(path, fmt::format("'{}' {}", path, text));
@@ -202,7 +202,8 @@ TaskSpec read_task(const Json& object, const Locator& locate) {
 
 // ---- variants -------------------------------------------------------------------------------------------------------
 
-// Replaces values of `target` at `path` by those of `changes`, which stand at `from`; they bring their places.
+// Replaces values of `target`, which is at `path`, by those of `changes`, which is at `from`. Also takes over their
+// places in the file.
 void merge(TomlDocument& document, Json& target, const std::string& path, const Json& changes,
            const std::string& from) {
   for (const auto& [key, value] : changes.items()) {
@@ -221,7 +222,7 @@ void merge(TomlDocument& document, Json& target, const std::string& path, const 
   }
 }
 
-// Takes the tables of the variants out of the document, merges that of the chosen one, and sets "variant".
+// Takes the tables of the variants out of the document, merges that of the chosen variant, and sets "variant".
 void apply_variant(TomlDocument& document, const std::string& wanted) {
   Json& root = document.root;
   std::vector<std::string> names;
@@ -266,7 +267,7 @@ std::string flag_of(const Override& setting) {
   return flag.size() <= kMost ? flag : flag.substr(0, kMost) + "...";
 }
 
-// The value as TOML; what is none is a bare word.
+// Reads the value as TOML; a value that is none is a bare word.
 Json parse_value(const Override& setting) {
   const std::string where = flag_of(setting);
   try {
@@ -284,7 +285,7 @@ bool has_options(const std::string& table) {
   return std::find(kTablesWithOptions.begin(), kTablesWithOptions.end(), table) != kTablesWithOptions.end();
 }
 
-// `replaced`: the tables whose name is set as well, and whose options are therefore free.
+// Applies one override. `replaced` holds the tables whose name is set, too, so that any option of them may be given.
 void apply_override(Json& canonical, const Override& setting, const std::set<std::string>& replaced) {
   const Json value = parse_value(setting);
   Json* target = &canonical;
@@ -311,7 +312,7 @@ void apply_override(Json& canonical, const Override& setting, const std::set<std
     }
     if (last) {
       Json& old = (*target)[key];
-      // A reader checks the types of named keys; options have no type but that of the task's own value.
+      // The reader checks the types of named keys. Options have no type but that of the task's own value.
       const auto same_kind = [](const Json& a, const Json& b) {
         return a.type() == b.type() || (a.is_number() && b.is_number());
       };
@@ -403,7 +404,7 @@ FrozenTask parse_task(const TaskSource& source, const std::string& variant, cons
       for (const Override& setting : overrides) {
         if (path == setting.key || path.starts_with(setting.key + ".")) return flag_of(setting);
       }
-      // The file is right by itself: an override of another key made this value wrong.
+      // The file alone is right: an override of another key made this value wrong.
       return in_file(path, part) + " (with" + flags + ")";
     };
     frozen.task = read_task(apply_overrides(frozen.canonical, overrides), in_override);
@@ -442,7 +443,7 @@ Json to_json(const TaskSpec& task) {
   FieldWriter writer(canonical);
   describe_task(writer, task);
   if (task.goal.target_loss == 0) canonical["goal"].erase("target_loss");  // most tasks have none
-  if (task.decoding.beam == 0) canonical.erase("decoding");                // of tasks that translate alone
+  if (task.decoding.beam == 0) canonical.erase("decoding");                // only tasks that translate have it
   return canonical;
 }
 

@@ -17,7 +17,7 @@ namespace mlbench::spec {
 
 namespace {
 
-// The table that holds the key of a dotted path, and the key; null where there is none.
+// The table that holds the key at a dotted path, and the key; null where there is no such table.
 std::pair<Json*, std::string> place_of(Json& root, std::string_view path) {
   const size_t dot = path.find('.');
   if (dot == std::string_view::npos) return {root.is_object() ? &root : nullptr, std::string(path)};
@@ -51,7 +51,7 @@ Json hashed_form(Json canonical, const std::vector<LaterKey>& later) {
     const auto [table, name] = place_of(canonical, key.path);
     if (table == nullptr || table->value(name, Json()) != key.usual) continue;
     table->erase(name);
-    // A table that came with its keys goes with them.
+    // A table that has only later keys is removed with them.
     if (const size_t dot = key.path.rfind('.'); dot != std::string::npos && table->empty()) {
       erase(canonical, std::string_view(key.path).substr(0, dot));
     }

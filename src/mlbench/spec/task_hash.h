@@ -1,6 +1,6 @@
 #pragma once
 
-// What identifies a task, and which tasks are official: those whose hash stands in tasks/official_hashes.txt.
+// The hash that identifies a task. Official tasks are those whose hash stands in tasks/official_hashes.txt.
 
 #include <string>
 #include <string_view>
@@ -10,27 +10,27 @@
 
 namespace mlbench::spec {
 
-// A key that tasks did not have at first, and its value where a task does not name it. With that value it is left out
-// of the hash: so a new key changes the hashes of those tasks alone that use it.
+// A key that was added after tasks had been hashed. With its default, the key is left out of the hash, so that a new
+// key changes only the hashes of tasks that use it.
 struct LaterKey {
   std::string path;  // "limits.max_time_s"
-  Json usual;
+  Json usual;        // the default
 };
 const std::vector<LaterKey>& later_keys();
 
-// What is hashed of a task's canonical form: all but kOutsideHash (task.h), the list of variants (not the chosen one:
-// that counts) and `later` keys at their usual value.
+// The part of a task's canonical form that is hashed: without kOutsideHash (task.h), without the list of variants (the
+// chosen variant stays), and without `later` keys that have their defaults.
 Json hashed_form(Json canonical, const std::vector<LaterKey>& later = later_keys());
-// SHA-256 over canonical_json of that, in hexadecimal digits.
+// The SHA-256 of canonical_json() of the hashed form, in hexadecimal digits.
 std::string hash_of(const Json& canonical);
 
 struct OfficialTask {
   std::string hash, task, rules, variant;  // rules, variant: "" where there is none
-  bool wrong_rule = false;                 // of a task file that did not say what its sources do: no run of it counts
+  bool wrong_rule = false;                 // the task file did not say what its sources say: no run of it counts
 };
-// In the order of the list.
+// All lines of tasks/official_hashes.txt, in that order.
 const std::vector<OfficialTask>& official_tasks();
-// Whether the hash is listed, and not as of a wrong rule.
+// Whether the hash is listed without the mark of a wrong rule.
 bool is_official(std::string_view hash);
 
 }  // namespace mlbench::spec

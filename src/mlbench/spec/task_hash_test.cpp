@@ -61,7 +61,7 @@ TEST(OfficialTasks, TheBenchmarkOfAllReduceIsListed) {
   EXPECT_EQ(task_names().front().name, kTask0a);
 }
 
-// 4a and 4b were not what their sources say: their records stay known, their runs are not the tasks'.
+// The first files of 4a and 4b did not say what their sources say: hashes stay known, runs are not official.
 TEST(OfficialTasks, HashesOfAWrongRuleStayListedAndAreNotOfficial) {
   std::vector<std::string> wrong;
   for (const OfficialTask& one : official_tasks()) {
@@ -79,8 +79,8 @@ TEST(OfficialTasks, HashesOfAWrongRuleStayListedAndAreNotOfficial) {
   EXPECT_EQ(division_of(run), "own");
 }
 
-// Lines are added at the end, none ever goes, and a mark is all that may come to one. Whoever adds some may count them
-// in here.
+// Lines are only added at the end, none is ever removed, and only a mark may be added to a line. A change that adds
+// lines may count them in here.
 TEST(OfficialTasks, WhatWasListedOnceStays) {
   constexpr size_t kLines = 23;
   const std::string kPinned = "a2e0c780ed0e9300a46b52b75d092c0c13df2f105439a1e2c3773fdef752a1fe";
@@ -151,7 +151,7 @@ TEST(TaskHash, ScheduleKeysThatCameLaterCountWhereTheyAreSet) {
   EXPECT_EQ(to_json(task_from_json(before)), canonical);
 }
 
-// Another list of variants makes no other task: one may come, as long as the others stay what they are.
+// Another list of variants makes no other task: a variant may be added, as long as the others stay what they are.
 TEST(TaskHash, TheListOfVariantsIsOutside) {
   Json canonical = find_task("1a", "2018", "v2-56", {}).canonical;
   const std::string hash = hash_of(canonical);

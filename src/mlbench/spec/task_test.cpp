@@ -16,7 +16,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Complete, with a variant and every kind of value.
+// A complete task file, with a variant and every kind of value.
 constexpr std::string_view kText = R"(name = "toy"
 title = "A toy"
 rules = "2021"
@@ -171,7 +171,7 @@ TEST(Task, LogisticRegressionIsTask2aInBothRuleSets) {
   EXPECT_EQ(task.schedule.floor, 1e-3);
 }
 
-// 001 counts test and training accuracy; 003 has one model for 1a.
+// MLBench's text 001 counts test and training accuracy; its text 003 has one model for 1a.
 TEST(Task, OfficialVariantsAreThoseOfTheTexts) {
   const auto variants = [](const char* name, const char* rules) {
     return find_task(name, rules, "", {}).task.variants;
@@ -262,7 +262,7 @@ TEST(Task, ATargetLossIsDrawnAndDecidesNothing) {
   }
 }
 
-// kText with a table of that content.
+// kText with a table [decoding] that has these keys.
 std::string with_decoding(const std::string& keys) { return with("[goal]", "[decoding]\n" + keys + "\n\n[goal]"); }
 
 TEST(Task, DecodingStandsInTasksThatTranslate) {
@@ -277,10 +277,10 @@ TEST(Task, DecodingStandsInTasksThatTranslate) {
   EXPECT_EQ(task_from_json(file.canonical), file.task);
   const std::string translates = with_decoding("beam = 4\nlength_extra = 50");
   EXPECT_TRUE(parse(translates, {{"decoding.beam", "5"}}).open);
-  // What is written beside the best translation decides nothing.
+  // The number of translations that are written does not open a run.
   EXPECT_FALSE(parse(translates, {{"decoding.n_best", "4"}}).open);
   EXPECT_EQ(parse(with_decoding("beam = 4\nlength_extra = 50\nn_best = 3")).hash, parse(translates).hash);
-  // A key that came later: without it a task is what it was.
+  // min_length is a later key: a task that does not use it keeps its hash.
   EXPECT_EQ(file.task.decoding.min_length, 0);
   EXPECT_EQ(parse(with_decoding("beam = 4\nlength_extra = 50\nmin_length = 0")).hash, parse(translates).hash);
   const FrozenTask longer = parse(with_decoding("beam = 4\nlength_extra = 50\nmin_length = 1"));
@@ -568,7 +568,7 @@ TEST(TaskOverride, ErrorsNameTheOverrideAndTheValidKeys) {
                     HasSubstr("'schedule.warmup_epochs' must be positive")));
 }
 
-// Every number of a task, but for the options of its model and optimizer: those are checked by whoever takes them.
+// Every number of a task but the options of its model and optimizer, which the code of the model and optimizer checks.
 TEST(TaskOverride, NoNumberIsTakenBeyondItsRange) {
   const Json canonical = parse(kText).canonical;
   std::vector<std::pair<std::string, bool>> keys = {{"schedule.lr_by_workers.3", false}, {"goal.target_loss", false}};
@@ -603,7 +603,7 @@ TEST(TaskOverride, NoNumberIsTakenBeyondItsRange) {
               HasSubstr("is a sample of 1e+10 values; expected at most 1e+09"));
 }
 
-// A task over text, by its overrides of one over images.
+// A task over text, made by overrides from one over images.
 TEST(Task, BatchesOfTextSayHowTheyAreMade) {
   const std::vector<Override> columns = {{"data.sample_shape", "[]"},
                                          {"data.batching", "columns"},
@@ -650,7 +650,7 @@ TEST(Task, DamagedCanonicalFormIsAnError) {
   EXPECT_EQ(error_of([&] { task_from_json(canonical); }), "task: missing key 'goal.target'");
 }
 
-// Whatever is cut off or garbled, the answer is a task or a UserError.
+// However a text is cut or garbled, the result is a task or a UserError.
 TEST(Task, EveryTruncationIsATaskOrAUserError) {
   int errors = 0;
   for (size_t length = 0; length < kText.size(); ++length) {

@@ -49,7 +49,7 @@ Json convert(const toml::node& node, const std::string& path, toml::source_posit
 toml::table table_of(const Json& object);
 toml::array array_of(const Json& list);
 
-// Hands the value to `take` as the type that TOML has for it.
+// Gives the value to `take` as the type that TOML has for it.
 template <typename Take>
 void convert_back(const Json& value, const Take& take) {
   if (value.is_object()) return take(table_of(value));

@@ -1,7 +1,6 @@
 #pragma once
 
-// A TOML document as JSON with the place of every key and value: what a FieldReader (fields.h) reads, and how its
-// errors say where.
+// A TOML document as JSON, which a FieldReader (fields.h) reads, with the place of every key and value for its errors.
 
 #include <cstdint>
 #include <map>
@@ -24,19 +23,19 @@ struct TomlDocument {
 
   std::string file;
   Json root;
-  std::map<std::string, Places> places;  // by dotted path; elements of a list by their number
+  std::map<std::string, Places> places;  // by dotted path; the parts for elements of a list are their numbers
 
-  // "FILE:LINE:COLUMN". The nearest enclosing path has a place: a missing key is reported at its table.
+  // "FILE:LINE:COLUMN" of a path, or of the nearest enclosing path that has a place, as for a missing key.
   std::string locate(std::string path, Part part) const;
 };
 
-// UserError as parse_toml() (toml_text.h) gives it; also for a date or time, which JSON lacks.
+// Reads a text. Throws UserError as parse_toml() (toml_text.h) does, and for a date or time, which JSON lacks.
 TomlDocument read_toml(const std::string& file, std::string_view text, const Input& input);
 
-// The inverse, keys in the order of the alphabet: an object of texts, numbers, true and false, lists and objects.
+// Writes an object of texts, numbers, booleans, lists and objects as TOML, with keys in alphabetical order.
 std::string to_toml(const Json& root);
 
-// "optimizer.lr"; the name alone where `path` is empty.
+// Joins a dotted path and a name: "optimizer.lr", or `name` where `path` is empty.
 std::string join_path(const std::string& path, std::string_view name);
 
 }  // namespace mlbench::spec

@@ -14,13 +14,13 @@ namespace mlbench::spec {
 
 namespace {
 
-// How deep a document is, statement by statement. Up to the first mistake in its grammar this sees the structure that
-// the parser sees, which goes no further.
+// Finds how deep a document is, statement by statement. Up to the first mistake in the grammar, where the parser stops,
+// this class sees the same structure as the parser.
 class TomlDepth {
  public:
   explicit TomlDepth(std::string_view text) : text_(text) {}
 
-  // Where it becomes too deep; empty when it does not.
+  // The offset at which the document becomes too deep; empty when it does not.
   std::optional<size_t> find_fault() {
     for (at_ = 0; at_ < text_.size(); ++at_) {
       const char c = text_[at_];
@@ -84,7 +84,7 @@ class TomlDepth {
     fresh_ = false;
   }
 
-  // To its last quote. One of a single line ends with it, as no good one goes on.
+  // Goes to the last quote of a string. A string of a single line ends with the line at the latest.
   void skip_string(char quote) {
     const std::string three(3, quote);
     const bool long_one = text_.substr(at_, 3) == three;
@@ -106,12 +106,12 @@ class TomlDepth {
 
   std::string_view text_;
   size_t at_ = 0;
-  bool fresh_ = true;         // nothing of this line's statement was seen
+  bool fresh_ = true;         // nothing of this line's statement was seen yet
   size_t header_ = 0;         // depth of the table that the statement is in
   size_t in_header_ = 0;      // brackets of the header that is being read
   size_t parts_ = 0;          // dots of the key that is being read or whose value is
-  std::vector<size_t> open_;  // what each open bracket adds: itself and the key whose value it begins
-  size_t outer_ = 0;          // their sum
+  std::vector<size_t> open_;  // what each open bracket adds to the depth: itself and the key whose value it begins
+  size_t outer_ = 0;          // sum of open_
 };
 
 std::string position_of(std::string_view text, size_t at) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// The one way to read TOML. toml++ destroys its tables by recursion and counts brackets, but not the dots of keys, so
-// the text is looked over first.
+// The one way to read TOML. toml++ destroys its tables by recursion. It limits the depth of brackets, but not the parts
+// of dotted keys, so the depth of the text is checked before it is parsed.
 
 #include <toml++/toml.h>
 
@@ -12,8 +12,9 @@
 
 namespace mlbench::spec {
 
-// UserError "FILE:LINE:COLUMN: ..." for what is no TOML, is nested deeper than kDeepestNesting (brackets, tables and
-// the parts of dotted keys together) or larger than its row says, and as TextBlocks does.
+// Parses a text. Throws UserError "FILE:LINE:COLUMN: ..." for a text that is no TOML or nested deeper than
+// kDeepestNesting (brackets, tables and parts of dotted keys together). Throws UserError, too, for one larger than
+// `input` allows, and as TextBlocks does.
 toml::table parse_toml(std::string_view text, const std::string& file, const Input& input);
 
 }  // namespace mlbench::spec

@@ -19,7 +19,7 @@ std::string repeated(std::string_view text, size_t count) {
   return all;
 }
 
-// Each `count` deep, and one more for the key at its end.
+// Documents of the depth `count`, and one more for the key at the end.
 std::vector<std::string> deep_documents(size_t count) {
   return {
       repeated("a.", count) + "b = 1\n",
@@ -57,7 +57,7 @@ TEST(Toml, IsReadUpToTheLimitOfDepth) {
   for (const std::string& text : deep_documents(kDeepestNesting - 4)) {
     EXPECT_NO_THROW(parse_toml(text, "f", kAnything)) << text;
   }
-  // What only looks like depth.
+  // Dots and brackets in strings, comments and numbers only look like depth.
   const std::string dots = repeated(".", 200), brackets = repeated("[{", 100);
   const std::string text = "a = \"" + dots + "\\\"" + brackets + "\" # " + brackets + dots + "\nb = '" + brackets +
                            "'\nc = \"\"\"\n" + brackets + "\"\"" + dots + "\"\"\"\"\nd = [" + repeated("1.5, ", 200) +
@@ -73,7 +73,7 @@ TEST(Toml, DeeperTextsAreRefusedBeforeAnythingIsBuilt) {
           << text.substr(0, 50);
     }
   }
-  // Together, though not each by itself.
+  // The parts are too deep together, though none is by itself.
   const std::string table = "[" + repeated("a.", 40) + "a]\n";
   EXPECT_THROW(parse_toml(table + repeated("b.", 40) + "b = 1\n", "f", kAnything), UserError);
   EXPECT_THROW(parse_toml(repeated("b.", 30) + "b = {" + repeated("c.", 40) + "c = 1}\n", "f", kAnything), UserError);

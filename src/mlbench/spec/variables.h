@@ -1,10 +1,10 @@
 #pragma once
 
-// The variables of a custom run (--env), as a specification holds them. A secret is never in it:
+// The variables of a custom run (--env), as a specification holds them. The last two forms keep secrets out of it:
 //
 //   NAME=VALUE    the value, for all to read
-//   NAME=@FILE    what FILE (absolute) holds when the ranks start, without the newline at its end
-//   NAME          what the variable is for whoever starts the supervisor; nowhere on disk
+//   NAME=@FILE    the content of FILE (absolute) when the ranks start, without line ends at its end
+//   NAME          the variable's value in the environment of the supervisor; it is never stored on disk
 
 #include <optional>
 #include <string>
@@ -20,26 +20,28 @@ enum class ValueFrom { kText, kFile, kStarter };
 struct Variable {
   std::string name;
   ValueFrom from = ValueFrom::kText;
-  std::string value;  // the text, or the file
+  std::string value;  // the text, or the file; "" for kStarter
 };
 
-// UserError for what is none of the three.
+// Reads one of the three forms. Throws UserError for another text.
 Variable parse_variable(const std::string& text);
 
-// Whether a name is one that people give to secrets: a word of it is KEY, AUTH or PASS, or ends in SECRET, TOKEN,
-// PASSWORD or the like. In any case.
+// Whether a name is one that people give to secrets: one of its words is KEY, AUTH or PASS, or ends in SECRET, TOKEN,
+// PASSWORD or the like. Case does not matter.
 bool looks_secret(std::string_view name);
 
-// UserError, which names the two other ways, for a value that would lie in the specification under such a name.
+// Throws UserError for a value of the first form whose name looks secret, with the two other forms, and for a file that
+// is no absolute path.
 void check_variables(const std::vector<std::string>& variables);
 
-// Those of a command; none of other runs.
+// The variables of a custom run; none for other runs.
 std::vector<std::string> variables_of(const RunSpec& run);
-// Names whose values whoever starts the run has to give.
+// The names of variables of the third form, whose values must be in the environment of the supervisor.
 std::vector<std::string> names_to_give(const RunSpec& run);
 
-// Name and value of all, for a rank; those to give are taken from the environment of this process. UserError naming the
-// variable that is not set and what to do; IoError for a file that cannot be read.
+// Names and values of all variables, for a rank. Values of the third form come from the environment of this process.
+// Throws UserError, naming the variable, where such a variable is not set or a file holds no text, and IoError for a
+// file that cannot be read.
 std::vector<std::pair<std::string, std::string>> variable_values(const RunSpec& run);
 
 }  // namespace mlbench::spec
