@@ -1,6 +1,7 @@
 #pragma once
 
-// What can be chosen, as this program and the worker's catalog say, and choices held against that.
+// What can be chosen, according to this program and the worker's catalog, and checks of choices against that. `catalog`
+// is what `mlbench-worker --catalog` prints.
 
 #include <string>
 #include <string_view>
@@ -14,27 +15,29 @@
 
 namespace mlbench::plan {
 
-// Rows of `mlbench list`, and of a master.
+// The rows of `mlbench list` and of a master.
 Json list_tasks();
-Json list_executors();  // each with the options that it takes, by the names of RunRequest
+Json list_executors();  // each with the names, in RunRequest, of the options that it takes
 
-// Names of the rows of a catalog's table ("frameworks", "backends", "optimizers") that can be used.
+// The names of available rows in a table of the catalog: "frameworks", "backends" or "optimizers".
 std::vector<std::string> available_names(const Json& catalog, const char* table);
 
-// `given`, or the default, or the only possible choice. UserError where it is not in the catalog's table.
+// `given` or, where it is "", the default `usual` or else the first available row of the table. Throws UserError, in
+// which `what` names the choice, where `given` is not available or nothing is.
 std::string choose(const Json& catalog, const char* table, std::string_view what, const std::string& given,
                    const std::string& usual);
 
-// UserError for more than one where the framework's row of the catalog does not say that it has such a pool.
+// The number of inter-op threads. Throws UserError for more than one where the framework's row in the catalog does not
+// say that it has such a pool.
 int64_t inter_op_threads_of(const spec::RunOptions& options, const Json& catalog, const std::string& framework);
 
-// UserError for what the framework's row of the catalog says that it has not: the run's device, precision or profile.
+// Throws UserError where the run's device, precision or profile is not in the framework's row in the catalog.
 void check_framework(const spec::RunSpec& run, const Json& catalog);
 
-// How ranks communicate. UserError for what the back end cannot do.
+// How ranks communicate. Throws UserError for settings that the back end does not have.
 spec::Communication communication_of(const spec::RunOptions& options, const Json& catalog, const std::string& backend);
 
-// The device of a benchmark whose buffers are to lie on GPUs. UserError where they cannot.
+// The device of a benchmark of collectives with --gpu. Throws UserError where buffers cannot lie on GPUs.
 std::string gpu_buffers(const spec::RunOptions& options, const spec::CollectivesSpec& collectives, const Json& catalog,
                         const std::string& backend);
 

@@ -44,7 +44,7 @@ Curve lr_curve(const spec::TaskSpec& task, int64_t workers, int64_t training_sam
       schedule::make_schedule(task.schedule, {task.optimizer.lr, workers, curve.steps_per_epoch, steps});
   const int64_t count = std::min(points, steps);
   for (int64_t i = 0; i < count; ++i) {
-    // i * (steps - 1) / (count - 1), whose product need not fit.
+    // i * (steps - 1) / (count - 1), without the product, which may not fit.
     const int64_t parts = std::max<int64_t>(count - 1, 1);
     const int64_t step = (steps - 1) / parts * i + (steps - 1) % parts * i / parts;
     curve.epochs.push_back(double(step) / double(curve.steps_per_epoch));

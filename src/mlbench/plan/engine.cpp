@@ -57,7 +57,7 @@ std::optional<int64_t> PlanEngine::most_on_a_host(int64_t ranks) const {
 
 void PlanEngine::check(spec::RunSpec run) const {
   if (executor_->on_this_host() && !options.contains("image") && run.device == "cpu") return;
-  run.run_dir = "/runs/" + run.name;  // it has none yet
+  run.run_dir = "/runs/" + run.name;  // the run has no folder yet
   executor_->describe(
       supervise::launch_request(run, *executor_, "mlbench-worker", 1, std::nullopt, run.oversubscribed));
 }

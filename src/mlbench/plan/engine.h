@@ -11,20 +11,20 @@
 
 namespace mlbench::plan {
 
-// The executor of the runs that are planned, and what it is told.
+// The executor of the runs that are planned, with its options.
 class PlanEngine {
  public:
-  // UserError for an executor that there is not, and for options that it does not take.
+  // Throws UserError for an unknown executor, and for options that it does not take.
   explicit PlanEngine(const spec::RunOptions& options);
 
-  // Of so many ranks. Empty: the engine decides.
+  // The largest number of ranks on one host, where a run has `ranks` ranks. Empty where the engine decides.
   std::optional<int64_t> most_on_a_host(int64_t ranks) const;
   exec::ExecutorFacts facts() const { return executor_->facts(); }
-  // UserError for what the engine would refuse.
+  // Throws UserError for a run that the engine would refuse.
   void check(spec::RunSpec run) const;
 
-  const Json options;  // as it is told
-  const double cpus;   // of RunSpec
+  const Json options;  // for RunSpec::engine
+  const double cpus;   // for RunSpec::cpus
 
  private:
   std::unique_ptr<exec::Executor> executor_;

@@ -8,7 +8,7 @@ namespace mlbench::plan {
 
 namespace {
 
-constexpr size_t kMostClusters = 100;  // that are remembered
+constexpr size_t kMostClusters = 100;  // above this, old answers are forgotten
 
 }  // namespace
 

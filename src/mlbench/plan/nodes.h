@@ -1,6 +1,6 @@
 #pragma once
 
-// The nodes of executors' clusters, as their engines tell of them.
+// The nodes of the clusters of executors, as their engines report them.
 
 #include <chrono>
 #include <functional>
@@ -16,17 +16,18 @@
 
 namespace mlbench::plan {
 
-// Each cluster is asked again after so long.
+// A cluster is asked again when its answer is older than this.
 inline constexpr std::chrono::seconds kNodesPeriod{10};
 
-// Thread-safe. An engine that does not answer holds up those alone who ask for its nodes.
+// Keeps the nodes of clusters. Thread-safe. An engine that does not answer blocks only callers that ask for its nodes.
 class NodeLists {
  public:
   using Ask = std::function<exec::ClusterNodes(const std::string& executor, const Json& engine)>;
-  // `clock` outlives this.
+  // `ask` asks an engine for its nodes. Precondition: `clock` outlives this object.
   NodeLists(Ask ask, const Clock& clock) : ask_(std::move(ask)), clock_(clock) {}
 
-  // Of the cluster that an executor uses that is told this. What the engine's part throws is the problem.
+  // The nodes of the cluster that `executor` uses with the options `engine`. Asks the engine where the answer is too
+  // old. What `ask` throws becomes ClusterNodes::problem.
   exec::ClusterNodes of(const std::string& executor, const Json& engine);
 
  private:
@@ -40,10 +41,10 @@ class NodeLists {
   const Ask ask_;
   const Clock& clock_;
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Entry>> entries_;  // by what tells clusters apart
+  std::map<std::string, std::shared_ptr<Entry>> entries_;  // by executor and cluster_options()
 };
 
-// Of what an executor is told, that which says which cluster it uses; the rest has no part in what nodes there are.
+// The options among `engine` that say which cluster the executor uses; others have no influence on its nodes.
 Json cluster_options(const std::string& executor, const Json& engine);
 
 }  // namespace mlbench::plan

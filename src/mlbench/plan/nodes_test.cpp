@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 exec::ClusterNodes answer_with(const std::string& name) { return {.nodes = {{.name = name}}}; }
 
-// Of the one node.
+// The name of the only node.
 std::string name_in(const exec::ClusterNodes& answer) { return answer.nodes.at(0).name; }
 
 TEST(NodeLists, AnEngineIsAskedOnceInAPeriod) {
@@ -44,7 +44,7 @@ TEST(NodeLists, EachClusterIsAskedForItself) {
   lists.of("mpirun", engine);
   engine["hosts"] = "h1:2";
   lists.of("mpirun", engine);
-  engine["image"] = "i:1";  // no matter for the hosts
+  engine["image"] = "i:1";  // has no influence on the hosts
   lists.of("mpirun", engine);
   engine = Json::object();
   engine["kube_context"] = "lab";

@@ -57,7 +57,7 @@ spec::Limits limits_of(const RunOptions& options, const spec::TaskSpec& task) {
   return limits;
 }
 
-// Of a task file.
+// The text of the task file that `options` names.
 std::string task_text_of(const RunOptions& options) {
   return options.task_text.empty() ? read_text_file(options.task, inputs::kTaskFile) : options.task_text;
 }
@@ -72,7 +72,7 @@ spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Overr
   return spec::parse_task({options.task, task_text_of(options)}, options.variant, overrides);
 }
 
-// What --overlap stands for.
+// The override that --overlap stands for. Throws UserError where `others` has the same key.
 spec::Override overlap_override(const std::vector<spec::Override>& others) {
   const spec::Override overlap{"optimizer.overlap", "true"};
   for (const spec::Override& other : others) {
@@ -145,7 +145,7 @@ spec::RunSpec plan_task(const RunOptions& options, const fs::path& home) {
   const dataset::DatasetDescription& data = dataset::find_description(common.data_name);
   const bool other_shape = data.sample_shape != task.task.data.sample_shape || data.classes != task.task.data.classes;
   if (!options.data.empty() && other_shape) {
-    // The model takes its input and output sizes from the task: it must be told, which opens the run.
+    // The model takes its input and output sizes from the task, so that these become overrides, which open the run.
     overrides.push_back({"data.sample_shape", Json(data.sample_shape).dump()});
     overrides.push_back({"data.classes", std::to_string(data.classes)});
     task = freeze(options, overrides);
@@ -175,7 +175,7 @@ std::string free_name(const fs::path& home, const std::vector<spec::RunSpec>& pl
   return name;
 }
 
-// What RunSpec::asked is of one of the runs. `whole` is `options` with the text of a task file.
+// RunSpec::asked for one of the runs. `whole` is `options` with the text of a task file.
 Json asked_of(const RunOptions& options, RunOptions whole, const spec::RunSpec& run) {
   whole.workers = {std::to_string(run.workers)};
   whole.seed = std::to_string(run.seed);
@@ -193,7 +193,7 @@ Json asked_of(const RunOptions& options, RunOptions whole, const spec::RunSpec& 
   return to_json(whole);
 }
 
-// NAME-K, NAME-K.2, ... of what they have in common; `finish` sets the rest of each.
+// Makes the runs NAME-K, NAME-K.2, ... from `common`, which they have in common; `finish` completes each.
 template <typename Finish>
 std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanFacts& facts, const PlanEngine& engine,
                                           const spec::RunSpec& common, const Finish& finish) {
@@ -228,9 +228,9 @@ std::vector<spec::RunSpec> for_each_count(const RunOptions& options, const PlanF
   return runs;
 }
 
-// The threads of each worker, a fair share of the cores unless `usual` says otherwise. A host must bear its ranks:
-// where hosts are named, they are taken to be as this one, of which alone the cores are known. An engine that chooses
-// the hosts itself is told the threads, and decides.
+// The threads of each worker: by default `usual`, or else a fair share of the cores. Throws UserError where a host
+// would have too many ranks or threads. Named hosts are taken to be like this one, the only one whose cores are known.
+// An engine that chooses the hosts itself is told the threads and decides.
 int64_t threads_of(const RunOptions& options, const PlanFacts& facts, const PlanEngine& engine,
                    std::optional<int64_t> usual = std::nullopt) {
   const std::vector<int64_t> counts = spec::workers_of(options);
@@ -262,14 +262,15 @@ int64_t threads_of(const RunOptions& options, const PlanFacts& facts, const Plan
   return threads;
 }
 
-// In an image a command starts where the image says, unless a folder of the host is given, which it then has, too.
+// Throws UserError for a wrong folder of a command. In an image, a command starts where the image says, unless a folder
+// of the host is given, which then exists in the image, too.
 void check_work_dir(const RunOptions& options, const PlanEngine& engine) {
   const bool in_image = !spec::engine_text(engine.options, "image").empty();
   if (options.work_dir.empty() && (in_image || engine.facts().in_images)) return;  // the image's own
   if (options.work_dir.empty() || !fs::path(options.work_dir).is_absolute()) {
     throw UserError(fmt::format("work_dir '{}' is no absolute path", options.work_dir));
   }
-  if (engine.facts().in_images) return;  // it is looked for there
+  if (engine.facts().in_images) return;  // the folder is one of the image
   if (!fs::is_directory(options.work_dir)) {
     throw UserError(fmt::format("work_dir '{}' is not a folder", options.work_dir));
   }
@@ -300,7 +301,7 @@ std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const Pla
   return for_each_count(options, facts, engine, common, [](spec::RunSpec&) {});
 }
 
-// What is left out of `collectives` is as bench has it by default.
+// The collectives to measure: task 0a, or `options.collectives`, completed by the defaults of `bench collectives`.
 spec::CollectivesSpec collectives_of(const RunOptions& options) {
   if (options.collectives.is_null()) return spec::task_0a();
   Json whole = spec::to_json(spec::CollectivesSpec());
@@ -332,7 +333,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& f
   check_name(given.name, "run name");
   spec::check_run_options(given, catalog::run_options());
   RunOptions options = given;
-  if (options.task.ends_with(".toml")) options.task_text = task_text_of(given);  // once: it may be a pipe
+  if (options.task.ends_with(".toml")) options.task_text = task_text_of(given);  // read once, since it may be a pipe
   if (!options.command.empty()) return plan_custom_runs(options, facts);
   if (!spec::asks_for_training(options)) return plan_collectives(options, facts);
   const PlanEngine engine(options);
@@ -372,7 +373,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& f
 
   std::vector<spec::RunSpec> runs = for_each_count(
       options, facts, engine, common, [&](spec::RunSpec& run) { spec::set_task(run, common.task, common.overrides); });
-  // Last: it may be what the user has to fetch, and the rest is then known to be right.
+  // The data are checked last: the user may have to fetch them, and then the rest is known to be right.
   if (!options.synthetic) {
     const dataset::DatasetDescription& data = dataset::find_description(common.data_name);
     if (engine.facts().in_images) {

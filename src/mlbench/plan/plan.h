@@ -1,6 +1,6 @@
 #pragma once
 
-// From the options of `mlbench run` to frozen run specifications: every choice checked, nothing started yet.
+// Makes frozen run specifications from the options of `mlbench run`. It checks every choice and starts nothing.
 
 #include <cstdint>
 #include <filesystem>
@@ -16,48 +16,53 @@ namespace mlbench::plan {
 
 using spec::RunOptions;
 
-// What to do where there is no worker program, or none that works.
+// What a user can do where there is no worker program, or none that works.
 std::string worker_advice();
 
-// Where data sets are looked for, absolute, in order: --data-dir (UserError when it is no folder) or else
-// MLBENCH_DATA_DIR, then HOME/data.
+// The absolute folders in which data sets are looked for, in order: `data_dir` or, where it is "", MLBENCH_DATA_DIR;
+// then HOME/data. Throws UserError where `data_dir` is no folder.
 std::vector<std::string> data_dirs(const std::string& data_dir, const std::filesystem::path& home);
 
-// What the choices are checked against.
+// The facts against which choices are checked.
 struct PlanFacts {
   std::filesystem::path home;
   int cores = 1;
-  Json catalog;  // of the worker: frameworks, backends
+  Json catalog;  // the worker's: frameworks, backends
 };
 
-// Of this machine and its worker. UserError without a worker.
+// The facts of this machine and its worker. Throws UserError where no worker answers.
 PlanFacts gather_facts(const std::filesystem::path& worker, const std::filesystem::path& home);
-// What a custom run needs of them: it has no worker of ours.
+// The facts without a catalog, for custom runs, which need no mlbench-worker.
 PlanFacts gather_facts(const std::filesystem::path& home);
 
-// Most ranks, and most threads of all ranks, that are started on a host of so many cores: beyond, it is the machine
-// that fails, not the run.
+// The most ranks, and the most threads of all ranks together, that are started on a host with `cores` cores. With more,
+// the machine would fail and not the run.
 int64_t most_ranks(int cores);
 int64_t most_threads(int cores);
 
-// Of a task file its content, and its name without its folder: the same on every host. IoError where it cannot be read.
+// Where the task is a task file, replaces its path by its name without a folder and adds its content, so that the
+// options mean the same on every host. Throws IoError where the file cannot be read.
 RunOptions with_task_text(RunOptions options);
 
-// The task alone, with its overrides: a built-in one, or a task file. UserError as find_task() and parse_task().
+// The task of the options with its overrides: one that is built in, or a task file. Throws UserError as find_task() and
+// parse_task() do.
 spec::FrozenTask plan_frozen_task(const RunOptions& options);
 
-// What is computed on what: task, overrides, data, seed. The rest of the specification is as it is by default.
+// A specification with task, overrides, data and seed of the options; all else has its default.
 spec::RunSpec plan_task(const RunOptions& options, const std::filesystem::path& home);
 
-// One specification per worker count and repeat, in this order: NAME-K, NAME-K.2, ... (with options.next_repeat the
-// first of these that are free now). Ids, folders and times of creation come when a run is made (create_run). UserError
-// for anything that cannot be run as asked, with the valid choices: what check_run_options or the executor refuses,
-// more ranks or threads than a host starts, a data set on none of the places where it is looked for. With
-// options.command these are custom runs: the worker's catalog is not asked. Task 0a and options.collectives are
-// benchmarks of collectives; what these leave out is as `bench collectives` has it by default.
+// Makes a specification for each worker count and repeat, in this order: NAME-K, NAME-K.2, ... With
+// options.next_repeat, names are the first of these that are free now. Ids, folders and times of creation are set when
+// a run is made (create_run).
+// With options.command these are custom runs, for which the worker's catalog is not used. Task 0a and
+// options.collectives give benchmarks of collectives; members that these leave out have the defaults of `bench
+// collectives`.
+// Throws UserError, with the valid choices, for options that cannot be run: those that check_run_options() or the
+// executor refuses, more ranks or threads than a host starts, a data set that is nowhere where it is looked for.
 std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts& facts);
 
-// "the official worker counts are 1, 2, 4": why a run is open, what the reader must know; for people.
+// Warnings for people: why runs are open or of division own, and why their times may mislead. `cores` are the host's.
+// Precondition: there is at least one run.
 std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, int cores);
 
 }  // namespace mlbench::plan

@@ -230,7 +230,7 @@ TEST_F(Plan, SlurmDecidesHowManyRanksAHostBears) {
 
 TEST_F(Plan, RanksInImagesSeeTheirFiles) {
   options_.executor = "kubernetes";
-  options_.synthetic = false;  // whether the data are there, the pods say
+  options_.synthetic = false;  // the pods find out whether the data are there
   EXPECT_THAT(error(), HasSubstr("--image REF"));
   options_.engine["image"] = "worker:1";
   options_.engine["memory"] = "4Gi";
@@ -476,7 +476,7 @@ TEST_F(Plan, WrongNumbersSayWhatIsExpected) {
   EXPECT_THAT(error(), HasSubstr("--data-dir '/no/such/folder' is not a folder"));
 }
 
-// What a request over REST may hold, and what the command line may: nothing is planned outside of its range.
+// No value outside of its range is planned, whether it comes over REST or from the command line.
 TEST_F(Plan, NoNumberBeyondItsRangeIsPlanned) {
   facts_.catalog["backends"][0]["tunables"] = {"links", "socket_buffer", "interface"};
   const Json good = spec::to_json(options_);
@@ -544,7 +544,7 @@ TEST_F(Plan, AHostBearsSoManyRanksAndThreads) {
   EXPECT_EQ(most_threads(64), 4096);
 }
 
-// Generous: the limit is against what grows with the square of a list.
+// The limit of time is generous: it is against work that grows with the square of a list.
 TEST_F(Plan, TheLargestRequestIsPlannedSoon) {
   options_.workers = {"1"};
   options_.repeat = "1000";
@@ -605,7 +605,7 @@ TEST_F(Plan, WhatWasAskedMakesTheSameRunAgain) {
     }
   };
   facts_.cores = 4;
-  options_.workers = {"1", "2"};  // whose threads are the fair share of the larger one
+  options_.workers = {"1", "2"};  // threads are the fair share of the larger count
   options_.repeat = "2";
   options_.max_time = "90s";
   options_.overlap = options_.light = true;

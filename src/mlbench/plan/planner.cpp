@@ -23,7 +23,7 @@ Planner::Planner(PlannerOptions options)
 PlannedRuns Planner::plan(const Json& request) {
   spec::RunOptions options = spec::run_options_from_json(request, catalog::run_options());
   apply_defaults(options_.defaults, request, options);
-  // No name in a request is a path on this machine, but for the folder of the data.
+  // A request names no paths of this machine but the folder of data.
   if (options.task.ends_with(".toml") && options.task_text.empty()) {
     throw UserError("a task file comes with its content in task_text");
   }
@@ -77,7 +77,7 @@ exec::ClusterNodes Planner::nodes(const std::string& executor, const Json& engin
   return nodes_.of(executor, engine);
 }
 
-// Empty where the executor is not available here, or its engine does not say.
+// What the hosts of an executor have for ranks; empty where it is not available here, or its engine does not say.
 exec::HostsOffer Planner::offer_of(const std::string& executor) {
   for (const catalog::ExecutorRow& row : catalog::executors()) {
     if (row.name == executor && row.available().available) return exec::offer_of(nodes_.of(executor, Json::object()));

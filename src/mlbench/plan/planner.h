@@ -1,7 +1,6 @@
 #pragma once
 
-// What a master asks of planning: its requests become specifications, and it says what can be chosen and what hosts
-// have.
+// Plans for a master: makes specifications from its requests, and says what can be chosen and what hosts have.
 
 #include <filesystem>
 #include <string>
@@ -17,7 +16,7 @@
 namespace mlbench::plan {
 
 struct PlannedRuns {
-  std::vector<spec::RunSpec> runs;    // as create_run takes them
+  std::vector<spec::RunSpec> runs;    // for create_run()
   std::vector<std::string> warnings;  // for people: why a run is open, ...
 };
 
@@ -29,10 +28,10 @@ struct ClusterOffer {
 struct PlannerOptions {
   std::filesystem::path home, worker;
   ServeDefaults defaults = {};
-  std::string data_dir = {};  // of requests that name no folder for data sets
+  std::string data_dir = {};  // for requests that name no folder of data sets
 };
 
-// Thread-safe. Virtual for tests of the master, which have no worker.
+// Thread-safe. Its functions are virtual for tests of the master, which have no worker.
 class Planner {
  public:
   explicit Planner(PlannerOptions options);
@@ -40,17 +39,16 @@ class Planner {
   Planner(const Planner&) = delete;
   Planner& operator=(const Planner&) = delete;
 
-  // A request for runs (schema RunRequest in api/openapi.json, less no_wait) to specifications; nothing is started.
-  // AboveLimit; UserError for what else cannot be run as asked (422).
+  // Makes specifications from a request for runs (schema RunRequest in api/openapi.json, without no_wait); starts
+  // nothing. Throws AboveLimit, and UserError for a request that cannot be run for another reason (status 422).
   virtual PlannedRuns plan(const Json& request);
   virtual Json tasks();  // list of {name, rules, title, ...}
-  // That of the worker, with executors and devices. UserError without a worker.
+  // The worker's catalog, with executors and devices added. Throws UserError where no worker answers.
   virtual Json catalog();
-  // The executor of requests that name none, and what its hosts have for ranks. Waits for an engine's answer, for
-  // seconds.
+  // The executor of requests that name none, and what its hosts have for ranks. offer() may wait seconds for an engine.
   virtual std::string executor();
   virtual ClusterOffer offer();
-  // The nodes of the cluster that an executor uses that is told this. Waits for its engine.
+  // The nodes of the cluster that `executor` uses with the options `engine`. Waits for the engine's answer.
   virtual exec::ClusterNodes nodes(const std::string& executor, const Json& engine);
 
  private:

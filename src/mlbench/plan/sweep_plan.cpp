@@ -36,7 +36,7 @@ spec::RunOptions common_options(const SweepOptions& options, const SweepRequest&
   run.inter_op_threads = std::to_string(request.setting.inter_op);
   run.seed = std::to_string(spec::seed_of(options.run, spec::RunSpec().seed) + static_cast<uint64_t>(repeat));
   run.repeat.clear();
-  run.next_repeat = true;  // after one that failed
+  run.next_repeat = true;  // a run after one that failed takes the next name
   if (catalog::takes(run.executor, "ranks_per_host")) {
     run.engine["ranks_per_host"] = std::to_string(request.setting.procs_per_node);
   }
@@ -119,7 +119,7 @@ std::vector<std::string> runs_like(const fs::path& home, const spec::RunSpec& pl
       const spec::RunSpec run = home::read_spec(runs_dir(home) / name);
       if (specification_hash(run) == wanted) found.emplace_back(run.id, name);
     } catch (const std::exception&) {
-      continue;  // what it says of itself cannot be told: it is made again, under another name
+      continue;  // a damaged run is made again, under another name
     }
   }
   std::ranges::sort(found);

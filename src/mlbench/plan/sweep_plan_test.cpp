@@ -106,7 +106,7 @@ TEST_F(SweepPlan, RunsAreFoundByWhatTheyDo) {
   EXPECT_THAT(runs_like(folder_.path(), planned(setting_options(options_, {1, 2, 1}, 0))), IsEmpty());
 }
 
-// 60,000 images in batches of 100 for 40 epochs; of 16 workers each epoch's last batch is smaller: 37.5 is 38.
+// 60,000 images in batches of 100 for 40 epochs. With 16 workers each epoch's last batch is smaller: 37.5 steps are 38.
 TEST_F(SweepPlan, StepsAreTheExercises) {
   options_.procs_per_node = {1, 2};
   const auto steps = steps_of(options_);
