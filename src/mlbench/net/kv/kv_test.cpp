@@ -665,6 +665,11 @@ TEST(KvFlood, RefusedHellosFillNoLogAndKeepNoRankOut) {
     over = true;
     for (std::thread& stranger : strangers) stranger.join();
     for (const RankStatus& rank : server.ranks()) EXPECT_TRUE(rank.joined);
+    for (int i = 0; i < 9; ++i) {  // one more than have a line each, however few the server came to read
+      RawClient late(server.port());
+      late.send_message({{"op", "forged"}, {"id", 0}});
+      EXPECT_TRUE(late.receive());
+    }
     hellos = sent;
   }
   const std::string text = log.text();
