@@ -10,12 +10,21 @@
 
 namespace mlbench {
 
+// What a trainable tensor is used for, where a rule or a coder treats tensors differently.
+enum class TensorUse {
+  kMatrix,     // weights of a product or a convolution: at least two dimensions, the first of which is the outputs
+  kEmbedding,  // one row per word, alone or as the output layer, too
+  kNorm,       // scale and shift of a normalisation
+  kVector,     // a bias, or another vector
+};
+
 struct FlatRange {
   std::string name;
   std::vector<int64_t> shape;
   int64_t offset = 0;  // elements from the start of its flat buffer
   int64_t count = 0;   // elements
   bool trainable = true;
+  TensorUse use = TensorUse::kMatrix;
 };
 
 struct FlatLayout {

@@ -24,8 +24,8 @@ Chain& Chain::add(LayerSpec layer, const std::map<std::string, Initialiser>& ini
   const LayerKind& kind = find_layer_kind(layer.kind);
   MLBENCH_CHECK(kind.in_chains, layer.kind);
   for (const ParameterShape& parameter : kind.parameters(layer)) {
-    model_.parameters.push_back(
-        {parameter_name(layer, parameter.role), parameter.shape, initialisers.at(parameter.role), parameter.trainable});
+    model_.parameters.push_back({parameter_name(layer, parameter.role), parameter.shape,
+                                 initialisers.at(parameter.role), parameter.trainable, parameter.use});
   }
   shape_ = kind.output(layer, {shape_});
   model_.layers.push_back(std::move(layer));

@@ -35,7 +35,8 @@ std::string Graph::add(const std::string& kind, const std::string& name, const s
     }
     MLBENCH_CHECK(layer.initialisers.contains(parameter.role), full + " has no initialiser");
     MLBENCH_CHECK(parameters_.emplace(full, parameter.shape).second, "two parameters " + full);
-    model_.parameters.push_back({full, parameter.shape, layer.initialisers.at(parameter.role), parameter.trainable});
+    model_.parameters.push_back(
+        {full, parameter.shape, layer.initialisers.at(parameter.role), parameter.trainable, parameter.use});
   }
   std::vector<Shape> shapes;
   for (const std::string& value : inputs) {

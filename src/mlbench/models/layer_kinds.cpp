@@ -23,13 +23,13 @@ Parameters no_parameters(const LayerSpec&) { return {}; }
 Parameters conv2d_parameters(const LayerSpec& layer) {
   const int64_t kernel = option(layer, "kernel");
   Parameters all = {{"weight", {option(layer, "out"), option(layer, "in"), kernel, kernel}}};
-  if (biased(layer)) all.push_back({"bias", {option(layer, "out")}});
+  if (biased(layer)) all.push_back({"bias", {option(layer, "out")}, TensorUse::kVector});
   return all;
 }
 
 Parameters linear_parameters(const LayerSpec& layer) {
   Parameters all = {{"weight", {option(layer, "out"), option(layer, "in")}}};
-  if (biased(layer)) all.push_back({"bias", {option(layer, "out")}});
+  if (biased(layer)) all.push_back({"bias", {option(layer, "out")}, TensorUse::kVector});
   return all;
 }
 
@@ -37,8 +37,8 @@ Parameters lstm_parameters(const LayerSpec& layer) {
   const int64_t gates = 4 * option(layer, "hidden");
   return {{"weight_ih", {gates, option(layer, "in")}},
           {"weight_hh", {gates, option(layer, "hidden")}},
-          {"bias_ih", {gates}},
-          {"bias_hh", {gates}}};
+          {"bias_ih", {gates}, TensorUse::kVector},
+          {"bias_hh", {gates}, TensorUse::kVector}};
 }
 
 Parameters attention_parameters(const LayerSpec& layer) {
@@ -50,23 +50,26 @@ Parameters additive_attention_parameters(const LayerSpec& layer) {
   const int64_t units = option(layer, "units");
   return {{"query_weight", {units, option(layer, "features")}},
           {"key_weight", {units, option(layer, "memory")}},
-          {"score_weight", {units}},
-          {"score_scale", {1}},
-          {"score_bias", {units}}};
+          {"score_weight", {units}, TensorUse::kVector},
+          {"score_scale", {1}, TensorUse::kVector},
+          {"score_bias", {units}, TensorUse::kVector}};
 }
 
 Parameters batch_norm_parameters(const LayerSpec& layer) {
   const Shape shape = {option(layer, "channels")};
-  return {{"weight", shape}, {"bias", shape}, {"running_mean", shape, false}, {"running_var", shape, false}};
+  return {{"weight", shape, TensorUse::kNorm},
+          {"bias", shape, TensorUse::kNorm},
+          {"running_mean", shape, TensorUse::kNorm, false},
+          {"running_var", shape, TensorUse::kNorm, false}};
 }
 
 Parameters layer_norm_parameters(const LayerSpec& layer) {
   const Shape shape = {option(layer, "features")};
-  return {{"weight", shape}, {"bias", shape}};
+  return {{"weight", shape, TensorUse::kNorm}, {"bias", shape, TensorUse::kNorm}};
 }
 
 Parameters embedding_parameters(const LayerSpec& layer) {
-  return {{"weight", {option(layer, "vocabulary"), option(layer, "features")}}};
+  return {{"weight", {option(layer, "vocabulary"), option(layer, "features")}, TensorUse::kEmbedding}};
 }
 
 // ---- shapes ---------------------------------------------------------------------------------------------------------

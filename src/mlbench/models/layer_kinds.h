@@ -65,6 +65,7 @@ using Shape = std::vector<int64_t>;
 struct ParameterShape {
   std::string role;  // "weight"
   Shape shape;
+  TensorUse use = TensorUse::kMatrix;
   bool trainable = true;
 };
 

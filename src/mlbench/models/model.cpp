@@ -116,7 +116,7 @@ FlatLayout lay_out(const ModelDescription& model) {
   for (const ParameterSpec& parameter : model.parameters) {
     int64_t& end = parameter.trainable ? layout.parameter_elements : layout.buffer_elements;
     const int64_t count = volume_of(parameter.shape);
-    layout.ranges.push_back({parameter.name, parameter.shape, end, count, parameter.trainable});
+    layout.ranges.push_back({parameter.name, parameter.shape, end, count, parameter.trainable, parameter.use});
     end += (count + kAlignmentElements - 1) / kAlignmentElements * kAlignmentElements;
   }
   return layout;

@@ -34,6 +34,7 @@ struct ParameterSpec {
   std::vector<int64_t> shape;  // row-major logical shape; convolutions are OIHW
   Initialiser initialiser;
   bool trainable = true;  // false: a buffer such as BatchNorm's running mean
+  TensorUse use = TensorUse::kMatrix;
 };
 
 // One layer. layer_kinds.h has the kinds, with their options, inputs, parameters and shapes.

@@ -108,6 +108,25 @@ TEST(ResNetCifar, StartsAsHeAndBuffersComeLast) {
   EXPECT_THAT(weight->shape, ElementsAre(32, 16, 3, 3));
 }
 
+TEST(Layout, SaysWhatEachTensorIsUsedFor) {
+  spec::TaskSpec task = task_of("resnet-cifar");
+  task.data.sample_shape = {3, 32, 32};
+  const FlatLayout layout = lay_out(describe_model(task));
+  const auto use_of = [&](const std::string& name) {
+    const auto range = std::ranges::find(layout.ranges, name, &FlatRange::name);
+    EXPECT_NE(range, layout.ranges.end()) << name;
+    return range->use;
+  };
+  EXPECT_EQ(use_of("stage2.block1.conv1.weight"), TensorUse::kMatrix);
+  EXPECT_EQ(use_of("stage2.block1.bn1.weight"), TensorUse::kNorm);
+  EXPECT_EQ(use_of("stage2.block1.bn1.bias"), TensorUse::kNorm);
+  EXPECT_EQ(use_of("fc.weight"), TensorUse::kMatrix);
+  EXPECT_EQ(use_of("fc.bias"), TensorUse::kVector);
+  for (const FlatRange& range : layout.ranges) {
+    EXPECT_EQ(range.shape.size() >= 2, range.use == TensorUse::kMatrix) << range.name;
+  }
+}
+
 TEST(MnistCnn, FollowsDataAndOptions) {
   spec::TaskSpec task = task_of("mnist-cnn");
   task.data.sample_shape = {3, 32, 32};
