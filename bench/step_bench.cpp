@@ -117,7 +117,7 @@ int run(const Options& chosen) {
     for (int64_t i = 0; i < count; ++i) {
       const int64_t step = step_index++;
       const auto begin = std::chrono::steady_clock::now();
-      optimizer->begin(step, tensors);
+      optimizer->begin({step}, tensors);
       framework->begin_step(step);
       framework->forward(batch.view, framework::Mode::kTrain);
       framework->loss();

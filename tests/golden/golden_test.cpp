@@ -205,7 +205,7 @@ Outcome our_step(const Case& test) {
   const auto optimizer = optim::make_optimizer(test.task.optimizer, framework->layout(), *comm);
   optim::FlatTensors tensors = optim::flat_tensors(framework->parameters(), framework->gradients());
   Outcome outcome;
-  optimizer->begin(kStep, tensors);
+  optimizer->begin({kStep}, tensors);
   framework->begin_step(kStep);
   framework->forward(test.batch.view(0, kSamples), framework::Mode::kTrain);
   outcome.loss = framework->loss();
@@ -232,7 +232,7 @@ Values sharded_gradient(const Case& test, int ranks) {
       optim::FlatTensors tensors = optim::flat_tensors(framework->parameters(), framework->gradients());
       const int64_t count = kSamples / ranks + (rank < kSamples % ranks ? 1 : 0);
       const int64_t first = kSamples / ranks * rank + std::min<int64_t>(rank, kSamples % ranks);
-      optimizer->begin(kStep, tensors);
+      optimizer->begin({kStep}, tensors);
       framework->begin_step(kStep);
       framework->forward(test.batch.view(first, count), framework::Mode::kTrain);
       framework->backward({.scale = static_cast<double>(count) / kSamples});

@@ -136,7 +136,7 @@ Outcome train(const Rows& rows, double l2, int workers) {
       };
       for (int64_t step = 0; step < kSteps; ++step) {
         const data::Batch& batch = loader->next();
-        optimizer->begin(step, tensors);
+        optimizer->begin({step}, tensors);
         framework->begin_step(step);
         double loss = 0;
         for (const BatchView& part : batch.micro) {

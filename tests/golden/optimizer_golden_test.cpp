@@ -80,7 +80,7 @@ std::vector<float> ours(const Problem& problem, const RuleCase& test) {
   optim::FlatTensors tensors{at::tensor(problem.start), at::zeros({kCount})};
   for (const double loss : {1.0, 2.0}) optimizer->on_evaluation(loss);  // averaging begins with the first step
   for (size_t step = 0; step < kSteps; ++step) {
-    optimizer->begin(static_cast<int64_t>(step), tensors);
+    optimizer->begin({static_cast<int64_t>(step)}, tensors);
     tensors.gradients.copy_(at::tensor(problem.gradients[step]));
     optimizer->finish();
     optimizer->step(tensors, problem.lr[test.averaged ? 0 : step]);

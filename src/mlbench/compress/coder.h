@@ -17,6 +17,7 @@
 #include "mlbench/base/flat_layout.h"
 #include "mlbench/base/named_state.h"
 #include "mlbench/base/options.h"
+#include "mlbench/compress/step_context.h"
 
 namespace mlbench::compress {
 
@@ -38,12 +39,16 @@ class GradientCoder {
   virtual ~GradientCoder() = default;
   virtual std::string name() const = 0;
   virtual int rounds() const = 0;
+  // Whether the payload is the gradient itself, which may then be divided (by layer, into buckets) and lie on a device.
+  virtual bool sends_gradient() const { return false; }
   // Whether the result is the sum of all ranks' gradients, except for the order of additions.
   virtual bool exact() const = 0;
   // The bytes that this rank sends in all rounds of a step; empty: they depend on the gradient.
   virtual std::optional<uint64_t> bytes_per_step() const = 0;
+  // A step begins. Called before its first round.
+  virtual void begin(const StepContext& /*step*/) {}
   // `gradient` is this rank's flat share, weighted so that the sum over ranks is the wanted mean. The gradient lies on
-  // the host, except for the coder "none", which sends it from where it lies.
+  // the host, except for a coder that sends the gradient itself, from where it lies.
   virtual Payload encode(int round, const at::Tensor& gradient) = 0;
   // With kSum, `results` is one tensor, the sum, with the payload's shape; with kGather it has the payload of each
   // rank. The last round must leave the aggregated gradient in `gradient`.
@@ -58,6 +63,7 @@ struct CoderContext {
   const FlatLayout& layout;
   uint64_t seed = 42;  // the run's: ranks that must draw the same numbers use nothing else
   int rank = 0;
+  int size = 1;  // number of ranks
 };
 
 using MakeCoder = std::function<std::unique_ptr<GradientCoder>(const CoderContext&)>;

@@ -78,7 +78,7 @@ std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const
   const compress::MakeCoder make_coder = compress::read_coder(options.text("compression", "none"), options);
   options.finish();
   auto rule = make_rule(layout, context.memory);
-  auto coder = make_coder({layout, context.seed, comm.rank()});
+  auto coder = make_coder({layout, context.seed, comm.rank(), comm.size()});
   auto exchange = make_exchange({comm, *coder, layout, context.seed, context.place, context.memory});
   return std::make_unique<Optimizer>(std::move(rule), std::move(coder), std::move(exchange), layout, step,
                                      context.memory);

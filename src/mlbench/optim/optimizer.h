@@ -72,7 +72,7 @@ class Optimizer {
   int64_t skipped_steps() const { return scaler_ ? scaler_->skipped_steps() : 0; }
   bool scales_loss() const { return scaler_.has_value(); }
 
-  void begin(int64_t step, FlatTensors& tensors) { exchange_->begin(step, tensors); }
+  void begin(const compress::StepContext& step, FlatTensors& tensors) { exchange_->begin(step, tensors); }
   bool listens() const { return exchange_->listens(); }
   void ready(int64_t first, int64_t count) { exchange_->ready(first, count); }
   uint64_t finish() { return exchange_->finish(); }

@@ -56,7 +56,7 @@ spec::OptimizerSpec adam(Json options) { return optimizer_spec("centralized_adam
 
 // All of a step but the rule, of a gradient that is there already. Returns the bytes.
 uint64_t aggregate(Optimizer& optimizer, FlatTensors& tensors, int64_t step) {
-  optimizer.begin(step, tensors);
+  optimizer.begin({step}, tensors);
   optimizer.ready(0, tensors.gradients.numel());
   return optimizer.finish();
 }

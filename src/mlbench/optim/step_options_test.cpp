@@ -49,7 +49,7 @@ spec::OptimizerSpec spec_of(Json options, const std::string& name = "centralized
 }
 
 void exchange(Optimizer& optimizer, FlatTensors& tensors, int64_t step) {
-  optimizer.begin(step, tensors);
+  optimizer.begin({step}, tensors);
   optimizer.ready(0, tensors.gradients.numel());
   optimizer.finish();
 }

@@ -207,7 +207,7 @@ void TrainRun::train_step() {
   sample.samples = batch.weight;
   sample.lr = schedule_->lr(step_ - c_.optimizer.skipped_steps(), {batch.relative_length});
   operation_clock_.take();  // resets the clock, so that the exchange is what the step itself sends
-  c_.optimizer.begin(step_, tensors_);
+  c_.optimizer.begin({step_, sample.lr, batch.share()}, tensors_);
   c_.framework.begin_step(step_);
   clock_.lap(StepKind::kInit);
 

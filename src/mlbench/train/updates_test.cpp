@@ -27,8 +27,8 @@ class OverflowingExchange final : public optim::Exchange {
   OverflowingExchange(const optim::ExchangeContext& context, std::vector<int64_t> overflows)
       : sum_(context, optim::CentralizedOptions()), rank_(context.comm.rank()), overflows_(std::move(overflows)) {}
   optim::Promise promise() const override { return sum_.promise(); }
-  void begin(int64_t step, optim::FlatTensors& tensors) override {
-    step_ = step;
+  void begin(const compress::StepContext& step, optim::FlatTensors& tensors) override {
+    step_ = step.step;
     tensors_ = &tensors;
     sum_.begin(step, tensors);
   }

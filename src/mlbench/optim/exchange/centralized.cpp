@@ -16,9 +16,8 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 constexpr double kLargestBucketMb = 1 << 20;
-constexpr const char* kSentAsItIs = "none";  // the name of the coder
 
-void check_options(const CentralizedOptions& options, const std::string& compression) {
+void check_options(const CentralizedOptions& options, const compress::GradientCoder& coder) {
   const bool buckets = options.bucket_mb > 0;
   if (!(options.bucket_mb >= 0 && options.bucket_mb <= kLargestBucketMb)) {
     throw UserError(
@@ -28,10 +27,10 @@ void check_options(const CentralizedOptions& options, const std::string& compres
     throw UserError(
         fmt::format("by_layer is true with bucket_mb {}: the gradient goes by layer or in buckets", options.bucket_mb));
   }
-  if (compression == kSentAsItIs) return;
+  if (coder.sends_gradient()) return;
   const auto refuse = [&](const std::string& given, const char* otherwise) {
     throw UserError(
-        fmt::format("{} with compression '{}'; expected compression \"none\", or {}", given, compression, otherwise));
+        fmt::format("{} with compression '{}'; expected compression \"none\", or {}", given, coder.name(), otherwise));
   };
   if (buckets) refuse(fmt::format("bucket_mb is {}", options.bucket_mb), "bucket_mb 0");
   if (options.by_layer) refuse("by_layer is true", "by_layer false");
@@ -49,7 +48,7 @@ std::vector<Bucket> divide(const FlatLayout& layout, const CentralizedOptions& o
 // Whether gradients go through the host's memory.
 bool needs_staging(const ExchangeContext& context) {
   if (context.memory == nullptr) return false;
-  if (context.coder.name() != kSentAsItIs) return true;
+  if (!context.coder.sends_gradient()) return true;
   const Device& device = context.memory->stream.device;
   return context.comm.size() > 1 && (device.kind == Device::Kind::kCpu || !context.comm.supports(device));
 }
@@ -63,7 +62,7 @@ CentralizedExchange::CentralizedExchange(const ExchangeContext& context, const C
       overlap_(options.overlap && context.place.crowded.empty()),
       overlap_off_(options.overlap ? context.place.crowded : ""),
       separate_memory_(context.memory != nullptr) {
-  check_options(options, coder_.name());
+  check_options(options, coder_);
   buckets_ = divide(context.layout, options);
   if (needs_staging(context)) {
     staging_ = std::make_unique<Staging>(*context.memory, context.layout.parameter_elements);
@@ -80,8 +79,9 @@ Promise CentralizedExchange::promise() const {
   return {coder_.exact(), true, alone() ? std::optional<uint64_t>(0) : coder_.bytes_per_step()};
 }
 
-void CentralizedExchange::begin(int64_t /*step*/, FlatTensors& tensors) {
+void CentralizedExchange::begin(const compress::StepContext& step, FlatTensors& tensors) {
   tensors_ = &tensors;
+  coder_.begin(step);
   if (!buckets_.empty()) gradients_ = view_of(sent(), stream_);
   if (schedule_) schedule_->begin();
 }

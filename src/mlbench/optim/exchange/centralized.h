@@ -40,7 +40,7 @@ class CentralizedExchange final : public Exchange {
   // that the coder compresses.
   CentralizedExchange(const ExchangeContext& context, const CentralizedOptions& options);
   Promise promise() const override;
-  void begin(int64_t step, FlatTensors& tensors) override;
+  void begin(const compress::StepContext& step, FlatTensors& tensors) override;
   bool listens() const override { return thread_ != nullptr; }
   void ready(int64_t first, int64_t count) override;
   uint64_t finish() override;

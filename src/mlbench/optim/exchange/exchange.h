@@ -28,14 +28,13 @@ class Exchange {
   virtual Promise promise() const = 0;
 
   // The gradient is about to be computed. `tensors` must stay until finish().
-  virtual void begin(int64_t step, FlatTensors& tensors) = 0;
+  virtual void begin(const compress::StepContext& step, FlatTensors& tensors) = 0;
   // Whether ready() has an effect. Where it has none, nobody need call it.
   virtual bool listens() const { return false; }
   // Called while the backward pass runs: the elements [first, first + count) of the flat gradient are final. Each
   // element may be reported once, the last layer's first. Padding need not be reported.
   virtual void ready(int64_t /*first*/, int64_t /*count*/) {}
-  // The whole gradient is final: this rank's share, weighted by n_i / N (the samples of this rank over those of the
-  // step). On return, the gradients are what the rule takes. Returns the bytes that this rank gave to the transport
+  // The whole gradient is final: this rank's share, weighted as the context of the step says. On return, the gradients are what the rule takes. Returns the bytes that this rank gave to the transport
   // since begin(). Also throws what went wrong since then.
   virtual uint64_t finish() = 0;
   // Something has failed, and a step that was begun will not be finished. On return, none of its operations is under

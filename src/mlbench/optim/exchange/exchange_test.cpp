@@ -114,7 +114,7 @@ class Subject {
   uint64_t step(
       FlatTensors& tensors, const at::Tensor& gradient, int number,
       const std::function<void(Exchange&)>& backward = [](Exchange&) {}) const {
-    exchange_->begin(number, tensors);
+    exchange_->begin({number}, tensors);
     tensors.gradients.copy_(gradient);
     backward(*exchange_);
     const uint64_t bytes = exchange_->finish();
@@ -160,7 +160,7 @@ TEST_P(EveryExchange, KeepsWhatItPromises) {
         FlatTensors tensors = tensors_of(layout);
         for (int step = 0; step < kSteps; ++step) {
           const at::Tensor before = tensors.parameters.clone();
-          subject->begin(step, tensors);
+          subject->begin({step}, tensors);
           tensors.gradients.copy_(gradient_of(layout, rank, step));
           uint64_t bytes = subject->finish();
           EXPECT_TRUE(same_bits(tensors.parameters, before)) << "they are the rule's to change";

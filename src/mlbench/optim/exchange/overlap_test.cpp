@@ -295,7 +295,7 @@ class Rank {
   Exchange& exchange() { return exchange_; }
   const at::Tensor& gradients() const { return tensors_.gradients; }
 
-  void begin(int step) { exchange_.begin(step, tensors_); }
+  void begin(int step) { exchange_.begin({step}, tensors_); }
   // The tensors in this order; a gradient changes until it is told.
   void backward(const at::Tensor& gradient, const std::vector<size_t>& order) {
     tensors_.gradients.fill_(1e30F);
@@ -496,7 +496,7 @@ TEST(OverlapOff, WhereTheThreadWouldBeInTheWayAndSaysWhy) {
               (Json{{"overlap", false}, {"buckets", 2}, {"by_layer", true}, {"overlap_off", "mpi spins"}}));
     EXPECT_FALSE(crowded.listens());
     FlatTensors tensors{at::ones({layout.parameter_elements}), gradient_of(layout, rank, 0)};
-    crowded.begin(0, tensors);
+    crowded.begin({0}, tensors);
     crowded.finish();
     const at::Tensor sum = gradient_of(layout, 0, 0) + gradient_of(layout, 1, 0);
     EXPECT_TRUE(same_gradient(layout, tensors.gradients, sum));

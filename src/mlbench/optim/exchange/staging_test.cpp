@@ -39,7 +39,7 @@ TEST(Staging, GivesTheSumsOfTheHostsMemoryAndCountsWhatItCopies) {
         for (int one = 0; one < size; ++one) sum += share_of(one);
         for (const int step : {0, 1}) {
           tensors.gradients.copy_(share_of(rank));
-          exchange.begin(step, tensors);
+          exchange.begin({step}, tensors);
           if (exchange.listens()) {
             exchange.ready(16, 32);
             exchange.ready(0, 3);
@@ -67,7 +67,7 @@ TEST(Staging, BringsTheGradientToACoderThatCompressesIt) {
   CentralizedExchange exchange({.comm = *comm, .coder = coder, .layout = kStagedLayout, .memory = &memory}, {});
   EXPECT_EQ(exchange.effective().at("staged"), true);
   FlatTensors tensors{at::zeros({48}), share_of(0) + 0.0625};
-  exchange.begin(0, tensors);
+  exchange.begin({0}, tensors);
   exchange.finish();
   EXPECT_EQ(tensors.gradients[2].item<float>(), 1) << "a whole number of quarters";
   EXPECT_EQ(memory.flat_bytes, 2 * 48 * sizeof(float));
@@ -108,7 +108,7 @@ TEST(Staging, IsNotWhereTheBackEndTakesTheGradientFromTheGpu) {
       CentralizedExchange exchange({.comm = comm, .coder = coder, .layout = kStagedLayout, .memory = &memory},
                                    division);
       EXPECT_EQ(exchange.effective().at("staged"), false);
-      exchange.begin(0, tensors);
+      exchange.begin({0}, tensors);
       exchange.finish();
     }
     ASSERT_EQ(given.size(), division.by_layer || division.bucket_mb > 0 ? 2U : 1U);

@@ -22,11 +22,12 @@ class NeighbourAveraging final : public Exchange {
     return promise;
   }
 
-  void begin(int64_t, FlatTensors& tensors) override { tensors_ = &tensors; }
+  void begin(const compress::StepContext& step, FlatTensors& tensors) override {
+    tensors_ = &tensors;
+    share_ = step.share;
+  }
   uint64_t finish() override {
-    // The share of the global batch becomes the mean over this rank's samples; all ranks have the same number of
-    // samples.
-    tensors_->gradients *= comm_.size();
+    if (share_ > 0) tensors_->gradients /= share_;  // the mean of this rank's samples
     return 0;
   }
 
@@ -62,6 +63,7 @@ class NeighbourAveraging final : public Exchange {
   int64_t parameters_;
   int64_t every_;
   int64_t updates_ = 0;
+  double share_ = 1;
   FlatTensors* tensors_ = nullptr;
 };
 
