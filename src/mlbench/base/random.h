@@ -26,6 +26,7 @@ enum RandomStream : uint64_t {
   kSyntheticStream = 5,
   kBootstrapStream = 7,
   kLengthStream = 8,
+  kCoderStream = 9,
 };
 
 // Reads one stream from its beginning.

@@ -1,0 +1,263 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "mlbench/base/random.h"
+#include "mlbench/base/test_layout.h"
+#include "mlbench/compress/coder.h"
+#include "mlbench/compress/packed_bits.h"
+
+namespace mlbench::compress {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::FloatEq;
+using ::testing::FloatNear;
+using ::testing::Pointwise;
+
+std::unique_ptr<GradientCoder> make(const std::string& name, const Json& given, const FlatLayout& layout, int rank = 0,
+                                    int size = 1) {
+  OptionReader options("coder", given);
+  const MakeCoder make_coder = read_coder(name, options);
+  options.finish();
+  return make_coder({layout, 42, rank, size});
+}
+
+at::Tensor flat_of(const std::vector<float>& values) {
+  at::Tensor flat = at::zeros({16});
+  for (size_t i = 0; i < values.size(); ++i) flat[static_cast<int64_t>(i)] = values[i];
+  return flat;
+}
+
+std::vector<float> first_of(const at::Tensor& flat, size_t count) {
+  return {flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + count};
+}
+
+// What comes out in steps of one rank with these gradients.
+std::vector<std::vector<float>> steps_of(GradientCoder& coder, const std::vector<std::vector<float>>& gradients) {
+  std::vector<std::vector<float>> results;
+  for (const auto& values : gradients) {
+    at::Tensor gradient = flat_of(values);
+    coder.begin({.step = static_cast<int64_t>(results.size())});
+    const Payload payload = coder.encode(0, gradient);
+    coder.absorb(0, std::span(&payload.data, 1), gradient);
+    results.push_back(first_of(gradient, values.size()));
+  }
+  return results;
+}
+
+// Kept: (1, 0, 0.5), then (0, 1, 0).
+TEST(TopK, ThreeStepsComputedByHand) {
+  const FlatLayout layout = layout_with_buffer({3});
+  const auto coder = make("top_k", {{"share", 0.34}}, layout);
+  EXPECT_EQ(coder->bytes_per_step(), 8U);
+  EXPECT_THAT(steps_of(*coder, {{1, -2, 0.5}, {1, 1, -0.5}, {0, 0, 0.25}}),
+              ElementsAre(ElementsAre(0, -2, 0), ElementsAre(2, 0, 0), ElementsAre(0, 1, 0)));
+  const auto forgets = make("top_k", {{"share", 0.34}, {"error_feedback", false}}, layout);
+  EXPECT_THAT(steps_of(*forgets, {{1, -2, 0.5}, {1, 1, -0.5}, {0, 0, 0.25}}),
+              ElementsAre(ElementsAre(0, -2, 0), ElementsAre(1, 0, 0), ElementsAre(0, 0, 0.25)));
+}
+
+// Means of magnitudes 2, 0 and 1.5; kept (-1, -1), then nothing.
+TEST(EfSign, ThreeStepsComputedByHand) {
+  const auto coder = make("ef_sign", Json::object(), layout_with_buffer({2}));
+  EXPECT_EQ(coder->bytes_per_step(), 5U);
+  EXPECT_THAT(steps_of(*coder, {{1, -3}, {1, 1}, {-1, 2}}),
+              ElementsAre(ElementsAre(2, -2), ElementsAre(0, 0), ElementsAre(-1.5, 1.5)));
+}
+
+// Kept (-1, 1, 0) behind the first two steps.
+TEST(OneBit, ThreeStepsComputedByHand) {
+  const auto coder = make("one_bit", Json::object(), layout_with_buffer({3}));
+  EXPECT_EQ(coder->bytes_per_step(), 9U);
+  EXPECT_THAT(steps_of(*coder, {{1, 3, -2}, {1, 1, 1}, {0, 0, 0}}),
+              ElementsAre(ElementsAre(2, 2, -2), ElementsAre(1, 1, 1), ElementsAre(-1, 0.5, 0.5)));
+}
+
+TEST(SignVote, IsTheMajority) {
+  const FlatLayout layout = layout_with_buffer({4});
+  const std::vector<std::vector<float>> gradients = {{1, -2, 3, -9}, {0.1F, 5, -1, -9}, {-7, 1, 1, -9}};
+  std::vector<at::Tensor> payloads;
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto coder = make("sign_vote", Json::object(), layout, rank, 3);
+    payloads.push_back(coder->encode(0, flat_of(gradients[static_cast<size_t>(rank)])).data);
+    EXPECT_EQ(payloads.back().nbytes(), 1U);
+  }
+  const auto coder = make("sign_vote", Json::object(), layout);
+  at::Tensor sum = at::empty({16});
+  coder->absorb(0, payloads, sum);
+  EXPECT_THAT(first_of(sum, 4), ElementsAre(1, 1, 1, -1));
+  coder->absorb(0, std::span(payloads).first(2), sum);
+  EXPECT_THAT(first_of(sum, 4), ElementsAre(1, 0, 0, -1)) << "a tie is zero";
+}
+
+// 1 + 2^-8 lies between two bfloat16 and goes to the even one; 1 + 3 * 2^-8 likewise, to the upper one.
+TEST(Half, RoundsToNearestEvenAndKeepsTheRest) {
+  const float tie = 1 + 0x1p-8F, odd = 1 + 3 * 0x1p-8F;
+  const FlatLayout layout = layout_with_buffer({2});
+  EXPECT_THAT(steps_of(*make("half", Json::object(), layout), {{tie, odd}}), ElementsAre(ElementsAre(1, 1 + 0x1p-6F)));
+  EXPECT_THAT(steps_of(*make("half", {{"type", "float16"}}, layout), {{tie, odd}}), ElementsAre(ElementsAre(tie, odd)));
+  // Kept 2^-8 and -2^-8: 1 + 2^-7, which a bfloat16 holds, and 1 + 2^-7.
+  EXPECT_THAT(steps_of(*make("half", {{"error_feedback", true}}, layout), {{tie, odd}, {tie, odd}}),
+              ElementsAre(ElementsAre(1, 1 + 0x1p-6F), ElementsAre(1 + 0x1p-7F, 1 + 0x1p-7F)));
+}
+
+TEST(Qsgd, IsOnTheGridNextToTheValue) {
+  RandomSequence random(3);
+  std::vector<float> values(16);
+  for (float& value : values) value = static_cast<float>(random.normal());
+  for (const bool largest : {true, false}) {
+    double norm = 0;
+    for (const float value : values) {
+      norm = largest ? std::max<double>(norm, std::abs(value)) : std::hypot(norm, static_cast<double>(value));
+    }
+    const double step = norm / 7;  // 2^(4 - 1) - 1 levels
+    const auto coder = make("qsgd", {{"norm", largest ? "largest" : "euclidean"}}, layout_with_buffer({16}));
+    EXPECT_EQ(coder->bytes_per_step(), 4U + 8U);
+    const auto results = steps_of(*coder, {values});
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double level = results[0][i] / step;
+      EXPECT_NEAR(level, std::round(level), 1e-5);
+      EXPECT_LE(std::abs(results[0][i] - values[i]), step * 1.00001);
+    }
+  }
+}
+
+TEST(Qsgd, WhatIsNotFiniteArrives) {
+  const auto coder = make("qsgd", Json::object(), layout_with_buffer({2}));
+  for (const float odd : {std::nanf(""), INFINITY, -INFINITY}) {
+    EXPECT_FALSE(std::isfinite(steps_of(*coder, {{odd, 1}})[0][0])) << odd;
+  }
+}
+
+TEST(RandomK, AllRanksDrawTheSameElements) {
+  const FlatLayout layout = layout_with_buffer({10});
+  for (const char* name : {"random_k", "random_block"}) {
+    SCOPED_TRACE(name);
+    const auto first = make(name, {{"share", 0.3}}, layout, 0, 2), second = make(name, {{"share", 0.3}}, layout, 1, 2);
+    bool differs = false;
+    std::vector<float> before;
+    for (int step = 0; step < 5; ++step) {
+      for (auto* coder : {first.get(), second.get()}) coder->begin({.step = step});
+      at::Tensor one = at::ones({16}), other = at::full({16}, 2.0F);
+      const Payload of_one = first->encode(0, one), of_other = second->encode(0, other);
+      EXPECT_EQ(of_one.bytes, 12U);
+      const at::Tensor sum = of_one.data + of_other.data;
+      first->absorb(0, std::span(&sum, 1), one);
+      second->absorb(0, std::span(&sum, 1), other);
+      EXPECT_TRUE(at::equal(one, other));
+      EXPECT_EQ((one > 0).sum().item<int64_t>(), 3);
+      differs |= !before.empty() && first_of(one, 10) != before;
+      before = first_of(one, 10);
+    }
+    EXPECT_TRUE(differs);
+  }
+}
+
+// Numbers from 0 to 2^bits - 1, of every width and of odd lengths.
+TEST(PackedBits, ComeOutAsTheyWentIn) {
+  for (int bits = 1; bits <= 8; ++bits) {
+    for (const size_t count : {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{9}, size_t{100}}) {
+      std::vector<uint8_t> values(count), out(count);
+      for (size_t i = 0; i < count; ++i) values[i] = static_cast<uint8_t>((i * 37 + 5) % (size_t{1} << bits));
+      std::vector<uint8_t> bytes(static_cast<size_t>(packed_bytes(static_cast<int64_t>(count), bits)) + 1, 0xAA);
+      pack_bits(values, bits, bytes.data());
+      EXPECT_EQ(bytes.back(), 0xAA);
+      unpack_bits(bytes.data(), bits, out);
+      EXPECT_EQ(out, values) << bits << " bits, " << count;
+    }
+  }
+  const std::vector<uint8_t> three = {1, 2, 3};
+  uint8_t bytes[2] = {};
+  pack_bits(three, 3, bytes);
+  EXPECT_THAT(bytes, ElementsAre(0b11010001, 0b0));
+}
+
+// ---- PowerSGD: rank 1 of a 3 x 4 matrix, in plain float64 -----------------------------------------------------------
+
+using Vector = std::vector<double>;
+
+struct PowerStep {
+  Vector out, error, q;
+};
+
+// M = g + e; p = M q / |M q|; q' = M^T p; out = p q'^T; e' = M - out
+PowerStep power_step(const Vector& gradient, const Vector& error, const Vector& q) {
+  constexpr size_t kRows = 3, kColumns = 4;
+  Vector m(kRows * kColumns), p(kRows, 0);
+  PowerStep step{Vector(m.size()), Vector(m.size()), Vector(kColumns, 0)};
+  for (size_t i = 0; i < m.size(); ++i) m[i] = gradient[i] + error[i];
+  double square = 0;
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t c = 0; c < kColumns; ++c) p[r] += m[r * kColumns + c] * q[c];
+    square += p[r] * p[r];
+  }
+  for (double& value : p) value /= std::sqrt(square);
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t c = 0; c < kColumns; ++c) step.q[c] += m[r * kColumns + c] * p[r];
+  }
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t c = 0; c < kColumns; ++c) {
+      step.out[r * kColumns + c] = p[r] * step.q[c];
+      step.error[r * kColumns + c] = m[r * kColumns + c] - step.out[r * kColumns + c];
+    }
+  }
+  return step;
+}
+
+Vector tensor_of(const GradientCoder& coder, const std::string& name, size_t count) {
+  NamedState state;
+  coder.export_state(state);
+  std::vector<float> values(count);
+  std::memcpy(values.data(), state.tensor(name).bytes.data(), count * sizeof(float));
+  return {values.begin(), values.end()};
+}
+
+TEST(PowerSgd, ThreeStepsComputedInFloat64) {
+  FlatLayout layout = layout_with_buffer({12});
+  layout.ranges[0].shape = {3, 2, 2};
+  const auto coder = make("power_sgd", {{"min_compression", 1}}, layout);
+  EXPECT_EQ(coder->bytes_per_step(), (3U + 4U) * 4U);
+  RandomSequence random(9);
+  Vector error, q;
+  for (int number = 0; number < 4; ++number) {
+    Vector values(12);
+    for (double& value : values) value = static_cast<float>(random.normal());
+    at::Tensor gradient = flat_of({values.begin(), values.end()});
+    coder->begin({.step = number});
+    for (int round = 0; round < 2; ++round) {
+      const Payload payload = coder->encode(round, gradient);
+      coder->absorb(round, std::span(&payload.data, 1), gradient);
+    }
+    if (number > 0) {  // the first Q is drawn
+      const PowerStep step = power_step(values, error, q);
+      EXPECT_THAT(first_of(gradient, 12),
+                  Pointwise(FloatNear(2e-6F), std::vector<float>(step.out.begin(), step.out.end())));
+    }
+    error = tensor_of(*coder, "coder/error", 12);
+    q = tensor_of(*coder, "coder/q", 4);
+  }
+}
+
+TEST(PowerSgd, AMatrixOfItsRankArrivesWhole) {
+  FlatLayout layout = layout_with_buffer({12});
+  layout.ranges[0].shape = {3, 4};
+  const auto coder = make("power_sgd", {{"min_compression", 1}}, layout);
+  at::Tensor gradient = at::zeros({16});
+  gradient.narrow(0, 0, 12).view({3, 4}).copy_(at::outer(at::arange(1, 4, at::kFloat), at::arange(-1, 3, at::kFloat)));
+  const at::Tensor expected = gradient.clone();
+  coder->begin({});
+  for (int round = 0; round < 2; ++round) {
+    const Payload payload = coder->encode(round, gradient);
+    coder->absorb(round, std::span(&payload.data, 1), gradient);
+  }
+  EXPECT_TRUE(at::allclose(gradient, expected, 1e-5, 1e-6));
+}
+
+}  // namespace
+}  // namespace mlbench::compress

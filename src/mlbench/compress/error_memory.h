@@ -1,0 +1,40 @@
+#pragma once
+
+// Error feedback (Stich et al. 2018, Karimireddy et al. 2019): what a coder did not send of a gradient is added to the
+// next one, so that what was sent and what is kept equal the running sum of the gradients.
+
+#include <ATen/ATen.h>
+
+#include <string>
+
+#include "mlbench/base/flat_layout.h"
+#include "mlbench/base/named_state.h"
+
+namespace mlbench::compress {
+
+class ErrorMemory {
+ public:
+  // `coder` is the name under which the memory stands in a checkpoint. Where `enabled` is false, nothing is kept.
+  ErrorMemory(std::string coder, const FlatLayout& layout, bool enabled);
+
+  bool enabled() const { return values_.defined(); }
+  // What is kept: as long as the flat gradient; undefined where nothing is kept.
+  const at::Tensor& values() const { return values_; }
+  at::Tensor& values() { return values_; }
+
+  // gradient += what is kept. One pass.
+  void add_to(at::Tensor& gradient) const;
+  // Keeps gradient - sent. One pass.
+  void keep(const at::Tensor& gradient, const at::Tensor& sent);
+
+  // "coder/error", and "coder/name" so that no other coder takes it.
+  void export_state(NamedState& state) const;
+  // Throws UserError where the state is another coder's or of another model.
+  void import_state(const NamedState& state);
+
+ private:
+  std::string coder_;
+  at::Tensor values_;
+};
+
+}  // namespace mlbench::compress

@@ -1,0 +1,72 @@
+#pragma once
+
+// "power_sgd": PowerSGD (Vogels et al. 2019, algorithms 1 and 2) by tensor, as PyTorch's powerSGD_hook has it. A tensor of
+// at least two dimensions is a matrix M of n rows (its first dimension) and m columns, of the rank r = min(n, m, rank).
+// With the error memory e, Q from the step before (or drawn from (seed, step), the same on all ranks) and sums over the
+// ranks:
+//   M <- g + e
+//   P <- sum(M Q), orthogonalised by modified Gram-Schmidt
+//   Q <- sum(M^T P)
+//   what comes out: P Q^T;   e <- M - share * P Q^T
+// `share` is this rank's weight in the mean (1 / k with equal batches, as in the paper). Vectors, and matrices for which
+// (n + m) * r * min_compression >= n * m, are summed as they are, with the first round.
+//
+// Bytes per step and rank: 4 * (n + m) * r per matrix and 4 per other element, in two sums that depend on each other.
+// Before the step `start_step` the whole gradient is summed: 4 bytes per element.
+
+#include "mlbench/compress/coder.h"
+#include "mlbench/compress/error_memory.h"
+
+namespace mlbench::compress {
+
+struct PowerSgdOptions {
+  int64_t rank = 1;
+  bool error_feedback = true;
+  bool warm_start = true;  // Q is that of the step before; false: drawn in each step
+  int64_t start_step = 0;
+  double min_compression = 2;
+};
+
+class PowerSgdCoder final : public GradientCoder {
+ public:
+  PowerSgdCoder(const PowerSgdOptions& options, const CoderContext& context);
+  std::string name() const override { return "power_sgd"; }
+  int rounds() const override { return 2; }
+  bool exact() const override { return false; }
+  // Empty where the gradient is sent as it is for some steps.
+  std::optional<uint64_t> bytes_per_step() const override;
+  void begin(const StepContext& step) override { step_ = step; }
+  Payload encode(int round, const at::Tensor& gradient) override;
+  void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) override;
+  // "coder/error", "coder/name" and, with warm start, "coder/q".
+  void export_state(NamedState& state) const override;
+  void import_state(const NamedState& state) override;
+
+ private:
+  // M is `rows` x `columns` from `offset` of the flat gradient; P and Q begin at `p` and `q` of theirs.
+  struct Matrix {
+    int64_t offset = 0, rows = 0, columns = 0, rank = 0, p = 0, q = 0;
+  };
+  // What is summed as it is, behind all P.
+  struct Plain {
+    int64_t offset = 0, count = 0, payload = 0;
+  };
+
+  bool compresses() const { return step_.step >= options_.start_step; }
+  at::Tensor matrix_in(const at::Tensor& flat, const Matrix& matrix) const;
+  at::Tensor p_of(const at::Tensor& all, const Matrix& matrix) const;
+  at::Tensor q_of(const at::Tensor& all, const Matrix& matrix) const;
+  void draw_q();
+
+  PowerSgdOptions options_;
+  uint64_t seed_;
+  std::vector<Matrix> matrices_;
+  std::vector<Plain> plain_;
+  int64_t p_elements_ = 0, q_elements_ = 0, plain_elements_ = 0, all_elements_ = 0;
+  ErrorMemory memory_;
+  StepContext step_;
+  at::Tensor p_, q_;      // of all matrices
+  at::Tensor corrected_;  // g + e of this step
+};
+
+}  // namespace mlbench::compress

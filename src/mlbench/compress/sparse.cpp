@@ -1,0 +1,136 @@
+#include "mlbench/compress/sparse.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <unordered_set>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/random.h"
+#include "mlbench/compress/selection.h"
+
+namespace mlbench::compress {
+
+namespace {
+
+int64_t count_of(double share, const FlatLayout& layout) {
+  const int64_t count = layout.parameter_count();
+  return std::clamp<int64_t>(std::llround(share * static_cast<double>(count)), std::min<int64_t>(1, count), count);
+}
+
+std::vector<int64_t> trainable_elements(const FlatLayout& layout) {
+  std::vector<int64_t> elements;
+  for (const FlatRange& range : layout.ranges) {
+    if (!range.trainable) continue;
+    for (int64_t i = 0; i < range.count; ++i) elements.push_back(range.offset + i);
+  }
+  return elements;
+}
+
+std::span<const float> values_of(const at::Tensor& tensor) {
+  return {tensor.const_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
+}
+
+}  // namespace
+
+// ---- the largest ----------------------------------------------------------------------------------------------------
+
+TopKCoder::TopKCoder(const SparseOptions& options, const CoderContext& context)
+    : sent_(count_of(options.share, context.layout)), memory_(name(), context.layout, options.error_feedback) {
+  MLBENCH_CHECK(context.layout.parameter_elements < (int64_t{1} << 31), "an index of 32 bits");
+}
+
+std::optional<uint64_t> TopKCoder::bytes_per_step() const {
+  return static_cast<uint64_t>(sent_) * (sizeof(int32_t) + sizeof(float));
+}
+
+// Indices, then the bits of the values: one payload of whole numbers.
+Payload TopKCoder::encode(int /*round*/, const at::Tensor& gradient) {
+  at::Tensor& kept = memory_.values();
+  if (memory_.enabled()) kept.add_(gradient);
+  const at::Tensor& whole = memory_.enabled() ? kept : gradient;
+  const std::vector<int32_t> indices = largest(values_of(whole), sent_);
+  Payload payload;
+  payload.kind = PayloadKind::kGather;
+  payload.bytes = bytes_per_step().value();
+  payload.data = at::empty({2 * sent_}, at::kInt);
+  auto* words = payload.data.data_ptr<int32_t>();
+  const float* values = whole.const_data_ptr<float>();
+  std::ranges::copy(indices, words);
+  for (int64_t i = 0; i < sent_; ++i) std::memcpy(words + sent_ + i, values + indices[static_cast<size_t>(i)], 4);
+  if (memory_.enabled()) {
+    for (const int32_t index : indices) kept.data_ptr<float>()[index] = 0;
+  }
+  return payload;
+}
+
+void TopKCoder::absorb(int /*round*/, std::span<const at::Tensor> results, at::Tensor& gradient) {
+  gradient.zero_();
+  auto* sums = gradient.data_ptr<float>();
+  for (const at::Tensor& result : results) {
+    const auto* words = result.const_data_ptr<int32_t>();
+    for (int64_t i = 0; i < sent_; ++i) {
+      float value = 0;
+      std::memcpy(&value, words + sent_ + i, 4);
+      MLBENCH_CHECK(words[i] >= 0 && words[i] < gradient.numel(), "an index outside of the gradient");
+      sums[words[i]] += value;
+    }
+  }
+}
+
+// ---- drawn ----------------------------------------------------------------------------------------------------------
+
+RandomCoder::RandomCoder(RandomPart part, const SparseOptions& options, const CoderContext& context)
+    : part_(part),
+      seed_(context.seed),
+      elements_(trainable_elements(context.layout)),
+      sent_(count_of(options.share, context.layout)),
+      memory_(name(), context.layout, options.error_feedback) {}
+
+std::optional<uint64_t> RandomCoder::bytes_per_step() const { return static_cast<uint64_t>(sent_) * sizeof(float); }
+
+at::Tensor RandomCoder::draw() const {
+  RandomSequence random(derive_key(seed_, {kCoderStream, static_cast<uint64_t>(step_)}));
+  const auto all = static_cast<uint64_t>(elements_.size());
+  at::Tensor drawn = at::empty({sent_}, at::kLong);
+  auto* places = drawn.data_ptr<int64_t>();
+  if (part_ == RandomPart::kBlock) {
+    const uint64_t first = all == 0 ? 0 : random.below(all);
+    for (int64_t i = 0; i < sent_; ++i) places[i] = elements_[(first + static_cast<uint64_t>(i)) % all];
+    return drawn;
+  }
+  // Floyd's sample without repetition.
+  std::unordered_set<uint64_t> chosen;
+  const auto sent = static_cast<uint64_t>(sent_);
+  for (uint64_t last = all - sent; last < all; ++last) {
+    const uint64_t one = random.below(last + 1);
+    if (!chosen.insert(one).second) chosen.insert(last);
+  }
+  std::vector<uint64_t> sorted(chosen.begin(), chosen.end());
+  std::ranges::sort(sorted);
+  for (size_t i = 0; i < sorted.size(); ++i) places[i] = elements_[sorted[i]];
+  return drawn;
+}
+
+Payload RandomCoder::encode(int /*round*/, const at::Tensor& gradient) {
+  drawn_ = draw();
+  at::Tensor& kept = memory_.values();
+  if (memory_.enabled()) kept.add_(gradient);
+  Payload payload;
+  payload.kind = PayloadKind::kSum;
+  payload.bytes = bytes_per_step().value();
+  payload.data = at::index_select(memory_.enabled() ? kept : gradient, 0, drawn_);
+  if (memory_.enabled()) {
+    kept.index_fill_(0, drawn_, 0);
+  } else {
+    payload.data.mul_(static_cast<double>(elements_.size()) / static_cast<double>(std::max<int64_t>(1, sent_)));
+  }
+  return payload;
+}
+
+void RandomCoder::absorb(int /*round*/, std::span<const at::Tensor> results, at::Tensor& gradient) {
+  gradient.zero_();
+  gradient.index_copy_(0, drawn_, results[0]);
+}
+
+}  // namespace mlbench::compress
