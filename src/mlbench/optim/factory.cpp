@@ -7,6 +7,10 @@
 #include "mlbench/base/options.h"
 #include "mlbench/optim/exchange/exchange.h"
 #include "mlbench/optim/rules/adam.h"
+#include "mlbench/optim/rules/lamb.h"
+#include "mlbench/optim/rules/lars.h"
+#include "mlbench/optim/rules/lion.h"
+#include "mlbench/optim/rules/muon.h"
 #include "mlbench/optim/rules/sgd.h"
 
 namespace mlbench::optim {
@@ -19,28 +23,84 @@ constexpr Range kPatienceRange{0, 1e6};
 // Rules are made when all options are read: a misspelt option is then reported before what its absence does to others.
 using MakeRule = std::function<std::unique_ptr<UpdateRule>(const FlatLayout&, SeparateMemory*)>;
 
+// A rule of that kind from its options.
+template <typename Rule, typename Options>
+MakeRule maker_of(const Options& rule) {
+  return
+      [rule](const FlatLayout& layout, SeparateMemory* memory) { return std::make_unique<Rule>(rule, layout, memory); };
+}
+
 MakeRule read_sgd(OptionReader& options) {
   SgdOptions sgd;
   sgd.momentum = options.number("momentum", 0, kDecayRange);
   sgd.dampening = options.number("dampening", 0, kShareRange);
   sgd.nesterov = options.flag("nesterov", false);
   sgd.weight_decay = options.number("weight_decay", 0, kDecayRange);
-  return [sgd](const FlatLayout& layout, SeparateMemory* memory) {
-    return std::make_unique<SgdRule>(sgd, layout, memory);
-  };
+  return maker_of<SgdRule>(sgd);
+}
+
+template <typename Options>
+void read_betas(OptionReader& options, Options& rule) {
+  const std::vector<double> betas = options.numbers("betas", {rule.beta1, rule.beta2}, kShareRange);
+  rule.beta1 = betas[0];
+  rule.beta2 = betas[1];
+}
+
+AdamOptions read_adam_options(OptionReader& options) {
+  AdamOptions adam;
+  read_betas(options, adam);
+  adam.eps = options.number("eps", adam.eps, kEpsRange);
+  adam.amsgrad = options.flag("amsgrad", false);
+  return adam;
 }
 
 MakeRule read_adam(OptionReader& options) {
-  AdamOptions adam;
-  const std::vector<double> betas = options.numbers("betas", {adam.beta1, adam.beta2}, kShareRange);
-  adam.beta1 = betas[0];
-  adam.beta2 = betas[1];
-  adam.eps = options.number("eps", adam.eps, kEpsRange);
+  AdamOptions adam = read_adam_options(options);
   adam.weight_decay = options.number("weight_decay", 0, kDecayRange);
-  adam.amsgrad = options.flag("amsgrad", false);
-  return [adam](const FlatLayout& layout, SeparateMemory* memory) {
-    return std::make_unique<AdamRule>(adam, layout, memory);
-  };
+  return maker_of<AdamRule>(adam);
+}
+
+MakeRule read_adamw(OptionReader& options) {
+  AdamOptions adam = read_adam_options(options);
+  adam.decoupled = true;
+  adam.weight_decay = options.number("weight_decay", 0.01, kDecayRange);
+  return maker_of<AdamRule>(adam);
+}
+
+MakeRule read_lars(OptionReader& options) {
+  LarsOptions lars;
+  lars.momentum = options.number("momentum", lars.momentum, kDecayRange);
+  lars.weight_decay = options.number("weight_decay", lars.weight_decay, kDecayRange);
+  lars.trust_coefficient = options.number("trust_coefficient", lars.trust_coefficient, kDecayRange);
+  return maker_of<LarsRule>(lars);
+}
+
+MakeRule read_lamb(OptionReader& options) {
+  LambOptions lamb;
+  read_betas(options, lamb);
+  lamb.eps = options.number("eps", lamb.eps, kEpsRange);
+  lamb.weight_decay = options.number("weight_decay", lamb.weight_decay, kDecayRange);
+  return maker_of<LambRule>(lamb);
+}
+
+MakeRule read_lion(OptionReader& options) {
+  LionOptions lion;
+  read_betas(options, lion);
+  lion.weight_decay = options.number("weight_decay", lion.weight_decay, kDecayRange);
+  return maker_of<LionRule>(lion);
+}
+
+MakeRule read_muon(OptionReader& options) {
+  MuonOptions muon;
+  muon.momentum = options.number("momentum", muon.momentum, kShareRange);
+  muon.nesterov = options.flag("nesterov", muon.nesterov);
+  muon.weight_decay = options.number("weight_decay", muon.weight_decay, kDecayRange);
+  const std::string adjust = options.text("adjust_lr", "match_rms_adamw");
+  check_choice("adjust_lr", adjust, {"match_rms_adamw", "original"});
+  muon.match_rms_adamw = adjust == "match_rms_adamw";
+  muon.adam_rate = options.number("adam_rate", muon.adam_rate, kDecayRange);
+  muon.adam = read_adam_options(options);
+  return maker_of<MuonRule>(muon);
 }
 
 StepOptions read_step_options(OptionReader& options, int workers) {
@@ -54,14 +114,36 @@ StepOptions read_step_options(OptionReader& options, int workers) {
   return step;
 }
 
+struct RuleRow {
+  const char* name;
+  MakeRule (*read)(OptionReader& options);
+};
+constexpr RuleRow kRules[] = {{"sgd", read_sgd},   {"adam", read_adam}, {"adamw", read_adamw}, {"lars", read_lars},
+                              {"lamb", read_lamb}, {"lion", read_lion}, {"muon", read_muon}};
+
+// What a name stands for, where the options `rule`, `compression` and `pattern` do not say otherwise.
 struct Row {
   const char* name;
-  MakeRule (*read_rule)(OptionReader& options);
+  const char* rule;
+  const char* coder;
   const char* exchange;
 };
 constexpr Row kOptimizers[] = {
-    {"centralized_sgd", read_sgd, "centralized"},
-    {"centralized_adam", read_adam, "centralized"},
+    {"centralized_sgd", "sgd", "none", "centralized"},
+    {"centralized_adam", "adam", "none", "centralized"},
+    {"adamw", "adamw", "none", "centralized"},
+    {"lars", "lars", "none", "centralized"},
+    {"lamb", "lamb", "none", "centralized"},
+    {"lion", "lion", "none", "centralized"},
+    {"muon", "muon", "none", "centralized"},
+    {"sparsified_sgd", "sgd", "top_k", "centralized"},
+    {"sign_sgd", "sgd", "sign_vote", "centralized"},
+    {"ef_sign_sgd", "sgd", "ef_sign", "centralized"},
+    {"qsgd", "sgd", "qsgd", "centralized"},
+    {"power_sgd", "sgd", "power_sgd", "centralized"},
+    {"local_sgd", "sgd", "none", "local"},
+    {"diloco", "adamw", "none", "local"},
+    {"decentralized_sgd", "sgd", "none", "gossip"},
 };
 
 }  // namespace
@@ -72,10 +154,10 @@ std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const
                                           comm::Communicator& comm, const OptimizerContext& context) {
   const Row& row = row_named(kOptimizers, "optimizer", spec.name);
   OptionReader options("optimizer '" + spec.name + "'", spec.options);
-  const MakeRule make_rule = row.read_rule(options);
+  const MakeRule make_rule = row_named(kRules, "rule", options.text("rule", row.rule)).read(options);
   const StepOptions step = read_step_options(options, comm.size());
-  const MakeExchange make_exchange = read_exchange(row.exchange, options);
-  const compress::MakeCoder make_coder = compress::read_coder(options.text("compression", "none"), options);
+  const MakeExchange make_exchange = read_exchange(options.text("pattern", row.exchange), options);
+  const compress::MakeCoder make_coder = compress::read_coder(options.text("compression", row.coder), options);
   options.finish();
   auto rule = make_rule(layout, context.memory);
   auto coder = make_coder({layout, context.seed, comm.rank(), comm.size()});

@@ -72,7 +72,11 @@ class Optimizer {
   int64_t skipped_steps() const { return scaler_ ? scaler_->skipped_steps() : 0; }
   bool scales_loss() const { return scaler_.has_value(); }
 
-  void begin(const compress::StepContext& step, FlatTensors& tensors) { exchange_->begin(step, tensors); }
+  // With reduce "mean", too, a rank's share is its weight in the mean.
+  void begin(compress::StepContext step, FlatTensors& tensors) {
+    step.share /= static_cast<double>(reduce_divisor_);
+    exchange_->begin(step, tensors);
+  }
   bool listens() const { return exchange_->listens(); }
   void ready(int64_t first, int64_t count) { exchange_->ready(first, count); }
   uint64_t finish() { return exchange_->finish(); }

@@ -180,6 +180,7 @@ struct Case {
   spec::OptimizerSpec spec;
   double lr;                               // at which it descends
   std::vector<std::string> state_tensors;  // one per parameter each
+  double reached = 1e-8;                   // of the value at the start; a rule of signs ends in steps around the goal
 };
 
 class EveryOptimizer : public testing::TestWithParam<Case> {};
@@ -191,7 +192,11 @@ std::vector<Case> cases() {
           {adam({}), 0.02, {"exp_avg", "exp_avg_sq"}},
           {adam({{"betas", {0.8, 0.9}}, {"weight_decay", 1e-6}, {"amsgrad", true}}),
            0.02,
-           {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}}};
+           {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
+          {optimizer_spec("adamw", {{"weight_decay", 1e-3}}), 0.02, {"exp_avg", "exp_avg_sq"}},
+          {optimizer_spec("lars", {{"trust_coefficient", 0.1}, {"weight_decay", 1e-6}}), 0.05, {"momentum"}},
+          {optimizer_spec("lamb", {{"weight_decay", 1e-6}}), 0.02, {"exp_avg", "exp_avg_sq"}, 1e-3},
+          {optimizer_spec("lion", {{"weight_decay", 1e-3}}), 0.002, {"exp_avg"}, 1e-3}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, EveryOptimizer, testing::ValuesIn(cases()),
@@ -200,7 +205,15 @@ INSTANTIATE_TEST_SUITE_P(Table, EveryOptimizer, testing::ValuesIn(cases()),
 TEST(Factory, EveryRowHasACase) {
   std::set<std::string> tested;
   for (const Case& c : cases()) tested.insert(c.spec.name);
-  for (const std::string& name : optimizer_names()) EXPECT_EQ(tested.count(name), 1U) << name;
+  // Those whose ranks or gradients differ from the sum have tests of their own (exchange/patterns_test.cpp), and so has
+  // Muon, which treats tensors differently (rules/rules_test.cpp).
+  const auto comm = alone();
+  for (const std::string& name : optimizer_names()) {
+    const Promise promise = make_optimizer(optimizer_spec(name, Json::object()), kLayout, *comm)->promise();
+    if (promise.exact && name != "muon" && name != "decentralized_sgd") {
+      EXPECT_TRUE(tested.contains(name)) << name;
+    }
+  }
 }
 
 TEST_P(EveryOptimizer, DescendsOnAQuadratic) {
@@ -208,7 +221,7 @@ TEST_P(EveryOptimizer, DescendsOnAQuadratic) {
   const at::Tensor curvature = at::linspace(0.5, 4, 32);
   const auto comm = alone();
   const auto optimizer = make_optimizer(GetParam().spec, kLayout, *comm);
-  FlatTensors tensors{at::ones({32}), at::zeros({32})};
+  FlatTensors tensors = tensors_of(1, 0);
   const auto value = [&] { return (curvature * tensors.parameters.square()).sum().item<double>() / 2; };
   const double before = value();
   for (int i = 0; i < 1000; ++i) {
@@ -217,7 +230,7 @@ TEST_P(EveryOptimizer, DescendsOnAQuadratic) {
     optimizer->step(tensors, GetParam().lr);
     optimizer->after_update(tensors);
   }
-  EXPECT_LT(value(), before * 1e-8);
+  EXPECT_LT(value(), before * GetParam().reached);
 }
 
 TEST_P(EveryOptimizer, ResumesIdentically) {
@@ -429,11 +442,12 @@ TEST(Factory, RefusesWhatItDoesNotKnow) {
       make_optimizer(spec, kLayout, *comm);
     };
   };
-  EXPECT_THAT(with("adam", {}), ThrowsMessage<UserError>(
-                                    HasSubstr("unknown optimizer 'adam'; valid: centralized_sgd, centralized_adam")));
+  EXPECT_THAT(with("adam", {}),
+              ThrowsMessage<UserError>(HasSubstr(
+                  "unknown optimizer 'adam': did you mean 'adamw'? valid: centralized_sgd, centralized_adam, ")));
   EXPECT_THAT(with("centralized_sgd", {{"momentun", 0.9}}),
-              ThrowsMessage<UserError>(
-                  HasSubstr("no option 'momentun': did you mean 'momentum'? valid: momentum, dampening, nesterov")));
+              ThrowsMessage<UserError>(HasSubstr(
+                  "no option 'momentun': did you mean 'momentum'? valid: rule, momentum, dampening, nesterov")));
   EXPECT_THAT(with("centralized_sgd", {{"momentum", "much"}}),
               ThrowsMessage<UserError>(HasSubstr("is \"much\"; expected a number")));
   EXPECT_THAT(with("centralized_sgd", {{"momentum", -1}}),
@@ -445,11 +459,12 @@ TEST(Factory, RefusesWhatItDoesNotKnow) {
                   HasSubstr("'bucket_mb' of optimizer 'centralized_sgd' is -1; expected a number from 0 to 1048576")));
   EXPECT_THAT(with("centralized_sgd", {{"bucket_mb", 25}, {"by_layer", true}}),
               ThrowsMessage<UserError>(HasSubstr("by_layer is true with bucket_mb 25")));
+  EXPECT_THAT(
+      with("centralized_adam", {{"momentum", 0.9}}),
+      ThrowsMessage<UserError>(HasSubstr("no option 'momentum'; valid: rule, betas, eps, amsgrad, weight_decay, "
+                                         "clip_norm, reduce, averaging_patience, loss_scale, ")));
   EXPECT_THAT(with("centralized_adam", {{"momentum", 0.9}}),
-              ThrowsMessage<UserError>(HasSubstr("no option 'momentum'; valid: betas, eps, weight_decay, amsgrad, "
-                                                 "clip_norm, reduce, averaging_patience, loss_scale, ")));
-  EXPECT_THAT(with("centralized_adam", {{"momentum", 0.9}}),
-              ThrowsMessage<UserError>(HasSubstr("by_layer, bucket_mb, overlap, compression")));
+              ThrowsMessage<UserError>(HasSubstr("pattern, by_layer, bucket_mb, overlap, compression")));
   EXPECT_THAT(with("centralized_adam", {{"betas", 0.9}}), ThrowsMessage<UserError>(HasSubstr("a list of 2 numbers")));
   EXPECT_THAT(with("centralized_adam", {{"betas", {1, 0.9}}}),
               ThrowsMessage<UserError>(HasSubstr("first of betas is 1; expected 0 or more and less than 1")));

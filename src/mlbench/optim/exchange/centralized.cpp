@@ -45,14 +45,6 @@ std::vector<Bucket> divide(const FlatLayout& layout, const CentralizedOptions& o
   return sized_buckets(layout, std::min<int64_t>(bytes, kMiB), bytes);
 }
 
-// Whether gradients go through the host's memory.
-bool needs_staging(const ExchangeContext& context) {
-  if (context.memory == nullptr) return false;
-  if (!context.coder.sends_gradient()) return true;
-  const Device& device = context.memory->stream.device;
-  return context.comm.size() > 1 && (device.kind == Device::Kind::kCpu || !context.comm.supports(device));
-}
-
 }  // namespace
 
 CentralizedExchange::CentralizedExchange(const ExchangeContext& context, const CentralizedOptions& options)
@@ -61,14 +53,10 @@ CentralizedExchange::CentralizedExchange(const ExchangeContext& context, const C
       by_layer_(options.by_layer),
       overlap_(options.overlap && context.place.crowded.empty()),
       overlap_off_(options.overlap ? context.place.crowded : ""),
-      separate_memory_(context.memory != nullptr) {
+      separate_memory_(context.memory != nullptr),
+      sum_(context) {
   check_options(options, coder_);
   buckets_ = divide(context.layout, options);
-  if (needs_staging(context)) {
-    staging_ = std::make_unique<Staging>(*context.memory, context.layout.parameter_elements);
-  } else if (context.memory != nullptr) {
-    stream_ = context.memory->stream;
-  }
   if (!overlap_ || alone()) return;
   if (buckets_.empty()) buckets_.push_back({0, context.layout.parameter_elements});
   schedule_ = std::make_unique<BucketSchedule>(context.layout, buckets_);
@@ -82,7 +70,7 @@ Promise CentralizedExchange::promise() const {
 void CentralizedExchange::begin(const compress::StepContext& step, FlatTensors& tensors) {
   tensors_ = &tensors;
   coder_.begin(step);
-  if (!buckets_.empty()) gradients_ = view_of(sent(), stream_);
+  if (!buckets_.empty()) gradients_ = view_of(sent(), sum_.stream());
   if (schedule_) schedule_->begin();
 }
 
@@ -100,16 +88,17 @@ void CentralizedExchange::send_ready() {
 
 void CentralizedExchange::reduce(size_t bucket) {
   const auto [offset, count] = buckets_[bucket];
-  if (staging_) staging_->fetch(tensors_->gradients, offset, count);
+  Staging* staging = sum_.staging();
+  if (staging != nullptr) staging->fetch(tensors_->gradients, offset, count);
   comm_.all_reduce(gradients_.slice(offset, count), comm::ReduceOp::kSum);
-  if (staging_) staging_->put_back(tensors_->gradients, offset, count);
+  if (staging != nullptr) staging->put_back(tensors_->gradients, offset, count);
 }
 
 uint64_t CentralizedExchange::finish() {
   MLBENCH_CHECK(tensors_ != nullptr, "an exchange that has not begun");
   uint64_t bytes = 0;
   if (alone() || buckets_.empty()) {
-    bytes = finish_by_coder();
+    bytes = sum_.sum(tensors_->gradients);
   } else {
     // The payload of a coder that sends the gradient as it is is the gradient's memory.
     bytes = coder_.bytes_per_step().value();
@@ -120,19 +109,6 @@ uint64_t CentralizedExchange::finish() {
     }
   }
   tensors_ = nullptr;
-  return alone() ? 0 : bytes;
-}
-
-uint64_t CentralizedExchange::finish_by_coder() {
-  at::Tensor& gradients = sent();
-  if (staging_) staging_->fetch(tensors_->gradients, 0, gradients.numel());
-  uint64_t bytes = 0;
-  for (int round = 0; round < coder_.rounds(); ++round) {
-    const compress::Payload payload = coder_.encode(round, gradients);
-    coder_.absorb(round, combine(comm_, payload, stream_), gradients);
-    bytes += payload.bytes;
-  }
-  if (staging_) staging_->put_back(tensors_->gradients, 0, gradients.numel());
   return bytes;
 }
 
@@ -157,7 +133,7 @@ Json CentralizedExchange::effective() const {
                     {"buckets", buckets_.empty() ? 1 : static_cast<int64_t>(buckets_.size())},
                     {"by_layer", by_layer_}};
   if (!overlap_off_.empty()) effective["overlap_off"] = overlap_off_;
-  if (separate_memory_) effective["staged"] = staging_ != nullptr;
+  if (separate_memory_) effective["staged"] = sum_.staging() != nullptr;
   return effective;
 }
 

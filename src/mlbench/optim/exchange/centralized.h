@@ -19,9 +19,9 @@
 
 #include "mlbench/optim/exchange/bucket_schedule.h"
 #include "mlbench/optim/exchange/buckets.h"
+#include "mlbench/optim/exchange/coded_sum.h"
 #include "mlbench/optim/exchange/communication_thread.h"
 #include "mlbench/optim/exchange/exchange.h"
-#include "mlbench/optim/exchange/staging.h"
 
 namespace mlbench::optim {
 
@@ -49,12 +49,11 @@ class CentralizedExchange final : public Exchange {
 
  private:
   bool alone() const { return comm_.size() == 1; }
-  // The tensor whose contents are sent.
-  at::Tensor& sent() { return staging_ ? staging_->host() : tensors_->gradients; }
+  // Where what is sent in buckets lies.
+  at::Tensor& sent() { return sum_.staging() != nullptr ? sum_.staging()->host() : tensors_->gradients; }
   void reduce(size_t bucket);
   void send_ready();
   void finish_overlapped();
-  uint64_t finish_by_coder();
 
   comm::Communicator& comm_;
   compress::GradientCoder& coder_;
@@ -62,9 +61,8 @@ class CentralizedExchange final : public Exchange {
   bool overlap_;
   std::string overlap_off_;
   bool separate_memory_;
-  std::vector<Bucket> buckets_;       // empty: the payload is sent as it is
-  std::unique_ptr<Staging> staging_;  // null: gradients are sent from where they are
-  Stream stream_;                     // the stream of what is sent
+  std::vector<Bucket> buckets_;  // empty: the payload as it is
+  CodedSum sum_;
   FlatTensors* tensors_ = nullptr;
   BufferView gradients_;  // what is sent, divided into buckets
   // These are set with overlap and peers.

@@ -6,12 +6,17 @@
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/optim/exchange/centralized.h"
+#include "mlbench/optim/exchange/gossip.h"
+#include "mlbench/optim/exchange/local.h"
 
 namespace mlbench::optim {
 
 namespace {
 
 constexpr Range kBucketRange{0, 1 << 20};  // MiB
+constexpr Range kIntervals{1, 1e12};       // steps
+constexpr Range kSteps{0, 1e12};
+constexpr Range kRates{0, 1e6};
 
 MakeExchange read_centralized(OptionReader& options) {
   CentralizedOptions centralized;
@@ -23,12 +28,40 @@ MakeExchange read_centralized(OptionReader& options) {
   };
 }
 
+MakeExchange read_local(OptionReader& options) {
+  LocalOptions local;
+  local.every = options.integer("every", local.every, kIntervals);
+  local.start_step = options.integer("start_step", local.start_step, kSteps);
+  local.outer_lr = options.number("outer_lr", local.outer_lr, kRates);
+  local.outer_momentum = options.number("outer_momentum", local.outer_momentum, kRates);
+  local.outer_nesterov = options.flag("outer_nesterov", local.outer_nesterov);
+  return [local](const ExchangeContext& context) { return std::make_unique<LocalExchange>(context, local); };
+}
+
+struct TopologyRow {
+  const char* name;
+  Topology topology;
+};
+constexpr TopologyRow kTopologies[] = {{"ring", Topology::kRing},
+                                       {"torus", Topology::kTorus},
+                                       {"complete", Topology::kComplete},
+                                       {"exponential", Topology::kExponential}};
+
+MakeExchange read_gossip(OptionReader& options) {
+  GossipOptions gossip;
+  gossip.topology = row_named(kTopologies, "topology", options.text("topology", "ring")).topology;
+  gossip.every = options.integer("every", gossip.every, kIntervals);
+  return [gossip](const ExchangeContext& context) { return std::make_unique<GossipExchange>(context, gossip); };
+}
+
 struct ExchangeRow {
   const char* name;
   MakeExchange (*read)(OptionReader& options);
 };
 constexpr ExchangeRow kExchanges[] = {
     {"centralized", read_centralized},
+    {"local", read_local},
+    {"gossip", read_gossip},
 };
 
 }  // namespace
@@ -36,9 +69,7 @@ constexpr ExchangeRow kExchanges[] = {
 std::vector<std::string> exchange_names() { return names_of(kExchanges); }
 
 MakeExchange read_exchange(const std::string& name, OptionReader& options) {
-  const auto* row = std::ranges::find_if(kExchanges, [&](const ExchangeRow& other) { return other.name == name; });
-  MLBENCH_CHECK(row != std::end(kExchanges), "no exchange " + name);
-  return row->read(options);
+  return row_named(kExchanges, "pattern", name).read(options);
 }
 
 }  // namespace mlbench::optim

@@ -66,6 +66,8 @@ using MakeExchange = std::function<std::unique_ptr<Exchange>(const ExchangeConte
 // The exchange called `name`, whose options are taken from `options` (defaults in parentheses):
 // - "centralized" (centralized.h): by_layer (false; true: one all-reduce per tensor), bucket_mb (0: one for all; else
 //   buckets of this many MiB), overlap (false; true: with the backward pass).
+// - "local" (local.h): every (8), start_step (0), outer_lr (1), outer_momentum (0), outer_nesterov (false).
+// - "gossip" (gossip.h): topology ("ring" | "torus" | "complete" | "exponential"), every (1).
 MakeExchange read_exchange(const std::string& name, OptionReader& options);
 std::vector<std::string> exchange_names();
 

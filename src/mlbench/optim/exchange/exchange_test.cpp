@@ -55,6 +55,11 @@ std::vector<ExchangeCase> exchange_cases() {
           {"centralized", {{"overlap", true}, {"by_layer", true}}, count_tensors},
           {"centralized", {{"overlap", true}, {"bucket_mb", 1e-6}}, count_tensors},
           {"centralized", Json::object(), one, {}, with_memory()},
+          {"local", {{"every", 1}}, one},
+          {"local", {{"every", 3}, {"outer_momentum", 0.5}}, one},
+          {"local", {{"every", 2}, {"start_step", 2}}, one, {}, with_memory()},
+          {"gossip", Json::object(), one},
+          {"gossip", {{"topology", "complete"}, {"every", 2}}, one},
           {"neighbour_averaging", Json::object(), one, averaging(1)},
           {"neighbour_averaging", Json::object(), one, averaging(3)}};
 }
@@ -139,8 +144,13 @@ class Subject {
   std::unique_ptr<Exchange> exchange_;
 };
 
+// Ones, with zeros in the padding, as a framework has it.
 FlatTensors tensors_of(const FlatLayout& layout) {
-  return {at::ones({layout.parameter_elements}), at::zeros({layout.parameter_elements})};
+  FlatTensors tensors{at::zeros({layout.parameter_elements}), at::zeros({layout.parameter_elements})};
+  for (const FlatRange& range : layout.ranges) {
+    if (range.trainable) tensors.parameters.narrow(0, range.offset, range.count).fill_(1);
+  }
+  return tensors;
 }
 
 // The communicator adds in the order of ranks, and so does the expected sum: equal to the bit, in all forms.

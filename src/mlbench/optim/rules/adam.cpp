@@ -47,8 +47,9 @@ void AdamRule::update(FlatTensors& tensors, double lr, double gradient_scale) {
                                 .new_share2 = static_cast<float>(1 - options_.beta2),
                                 .correction2 = static_cast<float>(std::sqrt(1 - std::pow(options_.beta2, t))),
                                 .eps = static_cast<float>(options_.eps),
-                                .weight_decay = static_cast<float>(options_.weight_decay),
-                                .gradient_scale = static_cast<float>(gradient_scale)});
+                                .weight_decay = options_.decoupled ? 0 : static_cast<float>(options_.weight_decay),
+                                .gradient_scale = static_cast<float>(gradient_scale),
+                                .shrink = options_.decoupled ? static_cast<float>(1 - lr * options_.weight_decay) : 1});
 }
 
 void AdamRule::export_state(NamedState& state) const {

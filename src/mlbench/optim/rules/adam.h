@@ -6,6 +6,8 @@
 //   v = beta2 * v + (1 - beta2) * d^2
 //   u = v, or with amsgrad (Reddi et al. 2018) the largest v so far
 //   p = p - lr / (1 - beta1^t) * m / (sqrt(u) / sqrt(1 - beta2^t) + eps)
+// AdamW (Loshchilov & Hutter 2019, torch.optim.AdamW) has decoupled weight decay: d without it, and p = (1 - lr *
+// weight_decay) * p before the step.
 // The rule makes one pass over the flat buffers. eps is added to the corrected root, as in algorithm 1.
 
 #include "mlbench/base/flat_layout.h"
@@ -20,6 +22,7 @@ struct AdamOptions {
   double eps = 1e-8;
   double weight_decay = 0;
   bool amsgrad = false;
+  bool decoupled = false;  // AdamW
 };
 
 class AdamRule final : public UpdateRule {

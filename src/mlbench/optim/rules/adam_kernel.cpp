@@ -21,7 +21,7 @@ void adam_update_reference(float* parameters, const float* gradients, const Adam
       if (largest < v) largest = v;
       u = largest;
     }
-    parameters[i] -= c.step_size * (m / (std::sqrt(u) / c.correction2 + c.eps));
+    parameters[i] = c.shrink * parameters[i] - c.step_size * (m / (std::sqrt(u) / c.correction2 + c.eps));
   }
 }
 
@@ -40,7 +40,7 @@ constexpr int64_t kGrain = 32768;
     const float v = c.beta2 * exp_avg_sq[i] + c.new_share2 * (d * d);
     exp_avg[i] = m;
     exp_avg_sq[i] = v;
-    p[i] -= c.step_size * (m / (std::sqrt(v) / c.correction2 + c.eps));
+    p[i] = c.shrink * p[i] - c.step_size * (m / (std::sqrt(v) / c.correction2 + c.eps));
   }
 }
 
@@ -56,7 +56,7 @@ constexpr int64_t kGrain = 32768;
     exp_avg[i] = m;
     exp_avg_sq[i] = v;
     max_exp_avg_sq[i] = u;
-    p[i] -= c.step_size * (m / (std::sqrt(u) / c.correction2 + c.eps));
+    p[i] = c.shrink * p[i] - c.step_size * (m / (std::sqrt(u) / c.correction2 + c.eps));
   }
 }
 

@@ -17,6 +17,7 @@ struct AdamCoefficients {
   float eps = 0;
   float weight_decay = 0;
   float gradient_scale = 1;
+  float shrink = 1;  // what the parameter is multiplied by before the step: decoupled weight decay
 };
 
 struct AdamMoments {

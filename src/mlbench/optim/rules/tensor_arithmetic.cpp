@@ -53,8 +53,10 @@ void adam_of_tensors(FlatTensors& tensors, AdamState& state, const AdamCoefficie
   const at::Tensor correction2 = at::full({}, c.correction2, state.exp_avg.options());
   for_each_part(tensors.parameters.numel(), [&](const auto& part) {
     at::Tensor p = part(tensors.parameters), m = part(state.exp_avg), v = part(state.exp_avg_sq);
-    if (p.is_cuda() && !state.max_exp_avg_sq.defined()) return adam_on_gpu({p, part(tensors.gradients), m, v}, c);
+    const bool in_one_kernel = p.is_cuda() && !state.max_exp_avg_sq.defined() && c.shrink == 1;
+    if (in_one_kernel) return adam_on_gpu({p, part(tensors.gradients), m, v}, c);
     const at::Tensor d = scaled_gradient(part(tensors.gradients), p, c.gradient_scale, c.weight_decay);
+    if (c.shrink != 1) p.mul_(c.shrink);
     m.mul_(c.beta1).add_(at::mul(d, c.new_share1));
     v.mul_(c.beta2).add_(at::mul(d, d).mul_(c.new_share2));
     at::Tensor u = v;

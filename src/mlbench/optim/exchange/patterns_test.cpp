@@ -1,0 +1,305 @@
+// Local steps, outer steps and gossip; and every optimizer of the table on several ranks.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/test_layout.h"
+#include "mlbench/optim/exchange/gossip.h"
+#include "mlbench/optim/factory.h"
+#include "mlbench/optim/test_ranks.h"
+
+namespace mlbench::optim {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::FloatEq;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pointwise;
+using ::testing::ThrowsMessage;
+
+spec::OptimizerSpec named(const std::string& name, const Json& options) {
+  spec::OptimizerSpec spec;
+  spec.name = name;
+  spec.options = options;
+  return spec;
+}
+
+void expect_refusal(const spec::OptimizerSpec& spec, const std::string& text) {
+  const auto comm = std::move(comm::make_in_process_group(1, kPatience).front());
+  EXPECT_THAT([&] { make_optimizer(spec, layout_with_buffer({1}), *comm); }, ThrowsMessage<UserError>(HasSubstr(text)));
+}
+
+// One parameter, from 0; rank r has the gradient r + 1 (as the mean of its own samples) in each step, and the rate 1.
+// What each rank has behind each step.
+std::vector<std::vector<float>> weights_of(const spec::OptimizerSpec& spec, int size, int steps,
+                                           const std::vector<double>& shares = {}) {
+  std::vector<std::vector<float>> weights(static_cast<size_t>(size));
+  const FlatLayout layout = layout_with_buffer({1});
+  on_ranks(size, [&](int rank, comm::Communicator& comm) {
+    const auto optimizer = make_optimizer(spec, layout, comm);
+    FlatTensors tensors{at::zeros({layout.parameter_elements}), at::zeros({layout.parameter_elements})};
+    const double share = shares.empty() ? 1.0 / size : shares[static_cast<size_t>(rank)];
+    for (int step = 0; step < steps; ++step) {
+      tensors.gradients.zero_();
+      tensors.gradients[0] = share * (rank + 1);
+      optimizer->begin({step, 1, share}, tensors);
+      optimizer->finish();
+      optimizer->step(tensors, 1);
+      optimizer->after_update(tensors);
+      weights[static_cast<size_t>(rank)].push_back(tensors.parameters[0].item<float>());
+    }
+  });
+  return weights;
+}
+
+// Ranks go by 1 and 2, and meet at the mean behind every second step.
+TEST(LocalSgd, FourStepsComputedByHand) {
+  const auto weights = weights_of(named("local_sgd", {{"every", 2}}), 2, 4);
+  EXPECT_THAT(weights[0], ElementsAre(-1, -3, -4, -6));
+  EXPECT_THAT(weights[1], ElementsAre(-2, -3, -5, -6));
+}
+
+TEST(LocalSgd, BeforeItsStartGradientsAreSummed) {
+  const auto weights = weights_of(named("local_sgd", {{"every", 2}, {"start_step", 2}}), 2, 4);
+  EXPECT_THAT(weights[0], ElementsAre(-1.5, -3, -4, -6));
+  EXPECT_THAT(weights[1], ElementsAre(-1.5, -3, -5, -6));
+}
+
+// Whatever its share of the step, a rank goes by the mean of its own samples; without any, it stays.
+TEST(LocalSgd, SharesAreUndone) {
+  const auto weights = weights_of(named("local_sgd", {{"every", 3}}), 3, 2, {0.75, 0.25, 0});
+  EXPECT_THAT(weights[0], ElementsAre(-1, -2));
+  EXPECT_THAT(weights[1], ElementsAre(-2, -4));
+  EXPECT_THAT(weights[2], ElementsAre(0, 0));
+}
+
+// Means of the differences: 3 each time. With momentum 0.5 and outer rate 0.5: b = 3, 4.5; x = -1.5, -3.75. With
+// Nesterov d + b / 2 = 4.5, 5.25: x = -2.25, -4.875.
+TEST(LocalSgd, OuterStepsComputedByHand) {
+  const Json options = {{"every", 2}, {"outer_lr", 0.5}, {"outer_momentum", 0.5}};
+  EXPECT_THAT(weights_of(named("local_sgd", options), 2, 4)[1], ElementsAre(-2, -1.5, -3.5, -3.75));
+  Json nesterov = options;
+  nesterov["outer_nesterov"] = true;
+  EXPECT_THAT(weights_of(named("local_sgd", nesterov), 2, 4)[1], ElementsAre(-2, -2.25, -4.25, -4.875));
+  // One rank has outer steps, too: it is the same algorithm. d = 2, 2; b = 2, 3.
+  EXPECT_THAT(weights_of(named("local_sgd", options), 1, 4)[0], ElementsAre(-1, -1, -2, -2.5));
+  nesterov["outer_momentum"] = 0;
+  expect_refusal(named("local_sgd", nesterov), "outer_nesterov needs an outer_momentum above 0");
+}
+
+// ---- gossip ---------------------------------------------------------------------------------------------------------
+
+TEST(Gossip, NeighboursOfEachTopology) {
+  EXPECT_THAT(neighbours_of(Topology::kRing, 0, 1, 0), IsEmpty());
+  EXPECT_THAT(neighbours_of(Topology::kRing, 0, 2, 0), ElementsAre(1));
+  EXPECT_THAT(neighbours_of(Topology::kRing, 0, 5, 0), ElementsAre(1, 4));
+  EXPECT_THAT(neighbours_of(Topology::kTorus, 0, 6, 0), ElementsAre(1, 2, 3)) << "2 x 3: above is below";
+  EXPECT_THAT(neighbours_of(Topology::kTorus, 4, 9, 0), ElementsAre(1, 3, 5, 7));
+  EXPECT_THAT(neighbours_of(Topology::kComplete, 1, 3, 0), ElementsAre(0, 2));
+  EXPECT_THAT(neighbours_of(Topology::kExponential, 5, 8, 0), ElementsAre(4));
+  EXPECT_THAT(neighbours_of(Topology::kExponential, 5, 8, 1), ElementsAre(7));
+  EXPECT_THAT(neighbours_of(Topology::kExponential, 5, 8, 2), ElementsAre(1));
+  EXPECT_THAT(neighbours_of(Topology::kExponential, 5, 8, 3), ElementsAre(4));
+  EXPECT_THAT([] { neighbours_of(Topology::kExponential, 0, 6, 0); },
+              ThrowsMessage<UserError>(HasSubstr("expected a power of two")));
+}
+
+// Whoever has a neighbour is that one's neighbour, with as many of its own: rows and columns of the weights sum to 1.
+TEST(Gossip, WeightsAreDoublyStochastic) {
+  for (const Topology topology : {Topology::kRing, Topology::kTorus, Topology::kComplete, Topology::kExponential}) {
+    for (int size = 1; size <= 16; ++size) {
+      if (topology == Topology::kExponential && (size & (size - 1)) != 0) continue;
+      for (int64_t round = 0; round < 4; ++round) {
+        for (int rank = 0; rank < size; ++rank) {
+          const std::vector<int> own = neighbours_of(topology, rank, size, round);
+          for (const int peer : own) {
+            const std::vector<int> others = neighbours_of(topology, peer, size, round);
+            EXPECT_THAT(others, testing::Contains(rank));
+            EXPECT_EQ(others.size(), own.size());
+          }
+        }
+      }
+    }
+  }
+}
+
+// Gradients 1, 2, 3: means of all three, then of neighbours in a ring of four.
+TEST(Gossip, StepsComputedByHand) {
+  const auto three = weights_of(named("decentralized_sgd", Json::object()), 3, 2);
+  for (const auto& weights : three) EXPECT_THAT(weights, Pointwise(FloatEq(), {-2.0F, -4.0F}));
+  const auto four = weights_of(named("decentralized_sgd", Json::object()), 4, 1);
+  EXPECT_THAT(four[0][0], FloatEq(-(1 + 2 + 4) / 3.0F));
+  EXPECT_THAT(four[2][0], FloatEq(-(2 + 3 + 4) / 3.0F));
+  const auto pairs = weights_of(named("decentralized_sgd", {{"topology", "exponential"}}), 4, 2);
+  EXPECT_THAT(pairs[0], ElementsAre(-1.5, -4.5)) << "(1 + 2) / 2, then (1.5 + 1 + 3.5 + 3) / 2";
+}
+
+// Without gradients the distance to the mean shrinks at least as the second eigenvalue of the ring of six, 2 / 3.
+TEST(Gossip, ConsensusContractsAtTheSpectralGapsRate) {
+  constexpr int kSize = 6, kRounds = 10;
+  const FlatLayout layout = layout_with_buffer({1});
+  std::vector<std::vector<double>> values(kRounds + 1, std::vector<double>(kSize));
+  on_ranks(kSize, [&](int rank, comm::Communicator& comm) {
+    const auto optimizer = make_optimizer(named("decentralized_sgd", Json::object()), layout, comm);
+    FlatTensors tensors{at::full({layout.parameter_elements}, std::pow(rank, 2)),
+                        at::zeros({layout.parameter_elements})};
+    values[0][static_cast<size_t>(rank)] = tensors.parameters[0].item<float>();
+    for (int round = 0; round < kRounds; ++round) {
+      optimizer->begin({round, 1, 1.0 / kSize}, tensors);
+      optimizer->finish();
+      optimizer->step(tensors, 1);
+      EXPECT_EQ(optimizer->after_update(tensors), 8U);
+      values[static_cast<size_t>(round) + 1][static_cast<size_t>(rank)] = tensors.parameters[0].item<float>();
+    }
+  });
+  const auto distance = [](const std::vector<double>& all) {
+    double mean = 0, sum = 0;
+    for (const double value : all) mean += value / kSize;
+    for (const double value : all) sum += (value - mean) * (value - mean);
+    return std::pair(std::sqrt(sum), mean);
+  };
+  for (size_t round = 1; round < values.size(); ++round) {
+    EXPECT_LE(distance(values[round]).first, distance(values[round - 1]).first * 2 / 3 + 1e-5) << round;
+    EXPECT_NEAR(distance(values[round]).second, 55.0 / 6, 1e-5);
+  }
+}
+
+TEST(Gossip, RefusesCoders) {
+  expect_refusal(named("decentralized_sgd", {{"compression", "qsgd"}}), "compression 'qsgd' with the pattern gossip");
+}
+
+// ---- every row ------------------------------------------------------------------------------------------------------
+
+struct Algorithm {
+  std::string name;
+  Json options;
+  double lr = 0.02;
+};
+
+std::vector<Algorithm> algorithms() {
+  std::vector<Algorithm> all;
+  for (const std::string& name : optimizer_names()) all.push_back({name, Json::object()});
+  for (Algorithm& one : all) {
+    if (one.name == "lars") one = {"lars", {{"trust_coefficient", 0.1}}, 0.05};
+    if (one.name == "lion") one = {"lion", {{"betas", {0.9, 0.9}}}, 0.002};
+    if (one.name == "sign_sgd") one.lr = 0.002;
+  }
+  all.push_back({"local_sgd", {{"every", 3}, {"start_step", 4}, {"momentum", 0.5}}});
+  all.push_back({"diloco", {{"every", 4}, {"outer_lr", 0.7}, {"outer_momentum", 0.5}, {"outer_nesterov", true}}});
+  all.push_back({"local_sgd", {{"every", 4}, {"compression", "top_k"}, {"share", 0.3}}});
+  all.push_back({"adamw", {{"compression", "power_sgd"}, {"min_compression", 1}}});
+  all.push_back({"decentralized_sgd", {{"topology", "complete"}, {"every", 2}}});
+  for (const std::string& coder : compress::coder_names()) {
+    if (coder != "sign_vote") all.push_back({"centralized_sgd", {{"compression", coder}}});
+  }
+  return all;
+}
+
+class EveryAlgorithm : public testing::TestWithParam<std::tuple<Algorithm, int>> {};
+
+INSTANTIATE_TEST_SUITE_P(Ranks, EveryAlgorithm,
+                         testing::Combine(testing::ValuesIn(algorithms()), testing::Values(1, 2, 3)),
+                         [](const auto& info) {
+                           return fmt::format("{}_{}", std::get<0>(info.param).name, info.index);
+                         });
+
+FlatTensors ones(const FlatLayout& layout) {
+  FlatTensors tensors{at::zeros({layout.parameter_elements}), at::zeros({layout.parameter_elements})};
+  for (const FlatRange& range : layout.ranges) {
+    if (range.trainable) tensors.parameters.narrow(0, range.offset, range.count).fill_(1);
+  }
+  return tensors;
+}
+
+FlatLayout layout_with_matrix() {
+  FlatLayout layout = layout_with_buffer({3, 24, 5});
+  layout.ranges[1].shape = {4, 6};
+  for (const size_t vector : {size_t{0}, size_t{2}}) layout.ranges[vector].use = TensorUse::kVector;
+  return layout;
+}
+
+// f = mean over ranks of sum of c_i (p_i - t_ri)^2 / 2, where t_r differ a little: the ranks' own optima.
+at::Tensor own_gradient(const FlatTensors& tensors, const FlatLayout& layout, int rank) {
+  at::Tensor gradient = at::zeros({layout.parameter_elements});
+  const at::Tensor curvature = at::linspace(0.5, 2, layout.parameter_elements);
+  for (const FlatRange& range : layout.ranges) {
+    if (!range.trainable) continue;
+    const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, range.offset, range.count); };
+    part(gradient).copy_(part(curvature) * (part(tensors.parameters) - 0.01 * rank));
+  }
+  return gradient;
+}
+
+void step(Optimizer& optimizer, FlatTensors& tensors, const FlatLayout& layout, comm::Communicator& comm, int number,
+          double lr) {
+  const double share = 1.0 / comm.size();
+  tensors.gradients.copy_(own_gradient(tensors, layout, comm.rank()) * share);
+  optimizer.begin({number, lr, share}, tensors);
+  uint64_t bytes = optimizer.finish();
+  optimizer.step(tensors, lr);
+  bytes += optimizer.after_update(tensors);
+  EXPECT_EQ(bytes, optimizer.promise().bytes_per_step.value_or(bytes)) << "step " << number;
+}
+
+// From ones it comes near the optimum; ranks hold the same bits where they are to.
+TEST_P(EveryAlgorithm, DescendsOnAQuadraticOfSeveralRanks) {
+  const auto& [algorithm, size] = GetParam();
+  const FlatLayout layout = layout_with_matrix();
+  std::vector<at::Tensor> results(static_cast<size_t>(size));
+  bool replicated = false;
+  on_ranks(size, [&, &algorithm = algorithm](int rank, comm::Communicator& comm) {
+    const auto optimizer = make_optimizer(named(algorithm.name, algorithm.options), layout, comm);
+    FlatTensors tensors = ones(layout);
+    for (int number = 0; number < 600; ++number) step(*optimizer, tensors, layout, comm, number, algorithm.lr);
+    results[static_cast<size_t>(rank)] = tensors.parameters;
+    if (rank == 0) replicated = optimizer->promise().replicated;
+  });
+  for (const at::Tensor& result : results) {
+    if (replicated) {
+      EXPECT_TRUE(same_bits(result, results.front()));
+    }
+    for (const FlatRange& range : layout.ranges) {
+      if (!range.trainable) continue;
+      const double farthest = result.narrow(0, range.offset, range.count).abs().max().item<double>();
+      EXPECT_LT(farthest, 0.12) << range.name << " of " << algorithm.name << " " << algorithm.options.dump();
+    }
+  }
+}
+
+TEST_P(EveryAlgorithm, ResumesIdentically) {
+  const auto& [algorithm, size] = GetParam();
+  const FlatLayout layout = layout_with_matrix();
+  on_ranks(size, [&, &algorithm = algorithm](int rank, comm::Communicator& comm) {
+    const auto make = [&] { return make_optimizer(named(algorithm.name, algorithm.options), layout, comm); };
+    const auto whole = make();
+    auto parts = make();
+    FlatTensors expected = ones(layout), resumed = ones(layout);
+    for (int number = 0; number < 12; ++number) {
+      if (number == 0 || number == 3 || number == 5) {
+        NamedState shared, own;
+        parts->export_state(shared);
+        parts->export_own_state(own);
+        parts = make();
+        parts->import_state(shared);
+        parts->import_own_state(own);
+      }
+      step(*whole, expected, layout, comm, number, algorithm.lr);
+      step(*parts, resumed, layout, comm, number, algorithm.lr);
+      for (const FlatRange& range : layout.ranges) {
+        if (!range.trainable) continue;
+        EXPECT_TRUE(same_bits(resumed.parameters.narrow(0, range.offset, range.count),
+                              expected.parameters.narrow(0, range.offset, range.count)))
+            << "rank " << rank << ", step " << number << ", " << range.name;
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace mlbench::optim

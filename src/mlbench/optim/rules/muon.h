@@ -1,0 +1,48 @@
+#pragma once
+
+// Muon (Jordan et al. 2024) as torch.optim.Muon has it, for matrices of hidden layers; AdamW (adam.h) for all else:
+// vectors, norms and embeddings. A convolution is a matrix of (outputs) x (all else). With d = gradient_scale * gradient:
+//   b = momentum * b + (1 - momentum) * d
+//   u = b, or with nesterov momentum * b + (1 - momentum) * d
+//   O = orthogonalised u: five Newton-Schulz steps X <- a X + (b (X X^T) + c (X X^T)^2) X from u / max(|u|, 1e-7), with
+//       (a, b, c) = (3.4445, -4.7750, 2.0315), of the transpose where that has fewer rows; in float32 (PyTorch: bfloat16)
+//   w = (1 - lr * weight_decay) * w - lr * scale * O
+// `scale` is sqrt(max(1, rows / columns)) ("original"), or 0.2 * sqrt(max(rows, columns)) ("match_rms_adamw", Liu et al.
+// 2025), which makes updates as large as AdamW's, so that one rate serves both. The rate of AdamW is lr * adam_rate.
+
+#include "mlbench/base/flat_layout.h"
+#include "mlbench/optim/rules/adam.h"
+
+namespace mlbench::optim {
+
+struct MuonOptions {
+  double momentum = 0.95;
+  bool nesterov = true;
+  double weight_decay = 0.1;
+  bool match_rms_adamw = true;
+  int64_t newton_schulz_steps = 5;
+  double adam_rate = 1;
+  AdamOptions adam = {.decoupled = true};  // its weight decay is Muon's
+};
+
+// `matrix` in two dimensions, float32, finite; in one of the same shape all singular values become about 1.
+at::Tensor orthogonalised(const at::Tensor& matrix, int64_t steps);
+
+class MuonRule final : public UpdateRule {
+ public:
+  // `memory` is where the tensors are; null: the host's.
+  MuonRule(const MuonOptions& options, const FlatLayout& layout, SeparateMemory* memory = nullptr);
+  void update(FlatTensors& tensors, double lr, double gradient_scale) override;
+  // "optimizer/momentum/<parameter>" of the matrices, and what AdamRule has of the others.
+  void export_state(NamedState& state) const override;
+  void import_state(const NamedState& state) override;
+
+ private:
+  MuonOptions options_;
+  SeparateMemory* memory_;
+  FlatLayout matrices_, others_;  // the ranges of either, in the whole flat buffer
+  at::Tensor momentum_;
+  AdamRule adam_;
+};
+
+}  // namespace mlbench::optim

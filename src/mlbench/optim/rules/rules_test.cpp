@@ -1,0 +1,266 @@
+// Rules beside plain float64, step by step from one start, on a matrix and a vector.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/random.h"
+#include "mlbench/optim/factory.h"
+#include "mlbench/optim/rules/lion.h"
+#include "mlbench/optim/rules/muon.h"
+#include "mlbench/optim/test_ranks.h"
+
+namespace mlbench::optim {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+// A matrix of 2 x 3 and a bias of 2, with padding behind each.
+FlatLayout two_tensors() {
+  return {
+      .ranges = {{"weight", {2, 3}, 0, 6, true, TensorUse::kMatrix}, {"bias", {2}, 16, 2, true, TensorUse::kVector}},
+      .parameter_elements = 32};
+}
+
+using Vector = std::vector<double>;
+
+double norm(const Vector& values) {
+  double sum = 0;
+  for (const double value : values) sum += value * value;
+  return std::sqrt(sum);
+}
+
+Vector drawn(size_t count, uint64_t seed) {
+  RandomSequence random(seed);
+  Vector values(count);
+  for (double& value : values) value = static_cast<float>(random.normal());
+  return values;
+}
+
+void put(at::Tensor& flat, int64_t offset, const Vector& values) {
+  for (size_t i = 0; i < values.size(); ++i) flat[offset + static_cast<int64_t>(i)] = static_cast<float>(values[i]);
+}
+
+// How a tensor is updated in plain float64: `step` from 1. What it remembers is the caller's.
+using Reference = std::function<void(Vector& weights, const Vector& gradient, int step)>;
+
+// 50 steps of a rule with gradients that are drawn, scaled by 0.5, beside the references of the two tensors.
+void compare(const std::string& name, const Json& options, double lr, const Reference& matrix, const Reference& vector,
+             double tolerance = 2e-5) {
+  SCOPED_TRACE(name + " " + options.dump());
+  const auto comm = std::move(comm::make_in_process_group(1, kPatience).front());
+  spec::OptimizerSpec spec;
+  spec.name = name;
+  spec.options = options;
+  const auto optimizer = make_optimizer(spec, two_tensors(), *comm);
+  FlatTensors tensors{at::zeros({32}), at::zeros({32})};
+  Vector weight = drawn(6, 1), bias = drawn(2, 2);
+  put(tensors.parameters, 0, weight);
+  put(tensors.parameters, 16, bias);
+  for (int step = 1; step <= 50; ++step) {
+    Vector gradient = drawn(6, static_cast<uint64_t>(100 + step)), other = drawn(2, static_cast<uint64_t>(200 + step));
+    put(tensors.gradients, 0, gradient);
+    put(tensors.gradients, 16, other);
+    optimizer->begin({step - 1, lr}, tensors);
+    optimizer->finish();
+    optimizer->step(tensors, lr, 2);
+    optimizer->after_update(tensors);
+    for (double& value : gradient) value /= 2;
+    for (double& value : other) value /= 2;
+    matrix(weight, gradient, step);
+    vector(bias, other, step);
+    for (size_t i = 0; i < 6; ++i) {
+      ASSERT_NEAR(tensors.parameters[static_cast<int64_t>(i)].item<float>(), weight[i], tolerance) << "step " << step;
+    }
+    for (size_t i = 0; i < 2; ++i) {
+      ASSERT_NEAR(tensors.parameters[16 + static_cast<int64_t>(i)].item<float>(), bias[i], tolerance)
+          << "step " << step;
+    }
+  }
+  for (const auto& [offset, count] : {std::pair{6, 10}, {18, 14}}) {
+    EXPECT_TRUE(at::equal(tensors.parameters.narrow(0, offset, count), at::zeros({count}))) << "padding";
+  }
+}
+
+Reference adam(double lr, double decay, bool decoupled) {
+  return [=, m = Vector(6, 0), v = Vector(6, 0)](Vector& w, const Vector& g, int step) mutable {
+    for (size_t i = 0; i < w.size(); ++i) {
+      const double d = g[i] + (decoupled ? 0 : decay * w[i]);
+      m[i] = 0.9 * m[i] + 0.1 * d;
+      v[i] = 0.999 * v[i] + 0.001 * d * d;
+      if (decoupled) w[i] *= 1 - lr * decay;
+      w[i] -= lr * (m[i] / (1 - std::pow(0.9, step))) / (std::sqrt(v[i] / (1 - std::pow(0.999, step))) + 1e-8);
+    }
+  };
+}
+
+TEST(Rules, AdamWDecaysWeightsBesideTheStep) {
+  compare("adamw", {{"weight_decay", 0.1}}, 0.01, adam(0.01, 0.1, true), adam(0.01, 0.1, true));
+  compare("centralized_adam", {{"weight_decay", 0.1}}, 0.01, adam(0.01, 0.1, false), adam(0.01, 0.1, false));
+}
+
+Reference lion(double lr, double decay) {
+  return [=, m = Vector(6, 0)](Vector& w, const Vector& g, int) mutable {
+    for (size_t i = 0; i < w.size(); ++i) {
+      const double direction = 0.9 * m[i] + 0.1 * g[i];
+      w[i] = (1 - lr * decay) * w[i] - lr * ((direction > 0) - (direction < 0));
+      m[i] = 0.99 * m[i] + 0.01 * g[i];
+    }
+  };
+}
+
+TEST(Rules, LionStepsBySigns) { compare("lion", {{"weight_decay", 0.1}}, 0.01, lion(0.01, 0.1), lion(0.01, 0.1)); }
+
+Reference lars(double lr, double decay, bool scaled) {
+  return [=, v = Vector(6, 0)](Vector& w, const Vector& g, int) mutable {
+    const double trust = scaled ? 0.02 * norm(w) / (norm(g) + decay * norm(w)) : 1;
+    for (size_t i = 0; i < w.size(); ++i) {
+      v[i] = 0.9 * v[i] + lr * trust * (g[i] + (scaled ? decay * w[i] : 0));
+      w[i] -= v[i];
+    }
+  };
+}
+
+TEST(Rules, LarsScalesMatricesByTheirNorms) {
+  compare("lars", {{"weight_decay", 0.1}, {"trust_coefficient", 0.02}}, 0.05, lars(0.05, 0.1, true),
+          lars(0.05, 0.1, false));
+}
+
+Reference lamb(double lr, double decay, bool scaled) {
+  return [=, m = Vector(6, 0), v = Vector(6, 0)](Vector& w, const Vector& g, int step) mutable {
+    Vector r(w.size());
+    for (size_t i = 0; i < w.size(); ++i) {
+      m[i] = 0.9 * m[i] + 0.1 * g[i];
+      v[i] = 0.999 * v[i] + 0.001 * g[i] * g[i];
+      r[i] = m[i] / (1 - std::pow(0.9, step)) / (std::sqrt(v[i] / (1 - std::pow(0.999, step))) + 1e-6);
+      if (scaled) r[i] += decay * w[i];
+    }
+    const double trust = scaled ? norm(w) / norm(r) : 1;
+    for (size_t i = 0; i < w.size(); ++i) w[i] -= lr * trust * r[i];
+  };
+}
+
+TEST(Rules, LambScalesMatricesByTheirNorms) {
+  compare("lamb", {{"weight_decay", 0.1}}, 0.01, lamb(0.01, 0.1, true), lamb(0.01, 0.1, false), 5e-5);
+}
+
+// ---- Muon -----------------------------------------------------------------------------------------------------------
+
+// Of 2 x 3: X <- a X + (b A + c A A) X with A = X X^T, five times, from u / |u|.
+Vector newton_schulz(const Vector& u) {
+  Vector x = u;
+  const double length = std::max(norm(u), 1e-7);
+  for (double& value : x) value /= length;
+  for (int step = 0; step < 5; ++step) {
+    double a[2][2] = {}, p[2][2] = {};
+    for (size_t r = 0; r < 2; ++r) {
+      for (size_t s = 0; s < 2; ++s) {
+        for (size_t c = 0; c < 3; ++c) a[r][s] += x[3 * r + c] * x[3 * s + c];
+      }
+    }
+    for (size_t r = 0; r < 2; ++r) {
+      for (size_t s = 0; s < 2; ++s) p[r][s] = -4.7750 * a[r][s] + 2.0315 * (a[r][0] * a[0][s] + a[r][1] * a[1][s]);
+    }
+    Vector next(6);
+    for (size_t r = 0; r < 2; ++r) {
+      for (size_t c = 0; c < 3; ++c) next[3 * r + c] = 3.4445 * x[3 * r + c] + p[r][0] * x[c] + p[r][1] * x[3 + c];
+    }
+    x = next;
+  }
+  return x;
+}
+
+Reference muon(double lr, double decay, double scale, bool nesterov) {
+  return [=, b = Vector(6, 0)](Vector& w, const Vector& g, int) mutable {
+    Vector u(6);
+    for (size_t i = 0; i < 6; ++i) {
+      b[i] = 0.95 * b[i] + 0.05 * g[i];
+      u[i] = nesterov ? 0.95 * b[i] + 0.05 * g[i] : b[i];
+    }
+    const Vector o = newton_schulz(u);
+    for (size_t i = 0; i < 6; ++i) w[i] = (1 - lr * decay) * w[i] - lr * scale * o[i];
+  };
+}
+
+TEST(Rules, MuonOrthogonalisesMatricesAndHasAdamWForTheRest) {
+  compare("muon", {{"weight_decay", 0.1}}, 0.01, muon(0.01, 0.1, 0.2 * std::sqrt(3.0), true), adam(0.01, 0.1, true),
+          1e-4);
+  compare("muon", {{"weight_decay", 0}, {"nesterov", false}, {"adjust_lr", "original"}, {"adam_rate", 0.5}}, 0.01,
+          muon(0.01, 0, 1, false), adam(0.005, 0, true), 1e-4);
+}
+
+TEST(Muon, SingularValuesBecomeAboutOne) {
+  at::Tensor matrix = at::empty({40, 25});
+  const Vector values = drawn(1000, 7);
+  for (int64_t i = 0; i < 1000; ++i) matrix.view({-1})[i] = static_cast<float>(values[static_cast<size_t>(i)]);
+  const at::Tensor result = orthogonalised(matrix, 5);
+  EXPECT_EQ(result.sizes(), matrix.sizes());
+  const at::Tensor squares = at::mm(result.t(), result).diagonal();
+  EXPECT_GT(squares.min().item<float>(), 0.4F);
+  EXPECT_LT(squares.max().item<float>(), 1.5F);
+  EXPECT_TRUE(at::allclose(orthogonalised(matrix.t().contiguous(), 5), result.t(), 1e-4, 1e-5));
+  EXPECT_TRUE(at::equal(orthogonalised(at::zeros({3, 4}), 5), at::zeros({3, 4})));
+}
+
+TEST(Muon, ResumesIdentically) {
+  const FlatLayout layout = two_tensors();
+  const auto run = [](MuonRule& rule, FlatTensors& tensors, int first, int last) {
+    for (int i = first; i < last; ++i) {
+      tensors.gradients.zero_();
+      put(tensors.gradients, 0, drawn(6, static_cast<uint64_t>(i)));
+      put(tensors.gradients, 16, drawn(2, static_cast<uint64_t>(i)));
+      rule.update(tensors, 0.1, 1);
+    }
+  };
+  MuonRule whole(MuonOptions(), layout), first(MuonOptions(), layout), second(MuonOptions(), layout);
+  FlatTensors expected{at::ones({32}), at::zeros({32})}, tensors{at::ones({32}), at::zeros({32})};
+  run(whole, expected, 0, 7);
+  run(first, tensors, 0, 3);
+  NamedState state;
+  first.export_state(state);
+  EXPECT_EQ(state.tensors.size(), 3U);
+  second.import_state(state);
+  run(second, tensors, 3, 7);
+  for (const auto& [offset, count] : {std::pair{0, 6}, {16, 2}}) {
+    EXPECT_TRUE(at::equal(tensors.parameters.narrow(0, offset, count), expected.parameters.narrow(0, offset, count)));
+  }
+}
+
+TEST(Lion, TheKernelEqualsItsReferenceToTheBit) {
+  constexpr size_t kCount = 100003;
+  std::vector<float> start(kCount), gradients(kCount), momentum(kCount);
+  RandomSequence random(4);
+  for (auto* values : {&start, &gradients, &momentum}) {
+    for (float& value : *values) value = static_cast<float>(random.normal());
+  }
+  gradients[5] = momentum[5] = 0;
+  std::vector<float> fast = start, plain = start, fast_momentum = momentum, plain_momentum = momentum;
+  const LionCoefficients c{0.01F, 0.9F, 0.1F, 0.99F, 0.01F, 0.999F, 0.37F};
+  lion_update(fast.data(), gradients.data(), fast_momentum.data(), kCount, c);
+  lion_update_reference(plain.data(), gradients.data(), plain_momentum.data(), kCount, c);
+  EXPECT_EQ(fast, plain);
+  EXPECT_EQ(fast_momentum, plain_momentum);
+}
+
+TEST(Rules, RefuseWhatCannotBe) {
+  const auto comm = std::move(comm::make_in_process_group(1, kPatience).front());
+  const auto refusal = [&](const std::string& name, const Json& options, const std::string& text) {
+    spec::OptimizerSpec spec;
+    spec.name = name;
+    spec.options = options;
+    EXPECT_THAT([&] { make_optimizer(spec, two_tensors(), *comm); }, ThrowsMessage<UserError>(HasSubstr(text)));
+  };
+  refusal("lion", {{"betas", {0.9, 1}}}, "expected 0 or more and less than 1");
+  refusal("muon", {{"adjust_lr", "none"}}, "unknown adjust_lr 'none'");
+  refusal("centralized_sgd", {{"rule", "adagrad"}}, "unknown rule 'adagrad'");
+  refusal("centralized_sgd", {{"pattern", "tree"}}, "unknown pattern 'tree'");
+  refusal("centralized_sgd", {{"betas", {0.9, 0.99}}}, "has no option 'betas'");
+}
+
+}  // namespace
+}  // namespace mlbench::optim
