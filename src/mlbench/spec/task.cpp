@@ -285,8 +285,20 @@ bool has_options(const std::string& table) {
   return std::find(kTablesWithOptions.begin(), kTablesWithOptions.end(), table) != kTablesWithOptions.end();
 }
 
-// Applies one override. `replaced` holds the tables whose name is set, too, so that any option of them may be given.
-void apply_override(Json& canonical, const Override& setting, const std::set<std::string>& replaced) {
+// A choice of the overrides that decides which options a table has.
+struct Chooser {
+  std::string_view key;
+  std::string_view table;
+  bool replaces;  // the options that the task's own choice has go
+};
+constexpr Chooser kChoosers[] = {{"model.name", "model", true},
+                                 {"optimizer.name", "optimizer", true},
+                                 {"optimizer.rule", "optimizer", true},
+                                 {"optimizer.compression", "optimizer", false},
+                                 {"optimizer.pattern", "optimizer", false}};
+
+// Applies one override. `chosen` are the tables with such a choice: their options may be others than the task's.
+void apply_override(Json& canonical, const Override& setting, const std::set<std::string>& chosen) {
   const Json value = parse_value(setting);
   Json* target = &canonical;
   std::string path;
@@ -295,7 +307,7 @@ void apply_override(Json& canonical, const Override& setting, const std::set<std
     const size_t dot = setting.key.find('.', start);
     const std::string key = setting.key.substr(start, dot == std::string::npos ? dot : dot - start);
     const bool last = dot == std::string::npos;
-    const bool free = last && (replaced.contains(path) || path == "schedule.lr_by_workers" || outside_hash(setting));
+    const bool free = last && (chosen.contains(path) || path == "schedule.lr_by_workers" || outside_hash(setting));
     if (!target->is_object()) {
       throw UserError(fmt::format("{}: '{}' is {}, not a table", flag_of(setting), path, describe_value(*target)));
     }
@@ -316,7 +328,7 @@ void apply_override(Json& canonical, const Override& setting, const std::set<std
       const auto same_kind = [](const Json& a, const Json& b) {
         return a.type() == b.type() || (a.is_number() && b.is_number());
       };
-      if (has_options(path) && !old.is_null() && !replaced.contains(path) && !same_kind(old, value)) {
+      if (has_options(path) && !old.is_null() && !chosen.contains(path) && !same_kind(old, value)) {
         throw UserError(fmt::format("{}: '{}' is {}; expected the same type as the task's value, {}", flag_of(setting),
                                     setting.key, describe_value(value), describe_value(old)));
       }
@@ -330,7 +342,7 @@ void apply_override(Json& canonical, const Override& setting, const std::set<std
 }
 
 Json apply_overrides(Json canonical, const std::vector<Override>& overrides) {
-  std::set<std::string> replaced;
+  std::set<std::string> chosen, replaced;
   for (const Override& setting : overrides) {
     const std::string root = setting.key.substr(0, setting.key.find('.'));
     if (std::find(kIdentity.begin(), kIdentity.end(), root) != kIdentity.end()) {
@@ -339,8 +351,10 @@ Json apply_overrides(Json canonical, const std::vector<Override>& overrides) {
                        : root == "limits" ? "; choose with --max-time"
                                           : ""));
     }
-    for (const std::string_view table : kTablesWithOptions) {
-      if (setting.key == std::string(table) + ".name") replaced.emplace(table);
+    for (const Chooser& chooser : kChoosers) {
+      if (setting.key != chooser.key) continue;
+      chosen.emplace(chooser.table);
+      if (chooser.replaces) replaced.emplace(chooser.table);
     }
   }
   for (const std::string& table : replaced) {
@@ -350,7 +364,7 @@ Json apply_overrides(Json canonical, const std::vector<Override>& overrides) {
     }
     canonical[table] = std::move(kept);
   }
-  for (const Override& setting : overrides) apply_override(canonical, setting, replaced);
+  for (const Override& setting : overrides) apply_override(canonical, setting, chosen);
   return canonical;
 }
 

@@ -630,6 +630,22 @@ TEST(Task, BatchesOfTextSayHowTheyAreMade) {
               HasSubstr("is 31 tokens, less than the 32 of one micro-batch, 'batch_size'"));
 }
 
+TEST(Overrides, ChoicesOfAnOptimizerFreeItsOptions) {
+  const auto options_with = [](const std::vector<Override>& overrides) {
+    return parse(kText, overrides).task.optimizer.options;
+  };
+  const Json before = options_with({});
+  ASSERT_TRUE(before.contains("momentum"));
+  Json with_coder = before;
+  with_coder["compression"] = "top_k";
+  with_coder["share"] = 0.1;
+  EXPECT_EQ(options_with({{"optimizer.compression", "top_k"}, {"optimizer.share", "0.1"}}), with_coder);
+  EXPECT_EQ(options_with({{"optimizer.rule", "lion"}, {"optimizer.pattern", "local"}, {"optimizer.every", "4"}}),
+            (Json{{"rule", "lion"}, {"pattern", "local"}, {"every", 4}}))
+      << "another rule has other options";
+  EXPECT_THROW(options_with({{"optimizer.share", "0.1"}}), UserError) << "none of the task's";
+}
+
 TEST(TaskOverride, IsSplitAtTheFirstEqualsSign) {
   const Override setting = parse_override("model.name=a=b");
   EXPECT_EQ(setting.key, "model.name");

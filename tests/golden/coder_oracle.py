@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Steps of PyTorch's communication hooks on given gradients, two ranks: what the test of coders compares against.
+
+Usage: coder_oracle.py FOLDER. Reads FOLDER/cases.json: {cases: [{hook ("power_sgd" | "fp16"), shape, vector (elements),
+rank, q (the first Q, row by row), gradients: per step and rank, matrix then vector}]}. Writes FOLDER/result.json: per
+case, computed in float32 and in float64, the averaged gradient of each step, matrix then vector.
+"""
+import json
+import os
+import pathlib
+import socket
+import sys
+
+import torch
+import torch.distributed
+import torch.multiprocessing
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_sgd
+
+VANILLA = 2  # DDP divides its buckets anew in its second step
+
+
+class Given(torch.nn.Module):
+    """The gradient of its output is what it is given."""
+
+    def __init__(self, shape, vector):
+        super().__init__()
+        self.matrix = torch.nn.Parameter(torch.zeros(shape))
+        self.vector = torch.nn.Parameter(torch.zeros(vector))
+
+    def forward(self, gradient):
+        split = self.matrix.numel()
+        return ((self.matrix.view(-1) * gradient[:split]).sum() + (self.vector * gradient[split:]).sum())
+
+
+def register(model, case):
+    if case["hook"] == "fp16":
+        model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+        return None
+    state = power_sgd.PowerSGDState(None, matrix_approximation_rank=case["rank"], start_powerSGD_iter=VANILLA,
+                                    min_compression_rate=1)
+    model.register_comm_hook(state, power_sgd.powerSGD_hook)
+    return state
+
+
+def run(rank, case, dtype):
+    torch.set_default_dtype(dtype)
+    model = torch.nn.parallel.DistributedDataParallel(Given(case["shape"], case["vector"]))
+    state = register(model, case)
+    steps = [torch.zeros(len(case["gradients"][0][0]))] * VANILLA
+    steps += [torch.tensor(step[rank]) for step in case["gradients"]]
+    results = []
+    for number, gradient in enumerate(steps):
+        if state is not None and number == VANILLA:
+            q = torch.tensor(case["q"])
+            state.q_memory_dict[0] = q
+            state.p_memory_dict[0] = torch.empty(case["shape"][0] * case["rank"])
+        model.zero_grad()
+        model(gradient).backward()
+        results.append(torch.cat([model.module.matrix.grad.view(-1), model.module.vector.grad]).tolist())
+    return results[VANILLA:]
+
+
+def work(rank, folder, port):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+    torch.set_num_threads(1)
+    cases = json.loads((folder / "cases.json").read_text())["cases"]
+    results = [{"float32": run(rank, case, torch.float32), "float64": run(rank, case, torch.float64)} for case in cases]
+    if rank == 0:
+        (folder / "result.json").write_text(json.dumps(results))
+    torch.distributed.barrier()
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    torch.multiprocessing.spawn(work, args=(folder, free_port()), nprocs=2)
+
+
+if __name__ == "__main__":
+    main()
