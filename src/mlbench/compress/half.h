@@ -1,8 +1,8 @@
 #pragma once
 
-// "half": the gradient rounded to 16 bits and summed as such: 2 bytes per element. Rounding is to nearest even; with error
-// feedback what rounding a rank's own gradient takes away is added to its next one. What the additions of the sum round
-// away is lost.
+// "half": the gradient rounded to 16 bits and summed as such: 2 bytes per element. Rounding is to nearest even; with
+// error feedback what rounding a rank's own gradient takes away is added to its next one. What the additions of the sum
+// round away is lost.
 
 #include "mlbench/compress/coder.h"
 #include "mlbench/compress/error_memory.h"

@@ -15,8 +15,8 @@ namespace {
 constexpr const char* kQ = "coder/q";
 constexpr double kTiny = 1e-8;  // added to the norms of columns, so that a zero column stays zero
 
-// Columns of length 1 at right angles to each other, by modified Gram-Schmidt in float64: few columns, and the same bits
-// for every number of threads.
+// Columns of length 1 at right angles to each other, by modified Gram-Schmidt in float64: few columns, and the same
+// bits for every number of threads.
 void orthogonalise(at::Tensor matrix) {
   const int64_t rows = matrix.size(0), columns = matrix.size(1);
   at::Tensor exact = matrix.to(at::kDouble).t().contiguous();  // one row per column

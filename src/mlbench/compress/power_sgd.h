@@ -1,15 +1,15 @@
 #pragma once
 
-// "power_sgd": PowerSGD (Vogels et al. 2019, algorithms 1 and 2) by tensor, as PyTorch's powerSGD_hook has it. A tensor of
-// at least two dimensions is a matrix M of n rows (its first dimension) and m columns, of the rank r = min(n, m, rank).
-// With the error memory e, Q from the step before (or drawn from (seed, step), the same on all ranks) and sums over the
-// ranks:
+// "power_sgd": PowerSGD (Vogels et al. 2019, algorithms 1 and 2) by tensor, as PyTorch's powerSGD_hook has it. A tensor
+// of at least two dimensions is a matrix M of n rows (its first dimension) and m columns, of the rank r = min(n, m,
+// rank). With the error memory e, Q from the step before (or drawn from (seed, step), the same on all ranks) and sums
+// over the ranks:
 //   M <- g + e
 //   P <- sum(M Q), orthogonalised by modified Gram-Schmidt
 //   Q <- sum(M^T P)
 //   what comes out: P Q^T;   e <- M - share * P Q^T
-// `share` is this rank's weight in the mean (1 / k with equal batches, as in the paper). Vectors, and matrices for which
-// (n + m) * r * min_compression >= n * m, are summed as they are, with the first round.
+// `share` is this rank's weight in the mean (1 / k with equal batches, as in the paper). Vectors, and matrices for
+// which (n + m) * r * min_compression >= n * m, are summed as they are, with the first round.
 //
 // Bytes per step and rank: 4 * (n + m) * r per matrix and 4 per other element, in two sums that depend on each other.
 // Before the step `start_step` the whole gradient is summed: 4 bytes per element.

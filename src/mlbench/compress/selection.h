@@ -13,8 +13,8 @@ namespace mlbench::compress {
 std::vector<int32_t> largest_reference(std::span<const float> values, int64_t count);
 
 // The same. A sample gives a bound that is likely to be just below the count-th largest value; one pass over the values
-// collects what reaches it, and a partial sort of these, about 1.3 * count, finds the bound's exact value. Where too few
-// reached it, the bound is lowered and the pass repeated.
+// collects what reaches it, and a partial sort of these, about 1.3 * count, finds the bound's exact value. Where too
+// few reached it, the bound is lowered and the pass repeated.
 std::vector<int32_t> largest(std::span<const float> values, int64_t count);
 
 }  // namespace mlbench::compress

@@ -1,15 +1,15 @@
 #pragma once
 
-// Coders that send one bit per element. Payloads are gathered: ceil(n_t / 8) bytes per tensor of n_t elements, and of the
-// last two their scales. An element that is zero counts as positive, since a bit has no third value.
+// Coders that send one bit per element. Payloads are gathered: ceil(n_t / 8) bytes per tensor of n_t elements, and of
+// the last two their scales. An element that is zero counts as positive, since a bit has no third value.
 //
 //   sign_vote  signSGD with majority vote (Bernstein et al. 2019): what comes out is the sign of the sum of all ranks'
-//              signs: 1, -1, or 0 where as many ranks say either. It has no scale: the learning rate has to be that of a
-//              sign method.
-//   ef_sign    EF-signSGD (Karimireddy et al. 2019) by tensor: with p = g + e a rank sends sign(p) * |p|_1 / n_t, 4 bytes
-//              per tensor, and keeps e = p - what it sent. The paper has p = lr * g + e and updates by what was sent;
-//              here the learning rate stands in the rule, behind the coder, so that momentum sees gradients: with a
-//              constant rate both are the same.
+//              signs: 1, -1, or 0 where as many ranks say either. It has no scale: the learning rate has to be that of
+//              a sign method.
+//   ef_sign    EF-signSGD (Karimireddy et al. 2019) by tensor: with p = g + e a rank sends sign(p) * |p|_1 / n_t, 4
+//              bytes per tensor, and keeps e = p - what it sent. The paper has p = lr * g + e and updates by what was
+//              sent; here the learning rate stands in the rule, behind the coder, so that momentum sees gradients: with
+//              a constant rate both are the same.
 //   one_bit    1-bit SGD (Seide et al. 2014) by tensor: with p = g + e the mean of the elements of p that are at least
 //              0, and that of the others, 8 bytes per tensor; e = p - what it sent.
 

@@ -197,7 +197,9 @@ class PacedExchange final : public optim::Exchange {
  public:
   PacedExchange(optim::Optimizer& optimizer, Pace pace) : optimizer_(optimizer), pace_(pace) {}
   optim::Promise promise() const override { return optimizer_.promise(); }
-  void begin(const compress::StepContext& step, optim::FlatTensors& tensors) override { optimizer_.begin(step, tensors); }
+  void begin(const compress::StepContext& step, optim::FlatTensors& tensors) override {
+    optimizer_.begin(step, tensors);
+  }
   bool listens() const override { return optimizer_.listens(); }
   void ready(int64_t first, int64_t count) override { optimizer_.ready(first, count); }
   uint64_t finish() override {

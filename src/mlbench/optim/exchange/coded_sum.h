@@ -11,8 +11,8 @@ namespace mlbench::optim {
 
 class CodedSum {
  public:
-  // A tensor in separate memory goes from there where the back end takes it and the coder sends it as it is; else by way
-  // of the host's memory.
+  // A tensor in separate memory goes from there where the back end takes it and the coder sends it as it is; else by
+  // way of the host's memory.
   explicit CodedSum(const ExchangeContext& context);
 
   // Where values go by way of the host's memory; else null.

@@ -34,8 +34,9 @@ class Exchange {
   // Called while the backward pass runs: the elements [first, first + count) of the flat gradient are final. Each
   // element may be reported once, the last layer's first. Padding need not be reported.
   virtual void ready(int64_t /*first*/, int64_t /*count*/) {}
-  // The whole gradient is final: this rank's share, weighted as the context of the step says. On return, the gradients are what the rule takes. Returns the bytes that this rank gave to the transport
-  // since begin(). Also throws what went wrong since then.
+  // The whole gradient is final: this rank's share, weighted as the context of the step says. On return, the gradients
+  // are what the rule takes. Returns the bytes that this rank gave to the transport since begin(). Also throws what
+  // went wrong since then.
   virtual uint64_t finish() = 0;
   // Something has failed, and a step that was begun will not be finished. On return, none of its operations is under
   // way and none will begin: the exchange must not be used any more.

@@ -1,15 +1,16 @@
 #pragma once
 
 // "local": ranks step by the gradients of their own samples, and average their parameters every `every` steps (local
-// SGD, Stich 2019). Before the step `start_step` they exchange gradients in every step (post-local SGD, Lin et al. 2020).
+// SGD, Stich 2019). Before the step `start_step` they exchange gradients in every step (post-local SGD, Lin et al.
+// 2020).
 //
 // An average is a step of an outer optimizer (SlowMo, Wang et al. 2020; DiLoCo, Douillard et al. 2023). With x the
 // parameters that all ranks had behind the last average, y_i those of rank i now, k ranks, and b = 0 at first:
 //   d = mean of (x - y_i);  b <- outer_momentum * b + d
 //   x <- x - outer_lr * b, or with outer_nesterov x - outer_lr * (d + outer_momentum * b)
-// By default outer_lr is 1 and outer_momentum 0: x becomes the mean of the y_i. The difference goes through the coder, so
-// that it may be compressed. SlowMo's momentum is that of d / lr: with a constant rate both are the same. What the inner
-// rule remembers stays each rank's own.
+// By default outer_lr is 1 and outer_momentum 0: x becomes the mean of the y_i. The difference goes through the coder,
+// so that it may be compressed. SlowMo's momentum is that of d / lr: with a constant rate both are the same. What the
+// inner rule remembers stays each rank's own.
 //
 // Bytes: the coder's, in one step of `every` and in those before `start_step`; none in the others.
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// LARS (You et al. 2017, algorithm 1): SGD with momentum whose rate each tensor scales by its own norms. Of a matrix or an
-// embedding w with the gradient g (times gradient_scale):
+// LARS (You et al. 2017, algorithm 1): SGD with momentum whose rate each tensor scales by its own norms. For a matrix
+// or an embedding w with the gradient g (times gradient_scale):
 //   trust = trust_coefficient * |w| / (|g| + weight_decay * |w|), or 1 where w or g is zero
 //   v = momentum * v + lr * trust * (g + weight_decay * w);  w = w - v
 // Vectors and the parameters of norms have trust 1 and no weight decay. The rate is inside of the momentum, as in the

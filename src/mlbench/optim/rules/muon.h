@@ -1,15 +1,15 @@
 #pragma once
 
-// Muon (Jordan et al. 2024) as torch.optim.Muon has it, for matrices of hidden layers; AdamW (adam.h) for vectors, norms
-// and embeddings. A convolution is a matrix of (outputs) x (all else). With d = gradient_scale * gradient:
+// Muon (Jordan et al. 2024) as torch.optim.Muon has it, for matrices of hidden layers; AdamW (adam.h) for vectors,
+// norms and embeddings. A convolution is a matrix of (outputs) x (all else). With d = gradient_scale * gradient:
 //   b = momentum * b + (1 - momentum) * d
 //   u = b, or with nesterov momentum * b + (1 - momentum) * d
 //   O = u orthogonalised: five Newton-Schulz steps X <- a X + (b (X X^T) + c (X X^T)^2) X from u / max(|u|, 1e-7), with
 //       (a, b, c) = (3.4445, -4.7750, 2.0315); of the transpose where that has fewer rows
 //   w = (1 - lr * weight_decay) * w - lr * scale * O
-// The steps are in float32; PyTorch has them in bfloat16. `scale` is sqrt(max(1, rows / columns)) ("original"), or 0.2 *
-// sqrt(max(rows, columns)) ("match_rms_adamw", Liu et al. 2025), which makes updates as large as AdamW's, so that one
-// rate serves both. The rate of AdamW is lr * adam_rate.
+// The steps are in float32; PyTorch has them in bfloat16. `scale` is sqrt(max(1, rows / columns)) ("original"), or
+// 0.2 * sqrt(max(rows, columns)) ("match_rms_adamw", Liu et al. 2025), which makes updates as large as AdamW's, so that
+// one rate serves both. The rate of AdamW is lr * adam_rate.
 
 #include "mlbench/base/flat_layout.h"
 #include "mlbench/optim/rules/adam.h"
