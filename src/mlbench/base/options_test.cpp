@@ -26,6 +26,35 @@ TEST(OptionReader, ReadsValuesAndDefaults) {
   EXPECT_NO_THROW(reader.finish());
 }
 
+TEST(OptionReader, RemembersWhatWasAskedFor) {
+  const Json options = {{"momentum", 0.9}};
+  OptionReader reader("optimizer 'sgd'", options);
+  reader.number("momentum", 0, {0, 1});
+  reader.integer("every", 8, {1, 100});
+  EXPECT_EQ(reader.choice("norm", "largest", {"largest", "euclidean"}), "largest");
+  ASSERT_EQ(reader.asked().size(), 3);
+  EXPECT_EQ(reader.asked()[0].name, "momentum");
+  EXPECT_EQ(reader.asked()[0].otherwise, 0);
+  EXPECT_EQ(reader.asked()[0].expected, "a number from 0 to 1");
+  EXPECT_EQ(reader.asked()[1].expected, "a whole number from 1 to 100");
+  EXPECT_EQ(reader.asked()[2].expected, "one of largest, euclidean");
+}
+
+TEST(OptionReader, AChoiceNamesWhatIsValid) {
+  const Json options = {{"norm", "largst"}, {"reduce", 3}};
+  OptionReader reader("optimizer 'qsgd'", options);
+  EXPECT_THAT(
+      [&] {
+        reader.choice("norm", "largest", {"largest", "euclidean"});
+      },
+      ThrowsMessage<UserError>("unknown norm 'largst': did you mean 'largest'? valid: largest, euclidean"));
+  EXPECT_THAT(
+      [&] {
+        reader.choice("reduce", "sum", {"sum", "mean"});
+      },
+      ThrowsMessage<UserError>("option 'reduce' of optimizer 'qsgd' is 3; expected one of sum, mean"));
+}
+
 TEST(OptionReader, NumbersHaveRanges) {
   const Json options = {{"depth", int64_t{9'000'000'000'000'000'000}}, {"momentum", 1e308}, {"betas", {0.9, 1.5}}};
   OptionReader reader("model 'm'", options);

@@ -52,17 +52,14 @@ MakeCoder read_qsgd(OptionReader& options) {
   QsgdOptions qsgd;
   qsgd.bits = static_cast<int>(options.integer("bits", qsgd.bits, kCodeBits));
   qsgd.bucket = options.integer("bucket", qsgd.bucket, kBuckets);
-  const std::string norm = options.text("norm", "largest");
-  check_choice("norm", norm, {"largest", "euclidean"});
-  qsgd.largest = norm == "largest";
+  qsgd.largest = options.choice("norm", "largest", {"largest", "euclidean"}) == "largest";
   return [qsgd](const CoderContext& context) { return std::make_unique<QsgdCoder>(qsgd, context); };
 }
 
 MakeCoder read_half(OptionReader& options) {
   HalfOptions half;
-  const std::string type = options.text("type", "bfloat16");
-  check_choice("type", type, {"bfloat16", "float16"});
-  half.type = type == "bfloat16" ? at::kBFloat16 : at::kHalf;
+  const bool bfloat16 = options.choice("type", "bfloat16", {"bfloat16", "float16"}) == "bfloat16";
+  half.type = bfloat16 ? at::kBFloat16 : at::kHalf;
   half.error_feedback = options.flag("error_feedback", half.error_feedback);
   return [half](const CoderContext& context) { return std::make_unique<HalfCoder>(half, context); };
 }
@@ -80,23 +77,48 @@ MakeCoder read_power_sgd(OptionReader& options) {
 struct Row {
   const char* name;
   MakeCoder (*read)(OptionReader& options);
+  const char* sends;   // by each rank in a step; n: parameters
+  const char* source;  // paper, and the names by which others have it
 };
 constexpr Row kCoders[] = {
-    {"none", read_identity},
-    {"half", read_half},
-    {"top_k", read_top_k},
-    {"random_k", read_random<RandomPart::kElements>},
-    {"random_block", read_random<RandomPart::kBlock>},
-    {"sign_vote", read_sign<SignScale::kNone>},
-    {"ef_sign", read_sign<SignScale::kMeanMagnitude>},
-    {"one_bit", read_sign<SignScale::kMeanOfEachSign>},
-    {"qsgd", read_qsgd},
-    {"power_sgd", read_power_sgd},
+    {"none", read_identity, "the gradient, summed: 4 n bytes", "PyTorch's allreduce_hook"},
+    {"half", read_half, "the gradient in 16 bits, summed: 2 n bytes",
+     "PyTorch's fp16_compress_hook and bf16_compress_hook"},
+    {"top_k", read_top_k, "the share of largest magnitude, gathered: 8 bytes per element",
+     "Aji & Heafield 2017, Stich et al. 2018; MLBench's SparsifiedSGD"},
+    {"random_k", read_random<RandomPart::kElements>, "a random share, the same on all ranks, summed: 4 bytes per element",
+     "Stich et al. 2018"},
+    {"random_block", read_random<RandomPart::kBlock>, "a random share in one block, summed: 4 bytes per element", ""},
+    {"sign_vote", read_sign<SignScale::kNone>, "signs, gathered, of which the majority counts: n / 8 bytes",
+     "Bernstein et al. 2019, signSGD with majority vote; MLBench's SignSGD"},
+    {"ef_sign", read_sign<SignScale::kMeanMagnitude>, "signs and the mean magnitude of each tensor, gathered: n / 8 bytes",
+     "Karimireddy et al. 2019, EF-signSGD"},
+    {"one_bit", read_sign<SignScale::kMeanOfEachSign>, "signs and two means of each tensor, gathered: n / 8 bytes",
+     "Seide et al. 2014, 1-bit SGD"},
+    {"qsgd", read_qsgd, "random levels of each bucket's norm, gathered: bits n / 8 bytes and 4 per bucket",
+     "Alistarh et al. 2017, QSGD"},
+    {"power_sgd", read_power_sgd, "two low-rank factors of each matrix, summed: 4 rank (rows + columns) bytes",
+     "Vogels et al. 2019; PyTorch's powerSGD_hook, MLBench's PowerSGD"},
 };
 
 }  // namespace
 
 std::vector<std::string> coder_names() { return names_of(kCoders); }
+
+Json list_coders() {
+  Json rows = Json::array();
+  for (const Row& row : kCoders) {
+    const Json defaults = Json::object();
+    OptionReader reader(row.name, defaults);
+    const bool exact = row.read(reader)({FlatLayout(), 42, 0, 1})->exact();
+    rows.push_back({{"name", row.name},
+                    {"sends", row.sends},
+                    {"source", row.source},
+                    {"exact", exact},
+                    {"options", options_asked_by(row.read)}});
+  }
+  return rows;
+}
 
 MakeCoder read_coder(const std::string& name, OptionReader& options) {
   return row_named(kCoders, "compression", name).read(options);

@@ -95,9 +95,8 @@ MakeRule read_muon(OptionReader& options) {
   muon.momentum = options.number("momentum", muon.momentum, kShareRange);
   muon.nesterov = options.flag("nesterov", muon.nesterov);
   muon.weight_decay = options.number("weight_decay", muon.weight_decay, kDecayRange);
-  const std::string adjust = options.text("adjust_lr", "match_rms_adamw");
-  check_choice("adjust_lr", adjust, {"match_rms_adamw", "original"});
-  muon.match_rms_adamw = adjust == "match_rms_adamw";
+  muon.match_rms_adamw =
+      options.choice("adjust_lr", "match_rms_adamw", {"match_rms_adamw", "original"}) == "match_rms_adamw";
   muon.adam_rate = options.number("adam_rate", muon.adam_rate, kDecayRange);
   muon.adam = read_adam_options(options);
   return maker_of<MuonRule>(muon);
@@ -106,9 +105,7 @@ MakeRule read_muon(OptionReader& options) {
 StepOptions read_step_options(OptionReader& options, int workers) {
   StepOptions step;
   step.clip_norm = options.number("clip_norm", 0, kNormRange);
-  const std::string reduce = options.text("reduce", "sum");
-  check_choice("reduce", reduce, {"sum", "mean"});
-  if (reduce == "mean") step.reduce_divisor = workers;
+  if (options.choice("reduce", "sum", {"sum", "mean"}) == "mean") step.reduce_divisor = workers;
   step.averaging_patience = options.integer("averaging_patience", 0, kPatienceRange);
   step.loss_scale = read_loss_scale(options);
   return step;
@@ -117,9 +114,17 @@ StepOptions read_step_options(OptionReader& options, int workers) {
 struct RuleRow {
   const char* name;
   MakeRule (*read)(OptionReader& options);
+  const char* source;  // paper, or the implementation that it equals
 };
-constexpr RuleRow kRules[] = {{"sgd", read_sgd},   {"adam", read_adam}, {"adamw", read_adamw}, {"lars", read_lars},
-                              {"lamb", read_lamb}, {"lion", read_lion}, {"muon", read_muon}};
+constexpr RuleRow kRules[] = {
+    {"sgd", read_sgd, "torch.optim.SGD"},
+    {"adam", read_adam, "Kingma & Ba 2015, torch.optim.Adam"},
+    {"adamw", read_adamw, "Loshchilov & Hutter 2019, torch.optim.AdamW"},
+    {"lars", read_lars, "You et al. 2017"},
+    {"lamb", read_lamb, "You et al. 2020"},
+    {"lion", read_lion, "Chen et al. 2023"},
+    {"muon", read_muon, "Jordan et al. 2024, Liu et al. 2025, torch.optim.Muon"},
+};
 
 // What a name stands for, where the options `rule`, `compression` and `pattern` do not say otherwise.
 struct Row {
@@ -149,6 +154,26 @@ constexpr Row kOptimizers[] = {
 }  // namespace
 
 std::vector<std::string> optimizer_names() { return names_of(kOptimizers); }
+
+Json list_optimizers() {
+  Json rows = Json::array();
+  for (const Row& row : kOptimizers) {
+    rows.push_back({{"name", row.name}, {"rule", row.rule}, {"compression", row.coder}, {"pattern", row.exchange}});
+  }
+  return rows;
+}
+
+Json list_rules() {
+  Json rows = Json::array();
+  for (const RuleRow& row : kRules) {
+    rows.push_back({{"name", row.name}, {"source", row.source}, {"options", options_asked_by(row.read)}});
+  }
+  return rows;
+}
+
+Json list_step_options() {
+  return options_asked_by([](OptionReader& reader) { read_step_options(reader, 1); });
+}
 
 std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const FlatLayout& layout,
                                           comm::Communicator& comm, const OptimizerContext& context) {

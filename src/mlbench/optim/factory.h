@@ -14,22 +14,27 @@
 
 namespace mlbench::optim {
 
-// Makes the optimizer that `spec` names, on the gradient averaged over all ranks. Options (defaults in parentheses):
-// - "centralized_sgd": momentum (0), dampening (0), nesterov (false), weight_decay (0);
-// - "centralized_adam": betas ([0.9, 0.999]), eps (1e-8), weight_decay (0), amsgrad (false);
-// - both: clip_norm (0: none), reduce ("sum" | "mean"), averaging_patience (0: never) (optimizer.h); loss_scale (0:
-//   none) and how it changes (loss_scaler.h); those of the exchange (exchange/exchange.h), compression ("none") and the
-//   coder's.
-//
-// Throws UserError listing the valid names or options. `comm` and `memory` must outlive the optimizer.
+// What an optimizer is made with, beside its specification.
 struct OptimizerContext {
   uint64_t seed = 42;             // the run's
-  CommunicationPlace place = {};  // of the exchange's communication thread, if there is one
+  CommunicationPlace place = {}; 
+// Makes the optimizer that `spec` names: the row of that name, with the options `rule`, `compression` and `pattern`
+// where they are given. Its other options are those of the rule, coder and pattern, and the step's (optimizer.h):
+// list_rules(), list_step_options(), compress::list_coders() and list_exchanges() have them with defaults and ranges.
+// Throws UserError listing the valid names or options. `comm` and `context.memory` must outlive the optimizer.
+ // of the exchange's communication thread, if there is one
   // Where the framework's buffers are, and what an optimizer keeps beside them; null: in the host's memory.
   SeparateMemory* memory = nullptr;
 };
 std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const FlatLayout& layout,
                                           comm::Communicator& comm, const OptimizerContext& context = {});
 std::vector<std::string> optimizer_names();
+
+// Rows for lists. An optimizer's is {name, rule, compression, pattern}, a rule's {name, source, options}; options are
+// [{name, default, expected}].
+Json list_optimizers();
+Json list_rules();
+// The options that every optimizer has, whatever its rule, coder and pattern: clipping, loss scaling, averages.
+Json list_step_options();
 
 }  // namespace mlbench::optim

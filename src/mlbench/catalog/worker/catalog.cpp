@@ -19,11 +19,13 @@
 #include "mlbench/comm/wrap/cast.h"
 #include "mlbench/comm/wrap/check.h"
 #include "mlbench/comm/wrap/netem.h"
+#include "mlbench/compress/coder.h"
 #include "mlbench/framework/native/native_framework.h"
 #include "mlbench/framework/null/null_framework.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/models/model.h"
+#include "mlbench/optim/exchange/exchange.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/former_names.h"
@@ -198,9 +200,16 @@ std::unique_ptr<framework::Framework> make_framework(const std::string& name,
 }
 
 Json describe() {
-  return {{"build_id", build_info().build_id},      {"git_describe", build_info().git_describe},
-          {"frameworks", list_frameworks()},        {"backends", list_backends()},
-          {"optimizers", optim::optimizer_names()}, {"models", models::model_names()},
+  return {{"build_id", build_info().build_id},
+          {"git_describe", build_info().git_describe},
+          {"frameworks", list_frameworks()},
+          {"backends", list_backends()},
+          {"optimizers", optim::list_optimizers()},
+          {"rules", optim::list_rules()},
+          {"coders", compress::list_coders()},
+          {"patterns", optim::list_exchanges()},
+          {"step_options", optim::list_step_options()},
+          {"models", models::model_names()},
           {"metrics", metrics::metric_names()}};
 }
 

@@ -66,8 +66,10 @@ std::unique_ptr<framework::Framework> make_framework(const std::string& name,
                                                      const framework::FrameworkOptions& options);
 
 // What this worker can do, for `mlbench-worker --catalog`: {"build_id", "git_describe", "frameworks": [{"name",
-// "available", "reason", "inter_op", "profile", "precisions", "devices"}], "backends": [{"name", "available", "reason",
-// "about", "algorithms", "tunables", "devices"}], "optimizers": [...], "models": [...], "metrics": [...]}.
+// "available", "reason", "inter_op", "profile", "precisions", "devices"}], "backends": [{... and "about", "algorithms",
+// "tunables", "devices"}], "optimizers": [...], "rules": [...], "coders": [...], "patterns": [...], "step_options":
+// [...] (rows as optim/factory.h, compress/coder.h and optim/exchange/exchange.h say), "models": [...], "metrics":
+// [...]}.
 Json describe();
 
 }  // namespace mlbench::catalog

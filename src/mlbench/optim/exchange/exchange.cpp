@@ -49,7 +49,8 @@ constexpr TopologyRow kTopologies[] = {{"ring", Topology::kRing},
 
 MakeExchange read_gossip(OptionReader& options) {
   GossipOptions gossip;
-  gossip.topology = row_named(kTopologies, "topology", options.text("topology", "ring")).topology;
+  gossip.topology =
+      row_named(kTopologies, "topology", options.choice("topology", "ring", names_of(kTopologies))).topology;
   gossip.every = options.integer("every", gossip.every, kIntervals);
   return [gossip](const ExchangeContext& context) { return std::make_unique<GossipExchange>(context, gossip); };
 }
@@ -57,16 +58,34 @@ MakeExchange read_gossip(OptionReader& options) {
 struct ExchangeRow {
   const char* name;
   MakeExchange (*read)(OptionReader& options);
+  const char* sends;
+  bool replicated;     // as Promise
+  const char* source;  // paper, and the names by which others have it
 };
 constexpr ExchangeRow kExchanges[] = {
-    {"centralized", read_centralized},
-    {"local", read_local},
-    {"gossip", read_gossip},
+    {"centralized", read_centralized, "gradients, over all ranks, in every step", true, "MLBench's CentralizedSGD"},
+    {"local", read_local, "differences of weights, over all ranks, every so many steps", false,
+     "Stich 2019 (local SGD), Lin et al. 2020 (post-local SGD), Wang et al. 2020 (SlowMo), Douillard et al. 2023 "
+     "(DiLoCo); PyTorch's PostLocalSGDOptimizer"},
+    {"gossip", read_gossip, "weights, with the neighbours of a graph", false,
+     "Lian et al. 2017 (D-PSGD), Assran et al. 2019; MLBench's DecentralizedSGD"},
 };
 
 }  // namespace
 
 std::vector<std::string> exchange_names() { return names_of(kExchanges); }
+
+Json list_exchanges() {
+  Json rows = Json::array();
+  for (const ExchangeRow& row : kExchanges) {
+    rows.push_back({{"name", row.name},
+                    {"sends", row.sends},
+                    {"source", row.source},
+                    {"replicated", row.replicated},
+                    {"options", options_asked_by(row.read)}});
+  }
+  return rows;
+}
 
 MakeExchange read_exchange(const std::string& name, OptionReader& options) {
   return row_named(kExchanges, "pattern", name).read(options);

@@ -71,5 +71,7 @@ using MakeExchange = std::function<std::unique_ptr<Exchange>(const ExchangeConte
 // - "gossip" (gossip.h): topology ("ring" | "torus" | "complete" | "exponential"), every (1).
 MakeExchange read_exchange(const std::string& name, OptionReader& options);
 std::vector<std::string> exchange_names();
+// A row per pattern, for lists: {name, sends, source, replicated, options: [{name, default, expected}]}.
+Json list_exchanges();
 
 }  // namespace mlbench::optim
