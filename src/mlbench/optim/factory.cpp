@@ -12,6 +12,7 @@
 #include "mlbench/optim/rules/lion.h"
 #include "mlbench/optim/rules/muon.h"
 #include "mlbench/optim/rules/sgd.h"
+#include "mlbench/spec/algorithm.h"
 
 namespace mlbench::optim {
 
@@ -126,39 +127,14 @@ constexpr RuleRow kRules[] = {
     {"muon", read_muon, "Jordan et al. 2024, Liu et al. 2025, torch.optim.Muon"},
 };
 
-// What a name stands for, where the options `rule`, `compression` and `pattern` do not say otherwise.
-struct Row {
-  const char* name;
-  const char* rule;
-  const char* coder;
-  const char* exchange;
-};
-constexpr Row kOptimizers[] = {
-    {"centralized_sgd", "sgd", "none", "centralized"},
-    {"centralized_adam", "adam", "none", "centralized"},
-    {"adamw", "adamw", "none", "centralized"},
-    {"lars", "lars", "none", "centralized"},
-    {"lamb", "lamb", "none", "centralized"},
-    {"lion", "lion", "none", "centralized"},
-    {"muon", "muon", "none", "centralized"},
-    {"sparsified_sgd", "sgd", "top_k", "centralized"},
-    {"sign_sgd", "sgd", "sign_vote", "centralized"},
-    {"ef_sign_sgd", "sgd", "ef_sign", "centralized"},
-    {"qsgd", "sgd", "qsgd", "centralized"},
-    {"power_sgd", "sgd", "power_sgd", "centralized"},
-    {"local_sgd", "sgd", "none", "local"},
-    {"diloco", "adamw", "none", "local"},
-    {"decentralized_sgd", "sgd", "none", "gossip"},
-};
-
 }  // namespace
 
-std::vector<std::string> optimizer_names() { return names_of(kOptimizers); }
+std::vector<std::string> optimizer_names() { return names_of(spec::named_algorithms()); }
 
 Json list_optimizers() {
   Json rows = Json::array();
-  for (const Row& row : kOptimizers) {
-    rows.push_back({{"name", row.name}, {"rule", row.rule}, {"compression", row.coder}, {"pattern", row.exchange}});
+  for (const spec::NamedAlgorithm& row : spec::named_algorithms()) {
+    rows.push_back({{"name", row.name}, {"rule", row.rule}, {"compression", row.coder}, {"pattern", row.pattern}});
   }
   return rows;
 }
@@ -177,12 +153,16 @@ Json list_step_options() {
 
 std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const FlatLayout& layout,
                                           comm::Communicator& comm, const OptimizerContext& context) {
-  const Row& row = row_named(kOptimizers, "optimizer", spec.name);
+  const spec::Algorithm algorithm = spec::algorithm_of(spec);
   OptionReader options("optimizer '" + spec.name + "'", spec.options);
-  const MakeRule make_rule = row_named(kRules, "rule", options.text("rule", row.rule)).read(options);
+  // The three choices are read: what is left is theirs.
+  options.text("rule", "");
+  const MakeRule make_rule = row_named(kRules, "rule", algorithm.rule).read(options);
   const StepOptions step = read_step_options(options, comm.size());
-  const MakeExchange make_exchange = read_exchange(options.text("pattern", row.exchange), options);
-  const compress::MakeCoder make_coder = compress::read_coder(options.text("compression", row.coder), options);
+  options.text("pattern", "");
+  const MakeExchange make_exchange = read_exchange(algorithm.pattern, options);
+  options.text("compression", "");
+  const compress::MakeCoder make_coder = compress::read_coder(algorithm.coder, options);
   options.finish();
   auto rule = make_rule(layout, context.memory);
   auto coder = make_coder({layout, context.seed, comm.rank(), comm.size()});
