@@ -124,7 +124,7 @@ TEST_F(Cli, HelpNamesEveryVerbAndNothingInternal) {
        {"run",      "resume", "stop",           "status",         "watch",         "logs",        "note",
         "download", "delete", "serve",          "dashboard",      "list-clusters", "set-cluster", "list",
         "data",     "result", "create-cluster", "delete-cluster", "charts",        "compare",     "evaluate",
-        "schedule", "doctor", "bench",          "timeline",       "sweep"}) {
+        "schedule", "doctor", "bench",          "timeline",       "sweep",         "score",       "tune"}) {
     const std::string line = std::string("\n  ") + verb;
     EXPECT_THAT(result.out, AnyOf(HasSubstr(line + " "), HasSubstr(line + ", ")));  // what follows the comma: an alias
   }
@@ -209,7 +209,8 @@ TEST_F(Cli, ListModelsCountsParameters) {
 TEST_F(Cli, ListsOfTheWorkerComeFromItsCatalog) {
   EXPECT_EQ(mlbench({"list", "backends"}).out, "gloo  of mlbench\nnccl  not available: built without CUDA\n");
   EXPECT_EQ(mlbench({"list", "frameworks"}).out, "torch\n");
-  EXPECT_EQ(mlbench({"list", "optimizers"}).out, "centralized_sgd\n");
+  EXPECT_THAT(mlbench({"list", "optimizers"}).out, HasSubstr("centralized_sgd  sgd   none         centralized"));
+  EXPECT_THAT(mlbench({"list", "coders"}).out, HasSubstr("top_k  the largest  Stich et al. 2018"));
   environment_["KUBECONFIG"] = "/no/such/kubeconfig";
   EXPECT_THAT(
       mlbench({"list", "executors"}).out,

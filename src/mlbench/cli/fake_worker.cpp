@@ -13,7 +13,9 @@ int main(int argc, char** argv) {
                   "backends": [{"name": "gloo", "available": true, "reason": "", "about": "of mlbench",
                     "tunables": ["links", "socket_buffer", "interface"]},
                                {"name": "nccl", "available": false, "reason": "built without CUDA"}],
-                  "optimizers": ["centralized_sgd"]})");
+                  "optimizers": [{"name": "centralized_sgd", "rule": "sgd", "compression": "none",
+                                  "pattern": "centralized"}],
+                  "coders": [{"name": "top_k", "sends": "the largest", "source": "Stich et al. 2018"}]})");
     return 0;
   }
   execv(FAKE_WORKER, argv);

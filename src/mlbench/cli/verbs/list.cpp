@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
@@ -142,6 +144,23 @@ std::string availability_table(const Json& rows) {
   return out;
 }
 
+// Names and words of a row, in columns.
+std::string words_table(const Json& rows, const std::vector<std::string>& columns) {
+  std::vector<report::Column> heads;
+  for (const std::string& column : columns) heads.push_back({column, "", Align::kLeft});
+  Table table(heads);
+  for (const Json& row : rows) {
+    std::vector<std::string> words;
+    for (const std::string& column : columns) words.push_back(row.value(column, ""));
+    table.add_row(words);
+  }
+  return table.render();
+}
+
+std::string optimizers_table(const Json& rows) { return words_table(rows, {"name", "rule", "compression", "pattern"}); }
+std::string rules_table(const Json& rows) { return words_table(rows, {"name", "source"}); }
+std::string parts_table(const Json& rows) { return words_table(rows, {"name", "sends", "source"}); }
+
 struct List {
   const char* name;
   Json (*rows)(const spec::RunOptions& options);  // null: a table of the worker's catalog
@@ -153,7 +172,10 @@ constexpr List kLists[] = {
     {"frameworks", nullptr, availability_table},
     {"backends", nullptr, availability_table},
     {"executors", [](const spec::RunOptions&) { return plan::list_executors(); }, availability_table},
-    {"optimizers", nullptr, availability_table},
+    {"optimizers", nullptr, optimizers_table},
+    {"rules", nullptr, rules_table},
+    {"coders", nullptr, parts_table},
+    {"patterns", nullptr, parts_table},
     {"data", [](const spec::RunOptions&) { return list_data(); }, data_table},
 };
 
@@ -198,8 +220,7 @@ void add_list(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "list", "What can be chosen");
   auto wanted = std::make_shared<std::string>();
   auto options = std::make_shared<spec::RunOptions>();
-  verb->add_option("LIST", *wanted,
-                   "tasks, models, frameworks, backends, executors, optimizers or data (default: all)");
+  verb->add_option("LIST", *wanted, fmt::format("{} (default: all)", fmt::join(names_of(kLists), ", ")));
   verb->add_option("--task", options->task, "models: of this task, or task file")->type_name("TASK");
   verb->add_option("--rules", options->rules, "its rule set (default: the newest)")->type_name("RULES");
   verb->add_option("--variant", options->variant, "its official variant (default: the first)")->type_name("VARIANT");
