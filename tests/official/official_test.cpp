@@ -377,7 +377,9 @@ Json record_of(const train::test::TestRun& test, int64_t segments = 1) {
     info.exit_codes.emplace_back(0);
     progress.segments.push_back(info);
   }
-  return record::to_json(record::build_record(test.run, progress));
+  spec::RunSpec run = test.run;
+  run.task.canonical = spec::to_json(run.task.task);
+  return record::to_json(record::build_record(run, progress));
 }
 
 TEST(Goal, IsMetAtTheTasksOwnCadenceAlone) {

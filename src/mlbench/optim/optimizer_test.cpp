@@ -300,9 +300,11 @@ TEST_P(EveryOptimizer, SameOnOneAndManyRanksAndCountsBytesWithoutPadding) {
     spec.options.update(division.options);
     const auto comm = alone();
     const auto single = make_optimizer(spec, kLayout, *comm);
-    EXPECT_EQ(single->effective(), (Json{{"overlap", division.options.value("overlap", false)},
+    const bool overlap = division.options.value("overlap", false);
+    EXPECT_EQ(single->effective(), (Json{{"overlap", overlap},
                                          {"buckets", division.buckets},
-                                         {"by_layer", division.options.value("by_layer", false)}}));
+                                         {"by_layer", division.options.value("by_layer", false)},
+                                         {"one_collective", !overlap && division.buckets == 1}}));
     FlatTensors expected = tensors_of(1, 0);
     for (int step = 0; step < 4; ++step) {
       expected.gradients.zero_();

@@ -19,6 +19,7 @@
 #include "mlbench/record/record_fields.h"
 #include "mlbench/record/record_parts.h"
 #include "mlbench/record/tracker_lines.h"
+#include "mlbench/spec/algorithm.h"
 
 namespace mlbench::record {
 
@@ -328,6 +329,10 @@ Record asked_of(const spec::RunSpec& spec, const RunProgress& progress, const Js
   record.division = spec.division;
   record.overrides = spec.overrides;
   record.task_hash = spec.task.hash;
+  if (spec::trains(spec)) {
+    record.problem_hash = spec::problem_hash_of(spec.task.canonical);
+    record.algorithm = algorithm_of(spec.task, spec.overrides);
+  }
   record.framework = spec.framework;
   record.backend = spec.backend;
   record.comm_stack = get(begin, member::kCommStack);

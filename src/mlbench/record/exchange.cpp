@@ -83,8 +83,9 @@ void add_segment(std::vector<Exchanges> ranks, uint64_t most, ExchangeTimes& tim
   if (std::ranges::any_of(ranks, &Exchanges::any)) times.all_steps = false;
 }
 
-bool one_blocking_collective(const spec::RunSpec& spec, const Choices& effective) {
-  const Json& options = spec.task.task.optimizer.options;
+bool one_blocking_collective(const spec::RunSpec& spec, const Effective& effective) {
+  if (effective.one_collective) return *effective.one_collective;
+  const Json& options = spec.task.task.optimizer.options;  // of a run of an earlier program
   return effective.overlap == false && effective.buckets == 1 && options.value("compression", Json("none")) == "none";
 }
 
@@ -104,7 +105,7 @@ ExchangeTimes derive_exchange(const std::filesystem::path& run_dir, int64_t work
   return times;
 }
 
-std::optional<Exchange> exchange_of(const spec::RunSpec& spec, int64_t segments, const Choices& effective,
+std::optional<Exchange> exchange_of(const spec::RunSpec& spec, int64_t segments, const Effective& effective,
                                     std::vector<std::string>* notes, const Moment& until) {
   if (spec.workers < 2 || !spec::trains(spec)) return std::nullopt;
   ExchangeTimes times;

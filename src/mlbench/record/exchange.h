@@ -37,7 +37,7 @@ ExchangeTimes derive_exchange(const std::filesystem::path& run_dir, int64_t work
 
 // The record's `exchange`; empty where nothing is exchanged, or where the times are not known. `effective` is the
 // record's. For a run that has ended, `notes` (may be null) receives why times are not known, or not of all steps.
-std::optional<Exchange> exchange_of(const spec::RunSpec& spec, int64_t segments, const Choices& effective,
+std::optional<Exchange> exchange_of(const spec::RunSpec& spec, int64_t segments, const Effective& effective,
                                     std::vector<std::string>* notes, const Moment& until = {});
 
 }  // namespace mlbench::record

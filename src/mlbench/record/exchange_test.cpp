@@ -42,7 +42,8 @@ class Exchange : public testing::Test {
   // `exchange` of the record.
   std::optional<record::Exchange> told(std::vector<std::string>* notes = nullptr, std::optional<bool> overlap = false,
                                        std::optional<int64_t> buckets = 1) {
-    Choices effective;
+    Effective effective;
+    effective.one_collective = one_collective_;
     effective.overlap = overlap;
     effective.buckets = buckets;
     return exchange_of(spec_, 1, effective, notes);
@@ -50,6 +51,7 @@ class Exchange : public testing::Test {
 
   TemporaryFolder folder_;
   spec::RunSpec spec_;
+  std::optional<bool> one_collective_;
 };
 
 // By hand: the shortest of each step is 10, 20, 5, 7.
@@ -118,6 +120,16 @@ TEST_F(Exchange, IsExactForOneBlockingCollectivePerStep) {
   EXPECT_FALSE(told(nullptr, std::nullopt, std::nullopt)->exact);
   spec_.task.task.optimizer.options = {{"compression", "signs"}};
   EXPECT_FALSE(told()->exact);
+}
+
+// Programs that tell it know better than the settings: a coder may have one round, and gossip has no collective.
+TEST_F(Exchange, IsExactWhereThePatternSaysSo) {
+  for (int64_t rank = 0; rank < 2; ++rank) spool(rank, {exchanges(0, {10})});
+  one_collective_ = false;
+  EXPECT_FALSE(told()->exact);
+  one_collective_ = true;
+  spec_.task.task.optimizer.options = {{"compression", "top_k"}};
+  EXPECT_TRUE(told()->exact);
 }
 
 TEST_F(Exchange, IsNotKnownWithoutASpoolOfEachRank) {

@@ -63,9 +63,11 @@ struct Choices {
   Json others = nullptr;           // effective ones: what the framework and the back end say beside them
 };
 struct Effective : Choices {
-  std::string overlap_off;             // why overlap that the task asks for is off here
-  std::optional<bool> replicated;      // false: ranks hold different weights, and their average is evaluated and hashed
-  std::optional<bool> staged;          // gradients of ranks on GPUs go by way of the host's memory
+  std::string overlap_off;         // why overlap that the task asks for is off here
+  std::optional<bool> replicated;  // false: ranks hold different weights, and their average is evaluated and hashed
+  std::optional<bool> staged;      // gradients of ranks on GPUs go by way of the host's memory
+  // Each step's exchange is at most one blocking collective of all ranks; empty in records of earlier programs.
+  std::optional<bool> one_collective;
   std::string collectives_by;          // whose collective algorithms ran: "mlbench", or the back end's library
   std::vector<std::string> variables;  // NAME=VALUE, by which rank 0's back end is told how to communicate
 };
@@ -164,6 +166,19 @@ struct Storage {
   std::string kind;  // "local"; "data nfs, run local"; "not known"
   std::string data, run, endpoint;
   std::optional<int64_t> objects, bytes;
+  Json others = nullptr;
+};
+
+// The task's optimizer and schedule, with the overrides: what a run that trains does with gradients.
+struct Algorithm {
+  std::string rule, coder, pattern;  // docs/optimizers/
+  Json options = nullptr;            // of the three, by their names
+  std::optional<double> lr;          // of the task or its override, not yet scaled by the number of workers
+  Json schedule = nullptr;           // the task's table of that name
+  // How `lr` and `schedule` were chosen. "task": they are the task's, for its own algorithm. "task_for_another": the
+  // task's, though the algorithm is another. "given": by an override. "tuned": the best of `tuned_trials`.
+  std::string rates;
+  std::optional<int64_t> tuned_trials;
   Json others = nullptr;
 };
 
@@ -266,7 +281,10 @@ struct Record {
   std::string task, rules, variant;
   std::string division;  // "closed", "open", "own", "throughput", "custom"
   std::optional<std::vector<spec::Override>> overrides;
-  std::string task_hash, framework, backend, comm_stack;
+  std::string task_hash;
+  std::string problem_hash;  // of the task without its algorithm (spec/algorithm.h); "" where nothing is trained
+  std::optional<Algorithm> algorithm;  // of runs that train
+  std::string framework, backend, comm_stack;
   std::optional<spec::Communication> communication;  // empty where no worker runs
   std::optional<int64_t> workers, threads_per_worker, inter_op_threads;
   std::optional<bool> oversubscribed, shared_host;
@@ -302,6 +320,9 @@ struct Record {
   std::optional<Custom> custom;
   Json others = nullptr;
 };
+
+// The algorithm of a task, on which the overrides have been applied. Throws UserError as spec::algorithm_of() does.
+Algorithm algorithm_of(const spec::FrozenTask& task, const std::vector<spec::Override>& overrides);
 
 // The members in the order of the schema.
 Json to_json(const Record& record);

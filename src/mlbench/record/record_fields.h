@@ -40,6 +40,7 @@ void describe(V& v, T& effective) {
   text_or_nothing(v, "overlap_off", effective.overlap_off);
   v.field("replicated", effective.replicated, kOmitted);
   v.field("staged", effective.staged, kOmitted);
+  v.field("one_collective", effective.one_collective, kOmitted);
   text_or_nothing(v, "collectives_by", effective.collectives_by);
   v.field("variables", effective.variables, kOmitted);
   v.others(effective.others);
@@ -53,6 +54,19 @@ void describe(V& v, T& requested) {
   text(v, "profile", requested.profile);
   v.field("timeline", requested.timeline);
   v.others(requested.others);
+}
+
+template <typename V, Either<Algorithm> T>
+void describe(V& v, T& algorithm) {
+  v.field("rule", algorithm.rule);
+  v.field("coder", algorithm.coder);
+  v.field("pattern", algorithm.pattern);
+  v.free_table("options", algorithm.options);
+  v.field("lr", algorithm.lr);
+  v.free_table("schedule", algorithm.schedule);
+  v.field("rates", algorithm.rates);
+  v.field("tuned_trials", algorithm.tuned_trials, kOmitted);
+  v.others(algorithm.others);
 }
 
 template <typename V, Either<Failure> T>
@@ -294,6 +308,8 @@ void describe(V& v, T& record) {
   v.field("division", record.division);
   v.structures("overrides", record.overrides);
   v.field("task_hash", record.task_hash);
+  text(v, "problem_hash", record.problem_hash);
+  v.structure("algorithm", record.algorithm);
   v.field("framework", record.framework);
   v.field("backend", record.backend);
   text(v, "comm_stack", record.comm_stack);

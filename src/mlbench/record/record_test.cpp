@@ -58,12 +58,13 @@ TEST(RecordMembers, AreExactInversesOnRecordedResults) {
 Record full_record() {
   Record record;
   record.overrides = {spec::Override{"optimizer.lr", "0.1"}};
+  record.algorithm.emplace().tuned_trials = 5;
   record.communication.emplace();
   record.requested.emplace();
   record.effective.emplace();
   record.effective->overlap_off = "few cores";
   record.effective->collectives_by = "gloo";
-  record.effective->replicated = record.effective->staged = true;
+  record.effective->replicated = record.effective->staged = record.effective->one_collective = true;
   record.effective->variables = {"A=b"};
   record.failure.emplace();
   record.segments.emplace_back().failure.emplace();

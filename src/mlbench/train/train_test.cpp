@@ -371,6 +371,7 @@ Json begin_of(const std::string& stack) {
             {"overlap", false},
             {"buckets", 1},
             {"by_layer", false},
+            {"one_collective", true},
             {"collectives_by", "mlbench"}}},
           {"versions", {{"known", "1.0"}}},
           {"comm_stack", stack},

@@ -129,9 +129,11 @@ void CentralizedExchange::abandon() noexcept {
 }
 
 Json CentralizedExchange::effective() const {
+  const size_t buckets = std::max<size_t>(1, buckets_.size());
   Json effective = {{"overlap", overlap_},
-                    {"buckets", buckets_.empty() ? 1 : static_cast<int64_t>(buckets_.size())},
-                    {"by_layer", by_layer_}};
+                    {"buckets", buckets},
+                    {"by_layer", by_layer_},
+                    {"one_collective", !overlap_ && buckets == 1 && coder_.rounds() == 1}};
   if (!overlap_off_.empty()) effective["overlap_off"] = overlap_off_;
   if (separate_memory_) effective["staged"] = sum_.staging() != nullptr;
   return effective;

@@ -47,8 +47,9 @@ class Exchange {
   // This rank's own state, under keys "exchange/...".
   virtual void export_state(NamedState& /*state*/) const {}
   virtual void import_state(const NamedState& /*state*/) {}
-  // For the record: {overlap: with the backward pass?, buckets: of the gradient, by_layer}; overlap_off: why there is
-  // no overlap though it was asked for; with separate memory staged: do gradients go through the host's memory?
+  // For the record: {overlap: with the backward pass?, buckets: of the gradient, by_layer, one_collective: is a step's
+  // exchange at most one blocking collective of all ranks?}; overlap_off: why there is no overlap though it was asked
+  // for; with separate memory staged: do gradients go through the host's memory?
   virtual Json effective() const = 0;
 };
 

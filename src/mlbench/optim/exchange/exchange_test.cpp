@@ -167,6 +167,7 @@ TEST_P(EveryExchange, KeepsWhatItPromises) {
         EXPECT_EQ(subject->effective()["buckets"], GetParam().buckets(layout));
         EXPECT_EQ(subject->effective()["by_layer"], GetParam().options.value("by_layer", false));
         EXPECT_EQ(subject->effective()["overlap"], GetParam().options.value("overlap", false));
+        EXPECT_TRUE(subject->effective()["one_collective"].is_boolean());
         FlatTensors tensors = tensors_of(layout);
         for (int step = 0; step < kSteps; ++step) {
           const at::Tensor before = tensors.parameters.clone();

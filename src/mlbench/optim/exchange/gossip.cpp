@@ -135,6 +135,8 @@ void GossipExchange::import_state(const NamedState& state) {
   rounds_ = state.integer("exchange/rounds");
 }
 
-Json GossipExchange::effective() const { return {{"overlap", false}, {"buckets", 1}, {"by_layer", false}}; }
+Json GossipExchange::effective() const {
+  return {{"overlap", false}, {"buckets", 1}, {"by_layer", false}, {"one_collective", false}};
+}
 
 }  // namespace mlbench::optim

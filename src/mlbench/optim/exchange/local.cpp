@@ -85,6 +85,8 @@ void LocalExchange::import_state(const NamedState& state) {
   import_flat(kOuterMomentum, layout_, state, memory_, momentum_);
 }
 
-Json LocalExchange::effective() const { return {{"overlap", false}, {"buckets", 1}, {"by_layer", false}}; }
+Json LocalExchange::effective() const {
+  return {{"overlap", false}, {"buckets", 1}, {"by_layer", false}, {"one_collective", coder_.rounds() == 1}};
+}
 
 }  // namespace mlbench::optim

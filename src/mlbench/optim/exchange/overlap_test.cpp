@@ -358,6 +358,7 @@ TEST_P(Overlap, GivesTheBitsOfTheSameBucketsOneAfterTheOther) {
                  EXPECT_EQ(overlapped.exchange().listens(), size > 1);
                  Json expected = plain.exchange().effective();
                  expected["overlap"] = true;
+                 expected["one_collective"] = false;
                  EXPECT_EQ(overlapped.exchange().effective(), expected);
                  for (int step = 0; step < 7; ++step) {
                    const bool without = step % 3 == 2 && rank == (step / 3 + 1) % size;
@@ -492,8 +493,11 @@ TEST(OverlapOff, WhereTheThreadWouldBeInTheWayAndSaysWhy) {
     ExchangeContext context{comm, coder, layout};
     context.place.crowded = "mpi spins";
     CentralizedExchange crowded(context, options_of(0, true, true));
-    EXPECT_EQ(crowded.effective(),
-              (Json{{"overlap", false}, {"buckets", 2}, {"by_layer", true}, {"overlap_off", "mpi spins"}}));
+    EXPECT_EQ(crowded.effective(), (Json{{"overlap", false},
+                                         {"buckets", 2},
+                                         {"by_layer", true},
+                                         {"one_collective", false},
+                                         {"overlap_off", "mpi spins"}}));
     EXPECT_FALSE(crowded.listens());
     FlatTensors tensors{at::ones({layout.parameter_elements}), gradient_of(layout, rank, 0)};
     crowded.begin({0}, tensors);
@@ -501,7 +505,7 @@ TEST(OverlapOff, WhereTheThreadWouldBeInTheWayAndSaysWhy) {
     const at::Tensor sum = gradient_of(layout, 0, 0) + gradient_of(layout, 1, 0);
     EXPECT_TRUE(same_gradient(layout, tensors.gradients, sum));
     EXPECT_EQ(CentralizedExchange(context, options_of(0, true, false)).effective(),
-              (Json{{"overlap", false}, {"buckets", 2}, {"by_layer", true}}))
+              (Json{{"overlap", false}, {"buckets", 2}, {"by_layer", true}, {"one_collective", false}}))
         << "nobody asked for it";
   });
 }

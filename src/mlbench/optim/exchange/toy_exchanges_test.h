@@ -53,7 +53,9 @@ class NeighbourAveraging final : public Exchange {
 
   void export_state(NamedState& state) const override { state.scalars["exchange/updates"] = updates_; }
   void import_state(const NamedState& state) override { updates_ = state.integer("exchange/updates"); }
-  Json effective() const override { return {{"overlap", false}, {"buckets", 1}, {"by_layer", false}}; }
+  Json effective() const override {
+    return {{"overlap", false}, {"buckets", 1}, {"by_layer", false}, {"one_collective", true}};
+  }
 
  private:
   static constexpr int kToTheRight = 1, kToTheLeft = 2;
