@@ -7,8 +7,10 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "mlbench/report/figures.h"
+#include "mlbench/report/study/algorithm.h"
 
 namespace mlbench::report {
 
@@ -25,6 +27,25 @@ std::string abbreviated(std::string value) {
     begin = value.find_first_of(kDigits, std::min(end - begin == 64 ? begin + 8 : end, value.size()));
   }
   return value;
+}
+
+std::string version_note(const std::vector<const record::Record*>& records) {
+  std::map<std::string, std::vector<std::string>> versions;
+  for (const record::Record* record : records) {
+    const record::Environment environment = record->environment.value_or(record::Environment());
+    std::string version = environment.version;
+    if (!environment.git_describe.empty()) version += " " + environment.git_describe;
+    versions[version.empty() ? "unknown" : version].push_back(record->name);
+  }
+  if (versions.size() < 2) return "";
+  std::vector<std::string> words;
+  for (auto& [version, names] : versions) {
+    const size_t more = names.size() - std::min(names.size(), kMostNames);
+    names.resize(names.size() - more);
+    words.push_back(
+        fmt::format("{} ({}{})", version, fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : ""));
+  }
+  return fmt::format("different versions of the program: {}", fmt::join(words, ", "));
 }
 
 std::string differ(const Keys& keys) { return in_words(keys) + (keys.size() == 1 ? " differs" : " differ"); }
@@ -155,23 +176,10 @@ Distinction distinguish(const std::vector<Conditions>& runs, const std::vector<s
   return found;
 }
 
-std::string version_note(const std::vector<const record::Record*>& records) {
-  std::map<std::string, std::vector<std::string>> versions;
-  for (const record::Record* record : records) {
-    const record::Environment environment = record->environment.value_or(record::Environment());
-    std::string version = environment.version;
-    if (!environment.git_describe.empty()) version += " " + environment.git_describe;
-    versions[version.empty() ? "unknown" : version].push_back(record->name);
+void add_comparison_notes(const std::vector<const record::Record*>& records, std::vector<std::string>& notes) {
+  for (std::string note : {rates_note(records), version_note(records)}) {
+    if (!note.empty()) notes.push_back(std::move(note));
   }
-  if (versions.size() < 2) return "";
-  std::vector<std::string> words;
-  for (auto& [version, names] : versions) {
-    const size_t more = names.size() - std::min(names.size(), kMostNames);
-    names.resize(names.size() - more);
-    words.push_back(
-        fmt::format("{} ({}{})", version, fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : ""));
-  }
-  return fmt::format("different versions of the program: {}", fmt::join(words, ", "));
 }
 
 }  // namespace mlbench::report

@@ -71,6 +71,7 @@ class Conditions {
   std::vector<std::string> values_;
   std::vector<HostKind> host_kinds_;
   std::string division_but_keys_;
+  std::string problem_;  // "" where the record does not tell
 };
 
 // Why runs that differ in these keys have no speed-up, "no speed-up: hardware differs"; "" where nothing forbids one.
@@ -100,7 +101,9 @@ struct Distinction {
 Distinction distinguish(const std::vector<Conditions>& runs, const std::vector<std::vector<size_t>>& groups,
                         const KeyChoice& apart);
 
-// "different versions of the program: 0.1.0 v1 (r-1), 0.1.0 v2 (r-2, r-4)"; "" where all records have one version.
-std::string version_note(const std::vector<const record::Record*>& records);
+// Adds what whoever reads a comparison of these runs must know: that the rates of their algorithms were not chosen
+// alike (study/algorithm.h), and that their programs were different versions:
+// "different versions of the program: 0.1.0 v1 (r-1), 0.1.0 v2 (r-2, r-4)".
+void add_comparison_notes(const std::vector<const record::Record*>& records, std::vector<std::string>& notes);
 
 }  // namespace mlbench::report

@@ -14,6 +14,8 @@
 #include "mlbench/base/sha256.h"
 #include "mlbench/catalog/options/options.h"
 #include "mlbench/report/figures.h"
+#include "mlbench/report/study/algorithm.h"
+#include "mlbench/spec/algorithm.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::report {
@@ -42,12 +44,17 @@ std::string counted_if_known(const std::optional<int64_t>& count, std::string_vi
   return count ? counted(*count, noun) : "";
 }
 
-// The overrides of the task, "KEY=VALUE", but not those of kOutsideHash and the precision: other keys hold these.
+// Whether another key compares what the override sets: the precision, or the algorithm where the record tells it.
+bool has_own_key(const spec::Override& setting, const Record& record) {
+  return setting.key == "precision" || (spec::is_of_algorithm(setting) && algorithm_of(record));
+}
+
+// The overrides of the task, "KEY=VALUE", but not those of kOutsideHash and those that another key compares.
 std::vector<std::string> overridden(const Record& record) {
   std::vector<std::string> words;
-  for (const auto& [key, value] : record.overrides.value_or(std::vector<spec::Override>{})) {
-    const bool elsewhere = std::ranges::count(spec::kOutsideHash, key) > 0 || key == "precision";
-    if (!elsewhere) words.push_back(key + "=" + value);
+  for (const spec::Override& setting : record.overrides.value_or(std::vector<spec::Override>{})) {
+    if (!spec::outside_hash(setting) && !has_own_key(setting, record))
+      words.push_back(setting.key + "=" + setting.value);
   }
   std::stable_sort(words.begin(), words.end());
   return words;
@@ -65,6 +72,11 @@ std::string task(const Record& record) {
   return joined(words);
 }
 
+std::string algorithm(const Record& record) {
+  const auto algorithm = algorithm_of(record);
+  return algorithm ? in_words(*algorithm) : "";
+}
+
 std::string overrides(const Record& record) {
   if (!record.overrides) return "";
   const std::vector<std::string> words = overridden(record);
@@ -73,14 +85,15 @@ std::string overrides(const Record& record) {
 
 std::string division(const Record& record) { return record.division; }
 
-// The division, but "closed" for a run that is open only because of its precision or of how its ranks communicate: such
-// a run differs from a closed one in the keys of these.
+// The division, but "closed" for a run that is open only because of its precision, its algorithm or how its ranks
+// communicate: such a run differs from a closed one in the keys of these.
 std::string division_but_keys(const Record& record) {
   const auto given = record.overrides.value_or(std::vector<spec::Override>{});
-  const bool precision = std::ranges::count(given, "precision", &spec::Override::key) > 0;
+  const bool own_key =
+      std::ranges::any_of(given, [&](const spec::Override& setting) { return has_own_key(setting, record); });
   const auto& communication = record.communication;
   const bool communicates = communication && (!communication->wire_dtype.empty() || !communication->netem.empty());
-  const bool alone = (precision || communicates) && overridden(record).empty();
+  const bool alone = (own_key || communicates) && overridden(record).empty();
   return alone && division(record) == "open" ? "closed" : division(record);
 }
 
@@ -239,6 +252,7 @@ std::string storage(const Record& record) {
 const ComparisonKey kOwnKeys[] = {
     {"task", KeyKind::kFixed, values::task},
     {"overrides", KeyKind::kFixed, values::overrides},
+    {"algorithm", KeyKind::kFree, values::algorithm},
     {"division", KeyKind::kFixed, values::division},
     {"goal", KeyKind::kFixed, values::goal},
     {"data", KeyKind::kFixed, values::data},
@@ -334,6 +348,7 @@ Conditions::Conditions(const record::Record& record) {
     host_kinds_.push_back({values::cpu_and_gpus(host), static_cast<double>(host.ram_bytes.value_or(0))});
   }
   division_but_keys_ = values::division_but_keys(record);
+  problem_ = problem_of(record);
 }
 
 const std::string& Conditions::value(const ComparisonKey& key) const {
@@ -349,6 +364,8 @@ bool Conditions::equal(size_t key, const Conditions& other) const {
     return has_all(host_kinds_, other.host_kinds_) && has_all(other.host_kinds_, host_kinds_);
   }
   if (key_table()[key].name == "division") return division_but_keys_ == other.division_but_keys_;
+  // Variants of a task that differ in their algorithm alone differ in that key.
+  if (key_table()[key].name == "task") return !problem_.empty() && problem_ == other.problem_;
   return false;
 }
 

@@ -6,12 +6,14 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/catalog/options/options.h"
+#include "mlbench/record/record_fields.h"
 #include "mlbench/report/draw/charts.h"
 #include "mlbench/report/study/scaling.h"
 #include "mlbench/report/study/significance.h"
 #include "mlbench/report/study/study.h"
 #include "mlbench/report/study/test_comparisons.h"
 #include "mlbench/report/summary.h"
+#include "mlbench/spec/algorithm.h"
 
 namespace mlbench::report {
 namespace {
@@ -88,6 +90,46 @@ TEST(Comparison, RecordsDifferInThatKeyAlone) {
   for (const Change& change : changes_of_no_key()) {
     EXPECT_THAT(differences(record, with(record, change)), IsEmpty()) << change.what;
   }
+}
+
+// Official variants of a task may have algorithms of their own.
+TEST(Comparison, VariantsOfOneProblemDifferInTheirAlgorithmAlone) {
+  RecordJson sgd = told_record("a-1", 1), lars = told_record("b-1", 1);
+  sgd["problem_hash"] = lars["problem_hash"] = std::string(64, 'e');
+  sgd["variant"] = "v1-20";
+  lars["variant"] = "v1-20-lars";
+  lars["task_hash"] = std::string(64, 'f');
+  lars["algorithm"]["rule"] = "lars";
+  EXPECT_THAT(differences(sgd, lars), ElementsAre("algorithm"));
+  lars["problem_hash"] = std::string(64, 'd');
+  EXPECT_THAT(differences(sgd, lars), ElementsAre("task", "algorithm"));
+}
+
+// A record of an earlier program tells its algorithm by the hash of its task, and by its overrides.
+TEST(Comparison, EarlierRecordsHaveTheAlgorithmOfTheirTask) {
+  const auto task = spec::find_task("1a", "2018", "v1-20", {});
+  RecordJson earlier = told_record("a-1", 1);
+  earlier.erase("algorithm");
+  earlier["task_hash"] = task.hash;
+  RecordJson now = earlier;
+  now["algorithm"] = record::written(record::algorithm_of(task, {}));
+  now["problem_hash"] = spec::problem_hash_of(task.canonical);
+  EXPECT_THAT(differences(earlier, now), IsEmpty());
+  earlier["overrides"] = given_override("optimizer.lr", "1");
+  earlier["division"] = "open";
+  EXPECT_THAT(differences(earlier, now), ElementsAre("algorithm"));
+  EXPECT_THAT(Conditions(earlier).value(key_named("algorithm")),
+              AllOf(HasSubstr("sgd, dampening=0.0, momentum=0.9, nesterov=true"), HasSubstr("lr=1, multistep ")));
+}
+
+TEST(Comparison, SaysHowRatesWereChosenOfAlgorithmsThatDiffer) {
+  RecordJson sgd = told_record("a-1", 1), lars = told_record("b-1", 1);
+  const auto notes = [&] { return significance_of({{"a-1", {sgd}}, {"b-1", {lars}}}, {}).notes; };
+  lars["algorithm"]["rule"] = "lars";
+  EXPECT_THAT(notes(), IsEmpty()) << "each has the rates of its task";
+  lars["algorithm"]["rates"] = "task_for_another";
+  EXPECT_THAT(notes(), ElementsAre("learning rates were not tuned alike: b-1 the task's, made for another algorithm; "
+                                   "a-1 the task's"));
 }
 
 // Report 1: mlbench compare.
@@ -265,8 +307,9 @@ TEST(Comparison, LinesByWhatIsChosen) {
 TEST(Comparison, WhatIsNotToldEqualsOnlyWhatIsNotTold) {
   const RecordJson told = told_record("a-1", 1), old = make_record("a-2", 2, 30, 6000, true);
   EXPECT_THAT(differences(old, make_record("a-2.2", 2, 31, 6000, true)), IsEmpty());
-  EXPECT_THAT(differences(told, old), ElementsAre("task", "data", "device", "precision", "workers", "inter_op_threads",
-                                                  "shared_host", "hardware", "network", "storage", "checkpoints"));
+  EXPECT_THAT(differences(told, old),
+              ElementsAre("task", "algorithm", "data", "device", "precision", "workers", "inter_op_threads",
+                          "shared_host", "hardware", "network", "storage", "checkpoints"));
   EXPECT_TRUE(differences(record::Record(), record::Record()).empty());
   EXPECT_TRUE(scale_runs({make_record("a-1", 1, 60, 3000, true), old}).runs[1].to_goal);
 }
@@ -280,7 +323,7 @@ TEST(Comparison, OpenForThePrecisionIsNoOtherDivision) {
   EXPECT_THAT(differences(open, half), ElementsAre("precision"));
   EXPECT_THAT(differences(told_record("a-1", 1), half), ElementsAre("precision"));
   EXPECT_THAT(differences(told_record("a-1", 1), open), ElementsAre("division"));
-  half["overrides"].push_back(given_override("optimizer.lr", "1")[0]);
+  half["overrides"].push_back(given_override("batch_size", "1")[0]);
   EXPECT_THAT(differences(open, half), ElementsAre("overrides", "precision"));
 }
 

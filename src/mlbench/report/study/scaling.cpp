@@ -98,7 +98,7 @@ ScaledRuns scale_runs(const std::vector<record::Record>& records) {
     scaled.baseline_workers = 0;
     scaled.baseline_names.clear();
   }
-  if (std::string note = version_note(compared); !note.empty()) scaled.notes.push_back(std::move(note));
+  add_comparison_notes(compared, scaled.notes);
   return scaled;
 }
 

@@ -206,7 +206,7 @@ Significance significance_of(const std::vector<RepeatedRun>& given, const Signif
     significance.notes.push_back(
         "the runs have different numbers of workers: how a task scales is drawn by mlbench charts");
   }
-  if (std::string note = version_note(records); !note.empty()) significance.notes.push_back(std::move(note));
+  add_comparison_notes(records, significance.notes);
   return significance;
 }
 

@@ -109,7 +109,7 @@ class StudyMaker {
     }
     std::vector<const Record*> records;
     for (const size_t run : members) records.push_back(&record(run));
-    if (std::string note = version_note(records); !note.empty()) study_.notes.push_back(std::move(note));
+    add_comparison_notes(records, study_.notes);
   }
 
   void describe(const Record& record) {

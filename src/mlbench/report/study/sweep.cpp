@@ -273,7 +273,7 @@ Sweep analyse_sweep(const std::vector<SweepAnswer>& settings, const std::vector<
     if (point.parts) point.bottleneck = bottleneck_of(*point.parts);
   }
   note_labels(sweep);
-  if (std::string note = version_note(compared); !note.empty()) sweep.notes.push_back(std::move(note));
+  add_comparison_notes(compared, sweep.notes);
   return sweep;
 }
 

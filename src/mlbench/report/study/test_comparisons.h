@@ -17,6 +17,13 @@ inline RecordJson told_record(const std::string& name, int64_t workers) {
   const auto k = static_cast<double>(workers);
   RecordJson record = make_record(name, workers, 60 / k, 3000 * k, true);
   record["task_hash"] = std::string(64, 'a');
+  record["algorithm"] = {{"rule", "sgd"},
+                         {"coder", "none"},
+                         {"pattern", "centralized"},
+                         {"options", {{"momentum", 0.9}}},
+                         {"lr", 0.1},
+                         {"schedule", {{"decay", "constant"}}},
+                         {"rates", "task"}};
   record["comm_stack"] = "gloo";
   record["inter_op_threads"] = 1;
   record["shared_host"] = false;
@@ -59,13 +66,27 @@ inline std::vector<Change> changes_of_one_key() {
   const auto set = [](const char* pointer, const Json& value) {
     return [path = Json::json_pointer(pointer), value](Json& record) { record[path] = value; };
   };
-  const Json lr = given_override("optimizer.lr", "0.1"), bf16 = given_override("precision", "bf16");
+  const Json batch = given_override("batch_size", "64"), lr = given_override("optimizer.lr", "1"),
+             bf16 = given_override("precision", "bf16");
   return {
       {"task", "the task", set("/task", "mnist")},
       {"task", "the rules", set("/rules", "2018")},
       {"task", "the variant", set("/variant", "v2-20")},
       {"task", "the hash alone: a copy of the task file that was altered", set("/task_hash", std::string(64, 'c'))},
-      {"overrides", "an override", set("/overrides", lr)},
+      {"overrides", "an override", set("/overrides", batch)},
+      {"algorithm", "the rule", set("/algorithm/rule", "lars")},
+      {"algorithm", "the coder", set("/algorithm/coder", "top_k")},
+      {"algorithm", "the pattern", set("/algorithm/pattern", "local")},
+      {"algorithm", "an option", set("/algorithm/options/momentum", 0.8)},
+      {"algorithm", "the schedule", set("/algorithm/schedule/decay", "plateau")},
+      {"algorithm", "none that is told", set("/algorithm", nullptr)},
+      {"algorithm", "the rate, as an override",
+       [=](Json& record) {
+         record["overrides"] = lr;
+         record["division"] = "open";
+         record["algorithm"]["lr"] = 1;
+         record["algorithm"]["rates"] = "given";
+       }},
       {"division", "open", set("/division", "open")},
       {"division", "a task of one's own", set("/division", "own")},
       {"division", "throughput only", set("/division", "throughput")},
@@ -151,6 +172,7 @@ inline std::vector<Change> changes_of_no_key() {
       {"", "how often it may go on", set("/engine/requeue", 3)},
       {"", "which kernels were taken", set("/requested/profile", "explain")},
       {"", "the commit", set("/environment/git_describe", "def")},
+      {"", "how rates were chosen that are the same", set("/algorithm/rates", "given")},
       {"", "an override outside of the hash, which is the back end's", set("/overrides", buckets)},
   };
 }

@@ -1,0 +1,108 @@
+#include "mlbench/report/study/algorithm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/sha256.h"
+#include "mlbench/spec/algorithm.h"
+#include "mlbench/spec/task.h"
+
+namespace mlbench::report {
+
+namespace {
+
+constexpr size_t kHashDigits = 8;
+
+struct OfficialVariant {
+  spec::TaskSource source;
+  std::string variant;
+};
+
+// The built-in tasks and variants by their hash.
+const std::map<std::string, OfficialVariant>& official_variants() {
+  static const auto kVariants = [] {
+    std::map<std::string, OfficialVariant> variants;
+    for (const spec::TaskSource& source : spec::embedded_tasks()) {
+      std::vector<std::string> names = spec::parse_task(source, "", {}).task.variants;
+      if (names.empty()) names.emplace_back();
+      for (const std::string& name : names) variants[spec::parse_task(source, name, {}).hash] = {source, name};
+    }
+    return variants;
+  }();
+  return kVariants;
+}
+
+std::optional<spec::FrozenTask> official_task_of(const record::Record& record) {
+  const auto found = official_variants().find(record.task_hash);
+  if (found == official_variants().end()) return std::nullopt;
+  try {
+    return spec::parse_task(found->second.source, found->second.variant,
+                            record.overrides.value_or(std::vector<spec::Override>{}));
+  } catch (const UserError&) {
+    return std::nullopt;  // an override that tasks no longer take
+  }
+}
+
+std::string words_of_rates(const record::Algorithm& algorithm) {
+  const std::string& rates = algorithm.rates;
+  if (rates == "tuned") return fmt::format("the best of {} trials", algorithm.tuned_trials.value_or(0));
+  return rates == "task"               ? "the task's"
+         : rates == "task_for_another" ? "the task's, made for another algorithm"
+         : rates == "given"            ? "given by --set"
+                                       : rates;
+}
+
+}  // namespace
+
+std::optional<record::Algorithm> algorithm_of(const record::Record& record) {
+  if (record.algorithm) return record.algorithm;
+  const auto task = official_task_of(record);
+  if (!task) return std::nullopt;
+  return record::algorithm_of(*task, record.overrides.value_or(std::vector<spec::Override>{}));
+}
+
+std::string in_words(const record::Algorithm& algorithm) {
+  std::string words = algorithm.rule;
+  if (algorithm.coder != "none") words += " with " + algorithm.coder;
+  if (algorithm.pattern != "centralized") words += " by " + algorithm.pattern;
+  std::vector<std::string> options;
+  for (const auto& [name, value] : algorithm.options.items())
+    options.push_back(fmt::format(", {}={}", name, value.dump()));
+  std::ranges::sort(options);
+  for (const std::string& option : options) words += option;
+  if (algorithm.lr) words += fmt::format(", lr={}", *algorithm.lr);
+  if (algorithm.schedule.is_object()) {
+    words += fmt::format(", {} {}", algorithm.schedule.value("decay", Json()).dump(),
+                         sha256_hex(canonical_json(algorithm.schedule)).substr(0, kHashDigits));
+  }
+  std::erase(words, '"');
+  return words;
+}
+
+std::string problem_of(const record::Record& record) {
+  if (!record.problem_hash.empty()) return record.problem_hash;
+  const auto task = official_task_of(record);
+  return task ? spec::problem_hash_of(task->canonical) : "";
+}
+
+std::string rates_note(const std::vector<const record::Record*>& records) {
+  std::map<std::string, std::string> rates;  // by algorithm
+  bool all_the_tasks = true;
+  for (const record::Record* record : records) {
+    const auto algorithm = algorithm_of(*record);
+    if (!algorithm) continue;
+    rates.emplace(in_words(*algorithm), fmt::format("{} {}", record->name, words_of_rates(*algorithm)));
+    all_the_tasks = all_the_tasks && algorithm->rates == "task";
+  }
+  if (rates.size() < 2 || all_the_tasks) return "";
+  std::string words;
+  for (const auto& [algorithm, chosen] : rates) words += (words.empty() ? "" : "; ") + chosen;
+  return "learning rates were not tuned alike: " + words;
+}
+
+}  // namespace mlbench::report
