@@ -42,6 +42,8 @@ inline constexpr Input kTextLine{"a line of text", kMiB};
 inline constexpr Input kSubwords{"a dictionary of subwords", 64 * kMiB};
 inline constexpr Input kTensorHeader{"the header of a safetensors file", 16 * kMiB};
 inline constexpr Input kCollectives{"a result of collectives", 64 * kMiB, true};
+inline constexpr Input kTargets{"a file of AlgoPerf's targets", kMiB, true};
+inline constexpr Input kMeasurements{"a trial's measurements", 16 * kMiB};
 inline constexpr Input kTraceHead{"the first line of a trace", 16 * kMiB};
 inline constexpr Input kArchive{"a run's archive", 256 * kMiB};
 inline constexpr Input kArchiveMember{"a member of a run's archive", 32 * kMiB};

@@ -29,6 +29,7 @@ void add_data(CLI::App& app, Program& program);
 void add_result(CLI::App& app, Program& program);
 void add_charts(CLI::App& app, Program& program);
 void add_compare(CLI::App& app, Program& program);
+void add_score(CLI::App& app, Program& program);
 void add_evaluate(CLI::App& app, Program& program);
 void add_bench(CLI::App& app, Program& program);
 void add_sweep(CLI::App& app, Program& program);
