@@ -7,6 +7,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <string_view>
+#include <vector>
 
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
@@ -117,6 +120,112 @@ class MultiStep final : public WarmUp {
   std::vector<int64_t> milestones_;  // ascending
 };
 
+class Piecewise final : public WarmUp {
+ public:
+  Piecewise(const spec::ScheduleSpec& spec, const ScheduleContext& context)
+      : WarmUp(spec, context), factors_(spec.factors), milestones_(milestone_steps(spec, context)) {}
+
+ protected:
+  double rate(int64_t step) const override {
+    const auto passed = std::upper_bound(milestones_.begin(), milestones_.end(), step) - milestones_.begin();
+    return WarmUp::rate(step) * (passed == 0 ? 1 : factors_[static_cast<size_t>(passed - 1)]);
+  }
+
+ private:
+  std::vector<double> factors_;
+  std::vector<int64_t> milestones_;  // ascending
+};
+
+class InverseTime final : public WarmUp {
+ public:
+  InverseTime(const spec::ScheduleSpec& spec, const ScheduleContext& context)
+      : WarmUp(spec, context), shift_(spec.shift) {}
+
+ protected:
+  double rate(int64_t step) const override {
+    return WarmUp::rate(step) / std::max(1.0, static_cast<double>(step) + shift_);
+  }
+
+ private:
+  double shift_;
+};
+
+// Half a cosine from `from` to `to`, at the part `u` of the way.
+double half_cosine(double from, double to, double u) { return to + (from - to) * (1 + std::cos(M_PI * u)) / 2; }
+
+// A decay from one step to the last of all steps, given as a function of the part of that way.
+class ToTheEnd : public WarmUp {
+ public:
+  ToTheEnd(const spec::ScheduleSpec& spec, const ScheduleContext& context, double begin)
+      : WarmUp(spec, context), floor_(spec.floor), begin_(begin), end_(static_cast<double>(context.total_steps - 1)) {
+    MLBENCH_CHECK(context.total_steps > 0, "a decay over no steps");
+  }
+
+ protected:
+  double rate(int64_t step) const override {
+    const auto at = static_cast<double>(step);
+    const double way = end_ - begin_;
+    const double u = at <= begin_ ? 0 : way <= 0 ? 1 : std::min(1.0, (at - begin_) / way);
+    return WarmUp::rate(step) * share(at, u);
+  }
+  // The share of the warmed-up rate at a step, and at the part `u` of the decay's way.
+  virtual double share(double step, double u) const = 0;
+  double floor() const { return floor_; }
+  double begin() const { return begin_; }
+
+ private:
+  double floor_, begin_, end_;
+};
+
+class Cosine final : public ToTheEnd {
+ public:
+  Cosine(const spec::ScheduleSpec& spec, const ScheduleContext& context)
+      : ToTheEnd(spec, context, static_cast<double>(count_warmup_steps(spec, context))) {}
+
+ protected:
+  double share(double, double u) const override { return half_cosine(1, floor(), u); }
+};
+
+class Polynomial final : public ToTheEnd {
+ public:
+  Polynomial(const spec::ScheduleSpec& spec, const ScheduleContext& context)
+      : ToTheEnd(spec, context, static_cast<double>(count_warmup_steps(spec, context))), power_(spec.power) {}
+
+ protected:
+  double share(double, double u) const override { return floor() + (1 - floor()) * std::pow(1 - u, power_); }
+
+ private:
+  double power_;
+};
+
+// The step at the task's one fraction of all steps.
+double step_at_fraction(const spec::ScheduleSpec& spec, const ScheduleContext& context) {
+  return spec.fractions.at(0) * static_cast<double>(context.total_steps);
+}
+
+class StableDecay final : public ToTheEnd {
+ public:
+  StableDecay(const spec::ScheduleSpec& spec, const ScheduleContext& context)
+      : ToTheEnd(spec, context, step_at_fraction(spec, context)) {}
+
+ protected:
+  double share(double, double u) const override { return floor() + (1 - floor()) * (1 - u); }
+};
+
+class OneCycle final : public ToTheEnd {
+ public:
+  OneCycle(const spec::ScheduleSpec& spec, const ScheduleContext& context)
+      : ToTheEnd(spec, context, step_at_fraction(spec, context) - 1), factor_(spec.factor) {}
+
+ protected:
+  double share(double step, double u) const override {
+    return step <= begin() && begin() > 0 ? half_cosine(factor_, 1, step / begin()) : half_cosine(1, floor(), u);
+  }
+
+ private:
+  double factor_;
+};
+
 class InverseSqrt final : public WarmUp {
  public:
   using WarmUp::WarmUp;
@@ -193,15 +302,37 @@ class Plateau final : public WarmUp {
   std::vector<int64_t> reductions_;  // the steps from which on one more factor counts, ascending
 };
 
+template <typename Decay>
+std::unique_ptr<Schedule> make(const spec::ScheduleSpec& spec, const ScheduleContext& context) {
+  return std::make_unique<Decay>(spec, context);
+}
+
+struct DecayRow {
+  std::string_view name;
+  std::unique_ptr<Schedule> (*make)(const spec::ScheduleSpec& spec, const ScheduleContext& context);
+};
+constexpr DecayRow kDecayRows[] = {
+    {"constant", make<WarmUp>},
+    {"multistep", make<MultiStep>},
+    {"piecewise", make<Piecewise>},
+    {"fractions", make<MultiStep>},
+    {"plateau", make<Plateau>},
+    {"inverse_sqrt", make<InverseSqrt>},
+    {"inverse_sqrt_after_warmup", make<InverseSqrtAfterWarmUp>},
+    {"cosine", make<Cosine>},
+    {"polynomial", make<Polynomial>},
+    {"stable_decay", make<StableDecay>},
+    {"one_cycle", make<OneCycle>},
+    {"inverse_time", make<InverseTime>},
+};
+
 }  // namespace
 
 std::unique_ptr<Schedule> make_schedule(const spec::ScheduleSpec& spec, const ScheduleContext& context) {
   MLBENCH_CHECK(context.base_lr > 0 && context.workers > 0 && context.steps_per_epoch > 0, "empty schedule context");
-  if (spec.decay == "constant") return std::make_unique<WarmUp>(spec, context);
-  if (spec.decay == "multistep" || spec.decay == "fractions") return std::make_unique<MultiStep>(spec, context);
-  if (spec.decay == "plateau") return std::make_unique<Plateau>(spec, context);
-  if (spec.decay == "inverse_sqrt") return std::make_unique<InverseSqrt>(spec, context);
-  if (spec.decay == "inverse_sqrt_after_warmup") return std::make_unique<InverseSqrtAfterWarmUp>(spec, context);
+  for (const DecayRow& row : kDecayRows) {
+    if (row.name == spec.decay) return row.make(spec, context);
+  }
   unknown("decay", spec.decay, spec::kDecays);
 }
 

@@ -8,11 +8,21 @@
 // and is then multiplied by the decay:
 //   constant      1
 //   multistep     factor ^ (milestones reached); a milestone at epoch e is reached at step round(e * steps per epoch)
+//   piecewise     the last of `factors` whose milestone is reached; 1 before the first
 //   fractions     as multistep, with milestones at round(fraction * all steps)
 //   plateau       max(floor, factor ^ n): n grows by one when `patience` evaluations in a row had no finite loss
 //                 at least `threshold` below the best one. Evaluations during the warm-up don't count.
 //   inverse_sqrt  1 / sqrt(t), t = s + 1
 //   inverse_sqrt_after_warmup  1 for s < W, then sqrt(W / s) (Vaswani et al. 2017, section 5.3)
+//   inverse_time  1 / max(1, s + shift) (Bottou 2012; MLBench's TimeDecayLR and SparsifiedSGDLR)
+// The following go from the end of the warm-up to the last of all steps, T - 1; u is the part of that way, from 0 to 1,
+// and f is `floor`:
+//   cosine        f + (1 - f) (1 + cos(pi u)) / 2 (Loshchilov and Hutter 2017, without restarts)
+//   polynomial    f + (1 - f) (1 - u) ^ power; power 1 is linear
+//   stable_decay  1 until the step fraction * T, then linear to f (warm-up, stable, decay: Hu et al. 2024)
+//   one_cycle     without warm-up: up from `factor` to 1 until the step fraction * T - 1, then down to f, each along
+//                 half a cosine (Smith and Topin 2018; torch.optim.lr_scheduler.OneCycleLR with factor 1 / div_factor
+//                 and floor 1 / (div_factor final_div_factor))
 // With by_length the rate is also multiplied by the relative length of the step's sequences (Merity et al. 2018,
 // section 5).
 //
@@ -31,7 +41,7 @@ struct ScheduleContext {
   double base_lr = 0;
   int64_t workers = 1;
   int64_t steps_per_epoch = 1;
-  // The steps of the task's epochs, whatever limits the run has; the decay "fractions" needs them.
+  // The steps of the task's epochs, whatever limits the run has; decays over all steps need them.
   int64_t total_steps = 0;
 };
 

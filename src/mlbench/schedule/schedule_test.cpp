@@ -274,9 +274,85 @@ TEST(Schedule, UnknownNamesListTheValidOnes) {
       "unknown schedule.warmup 'slow'; valid: none, epochs, log2_workers, worker_epochs, linear_steps, exponential");
   EXPECT_EQ(error_with([](ScheduleSpec& s) { s.warmup_from = "one"; }),
             "unknown schedule.warmup_from 'one'; valid: lr, zero");
-  EXPECT_EQ(error_with([](ScheduleSpec& s) { s.decay = "cosine"; }),
-            "unknown schedule.decay 'cosine'; valid: constant, multistep, fractions, plateau, inverse_sqrt, "
-            "inverse_sqrt_after_warmup");
+  EXPECT_EQ(error_with([](ScheduleSpec& s) { s.decay = "step"; }),
+            "unknown schedule.decay 'step'; valid: constant, multistep, piecewise, fractions, plateau, inverse_sqrt, "
+            "inverse_sqrt_after_warmup, cosine, polynomial, stable_decay, one_cycle, inverse_time");
+}
+
+// ---- decays over all steps ------------------------------------------------------------------------------------------
+
+ScheduleSpec to_the_end(const std::string& decay, double floor) {
+  ScheduleSpec spec;
+  spec.decay = decay;
+  spec.floor = floor;
+  return spec;
+}
+
+// 101 steps, of which 20 are warm-up: the middle is step 60.
+TEST(Schedule, CosineIsHalfAtTheMiddleBehindTheWarmUp) {
+  ScheduleSpec spec = to_the_end("cosine", 0.1);
+  spec.warmup = "linear_steps";
+  spec.warmup_steps = 20;
+  spec.warmup_from = "zero";
+  const auto schedule = make_schedule(spec, {2, 1, 10, 101});
+  expect_lr(*schedule, 10, 1);
+  expect_lr(*schedule, 20, 2);
+  expect_lr(*schedule, 60, 2 * 0.55);
+  expect_lr(*schedule, 40, 2 * (0.1 + 0.9 * (1 + std::sqrt(0.5)) / 2));
+  expect_lr(*schedule, 100, 0.2);
+  expect_lr(*schedule, 500, 0.2);
+}
+
+TEST(Schedule, PolynomialEndsAtItsFloor) {
+  ScheduleSpec spec = to_the_end("polynomial", 0.2);
+  expect_lr(*make_schedule(spec, {1, 1, 10, 101}), 25, 0.2 + 0.8 * 0.75);
+  spec.power = 2;
+  const auto schedule = make_schedule(spec, {1, 1, 10, 101});
+  expect_lr(*schedule, 0, 1);
+  expect_lr(*schedule, 25, 0.2 + 0.8 * 0.75 * 0.75);
+  expect_lr(*schedule, 100, 0.2);
+}
+
+TEST(Schedule, StableDecayFallsFromItsFractionOn) {
+  ScheduleSpec spec = to_the_end("stable_decay", 0);
+  spec.fractions = {0.8};
+  const auto schedule = make_schedule(spec, {3, 1, 10, 101});  // from step 80.8 to 100
+  expect_lr(*schedule, 80, 3);
+  expect_lr(*schedule, 90, 3 * 10 / 19.2);
+  EXPECT_NEAR(schedule->lr(100), 0, 1e-12);
+}
+
+// torch.optim.lr_scheduler.OneCycleLR(max_lr=1, total_steps=11, pct_start=0.4, div_factor=10, final_div_factor=100):
+// the rise ends at step 3.4, the fall at step 10.
+TEST(Schedule, OneCycleRisesAndFallsAlongCosines) {
+  ScheduleSpec spec = to_the_end("one_cycle", 0.001);
+  spec.fractions = {0.4};
+  spec.factor = 0.1;
+  const auto schedule = make_schedule(spec, {1, 1, 10, 11});
+  expect_lr(*schedule, 0, 0.1);
+  expect_lr(*schedule, 1, 1 - 0.9 * (1 + std::cos(M_PI / 3.4)) / 2);
+  expect_lr(*schedule, 3, 1 - 0.9 * (1 + std::cos(M_PI * 3 / 3.4)) / 2);
+  expect_lr(*schedule, 5, 0.001 + 0.999 * (1 + std::cos(M_PI * 1.6 / 6.6)) / 2);
+  expect_lr(*schedule, 10, 0.001);
+}
+
+TEST(Schedule, PiecewiseHasAFactorForEachMilestone) {
+  ScheduleSpec spec = to_the_end("piecewise", 0);
+  spec.milestones = {2, 4};
+  spec.factors = {0.5, 3};
+  const auto schedule = make_schedule(spec, {0.1, 1, 10, 100});
+  expect_lr(*schedule, 19, 0.1);
+  expect_lr(*schedule, 20, 0.05);
+  expect_lr(*schedule, 40, 0.3);
+}
+
+TEST(Schedule, InverseTimeIsShifted) {
+  ScheduleSpec spec = to_the_end("inverse_time", 0);
+  expect_lr(*make_schedule(spec, {6, 1, 10, 100}), 2, 2);
+  spec.shift = 0;
+  const auto schedule = make_schedule(spec, {6, 1, 10, 100});
+  expect_lr(*schedule, 0, 6);  // max(1, 0)
+  expect_lr(*schedule, 3, 2);
 }
 
 }  // namespace

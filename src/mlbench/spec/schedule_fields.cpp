@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <string_view>
 
 #include "mlbench/spec/run_options.h"
 
@@ -36,9 +37,23 @@ void check_schedule(const ScheduleSpec& schedule, const FieldReader& reader) {
     require(schedule.warmup_factor > 0 && schedule.warmup_factor < 1, "schedule.warmup_factor",
             fmt::format("is {}; expected a number between 0 and 1", schedule.warmup_factor));
   }
-  if (schedule.decay == "multistep") {
+  if (schedule.decay == "multistep" || schedule.decay == "piecewise") {
     require(!schedule.milestones.empty() && rises(schedule.milestones), "schedule.milestones",
-            "must list epochs in strictly rising order: 'schedule.decay' is \"multistep\"");
+            fmt::format("must list epochs in strictly rising order: 'schedule.decay' is \"{}\"", schedule.decay));
+  }
+  if (schedule.decay == "piecewise") {
+    require(schedule.factors.size() == schedule.milestones.size(), "schedule.factors",
+            fmt::format("has {} values; expected one for each of the {} milestones", schedule.factors.size(),
+                        schedule.milestones.size()));
+  }
+  if (schedule.decay == "stable_decay" || schedule.decay == "one_cycle") {
+    require(schedule.fractions.size() == 1, "schedule.fractions",
+            fmt::format("has {} values; expected one: 'schedule.decay' is \"{}\"", schedule.fractions.size(),
+                        schedule.decay));
+  }
+  if (schedule.decay == "one_cycle") {
+    require(schedule.warmup == "none", "schedule.warmup",
+            fmt::format("is \"{}\"; expected \"none\": \"one_cycle\" begins with a rise of its own", schedule.warmup));
   }
   if (schedule.decay == "fractions") {
     require(!schedule.fractions.empty() && rises(schedule.fractions), "schedule.fractions",
@@ -48,7 +63,8 @@ void check_schedule(const ScheduleSpec& schedule, const FieldReader& reader) {
     require(schedule.warmup != "none", "schedule.warmup",
             "is \"none\": 'schedule.decay' is \"inverse_sqrt_after_warmup\"");
   }
-  if (schedule.decay == "multistep" || schedule.decay == "fractions" || schedule.decay == "plateau") {
+  constexpr std::string_view kWithFactor[] = {"multistep", "fractions", "plateau", "one_cycle"};
+  if (std::ranges::count(kWithFactor, schedule.decay) > 0) {
     require(schedule.factor > 0 && schedule.factor < 1, "schedule.factor",
             fmt::format("is {}; expected a number between 0 and 1", schedule.factor));
   }

@@ -20,10 +20,14 @@ void describe_schedule(V& v, Schedule& schedule) {
   v.field("milestones", schedule.milestones, {.range = Range{1e-6, 1e7}});
   v.field("fractions", schedule.fractions, {.range = Range{0, 1}});
   v.field("factor", schedule.factor, {.range = Range{0, 1}});
+  v.field("factors", schedule.factors, {.range = Range{0, 1e6}});
+  v.field("power", schedule.power, {.range = Range{0, 100}});
+  v.field("shift", schedule.shift, {.range = Range{0, 1e12}});
   v.field("patience", schedule.patience, {.range = Range{0, 1e6}});
   v.field("threshold", schedule.threshold, {.range = Range{0, 1e9}});
   v.field("floor", schedule.floor, {.range = Range{0, 1}});
   v.field("by_length", schedule.by_length);
+  v.field("tuned_trials", schedule.tuned_trials, {.range = Range{0, 1e9}});
 }
 
 // Checks conditions between several keys. Throws UserError by the reader's fail().

@@ -38,6 +38,7 @@ struct DataSpec {
   int64_t bptt = 0;
   double bptt_deviation = 0;
   double short_probability = 0;
+  double holdout = 0;            // share of the training set that is not trained on, and evaluated in place of "test"
   int64_t evaluation_batch = 0;  // columns or sentences at a time; 0: 10 columns, 64 sentences
   // The longest sentence and translation in tokens, without the end token; 0: any length. Longer pairs are left out of
   // training; in evaluations they are cut.
@@ -73,17 +74,24 @@ struct ScheduleSpec {
   int64_t warmup_steps = 0;
   std::string warmup_from = "lr";  // where a linear warm-up begins: lr | zero
   double warmup_factor = 0;
-  // "constant" | "multistep" (milestones in epochs, factor) | "fractions" (of all steps, factor) | "plateau" (factor,
-  // patience, threshold, floor as a fraction of the start) | "inverse_sqrt" (alpha / sqrt(t)) |
-  // "inverse_sqrt_after_warmup" (sqrt(W / t), W steps of warm-up).
+  // One of kDecays (schedule/schedule.h): "multistep" takes milestones in epochs and factor, "piecewise" milestones and
+  // factors, "fractions" fractions of all steps and factor, "plateau" factor, patience, threshold and floor, "cosine"
+  // floor, "polynomial" power and floor, "stable_decay" one fraction and floor, "one_cycle" one fraction, factor and
+  // floor, "inverse_time" shift.
   std::string decay = "constant";
   std::vector<double> milestones;
   std::vector<double> fractions;
   double factor = 0;
+  std::vector<double> factors;
+  double power = 1;
+  double shift = 1;
   int64_t patience = 0;
   double threshold = 0;
   double floor = 0;
   bool by_length = false;  // the rate is multiplied by the relative length of the step's sequences
+  // How many trials the values of optimizer and schedule were chosen from (`mlbench tune` says it); 0: they were not
+  // tuned. Nothing is computed from it.
+  int64_t tuned_trials = 0;
   bool operator==(const ScheduleSpec&) const = default;
 };
 
@@ -152,14 +160,16 @@ inline constexpr std::string_view kScalings[] = {"none", "linear", "sqrt", "tabl
 inline constexpr std::string_view kWarmups[] = {"none",          "epochs",       "log2_workers",
                                                 "worker_epochs", "linear_steps", "exponential"};
 inline constexpr std::string_view kWarmupStarts[] = {"lr", "zero"};
-inline constexpr std::string_view kDecays[] = {"constant", "multistep",    "fractions",
-                                               "plateau",  "inverse_sqrt", "inverse_sqrt_after_warmup"};
+inline constexpr std::string_view kDecays[] = {
+    "constant", "multistep",  "piecewise",    "fractions", "plateau",     "inverse_sqrt", "inverse_sqrt_after_warmup",
+    "cosine",   "polynomial", "stable_decay", "one_cycle", "inverse_time"};
 
 // Keys that decide how the gradient travels, what is written or what is drawn, but not what is computed. They are
 // recorded, but are no part of the task's hash. An override of them leaves a run closed and may be given for every task
 // (decoding.n_best only for tasks that translate).
-inline constexpr std::string_view kOutsideHash[] = {"optimizer.by_layer", "optimizer.bucket_mb", "optimizer.overlap",
-                                                    "decoding.n_best", "goal.target_loss"};
+inline constexpr std::string_view kOutsideHash[] = {"optimizer.by_layer", "optimizer.bucket_mb",
+                                                    "optimizer.overlap",  "decoding.n_best",
+                                                    "goal.target_loss",   "schedule.tuned_trials"};
 
 // One `--set KEY=VALUE`: a dotted path into the task, and a value as TOML ("0.1", "true", "\"text\"") or a bare word.
 // The path must exist in the task's canonical form, so that a misspelt key is an error. Keys that identify the task

@@ -34,12 +34,28 @@ void erase(Json& root, std::string_view path) {
 
 const std::vector<LaterKey>& later_keys() {
   static const std::vector<LaterKey> kKeys = {
-      {"limits.max_time_s", 0},      {"data.batching", "samples"},      {"data.bptt", 0},
-      {"data.bptt_deviation", 0},    {"data.short_probability", 0},     {"data.evaluation_batch", 0},
-      {"data.max_length", 0},        {"data.evaluation_max_length", 0}, {"data.length_multiple", 1},
-      {"global_batch", 0},           {"loss_divisor", "weight"},        {"label_smoothing", 0},
-      {"decoding.min_length", 0},    {"schedule.warmup_steps", 0},      {"schedule.warmup_from", "lr"},
-      {"schedule.warmup_factor", 0}, {"schedule.by_length", false},     {"schedule.fractions", Json::array()},
+      {"limits.max_time_s", 0},
+      {"data.batching", "samples"},
+      {"data.bptt", 0},
+      {"data.bptt_deviation", 0},
+      {"data.short_probability", 0},
+      {"data.evaluation_batch", 0},
+      {"data.holdout", 0},
+      {"data.max_length", 0},
+      {"data.evaluation_max_length", 0},
+      {"data.length_multiple", 1},
+      {"global_batch", 0},
+      {"loss_divisor", "weight"},
+      {"label_smoothing", 0},
+      {"decoding.min_length", 0},
+      {"schedule.warmup_steps", 0},
+      {"schedule.warmup_from", "lr"},
+      {"schedule.warmup_factor", 0},
+      {"schedule.by_length", false},
+      {"schedule.factors", Json::array()},
+      {"schedule.power", 1},
+      {"schedule.shift", 1},
+      {"schedule.fractions", Json::array()},
   };
   return kKeys;
 }

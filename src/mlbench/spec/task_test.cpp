@@ -457,7 +457,7 @@ INSTANTIATE_TEST_SUITE_P(
               "evaluation, global_batch, goal, label_smoothing, limits, loss, loss_divisor, model, name, optimizer, "
               "precision, rules, schedule, title, variant, variants, workers"},
         Wrong{"factor = 0.5", "  faktor = 0.5",
-              "toy.toml:31:3: unknown key 'schedule.faktor': did you mean 'factor'? "},
+              "toy.toml:31:3: unknown key 'schedule.faktor': did you mean 'factor' or 'factors'? "},
         Wrong{"epochs = 10\n", "", "toy.toml:1:1: missing key 'epochs'"},
         Wrong{"target = 80\nlight_target = 70\n", "", "toy.toml:39:2: missing keys 'goal.target', 'goal.light_target'"},
         Wrong{"epochs = 10", "epochs = \"ten\"", "toy.toml:8:10: 'epochs' is \"ten\"; expected a finite number"},
