@@ -27,6 +27,8 @@ enum RandomStream : uint64_t {
   kBootstrapStream = 7,
   kLengthStream = 8,
   kCoderStream = 9,
+  kHoldoutStream = 10,
+  kTuneStream = 11,
 };
 
 // Reads one stream from its beginning.

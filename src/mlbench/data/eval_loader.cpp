@@ -22,6 +22,12 @@ void check_shard(const EvalShard& shard, int64_t batch_size) {
   }
 }
 
+// Rank r takes [r*N/k, (r+1)*N/k).
+Part shard_of(int64_t samples, const EvalShard& shard) {
+  const int64_t begin = shard.rank * samples / shard.workers;
+  return {begin, (shard.rank + 1) * samples / shard.workers - begin};
+}
+
 // Returns dense pieces of the mapped cache.
 class CachePieceLoader final : public EvalLoader {
  public:
@@ -92,14 +98,25 @@ std::unique_ptr<EvalLoader> make_sample_eval_loader(const dataset::CachedSplit& 
                                                     std::unique_ptr<Transform> transform, const EvalShard& shard,
                                                     int64_t batch_size) {
   check_shard(shard, batch_size);
-  const int64_t begin = shard.rank * split.samples / shard.workers;
-  const int64_t end = (shard.rank + 1) * split.samples / shard.workers;
-  if (transform->leaves_as_is(split)) return std::make_unique<CachePieceLoader>(split, begin, end, batch_size);
-  std::vector<int64_t> rows(static_cast<size_t>(end - begin));
-  std::iota(rows.begin(), rows.end(), begin);
+  if (transform->leaves_as_is(split)) {
+    const Part own = shard_of(split.samples, shard);
+    return std::make_unique<CachePieceLoader>(split, own.first, own.first + own.count, batch_size);
+  }
+  std::vector<int64_t> records(static_cast<size_t>(split.samples));
+  std::iota(records.begin(), records.end(), 0);
+  return make_sample_eval_loader(split, records, std::move(transform), shard, batch_size);
+}
+
+std::unique_ptr<EvalLoader> make_sample_eval_loader(const dataset::CachedSplit& split,
+                                                    const std::vector<int64_t>& records,
+                                                    std::unique_ptr<Transform> transform, const EvalShard& shard,
+                                                    int64_t batch_size) {
+  check_shard(shard, batch_size);
+  const Part own = shard_of(std::ssize(records), shard);
+  std::vector<int64_t> rows(records.begin() + own.first, records.begin() + own.first + own.count);
   std::vector<Piece> pieces;
-  for (int64_t row = 0; row < end - begin; row += batch_size) {
-    pieces.push_back({.begin = row, .count = std::min(batch_size, end - begin - row)});
+  for (int64_t row = 0; row < own.count; row += batch_size) {
+    pieces.push_back({.begin = row, .count = std::min(batch_size, own.count - row)});
   }
   return make_piece_eval_loader(make_sample_source(split, std::move(transform)), std::move(rows), std::move(pieces));
 }

@@ -41,6 +41,12 @@ std::unique_ptr<EvalLoader> make_sample_eval_loader(const dataset::CachedSplit& 
                                                     std::unique_ptr<Transform> transform, const EvalShard& shard,
                                                     int64_t batch_size);
 
+// The same of these records of the split, which are decoded in that order.
+std::unique_ptr<EvalLoader> make_sample_eval_loader(const dataset::CachedSplit& split,
+                                                    const std::vector<int64_t>& records,
+                                                    std::unique_ptr<Transform> transform, const EvalShard& shard,
+                                                    int64_t batch_size);
+
 // All pairs, sorted by length, `batch_size` at a time; rank i mod k takes batch i. All k have the same batches.
 std::unique_ptr<EvalLoader> make_sentence_eval_loader(const dataset::CachedSplit& split, const SentenceOptions& options,
                                                       const EvalShard& shard, int64_t batch_size);

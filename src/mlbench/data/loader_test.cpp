@@ -512,6 +512,19 @@ TEST(EvalLoader, RanksSeeEverySampleOnceInOrder) {
   }
 }
 
+TEST(EvalLoader, OfChosenRecordsRanksSeeEachOnceInOrder) {
+  const Numbers numbers(40);
+  const std::vector<int64_t> chosen = {1, 4, 9, 16, 25, 36, 39};
+  std::vector<int64_t> seen;
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    const auto loader = make_sample_eval_loader(numbers.split(), chosen, as_they_are(), {3, rank}, 2);
+    while (const BatchView* batch = loader->next()) {
+      for (const int64_t sample : samples_of(*batch)) seen.push_back(sample);
+    }
+  }
+  EXPECT_EQ(seen, chosen);
+}
+
 TEST(EvalLoader, RestartsInTheMiddle) {
   const Numbers numbers(20);
   const auto loader = make_sample_eval_loader(numbers.split(), as_they_are(), {1, 0}, 6);

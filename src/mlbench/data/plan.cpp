@@ -1,8 +1,13 @@
 #include "mlbench/data/plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "mlbench/base/errors.h"
+#include "mlbench/base/random.h"
 #include "mlbench/data/shard.h"
 
 namespace mlbench::data {
@@ -43,11 +48,14 @@ namespace {
 
 class SampleEpoch final : public EpochPlan {
  public:
-  SampleEpoch(int64_t samples, const PlanOptions& options, int64_t number)
+  SampleEpoch(int64_t samples, const std::vector<int64_t>& records, const PlanOptions& options, int64_t number)
       : samples_(samples),
         options_(options),
         number_(number),
-        order_(epoch_permutation(samples, options.seed, number)) {}
+        order_(epoch_permutation(samples, options.seed, number)) {
+    if (records.empty()) return;
+    for (int64_t& position : order_) position = records[static_cast<size_t>(position)];
+  }
 
   void fill(int64_t step_in_epoch, int64_t rank, StepPlan& plan) const override {
     const StepSlice slice = slice_of(samples_, {options_.workers, rank, options_.batch_size}, step_in_epoch);
@@ -70,12 +78,14 @@ class SampleEpoch final : public EpochPlan {
 
 class SamplePlan final : public EvenPlan {
  public:
-  SamplePlan(int64_t samples, const PlanOptions& options) : samples_(samples), options_(options) {
+  // `records` empty: all.
+  SamplePlan(int64_t samples, std::vector<int64_t> records, const PlanOptions& options)
+      : samples_(samples), records_(std::move(records)), options_(options) {
     set_steps(data::steps_per_epoch(samples, {options.workers, 0, options.batch_size}));
   }
 
   std::unique_ptr<const EpochPlan> epoch(int64_t number) const override {
-    return std::make_unique<SampleEpoch>(samples_, options_, number);
+    return std::make_unique<SampleEpoch>(samples_, records_, options_, number);
   }
   int64_t samples_in(int64_t, int64_t steps) const override {
     return std::min(steps * options_.batch_size * options_.workers, samples_);
@@ -84,13 +94,34 @@ class SamplePlan final : public EvenPlan {
 
  private:
   int64_t samples_;
+  std::vector<int64_t> records_;
   PlanOptions options_;
 };
 
 }  // namespace
 
 std::unique_ptr<BatchPlan> make_sample_plan(int64_t samples, const PlanOptions& options) {
-  return std::make_unique<SamplePlan>(samples, options);
+  return std::make_unique<SamplePlan>(samples, std::vector<int64_t>(), options);
+}
+
+std::unique_ptr<BatchPlan> make_sample_plan(std::vector<int64_t> records, const PlanOptions& options) {
+  const auto samples = std::ssize(records);
+  return std::make_unique<SamplePlan>(samples, std::move(records), options);
+}
+
+Holdout hold_out(int64_t samples, double share) {
+  constexpr uint64_t kAnySeed = 0;
+  const auto held_out = static_cast<int64_t>(std::floor(static_cast<double>(samples) * share));
+  if (held_out == 0 || held_out == samples) {
+    throw UserError(fmt::format("data.holdout {} holds out {} of {} records; expected some, and not all", share,
+                                held_out, samples));
+  }
+  const std::vector<int64_t> drawn = permutation(samples, derive_key(kAnySeed, {kHoldoutStream}));
+  Holdout parts{.trained = {drawn.begin() + held_out, drawn.end()},
+                .held_out = {drawn.begin(), drawn.begin() + held_out}};
+  std::ranges::sort(parts.trained);
+  std::ranges::sort(parts.held_out);
+  return parts;
 }
 
 }  // namespace mlbench::data

@@ -102,8 +102,18 @@ struct Part {
 };
 Part even_part(int64_t count, int64_t parts, int64_t index);
 
-// The plan "samples". Throws UserError as steps_per_epoch() of shard.h does.
+// The plan "samples", of the records [0, samples). Throws UserError as steps_per_epoch() of shard.h does.
 std::unique_ptr<BatchPlan> make_sample_plan(int64_t samples, const PlanOptions& options);
+// The plan "samples" of these records alone.
+std::unique_ptr<BatchPlan> make_sample_plan(std::vector<int64_t> records, const PlanOptions& options);
+
+// A division of the training set into records that are trained on and records that are held out for evaluations: the
+// same for every seed and every number of workers.
+struct Holdout {
+  std::vector<int64_t> trained, held_out;  // ascending
+};
+// Holds out floor(samples * share) records, drawn at random. Throws UserError where either part is empty.
+Holdout hold_out(int64_t samples, double share);
 
 // What plans know of sentences. A sentence's number is its number in the corpus.
 class Sentences {

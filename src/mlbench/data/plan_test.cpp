@@ -50,6 +50,8 @@ const std::vector<PlanCase>& cases() {
   const auto count = [](const StepPlan&, const Piece& piece) { return piece.count; };
   static const std::vector<PlanCase> kCases = {
       {"samples", [](const PlanOptions& options) { return make_sample_plan(101, options); }, count},
+      {"held_out", [](const PlanOptions& options) { return make_sample_plan(hold_out(101, 0.2).trained, options); },
+       count},
       {"sentences", [](const PlanOptions& options) { return make_sentence_plan(corpus(), options); }, count},
       {"tokens",
        [](PlanOptions options) {
@@ -189,6 +191,29 @@ TEST(SamplePlan, IsTheOneOfShards) {
       }
     }
   }
+}
+
+TEST(SamplePlan, WhatIsHeldOutIsNeverTrainedOn) {
+  const Holdout parts = hold_out(101, 0.2);
+  EXPECT_EQ(parts.held_out.size(), 20U);
+  EXPECT_EQ(parts.trained.size(), 81U);
+  std::set<int64_t> all(parts.trained.begin(), parts.trained.end());
+  all.insert(parts.held_out.begin(), parts.held_out.end());
+  EXPECT_EQ(all.size(), 101U);
+  EXPECT_TRUE(std::ranges::is_sorted(parts.held_out));
+  EXPECT_GT(parts.held_out.back() - parts.held_out.front(), 50)
+      << "drawn from all records, which may be sorted by class";
+  EXPECT_EQ(hold_out(101, 0.2).held_out, parts.held_out);
+
+  const auto plan = make_sample_plan(parts.trained, {.workers = 2, .batch_size = 8, .seed = 7});
+  EXPECT_EQ(plan->samples_per_epoch(), 81);
+  const auto epoch = plan->epoch(0);
+  for (int64_t step = 0; step < plan->steps_per_epoch(); ++step) {
+    StepPlan part;
+    epoch->fill(step, 1, part);
+    for (const int64_t row : part.rows) EXPECT_TRUE(std::ranges::binary_search(parts.trained, row)) << row;
+  }
+  EXPECT_THAT([] { hold_out(4, 0.2); }, ThrowsMessage<UserError>(HasSubstr("holds out 0 of 4 records")));
 }
 
 TEST(BatchPlan, StepsOfPartsOfEpochsAreRoundedUp) {

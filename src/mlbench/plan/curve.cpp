@@ -30,7 +30,8 @@ int64_t expected_steps_per_epoch(const spec::TaskSpec& task, int64_t workers, in
 
 int64_t train_split_samples(const spec::TaskSpec& task) {
   for (const dataset::SplitSpec& split : dataset::find_description(task.data.name).splits) {
-    if (split.name == "train") return split.samples;
+    if (split.name != "train") continue;
+    return split.samples - static_cast<int64_t>(std::floor(static_cast<double>(split.samples) * task.data.holdout));
   }
   throw UserError(fmt::format("data set '{}' of task '{}' has no split 'train'", task.data.name, task.name));
 }

@@ -42,6 +42,7 @@ constexpr Range kEpochRange{1e-6, 1e7}, kRateRange{1e-12, 1e6};
 constexpr Range kSmoothingRange{0, 0.99}, kFractionRange{0, 1}, kSampleRange{0, 1e15};
 constexpr Range kPixelRange{-1e6, 1e6}, kDeviationRange{1e-6, 1e6}, kGoalRange{-1e9, 1e9}, kLossRange{0, 1e9};
 constexpr Range kLengthRange{0, 1e6}, kMultipleRange{1, 1024}, kBatchOrNoneRange{0, 1e8};
+constexpr Range kHoldoutRange{0, 0.9};
 constexpr double kMostSampleVolume = 1e9;
 
 template <typename V, typename Task>
@@ -65,6 +66,7 @@ void describe_task(V& v, Task& task) {
     v.field("bptt", data.bptt, {.range = kLengthRange});
     v.field("bptt_deviation", data.bptt_deviation, {.range = kLengthRange});
     v.field("short_probability", data.short_probability, {.range = kFractionRange});
+    v.field("holdout", data.holdout, {.range = kHoldoutRange});
     v.field("evaluation_batch", data.evaluation_batch, {.range = kBatchOrNoneRange});
     v.field("max_length", data.max_length, {.range = kLengthRange});
     v.field("evaluation_max_length", data.evaluation_max_length, {.range = kLengthRange});
@@ -132,6 +134,8 @@ void check_batching(const TaskSpec& task, const Require& require) {
           fmt::format("is a sample of {:g} values; expected at most {:g}", volume, kMostSampleVolume));
   require(data.mean.size() == data.stddev.size(), "data.stddev",
           fmt::format("has {} values, 'data.mean' has {}", data.stddev.size(), data.mean.size()));
+  require(samples || data.holdout == 0, "data.holdout",
+          fmt::format("is {}; expected 0: 'data.batching' is \"{}\"", data.holdout, data.batching));
   require(!columns || data.bptt >= 5, "data.bptt",
           fmt::format("is {}; expected at least 5 positions: 'data.batching' is \"columns\"", data.bptt));
   if (samples || columns) {

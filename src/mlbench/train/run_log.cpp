@@ -1,5 +1,7 @@
 #include "mlbench/train/run_log.h"
 
+#include <fmt/format.h>
+
 #include <exception>
 #include <utility>
 
@@ -15,8 +17,12 @@ namespace mlbench::train {
 namespace {
 
 // Notes that a reader of the figures must know about how they were computed.
-Json notes_on(const Json& effective) {
+Json notes_on(const Json& effective, const spec::TaskSpec& task) {
   Json notes = Json::array();
+  if (task.data.holdout > 0) {
+    notes.push_back(fmt::format("{:g} of the training set is held out and evaluated; split \"test\" means that part",
+                                task.data.holdout));
+  }
   const bool bfloat16 = effective.value("precision", "") == "bf16" && effective.value("device", "") == "cpu";
   if (std::string slow = bfloat16 ? why_bfloat16_is_slow() : ""; !slow.empty()) notes.push_back(std::move(slow));
   return notes;
@@ -46,7 +52,8 @@ void RunLog::begin(int64_t step, int64_t last_step) {
                            member::kVersions(versions), member::kCommStack(c_.comm.description()),
                            member::kStepsPerEpoch(plan_.steps_per_epoch()), member::kLastStep(last_step),
                            member::kSamplesBefore(plan_.samples_after(step)), member::kPeakRss(peak_rss_bytes())});
-  if (Json notes = notes_on(effective); !notes.empty()) add_members(event, {member::kNotes(std::move(notes))});
+  if (Json notes = notes_on(effective, c_.run.task.task); !notes.empty())
+    add_members(event, {member::kNotes(std::move(notes))});
   c_.recorder.event(std::move(event));
 }
 
