@@ -3,8 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/choices.h"
@@ -16,6 +18,7 @@
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/terminal/interrupt.h"
+#include "mlbench/cli/verbs/kept_runs.h"
 #include "mlbench/cli/verbs/option_flags.h"
 #include "mlbench/cli/verbs/start_runs.h"
 #include "mlbench/cli/verbs/timeline_file.h"
@@ -167,22 +170,20 @@ class SweepFiles {
 class SweepRunner {
  public:
   SweepRunner(const Context& context, const SweepWords& words, const plan::SweepOptions& options)
-      : context_(context),
+      : home_(context.home()),
         options_(options),
-        start_(words.start),
-        timelines_(words.start.timeline, false),
-        facts_(plan::gather_facts(context.worker(), context.home())),
+        runs_(context, words.start),
         repeats_(spec::count_of(options.run, &spec::RunOptions::repeat, 1)) {}
 
-  bool interrupted() const { return interrupted_; }
+  bool interrupted() const { return runs_.interrupted(); }
 
   // Throws UserError for runs that cannot be made, before any run is made.
   void check() const {
     const auto settings = report::settings_of(options_.procs_per_node, options_.intra_op, options_.inter_op);
     const int64_t most = *std::ranges::max_element(options_.nodes);
     for (const SweepSetting& setting : settings) {
-      plan(plan::setting_options(options_, setting, 0));
-      plan(plan::nodes_options(options_, {setting, most, options_.scaled}, 0));
+      runs_.plan(plan::setting_options(options_, setting, 0));
+      runs_.plan(plan::nodes_options(options_, {setting, most, options_.scaled}, 0));
     }
   }
 
@@ -192,7 +193,7 @@ class SweepRunner {
 
   SweepAnswer answer_setting(const SweepSetting& setting) {
     SweepAnswer answer{.request = {.setting = setting}};
-    for (int64_t repeat = 0; repeat < repeats_ && !interrupted_; ++repeat) {
+    for (int64_t repeat = 0; repeat < repeats_ && !interrupted(); ++repeat) {
       add_run(answer, plan::setting_options(options_, setting, repeat));
     }
     return answer;
@@ -200,7 +201,7 @@ class SweepRunner {
 
   SweepAnswer answer_nodes(const SweepRequest& request) {
     SweepAnswer answer{.request = request};
-    for (int64_t repeat = 0; repeat < repeats_ && !interrupted_; ++repeat) {
+    for (int64_t repeat = 0; repeat < repeats_ && !interrupted(); ++repeat) {
       add_run(answer, plan::nodes_options(options_, request, repeat));
     }
     add_timeline(answer);
@@ -212,12 +213,12 @@ class SweepRunner {
   SweepAnswer look_at(const SweepRequest& request, bool setting, std::vector<spec::RunSpec>& missing) const {
     SweepAnswer answer{.request = request};
     for (int64_t repeat = 0; repeat < repeats_; ++repeat) {
-      spec::RunSpec run = plan(setting ? plan::setting_options(options_, request.setting, repeat)
-                                       : plan::nodes_options(options_, request, repeat));
-      if (auto record = finished_like(run)) {
+      spec::RunSpec run = runs_.plan(setting ? plan::setting_options(options_, request.setting, repeat)
+                                             : plan::nodes_options(options_, request, repeat));
+      if (auto record = runs_.finished_like(run)) {
         answer.records.push_back(std::move(*record));
       } else {
-        run.run_dir = runs_dir(facts_.home) / run.name;
+        run.run_dir = runs_dir(home_) / run.name;
         missing.push_back(std::move(run));
       }
     }
@@ -225,52 +226,15 @@ class SweepRunner {
   }
 
  private:
-  spec::RunSpec plan(spec::RunOptions run) const {
-    run.timeline = timelines_.wanted();
-    return plan::plan_runs(run, facts_).front();
-  }
-
-  // The record of a finished run with the same specification. Throws UserError when such a run is active.
-  std::optional<record::Record> finished_like(const spec::RunSpec& planned) const {
-    std::optional<record::Record> finished;
-    for (const std::string& name : plan::runs_like(facts_.home, planned)) {
-      record::Record record = home::current_record(runs_dir(facts_.home) / name);
-      if (record::is_active(record)) {
-        throw UserError(
-            fmt::format("run '{}' of this sweep is {}: wait for it, or stop it with 'mlbench stop {}', and "
-                        "type the same again",
-                        name, record.state, name));
-      }
-      if (record.state == "finished") finished = std::move(record);
-    }
-    return finished;
-  }
-
   void add_run(SweepAnswer& answer, const spec::RunOptions& options) {
-    const spec::RunSpec planned = plan(options);
-    if (auto kept = finished_like(planned)) {
-      say(fmt::format("{} is kept", kept->name));
-      answer.records.push_back(std::move(*kept));
-      return;
-    }
-    StartOptions start = start_;
-    if (timelines_.wanted()) start.timeline = timelines_.of(planned.name, 2);
-    try {
-      StartedRuns started = start_runs(context_, options, start, RowFormat::kNone);
-      interrupted_ = started.interrupted || started.ends_with.has_value();
-      for (record::Record& record : started.records) {
-        interrupted_ = interrupted_ || record.state == "stopped";
-        answer.records.push_back(std::move(record));
-      }
-    } catch (const std::exception& error) {
-      answer.refused = error.what();
-      say(fmt::format("{}: {}", planned.name, error.what()));
-    }
+    KeptRuns::Made made = runs_.make(options);
+    std::ranges::move(made.records, std::back_inserter(answer.records));
+    if (!made.refused.empty()) answer.refused = std::move(made.refused);
   }
 
   void add_timeline(SweepAnswer& answer) const {
     for (const record::Record& record : answer.records) {
-      const fs::path run_dir = runs_dir(facts_.home) / record.name;
+      const fs::path run_dir = runs_dir(home_) / record.name;
       if (record.state != "finished" || !report::has_timeline(run_dir)) continue;
       try {
         report::TimelineRun run = report::read_timeline_run(run_dir, record);
@@ -281,13 +245,10 @@ class SweepRunner {
     }
   }
 
-  const Context& context_;
+  const fs::path home_;
   const plan::SweepOptions& options_;
-  const StartOptions start_;
-  const TimelineFiles timelines_;
-  const plan::PlanFacts facts_;
+  KeptRuns runs_;
   const int64_t repeats_;
-  bool interrupted_ = false;
 };
 
 ExitCode print_steps(const Context& context, const plan::SweepOptions& options) {

@@ -1,0 +1,48 @@
+#pragma once
+
+// The runs of a study (`sweep`, `tune`), made one after the other. A finished run of the home with the same
+// specification is kept, so that a study that was interrupted goes on when the same is typed again.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/verbs/start_runs.h"
+#include "mlbench/cli/verbs/timeline_file.h"
+#include "mlbench/plan/plan.h"
+#include "mlbench/record/record.h"
+#include "mlbench/spec/run_options.h"
+#include "mlbench/spec/run_spec.h"
+
+namespace mlbench::cli {
+
+class KeptRuns {
+ public:
+  // Asks the worker and the home for the facts of planning. `context` must outlive the object.
+  KeptRuns(const Context& context, const StartOptions& start);
+
+  // Throws UserError for options that cannot be run.
+  spec::RunSpec plan(spec::RunOptions options) const;
+  // The record of the newest finished run with that specification. Throws UserError when a run with it is under way.
+  std::optional<record::Record> finished_like(const spec::RunSpec& planned) const;
+
+  struct Made {
+    std::vector<record::Record> records;  // one, or none where the run was refused
+    std::string refused;                  // why; "" where it was not
+  };
+  // Keeps the run that is there, else makes it and waits for its end. Precondition: the caller has an InterruptGuard.
+  Made make(const spec::RunOptions& options);
+  // A run was stopped, or the user interrupted: nothing more is to be made.
+  bool interrupted() const { return interrupted_; }
+
+ private:
+  const Context& context_;
+  const StartOptions start_;
+  const TimelineFiles timelines_;
+  const plan::PlanFacts facts_;
+  bool interrupted_ = false;
+};
+
+}  // namespace mlbench::cli
