@@ -42,6 +42,7 @@ inline constexpr Input kTextLine{"a line of text", kMiB};
 inline constexpr Input kSubwords{"a dictionary of subwords", 64 * kMiB};
 inline constexpr Input kTensorHeader{"the header of a safetensors file", 16 * kMiB};
 inline constexpr Input kCollectives{"a result of collectives", 64 * kMiB, true};
+inline constexpr Input kSettings{"a file of --set", 128 * kKiB, true};
 inline constexpr Input kTargets{"a file of AlgoPerf's targets", kMiB, true};
 inline constexpr Input kMeasurements{"a trial's measurements", 16 * kMiB};
 inline constexpr Input kTraceHead{"the first line of a trace", 16 * kMiB};

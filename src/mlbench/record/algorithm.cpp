@@ -14,9 +14,14 @@ Algorithm algorithm_of(const spec::FrozenTask& task, const std::vector<spec::Ove
   algorithm.options = chosen.options;
   algorithm.lr = task.task.optimizer.lr;
   algorithm.schedule = task.canonical.at("schedule");
+  algorithm.schedule.erase("tuned_trials");
   const bool other = std::ranges::any_of(overrides, spec::is_of_algorithm);
   const bool given = std::ranges::any_of(overrides, spec::is_of_rates);
   algorithm.rates = given ? "given" : other ? "task_for_another" : "task";
+  if (task.task.schedule.tuned_trials > 0) {
+    algorithm.rates = "tuned";
+    algorithm.tuned_trials = task.task.schedule.tuned_trials;
+  }
   return algorithm;
 }
 

@@ -8,6 +8,7 @@
 
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/text.h"
 #include "mlbench/base/utf8.h"
@@ -62,7 +63,8 @@ constexpr RunOption kRows[] = {
      .value = "NAME", .group = kWhat, .help = "see 'mlbench list executors'", .compared = "executor"},
     {.name = "set", .flags = "--set", .member = &Options::overrides, .kind = Kind::kTexts, .applies = kTraining,
      .range = kListRange, .value = "KEY=VALUE", .group = kWhat,
-     .help = "override a key of the task; the run becomes open (repeatable)", .compared = "overrides"},
+     .help = "override a key of the task; the run becomes open (repeatable; @FILE: one of its lines each)",
+     .lines = &inputs::kSettings, .compared = "overrides"},
     {.name = "command", .flags = "", .member = &Options::command, .kind = Kind::kTexts, .applies = kCommands,
      .range = kWordRange, .compared = "task"},
     {.name = "collectives", .flags = "", .member = &Options::collectives, .kind = Kind::kObject, .applies = kTasks,

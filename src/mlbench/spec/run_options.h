@@ -92,6 +92,7 @@ struct RunOption {
   std::string_view value = {};  // what help calls the value
   std::string_view group = {};
   std::string_view help = {};
+  const Input* lines = nullptr;  // on the command line, "@FILE" in a list stands for the lines of such a file
   std::span<const std::string_view> choices = {};  // valid texts; empty: any text
   std::string_view bare = {};  // what the flag means without "=VALUE"; empty: the flag needs a value behind it
   // Runs that differ in the option are compared by the key named `compared` (report/study/comparison.h), which has the

@@ -6,7 +6,10 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
+#include <sstream>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
@@ -95,6 +98,23 @@ CLI::Option* add_engine_option(CLI::App& verb, RunOptions& options, const RunOpt
       ->each([&options, name, given](const std::string& value) { options.engine[name] = value; });
 }
 
+// Texts as they are, but for each "@FILE" the lines of that file: without blank ones, and without those that begin with
+// '#'. Throws UserError, IoError for a file that cannot be read.
+std::vector<std::string> with_lines_of_files(const std::vector<std::string>& texts, const Input& input) {
+  std::vector<std::string> all;
+  for (const std::string& text : texts) {
+    if (!text.starts_with('@')) {
+      all.push_back(text);
+      continue;
+    }
+    std::istringstream lines(read_text_file(text.substr(1), input));
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.empty() && !line.starts_with('#')) all.push_back(line);
+    }
+  }
+  return all;
+}
+
 CLI::Option* add_member_option(CLI::App& verb, RunOptions& options, const RunOption& option, const std::string& text) {
   const std::string flags(option.flags);
   return std::visit(
@@ -105,6 +125,14 @@ CLI::Option* add_member_option(CLI::App& verb, RunOptions& options, const RunOpt
         } else if constexpr (std::is_same_v<decltype(pointer), bool RunOptions::*>) {
           return verb.add_flag(flags, options.*pointer, text);
         } else {
+          if constexpr (std::is_same_v<decltype(pointer), std::vector<std::string> RunOptions::*>) {
+            if (option.lines != nullptr) {
+              const auto take = [&options, pointer, &input = *option.lines](const std::vector<std::string>& texts) {
+                options.*pointer = with_lines_of_files(texts, input);
+              };
+              return verb.add_option_function<std::vector<std::string>>(flags, take, text);
+            }
+          }
           return verb.add_option(flags, options.*pointer, text);
         }
       },

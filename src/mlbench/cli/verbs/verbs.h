@@ -30,6 +30,7 @@ void add_result(CLI::App& app, Program& program);
 void add_charts(CLI::App& app, Program& program);
 void add_compare(CLI::App& app, Program& program);
 void add_score(CLI::App& app, Program& program);
+void add_tune(CLI::App& app, Program& program);
 void add_evaluate(CLI::App& app, Program& program);
 void add_bench(CLI::App& app, Program& program);
 void add_sweep(CLI::App& app, Program& program);

@@ -1,0 +1,211 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/numbers.h"
+#include "mlbench/base/run_folder.h"
+#include "mlbench/catalog/options/options.h"
+#include "mlbench/cli/clusters/defaults.h"
+#include "mlbench/cli/context.h"
+#include "mlbench/cli/remote.h"
+#include "mlbench/cli/terminal/interrupt.h"
+#include "mlbench/cli/verbs/kept_runs.h"
+#include "mlbench/cli/verbs/option_flags.h"
+#include "mlbench/cli/verbs/start_runs.h"
+#include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/plan/tune_plan.h"
+#include "mlbench/report/draw/gnuplot.h"
+#include "mlbench/report/study/tuning.h"
+
+namespace mlbench::cli {
+
+namespace fs = std::filesystem;
+using plan::TuneOptions;
+using report::TuneTrial;
+using report::Tuning;
+
+namespace {
+
+constexpr Range kTrials{1, 1000}, kStudies{1, 100}, kShares{0, 0.9};
+
+// As given.
+struct TuneWords {
+  spec::RunOptions run;
+  StartOptions start;
+  std::vector<std::string> grid, space;
+  std::string trials = "5", studies = "1", holdout = "0.2", output;
+};
+
+TuneOptions options_of(const TuneWords& words) {
+  TuneOptions options;
+  options.run = words.run;
+  for (const std::string& text : words.grid) options.grid.push_back(plan::parse_axis(text));
+  for (const std::string& text : words.space) options.space.push_back(plan::parse_axis(text));
+  options.trials = parse_count(words.trials, "--trials", kTrials);
+  options.studies = parse_count(words.studies, "--studies", kStudies);
+  options.holdout = parse_real(words.holdout, "--holdout", kShares);
+  if (options.run.task.empty()) throw UserError("no task: give --task TASK, as in --task 2a");
+  if (!spec::asks_for_training(options.run)) {
+    throw UserError(fmt::format("task {} trains nothing, so there is nothing to tune", options.run.task));
+  }
+  if (options.run.workers.size() > 1) {
+    throw UserError("a tuning has one number of workers: what is best for one need not be for another");
+  }
+  if (!options.grid.empty() && !options.space.empty()) {
+    throw UserError("--grid and --space exclude each other: give the points, or say what they are drawn from");
+  }
+  return options;
+}
+
+std::string command_of(const Context& context) { return fmt::format("{}", fmt::join(context.arguments, " ")); }
+
+// The table, the chart and the winner, as files.
+std::vector<std::string> write_files(const Context& context, const fs::path& folder, const TuneOptions& options,
+                                     const std::vector<TuneTrial>& trials, const Tuning& tuning) {
+  const UserUmask named;
+  make_folder(folder);
+  std::vector<std::string> files;
+  const auto put = [&](const std::string& name, const std::string& content) {
+    write_file_atomically(folder / name, content);
+    files.push_back((folder / name).string());
+  };
+  put("tuning.csv", report::csv_of(tuning));
+  put("tuning.json", report::to_json(tuning).dump(2) + "\n");
+  if (tuning.winner) put("winner.set", report::winner_file(tuning, trials, command_of(context)));
+  const std::vector<plan::TuneAxis>& axes = options.grid.empty() ? options.space : options.grid;
+  if (axes.empty()) return files;
+  const report::Chart chart = report::chart_of(tuning, trials, axes.front().key);
+  if (chart.series.empty()) return files;
+  if (!report::gnuplot_exists()) {
+    say("no chart: gnuplot is not installed (apt-get install gnuplot-nox)");
+    return files;
+  }
+  put("tuning.svg", report::draw(chart, report::ImageFormat::kSvg));
+  put("tuning.png", report::draw(chart, report::ImageFormat::kPng));
+  return files;
+}
+
+ExitCode print_plan(const Context& context, const TuneOptions& options, const KeptRuns& runs,
+                    const std::vector<plan::TunePoint>& points, int64_t repeats) {
+  std::vector<spec::RunSpec> missing;
+  for (const plan::TunePoint& point : points) {
+    for (int64_t repeat = 0; repeat < repeats; ++repeat) {
+      spec::RunSpec run = runs.plan(plan::trial_options(options, point, repeat, repeats));
+      run.run_dir = runs_dir(context.home()) / run.name;
+      if (!runs.finished_like(run)) missing.push_back(std::move(run));
+    }
+  }
+  print_dry_run(context, missing, 1, std::nullopt);
+  return ExitCode::kOk;
+}
+
+ExitCode tune(const Context& context, TuneWords words) {
+  if (!words.start.local) apply_cluster(context, words.start.executor_given, words.run);
+  words.start.executor_given = true;
+  const TuneOptions options = options_of(words);
+  const std::vector<plan::TunePoint> points = plan::tune_points(options);
+  const int64_t repeats = spec::count_of(options.run, &spec::RunOptions::repeat, 1);
+  const InterruptGuard guard;
+  if (const auto master = given_master(context); master && !words.start.local) {
+    throw UserError(
+        fmt::format("a tuning reads the folders of its runs, and the chosen master {} is elsewhere: add "
+                    "--local, or 'mlbench set-cluster local'",
+                    master->url()));
+  }
+  KeptRuns runs(context, words.start);
+  for (const plan::TunePoint& point : points) runs.plan(plan::trial_options(options, point, 0, repeats));
+  if (words.start.dry_run) return print_plan(context, options, runs, points, repeats);
+
+  std::vector<TuneTrial> trials;
+  for (const plan::TunePoint& point : points) {
+    TuneTrial trial{
+        .study = point.study, .trial = point.trial, .settings = point.settings, .records = {}, .refused = {}};
+    for (int64_t repeat = 0; repeat < repeats && !runs.interrupted(); ++repeat) {
+      KeptRuns::Made made = runs.make(plan::trial_options(options, point, repeat, repeats));
+      std::ranges::move(made.records, std::back_inserter(trial.records));
+      if (!made.refused.empty()) trial.refused = std::move(made.refused);
+    }
+    trials.push_back(std::move(trial));
+  }
+  const Tuning tuning = report::analyse_tuning(trials);
+  const fs::path folder = fs::absolute(words.output.empty() ? words.run.name : words.output).lexically_normal();
+  const std::vector<std::string> files = write_files(context, folder, options, trials, tuning);
+  if (context.json) {
+    Json answer = report::to_json(tuning);
+    answer["folder"] = folder.string();
+    answer["files"] = files;
+    answer["interrupted"] = runs.interrupted();
+    print_json(answer);
+  } else {
+    print(report::text_of(tuning));
+    print(fmt::format("{} files in {}\n", files.size(), folder.string()));
+    if (tuning.winner) {
+      print(fmt::format("run it:  mlbench run NAME K --task {} --set @{}\n", words.run.task,
+                        (folder / "winner.set").string()));
+    }
+  }
+  if (runs.interrupted()) {
+    say("the tuning was interrupted: type the same again to go on with what is missing");
+    return ExitCode::kStopped;
+  }
+  return tuning.winner ? ExitCode::kOk : ExitCode::kRunFailed;
+}
+
+// The options of `run` less those that leave a trial no time to a target.
+void add_options_of_trials(CLI::App& verb, spec::RunOptions& options) {
+  for (const spec::RunOption& option : catalog::run_options()) {
+    const bool not_here = option.name == "to_the_end" || option.name == "fixed_batch" || option.name == "share_host" ||
+                          option.applies == spec::AppliesTo::kCommands;
+    if (!option.flags.empty() && !not_here) add_run_option(verb, options, option);
+  }
+  verb.get_option("NAME")->description("the runs are called NAME.tN-K");
+}
+
+}  // namespace
+
+void add_tune(CLI::App& app, Program& program) {
+  CLI::App* verb = add_verb(app, program, "tune", "Find the settings that reach a task's goal soonest");
+  auto words = std::make_shared<TuneWords>();
+  add_options_of_trials(*verb, words->run);
+  const auto axes = [&](const char* flag, std::vector<std::string>& values, const char* help) {
+    verb->add_option(flag, values, help)->allow_extra_args(false)->type_name("KEY=VALUES")->group("Tuning");
+  };
+  axes("--grid", words->grid,
+       "all combinations of these: lr=0.1,0.2, powers of ten 0.001..10, 0.001..1/7 (repeatable)");
+  axes("--space", words->space, "draw points from ranges 0.001..10 and lists, quasi-randomly (repeatable)");
+  verb->add_option("--trials", words->trials, "points of each study from --space (default: 5)")
+      ->type_name("N")
+      ->group("Tuning");
+  verb->add_option("--studies", words->studies, "how often all is done, with other points and seeds (default: 1)")
+      ->type_name("N")
+      ->group("Tuning");
+  verb->add_option("--holdout", words->holdout,
+                   "share of the training set that trials are evaluated on; 0: as the task says (default: 0.2)")
+      ->type_name("SHARE")
+      ->group("Tuning");
+  verb->add_option("-o,--output", words->output, "the folder of table, chart and winner (default: NAME)")
+      ->type_name("DIR");
+  verb->add_flag("--local", words->start.local, "start runs from here even when a master serves this home");
+  verb->add_flag("--dry-run", words->start.dry_run, "print what would run, and start nothing");
+  verb->footer(
+      "Runs that have finished with the same specification are kept: type the same again to go on.\n"
+      "Limits (--max-epochs, --max-time, ...) are the caps of a trial. See docs/tuning.md");
+  const auto action = [words, verb](const Context& context) {
+    words->start.executor_given = verb->count("--executor") > 0;
+    return tune(context, *words);
+  };
+  act(*verb, program, action, Signals::kRead);
+}
+
+}  // namespace mlbench::cli
