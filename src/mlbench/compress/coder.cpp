@@ -3,8 +3,10 @@
 #include "mlbench/base/choices.h"
 #include "mlbench/compress/half.h"
 #include "mlbench/compress/identity.h"
+#include "mlbench/compress/natural.h"
 #include "mlbench/compress/power_sgd.h"
 #include "mlbench/compress/qsgd.h"
+#include "mlbench/compress/rows.h"
 #include "mlbench/compress/sign.h"
 #include "mlbench/compress/sparse.h"
 
@@ -21,6 +23,7 @@ constexpr Range kCodeBits{2, 8};
 constexpr Range kBuckets{1, 1 << 20};
 constexpr Range kRanks{1, 4096};
 constexpr Range kSteps{0, 1e12};
+constexpr Range kThresholds{1e-30, 1e30};
 constexpr Range kFactors{1, 1e6};
 
 SparseOptions read_sparse(OptionReader& options) {
@@ -34,6 +37,13 @@ MakeCoder read_top_k(OptionReader& options) {
   return [sparse = read_sparse(options)](const CoderContext& context) {
     return std::make_unique<TopKCoder>(sparse, context);
   };
+}
+
+MakeCoder read_threshold(OptionReader& options) {
+  ThresholdOptions threshold;
+  threshold.threshold = options.number("threshold", threshold.threshold, kThresholds);
+  threshold.error_feedback = options.flag("error_feedback", threshold.error_feedback);
+  return [threshold](const CoderContext& context) { return std::make_unique<ThresholdCoder>(threshold, context); };
 }
 
 template <RandomPart kPart>
@@ -54,6 +64,21 @@ MakeCoder read_qsgd(OptionReader& options) {
   qsgd.bucket = options.integer("bucket", qsgd.bucket, kBuckets);
   qsgd.largest = options.choice("norm", "largest", {"largest", "euclidean"}) == "largest";
   return [qsgd](const CoderContext& context) { return std::make_unique<QsgdCoder>(qsgd, context); };
+}
+
+MakeCoder read_natural(OptionReader&) {
+  return [](const CoderContext& context) { return std::make_unique<NaturalCoder>(context); };
+}
+
+MakeCoder read_int8(OptionReader& options) {
+  const RowOptions rows{RowFormat::kInt8, options.flag("error_feedback", true)};
+  return [rows](const CoderContext& context) { return std::make_unique<RowCoder>(rows, context); };
+}
+
+MakeCoder read_fp8(OptionReader& options) {
+  const bool e4m3 = options.choice("type", "e4m3", {"e4m3", "e5m2"}) == "e4m3";
+  const RowOptions rows{e4m3 ? RowFormat::kE4m3 : RowFormat::kE5m2, options.flag("error_feedback", true)};
+  return [rows](const CoderContext& context) { return std::make_unique<RowCoder>(rows, context); };
 }
 
 MakeCoder read_half(OptionReader& options) {
@@ -86,17 +111,24 @@ constexpr Row kCoders[] = {
      "PyTorch's fp16_compress_hook and bf16_compress_hook"},
     {"top_k", read_top_k, "the share of largest magnitude, gathered: 8 bytes per element",
      "Aji & Heafield 2017, Stich et al. 2018; MLBench's SparsifiedSGD"},
-    {"random_k", read_random<RandomPart::kElements>, "a random share, the same on all ranks, summed: 4 bytes per element",
-     "Stich et al. 2018"},
+    {"threshold", read_threshold, "elements above a threshold, gathered: 8 bytes per element",
+     "Strom 2015, Dutta et al. 2020"},
+    {"random_k", read_random<RandomPart::kElements>,
+     "a random share, the same on all ranks, summed: 4 bytes per element", "Stich et al. 2018"},
     {"random_block", read_random<RandomPart::kBlock>, "a random share in one block, summed: 4 bytes per element", ""},
     {"sign_vote", read_sign<SignScale::kNone>, "signs, gathered, of which the majority counts: n / 8 bytes",
      "Bernstein et al. 2019, signSGD with majority vote; MLBench's SignSGD"},
-    {"ef_sign", read_sign<SignScale::kMeanMagnitude>, "signs and the mean magnitude of each tensor, gathered: n / 8 bytes",
-     "Karimireddy et al. 2019, EF-signSGD"},
+    {"ef_sign", read_sign<SignScale::kMeanMagnitude>,
+     "signs and the mean magnitude of each tensor, gathered: n / 8 bytes", "Karimireddy et al. 2019, EF-signSGD"},
     {"one_bit", read_sign<SignScale::kMeanOfEachSign>, "signs and two means of each tensor, gathered: n / 8 bytes",
      "Seide et al. 2014, 1-bit SGD"},
     {"qsgd", read_qsgd, "random levels of each bucket's norm, gathered: bits n / 8 bytes and 4 per bucket",
-     "Alistarh et al. 2017, QSGD"},
+     "Alistarh et al. 2017, QSGD; with 2 bits and large buckets TernGrad, Wen et al. 2017"},
+    {"natural", read_natural, "a random power of two of each element, gathered: 9 n / 8 bytes",
+     "Horvath et al. 2019, natural compression"},
+    {"int8", read_int8, "8-bit whole numbers and a scale of each row, gathered: n bytes and 4 per row", ""},
+    {"fp8", read_fp8, "8-bit floats and a scale of each row, gathered: n bytes and 4 per row",
+     "Micikevicius et al. 2022"},
     {"power_sgd", read_power_sgd, "two low-rank factors of each matrix, summed: 4 rank (rows + columns) bytes",
      "Vogels et al. 2019; PyTorch's powerSGD_hook, MLBench's PowerSGD"},
 };

@@ -36,6 +36,8 @@ std::vector<Case> cases() {
       {"half", {{"type", "float16"}, {"error_feedback", true}}},
       {"top_k", {{"share", 0.1}}},
       {"top_k", {{"share", 0.5}, {"error_feedback", false}}},
+      {"threshold", {{"threshold", 1}}},
+      {"threshold", {{"threshold", 1}, {"error_feedback", false}}},
       {"random_k", {{"share", 0.3}}},
       {"random_k", {{"share", 0.3}, {"error_feedback", false}}},
       {"random_block", {{"share", 0.3}}},
@@ -44,6 +46,11 @@ std::vector<Case> cases() {
       {"one_bit", Json::object()},
       {"qsgd", Json::object()},
       {"qsgd", {{"bits", 7}, {"bucket", 100}, {"norm", "euclidean"}}},
+      {"natural", Json::object()},
+      {"int8", Json::object()},
+      {"int8", {{"error_feedback", false}}},
+      {"fp8", Json::object()},
+      {"fp8", {{"type", "e5m2"}}},
       {"power_sgd", {{"min_compression", 1}}},
       {"power_sgd", {{"rank", 2}, {"min_compression", 1}, {"warm_start", false}, {"compression_start", 1}}},
       {"error memory", {}, [](const CoderContext& context) { return std::make_unique<ErrorMemoryCoder>(context); }}};
@@ -241,6 +248,7 @@ TEST(Coders, ThoseThatDrawHaveNoBias) {
   const at::Tensor gradient = gradient_of(layout, 0, 0);
   const Case unbiased[] = {{"qsgd", {{"bits", 3}, {"bucket", 7}}},
                            {"qsgd", {{"bits", 2}, {"norm", "euclidean"}}},
+                           {"natural", Json::object()},
                            {"random_k", {{"share", 0.2}, {"error_feedback", false}}},
                            {"random_block", {{"share", 0.2}, {"error_feedback", false}}}};
   for (const Case& test : unbiased) {

@@ -63,6 +63,60 @@ TEST(TopK, ThreeStepsComputedByHand) {
               ElementsAre(ElementsAre(0, -2, 0), ElementsAre(1, 0, 0), ElementsAre(0, 0, 0.25)));
 }
 
+// Kept: (0.5, 0, 0), then (0, 0, -0.75): the third step sends nothing.
+TEST(Threshold, ThreeStepsComputedByHand) {
+  const auto coder = make("threshold", {{"threshold", 1}}, layout_with_buffer({3}));
+  EXPECT_EQ(coder->bytes_per_step(), std::nullopt);
+  EXPECT_THAT(steps_of(*coder, {{0.5, -2, 1}, {0.75, 0, -0.75}, {0.25, 0, 0.5}}),
+              ElementsAre(ElementsAre(0, -2, 1), ElementsAre(1.25, 0, 0), ElementsAre(0, 0, 0)));
+}
+
+// The scale is 2 / 127: 1 is 63.5 of it, which rounds to 64. Left: 1 - 128 / 127.
+TEST(Int8, ThreeStepsComputedByHand) {
+  const auto coder = make("int8", Json::object(), layout_with_buffer({2}));
+  EXPECT_EQ(coder->bytes_per_step(), 6U);
+  const auto near = [](float a, float b) { return ElementsAre(FloatNear(a, 1e-6F), FloatNear(b, 1e-6F)); };
+  EXPECT_THAT(steps_of(*coder, {{2, 1}, {0, 0}, {127, 1.4F}}),
+              ElementsAre(near(2, 128 / 127.0F), near(0, -1 / 127.0F), near(127, 1)));
+  EXPECT_THAT(steps_of(*make("int8", {{"error_feedback", false}}, layout_with_buffer({2})), {{2, 1}, {0, 0}}),
+              ElementsAre(near(2, 128 / 127.0F), near(0, 0)));
+}
+
+// Each row of a matrix has a scale, so that a small row keeps its digits.
+TEST(Int8, RowsHaveScalesOfTheirOwn) {
+  FlatLayout layout = layout_with_buffer({4});
+  layout.ranges[0].shape = {2, 2};
+  const auto coder = make("int8", Json::object(), layout);
+  EXPECT_EQ(coder->bytes_per_step(), 12U);
+  EXPECT_THAT(steps_of(*coder, {{1000, 0, 0.001F, -0.001F}}).front(),
+              ElementsAre(1000, 0, FloatNear(0.001F, 1e-9F), FloatNear(-0.001F, 1e-9F)));
+}
+
+// e4m3 has 3 bits of mantissa: of 448, 100 is 96 or 104, and 3 / 448 of the scale exact.
+TEST(Fp8, RoundsToThreeBitsOfMantissa) {
+  const auto coder = make("fp8", {{"error_feedback", false}}, layout_with_buffer({4}));
+  EXPECT_THAT(steps_of(*coder, {{448, 101, 3, -0.01F}}).front(),
+              ElementsAre(FloatEq(448), FloatEq(104), FloatEq(3), FloatNear(-0.01F, 0.001F)));
+  const auto e5m2 = make("fp8", {{"type", "e5m2"}, {"error_feedback", false}}, layout_with_buffer({2}));
+  EXPECT_THAT(steps_of(*e5m2, {{57344, 101}}).front(), ElementsAre(FloatEq(57344), FloatEq(96)));
+}
+
+// Powers of two stay; 3 becomes 2 or 4, 0 stays; what is infinite stays so.
+TEST(Natural, DrawsOneOfTheTwoPowersAround) {
+  const auto coder = make("natural", Json::object(), layout_with_buffer({4}));
+  EXPECT_EQ(coder->bytes_per_step(), 5U);
+  int up = 0;
+  const std::vector<std::vector<float>> gradients(1000, {-0.25F, 3, 0, INFINITY});
+  for (const std::vector<float>& step : steps_of(*coder, gradients)) {
+    EXPECT_EQ(step[0], -0.25F);
+    EXPECT_TRUE(step[1] == 2 || step[1] == 4) << step[1];
+    EXPECT_EQ(step[2], 0);
+    EXPECT_EQ(step[3], INFINITY);
+    up += static_cast<int>(step[1] == 4);
+  }
+  EXPECT_NEAR(up, 500, 4 * std::sqrt(250.0));
+}
+
 // Means of magnitudes 2, 0 and 1.5; kept (-1, -1), then nothing.
 TEST(EfSign, ThreeStepsComputedByHand) {
   const auto coder = make("ef_sign", Json::object(), layout_with_buffer({2}));

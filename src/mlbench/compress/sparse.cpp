@@ -31,6 +31,40 @@ std::span<const float> values_of(const at::Tensor& tensor) {
   return {tensor.const_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
 }
 
+// The elements of `whole` at `indices`: the indices, then the bits of the values, as one payload of whole numbers.
+// `kept`, where it is defined, loses them.
+Payload payload_of(const at::Tensor& whole, const std::vector<int32_t>& indices, at::Tensor& kept) {
+  const auto count = static_cast<int64_t>(indices.size());
+  Payload payload;
+  payload.kind = PayloadKind::kGather;
+  payload.bytes = indices.size() * (sizeof(int32_t) + sizeof(float));
+  payload.data = at::empty({2 * count}, at::kInt);
+  auto* words = payload.data.data_ptr<int32_t>();
+  const float* values = whole.const_data_ptr<float>();
+  std::ranges::copy(indices, words);
+  for (size_t i = 0; i < indices.size(); ++i) std::memcpy(words + indices.size() + i, values + indices[i], 4);
+  if (kept.defined()) {
+    for (const int32_t index : indices) kept.data_ptr<float>()[index] = 0;
+  }
+  return payload;
+}
+
+// `gradient` becomes the sum of such payloads.
+void add_elements(std::span<const at::Tensor> payloads, at::Tensor& gradient) {
+  gradient.zero_();
+  auto* sums = gradient.data_ptr<float>();
+  for (const at::Tensor& payload : payloads) {
+    const auto* words = payload.const_data_ptr<int32_t>();
+    const int64_t count = payload.numel() / 2;
+    for (int64_t i = 0; i < count; ++i) {
+      float value = 0;
+      std::memcpy(&value, words + count + i, 4);
+      MLBENCH_CHECK(words[i] >= 0 && words[i] < gradient.numel(), "an index outside of the gradient");
+      sums[words[i]] += value;
+    }
+  }
+}
+
 }  // namespace
 
 // ---- the largest ----------------------------------------------------------------------------------------------------
@@ -44,38 +78,41 @@ std::optional<uint64_t> TopKCoder::bytes_per_step() const {
   return static_cast<uint64_t>(sent_) * (sizeof(int32_t) + sizeof(float));
 }
 
-// Indices, then the bits of the values: one payload of whole numbers.
 Payload TopKCoder::encode(int /*round*/, const at::Tensor& gradient) {
   at::Tensor& kept = memory_.values();
   if (memory_.enabled()) kept.add_(gradient);
   const at::Tensor& whole = memory_.enabled() ? kept : gradient;
   const std::vector<int32_t> indices = largest(values_of(whole), sent_);
-  Payload payload;
-  payload.kind = PayloadKind::kGather;
-  payload.bytes = bytes_per_step().value();
-  payload.data = at::empty({2 * sent_}, at::kInt);
-  auto* words = payload.data.data_ptr<int32_t>();
-  const float* values = whole.const_data_ptr<float>();
-  std::ranges::copy(indices, words);
-  for (int64_t i = 0; i < sent_; ++i) std::memcpy(words + sent_ + i, values + indices[static_cast<size_t>(i)], 4);
-  if (memory_.enabled()) {
-    for (const int32_t index : indices) kept.data_ptr<float>()[index] = 0;
-  }
-  return payload;
+  return payload_of(whole, indices, kept);
 }
 
 void TopKCoder::absorb(int /*round*/, std::span<const at::Tensor> results, at::Tensor& gradient) {
-  gradient.zero_();
-  auto* sums = gradient.data_ptr<float>();
-  for (const at::Tensor& result : results) {
-    const auto* words = result.const_data_ptr<int32_t>();
-    for (int64_t i = 0; i < sent_; ++i) {
-      float value = 0;
-      std::memcpy(&value, words + sent_ + i, 4);
-      MLBENCH_CHECK(words[i] >= 0 && words[i] < gradient.numel(), "an index outside of the gradient");
-      sums[words[i]] += value;
-    }
+  add_elements(results, gradient);
+}
+
+// ---- those above a threshold ----------------------------------------------------------------------------------------
+
+ThresholdCoder::ThresholdCoder(const ThresholdOptions& options, const CoderContext& context)
+    : threshold_(static_cast<float>(options.threshold)), memory_(name(), context.layout, options.error_feedback) {
+  MLBENCH_CHECK(context.layout.parameter_elements < (int64_t{1} << 31), "an index of 32 bits");
+}
+
+Payload ThresholdCoder::encode(int /*round*/, const at::Tensor& gradient) {
+  at::Tensor& kept = memory_.values();
+  if (memory_.enabled()) kept.add_(gradient);
+  const at::Tensor& whole = memory_.enabled() ? kept : gradient;
+  const std::span<const float> values = values_of(whole);
+  std::vector<int32_t> indices;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!(std::abs(values[i]) < threshold_)) indices.push_back(static_cast<int32_t>(i));  // NaN is sent, too
   }
+  Payload payload = payload_of(whole, indices, kept);
+  payload.uneven = true;
+  return payload;
+}
+
+void ThresholdCoder::absorb(int /*round*/, std::span<const at::Tensor> results, at::Tensor& gradient) {
+  add_elements(results, gradient);
 }
 
 // ---- drawn ----------------------------------------------------------------------------------------------------------

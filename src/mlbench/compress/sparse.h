@@ -8,6 +8,9 @@
 //   random_block  s elements in a row, beginning at an element drawn from (seed, step), around the end of the flat
 //                 gradient. Summed: 4 s bytes.
 //
+//   threshold     all elements whose absolute value is at least `threshold` (Strom 2015; with error feedback Dutta et
+//                 al. 2020). Gathered: 8 bytes per element that is sent, which depends on the gradient.
+//
 // Both random ones multiply by n / s where there is no error feedback, so that their expectation is the gradient; with
 // error feedback they send elements as they are. Error feedback is added before elements are chosen, and momentum comes
 // after the sum, in the rule; deep gradient compression (Lin et al. 2018) has it before, and is another coder.
@@ -36,6 +39,28 @@ class TopKCoder final : public GradientCoder {
 
  private:
   int64_t sent_;  // elements
+  ErrorMemory memory_;
+};
+
+struct ThresholdOptions {
+  double threshold = 0.001;  // of this rank's share of the gradient
+  bool error_feedback = true;
+};
+
+class ThresholdCoder final : public GradientCoder {
+ public:
+  ThresholdCoder(const ThresholdOptions& options, const CoderContext& context);
+  std::string name() const override { return "threshold"; }
+  int rounds() const override { return 1; }
+  bool exact() const override { return false; }
+  std::optional<uint64_t> bytes_per_step() const override { return std::nullopt; }
+  Payload encode(int round, const at::Tensor& gradient) override;
+  void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) override;
+  void export_state(NamedState& state) const override { memory_.export_state(state); }
+  void import_state(const NamedState& state) override { memory_.import_state(state); }
+
+ private:
+  float threshold_;
   ErrorMemory memory_;
 };
 
