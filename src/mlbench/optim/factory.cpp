@@ -11,6 +11,7 @@
 #include "mlbench/optim/rules/lars.h"
 #include "mlbench/optim/rules/lion.h"
 #include "mlbench/optim/rules/muon.h"
+#include "mlbench/optim/rules/schedule_free.h"
 #include "mlbench/optim/rules/sgd.h"
 #include "mlbench/spec/algorithm.h"
 
@@ -103,6 +104,22 @@ MakeRule read_muon(OptionReader& options) {
   return maker_of<MuonRule>(muon);
 }
 
+MakeRule read_schedule_free_sgd(OptionReader& options) {
+  ScheduleFreeOptions free;
+  free.beta1 = options.number("momentum", free.beta1, kShareRange);
+  free.weight_decay = options.number("weight_decay", free.weight_decay, kDecayRange);
+  return maker_of<ScheduleFreeRule>(free);
+}
+
+MakeRule read_schedule_free_adamw(OptionReader& options) {
+  ScheduleFreeOptions free;
+  free.adam = true;
+  read_betas(options, free);
+  free.eps = options.number("eps", free.eps, kEpsRange);
+  free.weight_decay = options.number("weight_decay", free.weight_decay, kDecayRange);
+  return maker_of<ScheduleFreeRule>(free);
+}
+
 StepOptions read_step_options(OptionReader& options, int workers) {
   StepOptions step;
   step.clip_norm = options.number("clip_norm", 0, kNormRange);
@@ -125,6 +142,8 @@ constexpr RuleRow kRules[] = {
     {"lamb", read_lamb, "You et al. 2020"},
     {"lion", read_lion, "Chen et al. 2023"},
     {"muon", read_muon, "Jordan et al. 2024, Liu et al. 2025, torch.optim.Muon"},
+    {"schedule_free_sgd", read_schedule_free_sgd, "Defazio et al. 2024, schedulefree.SGDScheduleFree"},
+    {"schedule_free_adamw", read_schedule_free_adamw, "Defazio et al. 2024, schedulefree.AdamWScheduleFree"},
 };
 
 }  // namespace

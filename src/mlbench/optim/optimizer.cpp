@@ -31,6 +31,9 @@ Optimizer::Optimizer(std::unique_ptr<UpdateRule> rule, std::unique_ptr<compress:
     }
   }
   if (scaler_ || clip_norm_ > 0) norm_.emplace(layout, memory);
+  if (options.averaging_patience > 0 && rule_->swaps()) {
+    throw UserError("averaging_patience with a rule that averages by itself; expected 0");
+  }
   if (options.averaging_patience > 0) average_.emplace(options.averaging_patience, layout, memory);
 }
 

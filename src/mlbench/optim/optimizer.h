@@ -26,6 +26,11 @@ class UpdateRule {
   virtual ~UpdateRule() = default;
   // The gradient is `gradient_scale` times the values in `tensors.gradients`.
   virtual void update(FlatTensors& tensors, double lr, double gradient_scale) = 0;
+  // Whether the weights that are evaluated and stored are others than those that gradients are computed at.
+  virtual bool swaps() const { return false; }
+  // Puts the weights that are evaluated and stored into the parameters, and keeps those that are trained; the next call
+  // puts these back. State is exported and imported between two calls.
+  virtual void swap(FlatTensors& /*tensors*/) {}
   virtual void export_state(NamedState& state) const = 0;  // keys "optimizer/..."
   virtual void import_state(const NamedState& state) = 0;
 };
@@ -92,9 +97,11 @@ class Optimizer {
   // Whether weights are averaged from now on.
   bool averages() const { return average_ && average_->begun(); }
   // Puts the averaged weights into the parameters, whose values are kept; the next call puts those back
-  // (weight_average.h). Evaluating, hashing and storing happens between two calls. Without an average, nothing happens.
+  // (weight_average.h). Evaluating, hashing and storing happens between two calls. Without an average, whether of the
+  // step or of the rule, nothing happens.
   void swap_average(FlatTensors& tensors) {
     if (average_) average_->swap(tensors.parameters);
+    rule_->swap(tensors);
   }
 
   // What the exchange reports, with `replicated: false` where the optimizer is not replicated.

@@ -196,7 +196,9 @@ std::vector<Case> cases() {
           {optimizer_spec("adamw", {{"weight_decay", 1e-3}}), 0.02, {"exp_avg", "exp_avg_sq"}},
           {optimizer_spec("lars", {{"trust_coefficient", 0.1}, {"weight_decay", 1e-6}}), 0.05, {"momentum"}},
           {optimizer_spec("lamb", {{"weight_decay", 1e-6}}), 0.02, {"exp_avg", "exp_avg_sq"}, 1e-3},
-          {optimizer_spec("lion", {{"weight_decay", 1e-3}}), 0.002, {"exp_avg"}, 1e-3}};
+          {optimizer_spec("lion", {{"weight_decay", 1e-3}}), 0.002, {"exp_avg"}, 1e-3},
+          {optimizer_spec("schedule_free_sgd", {{"weight_decay", 1e-6}}), 0.2, {"y", "z"}, 1e-4},
+          {optimizer_spec("schedule_free_adamw", Json::object()), 0.02, {"exp_avg_sq", "y", "z"}, 1e-3}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, EveryOptimizer, testing::ValuesIn(cases()),
@@ -252,6 +254,7 @@ TEST_P(EveryOptimizer, ResumesIdentically) {
     FlatTensors tensors = tensors_of(1, 0);
     run(*first, tensors, 0, at);
     NamedState state;
+    first->swap_average(tensors);
     first->export_state(state);
     EXPECT_EQ(state.tensors.size(), 2 * GetParam().state_tensors.size());
     for (const std::string& name : GetParam().state_tensors) {
@@ -261,12 +264,14 @@ TEST_P(EveryOptimizer, ResumesIdentically) {
     }
     const auto second = make_optimizer(GetParam().spec, kLayout, *comm);
     second->import_state(state);
+    second->swap_average(tensors);
     run(*second, tensors, at, 7);
     for (const auto& [offset, count] : {std::pair{0, 2}, {16, 15}}) {
       EXPECT_TRUE(at::equal(tensors.parameters.narrow(0, offset, count), expected.parameters.narrow(0, offset, count)));
     }
   }
 
+  whole->swap_average(expected);
   for (const std::string& name : GetParam().state_tensors) {
     const std::string key = "optimizer/" + name + "/b";
     NamedState wrong;

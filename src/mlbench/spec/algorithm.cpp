@@ -20,6 +20,8 @@ constexpr NamedAlgorithm kNamedAlgorithms[] = {
     {"lamb", "lamb", "none", "centralized"},
     {"lion", "lion", "none", "centralized"},
     {"muon", "muon", "none", "centralized"},
+    {"schedule_free_sgd", "schedule_free_sgd", "none", "centralized"},
+    {"schedule_free_adamw", "schedule_free_adamw", "none", "centralized"},
     {"sparsified_sgd", "sgd", "top_k", "centralized"},
     {"sign_sgd", "sgd", "sign_vote", "centralized"},
     {"ef_sign_sgd", "sgd", "ef_sign", "centralized"},

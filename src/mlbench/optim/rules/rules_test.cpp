@@ -116,6 +116,67 @@ Reference lion(double lr, double decay) {
 
 TEST(Rules, LionStepsBySigns) { compare("lion", {{"weight_decay", 0.1}}, 0.01, lion(0.01, 0.1), lion(0.01, 0.1)); }
 
+// With x, y and z as the paper has them: z_1 = x_1 = y_1 are the weights, and `w` is y.
+Reference schedule_free(double lr, double decay, double beta, bool adam) {
+  return [=, x = Vector(), z = Vector(), v = Vector(6, 0)](Vector& y, const Vector& g, int step) mutable {
+    if (step == 1) x = z = y;
+    for (size_t i = 0; i < y.size(); ++i) {
+      double d = g[i];
+      if (adam) {
+        v[i] = 0.999 * v[i] + 0.001 * d * d;
+        d /= std::sqrt(v[i] / (1 - std::pow(0.999, step))) + 1e-8;
+      }
+      d += decay * y[i];
+      z[i] -= lr * d;
+      x[i] += (z[i] - x[i]) / step;  // at a constant rate, all steps weigh the same
+      y[i] = (1 - beta) * z[i] + beta * x[i];
+    }
+  };
+}
+
+TEST(Rules, ScheduleFreeOnesStepAsThePaperSays) {
+  compare("schedule_free_sgd", {{"weight_decay", 0.1}}, 0.05, schedule_free(0.05, 0.1, 0.9, false),
+          schedule_free(0.05, 0.1, 0.9, false));
+  compare("schedule_free_adamw", {{"weight_decay", 0.1}, {"betas", {0.8, 0.999}}}, 0.01,
+          schedule_free(0.01, 0.1, 0.8, true), schedule_free(0.01, 0.1, 0.8, true));
+}
+
+// One weight 1, gradients 1, 0 and 0 at the rate 0.5: z = 0.5, 0.5, 0.5; x = 0.5 from the first step on.
+TEST(Rules, AScheduleFreeRuleEvaluatesTheAverageOfItsSteps) {
+  const FlatLayout layout{.ranges = {{"w", {1}, 0, 1, true}}, .parameter_elements = 16};
+  const auto comm = std::move(comm::make_in_process_group(1, kPatience).front());
+  spec::OptimizerSpec spec;
+  spec.name = "schedule_free_sgd";
+  spec.options = {{"momentum", 0.75}};
+  const auto optimizer = make_optimizer(spec, layout, *comm);
+  FlatTensors tensors{at::zeros({16}), at::zeros({16})};
+  const auto weight = [&] { return tensors.parameters[0].item<float>(); };
+  const auto step = [&](int64_t number, double gradient, double lr) {
+    tensors.gradients[0] = gradient;
+    optimizer->begin({number, lr}, tensors);
+    optimizer->finish();
+    optimizer->step(tensors, lr);
+    optimizer->after_update(tensors);
+  };
+  tensors.parameters[0] = 1;
+  optimizer->swap_average(tensors);
+  EXPECT_EQ(weight(), 1) << "before the first step";
+  optimizer->swap_average(tensors);
+  step(0, 1, 0.5);
+  EXPECT_FLOAT_EQ(weight(), 0.5);
+  // A larger rate weighs by its square: z = 0.5 - 1 = -0.5, c = 1 / (0.25 + 1), x = 0.2 * 0.5 + 0.8 * -0.5 = -0.3.
+  step(1, 1, 1);
+  EXPECT_FLOAT_EQ(weight(), 0.25F * -0.5F + 0.75F * -0.3F);
+  const float trained = weight();
+  optimizer->swap_average(tensors);
+  EXPECT_FLOAT_EQ(weight(), -0.3F);
+  optimizer->swap_average(tensors);
+  EXPECT_EQ(weight(), trained);
+  spec.options["averaging_patience"] = 3;
+  EXPECT_THAT([&] { make_optimizer(spec, layout, *comm); },
+              ThrowsMessage<UserError>(HasSubstr("a rule that averages by itself")));
+}
+
 Reference lars(double lr, double decay, bool scaled) {
   return [=, v = Vector(6, 0)](Vector& w, const Vector& g, int) mutable {
     const double trust = scaled ? 0.02 * norm(w) / (norm(g) + decay * norm(w)) : 1;
