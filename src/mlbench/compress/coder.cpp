@@ -1,6 +1,8 @@
 #include "mlbench/compress/coder.h"
 
 #include "mlbench/base/choices.h"
+#include "mlbench/compress/deep_gradient.h"
+#include "mlbench/compress/ef21.h"
 #include "mlbench/compress/half.h"
 #include "mlbench/compress/identity.h"
 #include "mlbench/compress/natural.h"
@@ -23,7 +25,8 @@ constexpr Range kCodeBits{2, 8};
 constexpr Range kBuckets{1, 1 << 20};
 constexpr Range kRanks{1, 4096};
 constexpr Range kSteps{0, 1e12};
-constexpr Range kThresholds{1e-30, 1e30};
+constexpr Range kThresholds{1e-30, 1e30}, kThresholdsOrNone{0, 1e30};
+constexpr Range kMomenta{0, 1};
 constexpr Range kFactors{1, 1e6};
 
 SparseOptions read_sparse(OptionReader& options) {
@@ -64,6 +67,22 @@ MakeCoder read_qsgd(OptionReader& options) {
   qsgd.bucket = options.integer("bucket", qsgd.bucket, kBuckets);
   qsgd.largest = options.choice("norm", "largest", {"largest", "euclidean"}) == "largest";
   return [qsgd](const CoderContext& context) { return std::make_unique<QsgdCoder>(qsgd, context); };
+}
+
+MakeCoder read_ef21(OptionReader& options) {
+  return [share = options.number("share", 0.01, kShares)](const CoderContext& context) {
+    return std::make_unique<Ef21Coder>(share, context);
+  };
+}
+
+MakeCoder read_deep_gradient(OptionReader& options) {
+  DeepGradientOptions deep;
+  deep.share = options.number("share", deep.share, kShares);
+  deep.momentum = options.number("coder_momentum", deep.momentum, kMomenta);
+  deep.nesterov = options.flag("coder_nesterov", deep.nesterov);
+  deep.clip = options.number("coder_clip", deep.clip, kThresholdsOrNone);
+  deep.warmup_steps = options.integer("coder_warmup_steps", deep.warmup_steps, kSteps);
+  return [deep](const CoderContext& context) { return std::make_unique<DeepGradientCoder>(deep, context); };
 }
 
 MakeCoder read_natural(OptionReader&) {
@@ -113,6 +132,10 @@ constexpr Row kCoders[] = {
      "Aji & Heafield 2017, Stich et al. 2018; MLBench's SparsifiedSGD"},
     {"threshold", read_threshold, "elements above a threshold, gathered: 8 bytes per element",
      "Strom 2015, Dutta et al. 2020"},
+    {"ef21", read_ef21, "the share where the gradient differs most from its estimate, gathered: 8 bytes per element",
+     "Richtarik et al. 2021, EF21"},
+    {"deep_gradient", read_deep_gradient, "the share of largest sums with momentum, gathered: 8 bytes per element",
+     "Lin et al. 2018, DGC"},
     {"random_k", read_random<RandomPart::kElements>,
      "a random share, the same on all ranks, summed: 4 bytes per element", "Stich et al. 2018"},
     {"random_block", read_random<RandomPart::kBlock>, "a random share in one block, summed: 4 bytes per element", ""},

@@ -41,6 +41,8 @@ class GradientCoder {
   virtual int rounds() const = 0;
   // Whether the payload is the gradient itself, which may then be divided (by layer, into buckets) and lie on a device.
   virtual bool sends_gradient() const { return false; }
+  // Whether the coder has a momentum of its own, so that the rule must have none.
+  virtual bool has_momentum() const { return false; }
   // Whether the result is the sum of all ranks' gradients, except for the order of additions.
   virtual bool exact() const = 0;
   // The bytes that this rank sends in all rounds of a step; empty: they depend on the gradient.

@@ -38,6 +38,9 @@ std::vector<Case> cases() {
       {"top_k", {{"share", 0.5}, {"error_feedback", false}}},
       {"threshold", {{"threshold", 1}}},
       {"threshold", {{"threshold", 1}, {"error_feedback", false}}},
+      {"ef21", {{"share", 0.1}}},
+      {"deep_gradient", {{"share", 0.1}}},
+      {"deep_gradient", {{"share", 0.05}, {"coder_nesterov", true}, {"coder_clip", 1}, {"coder_warmup_steps", 3}}},
       {"random_k", {{"share", 0.3}}},
       {"random_k", {{"share", 0.3}, {"error_feedback", false}}},
       {"random_block", {{"share", 0.3}}},
@@ -191,7 +194,7 @@ TEST_P(EveryCoder, ResumesIdentically) {
         parts[static_cast<size_t>(rank)]->export_state(state);
         for (const auto& [name, tensor] : state.tensors) EXPECT_TRUE(name.starts_with("coder/")) << name;
         for (const auto& [name, scalar] : state.scalars) EXPECT_TRUE(name.starts_with("coder/")) << name;
-        parts[static_cast<size_t>(rank)] = make(GetParam(), layout, rank);
+        parts[static_cast<size_t>(rank)] = make(GetParam(), layout, rank, 2);
         parts[static_cast<size_t>(rank)]->import_state(state);
       }
     }

@@ -71,6 +71,54 @@ TEST(Threshold, ThreeStepsComputedByHand) {
               ElementsAre(ElementsAre(0, -2, 1), ElementsAre(1.25, 0, 0), ElementsAre(0, 0, 0)));
 }
 
+// Estimates: (0, -2, 0), (1, -2, 0), (1, 0, 0): where the gradient is furthest from them.
+TEST(Ef21, ThreeStepsComputedByHand) {
+  const auto coder = make("ef21", {{"share", 0.34}}, layout_with_buffer({3}));
+  EXPECT_EQ(coder->bytes_per_step(), 8U);
+  EXPECT_THAT(steps_of(*coder, {{1, -2, 0.5}, {1, -1.5, 0.25}, {0.5, 0, 0}}),
+              ElementsAre(ElementsAre(0, -2, 0), ElementsAre(1, -2, 0), ElementsAre(1, 0, 0)));
+}
+
+// u and v at first (1, -2); the second is sent. Then u = (1.5, 1), v = (2.5, 1), then u = (1, 1.5), v = (1, 2.5).
+TEST(DeepGradient, ThreeStepsComputedByHand) {
+  const Json options = {{"share", 0.5}, {"coder_momentum", 0.5}};
+  const auto coder = make("deep_gradient", options, layout_with_buffer({2}));
+  EXPECT_EQ(coder->bytes_per_step(), 8U);
+  EXPECT_THAT(steps_of(*coder, {{1, -2}, {1, 1}, {1, 1}}),
+              ElementsAre(ElementsAre(0, -2), ElementsAre(2.5, 0), ElementsAre(0, 2.5)));
+  // u = 0.5 (0 + g), v = u + g: (1.5, -3), then u = (0.75, 0.5), v = (3.25, 1.5).
+  const auto nesterov = make("deep_gradient", {{"share", 0.5}, {"coder_momentum", 0.5}, {"coder_nesterov", true}},
+                             layout_with_buffer({2}));
+  EXPECT_THAT(steps_of(*nesterov, {{1, -2}, {1, 1}}), ElementsAre(ElementsAre(0, -3), ElementsAre(3.25, 0)));
+}
+
+// The norm 5 of the mean gradient is clipped to 2.5; with four ranks, the share of each to half of it.
+TEST(DeepGradient, ClipsTheMeanGradientOfARank) {
+  const Json options = {{"share", 1}, {"coder_clip", 2.5}};
+  const auto clipped = [&](int size, float share) {
+    const auto coder = make("deep_gradient", options, layout_with_buffer({2}), 0, size);
+    at::Tensor gradient = flat_of({3 * share, -4 * share});
+    coder->begin({.step = 0, .share = share});
+    const Payload payload = coder->encode(0, gradient);
+    coder->absorb(0, std::span(&payload.data, 1), gradient);
+    return first_of(gradient, 2);
+  };
+  EXPECT_THAT(clipped(1, 1), ElementsAre(FloatEq(1.5), FloatEq(-2)));
+  EXPECT_THAT(clipped(4, 0.25), ElementsAre(FloatEq(0.1875), FloatEq(-0.25)));
+}
+
+// Of 1,000 elements: 250, then 25 % times (0.01 / 0.25)^(1/2), then 10.
+TEST(DeepGradient, SendsLessFromStepToStepOfItsWarmUp) {
+  const auto coder = make("deep_gradient", {{"share", 0.01}, {"coder_warmup_steps", 2}}, layout_with_buffer({1000}));
+  EXPECT_EQ(coder->bytes_per_step(), std::nullopt);
+  std::vector<uint64_t> bytes;
+  for (int64_t step = 0; step < 3; ++step) {
+    coder->begin({.step = step});
+    bytes.push_back(coder->encode(0, at::ones({1008})).bytes);
+  }
+  EXPECT_THAT(bytes, ElementsAre(8 * 250, 8 * 50, 8 * 10));
+}
+
 // The scale is 2 / 127: 1 is 63.5 of it, which rounds to 64. Left: 1 - 128 / 127.
 TEST(Int8, ThreeStepsComputedByHand) {
   const auto coder = make("int8", Json::object(), layout_with_buffer({2}));

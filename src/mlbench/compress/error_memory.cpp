@@ -1,9 +1,9 @@
 #include "mlbench/compress/error_memory.h"
 
-#include <cstring>
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/compress/flat_values.h"
 
 namespace mlbench::compress {
 
@@ -27,9 +27,7 @@ void ErrorMemory::keep(const at::Tensor& gradient, const at::Tensor& sent) {
 
 void ErrorMemory::export_state(NamedState& state) const {
   if (!enabled()) return;
-  const auto* bytes = reinterpret_cast<const std::byte*>(values_.const_data_ptr<float>());
-  state.tensors[kError] = {
-      DType::kFloat32, {values_.numel()}, {bytes, bytes + static_cast<size_t>(values_.numel()) * sizeof(float)}};
+  export_values(kError, values_, state);
   state.scalars[kName] = coder_;
 }
 
@@ -39,11 +37,7 @@ void ErrorMemory::import_state(const NamedState& state) {
   if (coder != coder_) {
     throw UserError("checkpoint: the error memory is of the coder '" + coder + "'; expected that of '" + coder_ + "'");
   }
-  const HostTensor& stored = state.tensor(kError);
-  if (stored.dtype != DType::kFloat32 || stored.shape != std::vector<int64_t>{values_.numel()}) {
-    throw UserError("checkpoint: the error memory has another size than the model of this task");
-  }
-  std::memcpy(values_.data_ptr<float>(), stored.bytes.data(), stored.bytes.size());
+  import_values(kError, state, values_);
 }
 
 }  // namespace mlbench::compress

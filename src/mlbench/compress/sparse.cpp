@@ -2,21 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <unordered_set>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/compress/selection.h"
+#include "mlbench/compress/sparse_payload.h"
 
 namespace mlbench::compress {
 
 namespace {
-
-int64_t count_of(double share, const FlatLayout& layout) {
-  const int64_t count = layout.parameter_count();
-  return std::clamp<int64_t>(std::llround(share * static_cast<double>(count)), std::min<int64_t>(1, count), count);
-}
 
 std::vector<int64_t> trainable_elements(const FlatLayout& layout) {
   std::vector<int64_t> elements;
@@ -25,44 +20,6 @@ std::vector<int64_t> trainable_elements(const FlatLayout& layout) {
     for (int64_t i = 0; i < range.count; ++i) elements.push_back(range.offset + i);
   }
   return elements;
-}
-
-std::span<const float> values_of(const at::Tensor& tensor) {
-  return {tensor.const_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
-}
-
-// The elements of `whole` at `indices`: the indices, then the bits of the values, as one payload of whole numbers.
-// `kept`, where it is defined, loses them.
-Payload payload_of(const at::Tensor& whole, const std::vector<int32_t>& indices, at::Tensor& kept) {
-  const auto count = static_cast<int64_t>(indices.size());
-  Payload payload;
-  payload.kind = PayloadKind::kGather;
-  payload.bytes = indices.size() * (sizeof(int32_t) + sizeof(float));
-  payload.data = at::empty({2 * count}, at::kInt);
-  auto* words = payload.data.data_ptr<int32_t>();
-  const float* values = whole.const_data_ptr<float>();
-  std::ranges::copy(indices, words);
-  for (size_t i = 0; i < indices.size(); ++i) std::memcpy(words + indices.size() + i, values + indices[i], 4);
-  if (kept.defined()) {
-    for (const int32_t index : indices) kept.data_ptr<float>()[index] = 0;
-  }
-  return payload;
-}
-
-// `gradient` becomes the sum of such payloads.
-void add_elements(std::span<const at::Tensor> payloads, at::Tensor& gradient) {
-  gradient.zero_();
-  auto* sums = gradient.data_ptr<float>();
-  for (const at::Tensor& payload : payloads) {
-    const auto* words = payload.const_data_ptr<int32_t>();
-    const int64_t count = payload.numel() / 2;
-    for (int64_t i = 0; i < count; ++i) {
-      float value = 0;
-      std::memcpy(&value, words + count + i, 4);
-      MLBENCH_CHECK(words[i] >= 0 && words[i] < gradient.numel(), "an index outside of the gradient");
-      sums[words[i]] += value;
-    }
-  }
 }
 
 }  // namespace
@@ -83,10 +40,13 @@ Payload TopKCoder::encode(int /*round*/, const at::Tensor& gradient) {
   if (memory_.enabled()) kept.add_(gradient);
   const at::Tensor& whole = memory_.enabled() ? kept : gradient;
   const std::vector<int32_t> indices = largest(values_of(whole), sent_);
-  return payload_of(whole, indices, kept);
+  Payload payload = sparse_payload(whole, indices);
+  if (memory_.enabled()) clear_elements(indices, kept);
+  return payload;
 }
 
 void TopKCoder::absorb(int /*round*/, std::span<const at::Tensor> results, at::Tensor& gradient) {
+  gradient.zero_();
   add_elements(results, gradient);
 }
 
@@ -106,12 +66,14 @@ Payload ThresholdCoder::encode(int /*round*/, const at::Tensor& gradient) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (!(std::abs(values[i]) < threshold_)) indices.push_back(static_cast<int32_t>(i));  // NaN is sent, too
   }
-  Payload payload = payload_of(whole, indices, kept);
+  Payload payload = sparse_payload(whole, indices);
+  if (memory_.enabled()) clear_elements(indices, kept);
   payload.uneven = true;
   return payload;
 }
 
 void ThresholdCoder::absorb(int /*round*/, std::span<const at::Tensor> results, at::Tensor& gradient) {
+  gradient.zero_();
   add_elements(results, gradient);
 }
 

@@ -1,9 +1,12 @@
 #include "mlbench/optim/factory.h"
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <utility>
 
 #include "mlbench/base/choices.h"
+#include "mlbench/base/errors.h"
 #include "mlbench/base/options.h"
 #include "mlbench/optim/exchange/exchange.h"
 #include "mlbench/optim/rules/adam.h"
@@ -185,6 +188,12 @@ std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const
   options.finish();
   auto rule = make_rule(layout, context.memory);
   auto coder = make_coder({layout, context.seed, comm.rank(), comm.size()});
+  if (coder->has_momentum() && spec.options.value("momentum", 0.0) != 0) {
+    throw UserError(
+        fmt::format("compression '{}' has the momentum itself: its rule must have none; expected "
+                    "--set optimizer.momentum=0 --set optimizer.nesterov=false",
+                    coder->name()));
+  }
   auto exchange = make_exchange({comm, *coder, layout, context.seed, context.place, context.memory});
   return std::make_unique<Optimizer>(std::move(rule), std::move(coder), std::move(exchange), layout, step,
                                      context.memory);

@@ -461,6 +461,8 @@ TEST(Factory, RefusesWhatItDoesNotKnow) {
               ThrowsMessage<UserError>(HasSubstr("is -1; expected a number from 0")));
   EXPECT_THAT(with("centralized_sgd", {{"nesterov", true}}), ThrowsMessage<UserError>(HasSubstr("nesterov needs")));
   EXPECT_THAT(with("centralized_sgd", {{"compression", "zip"}}), ThrowsMessage<UserError>(HasSubstr("valid: none")));
+  EXPECT_THAT(with("centralized_sgd", {{"compression", "deep_gradient"}, {"momentum", 0.9}}),
+              ThrowsMessage<UserError>(HasSubstr("has the momentum itself")));
   EXPECT_THAT(with("centralized_sgd", {{"bucket_mb", -1}}),
               ThrowsMessage<UserError>(
                   HasSubstr("'bucket_mb' of optimizer 'centralized_sgd' is -1; expected a number from 0 to 1048576")));
