@@ -41,6 +41,9 @@ class GradientCoder {
   virtual int rounds() const = 0;
   // Whether the payload is the gradient itself, which may then be divided (by layer, into buckets) and lie on a device.
   virtual bool sends_gradient() const { return false; }
+  // Whether a step is one gathered payload of fixed length, and absorb() of one rank's payload gives what that rank
+  // sent, with nothing left to send later: so that payloads may go to neighbours alone.
+  virtual bool decodes_alone() const { return false; }
   // Whether the coder has a momentum of its own, so that the rule must have none.
   virtual bool has_momentum() const { return false; }
   // Whether the result is the sum of all ranks' gradients, except for the order of additions.

@@ -22,6 +22,7 @@ class QsgdCoder final : public GradientCoder {
   QsgdCoder(const QsgdOptions& options, const CoderContext& context);
   std::string name() const override { return "qsgd"; }
   int rounds() const override { return 1; }
+  bool decodes_alone() const override { return true; }
   bool exact() const override { return false; }
   std::optional<uint64_t> bytes_per_step() const override { return static_cast<uint64_t>(payload_bytes_); }
   void begin(const StepContext& step) override { step_ = step.step; }

@@ -26,6 +26,7 @@ class RowCoder final : public GradientCoder {
   RowCoder(const RowOptions& options, const CoderContext& context);
   std::string name() const override { return options_.format == RowFormat::kInt8 ? "int8" : "fp8"; }
   int rounds() const override { return 1; }
+  bool decodes_alone() const override { return !memory_.enabled(); }
   bool exact() const override { return false; }
   std::optional<uint64_t> bytes_per_step() const override { return static_cast<uint64_t>(payload_bytes_); }
   Payload encode(int round, const at::Tensor& gradient) override;

@@ -29,6 +29,7 @@ class TopKCoder final : public GradientCoder {
  public:
   TopKCoder(const SparseOptions& options, const CoderContext& context);
   std::string name() const override { return "top_k"; }
+  bool decodes_alone() const override { return !memory_.enabled(); }
   int rounds() const override { return 1; }
   bool exact() const override { return false; }
   std::optional<uint64_t> bytes_per_step() const override;

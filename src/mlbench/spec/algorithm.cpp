@@ -30,6 +30,7 @@ constexpr NamedAlgorithm kNamedAlgorithms[] = {
     {"local_sgd", "sgd", "none", "local"},
     {"diloco", "adamw", "none", "local"},
     {"decentralized_sgd", "sgd", "none", "gossip"},
+    {"choco_sgd", "sgd", "qsgd", "choco"},
 };
 
 }  // namespace

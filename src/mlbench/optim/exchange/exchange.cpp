@@ -6,6 +6,7 @@
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/optim/exchange/centralized.h"
+#include "mlbench/optim/exchange/choco.h"
 #include "mlbench/optim/exchange/gossip.h"
 #include "mlbench/optim/exchange/local.h"
 
@@ -17,6 +18,7 @@ constexpr Range kBucketRange{0, 1 << 20};  // MiB
 constexpr Range kIntervals{1, 1e12};       // steps
 constexpr Range kSteps{0, 1e12};
 constexpr Range kRates{0, 1e6};
+constexpr Range kConsensusRates{0, 1};
 
 MakeExchange read_centralized(OptionReader& options) {
   CentralizedOptions centralized;
@@ -55,6 +57,15 @@ MakeExchange read_gossip(OptionReader& options) {
   return [gossip](const ExchangeContext& context) { return std::make_unique<GossipExchange>(context, gossip); };
 }
 
+MakeExchange read_choco(OptionReader& options) {
+  ChocoOptions choco;
+  choco.topology =
+      row_named(kTopologies, "topology", options.choice("topology", "ring", names_of(kTopologies))).topology;
+  choco.every = options.integer("every", choco.every, kIntervals);
+  choco.consensus_rate = options.number("consensus_rate", choco.consensus_rate, kConsensusRates);
+  return [choco](const ExchangeContext& context) { return std::make_unique<ChocoExchange>(context, choco); };
+}
+
 struct ExchangeRow {
   const char* name;
   MakeExchange (*read)(OptionReader& options);
@@ -69,6 +80,8 @@ constexpr ExchangeRow kExchanges[] = {
      "(DiLoCo); PyTorch's PostLocalSGDOptimizer"},
     {"gossip", read_gossip, "weights, with the neighbours of a graph", false,
      "Lian et al. 2017 (D-PSGD), Assran et al. 2019; MLBench's DecentralizedSGD"},
+    {"choco", read_choco, "compressed differences of weights, with the neighbours of a graph", false,
+     "Koloskova et al. 2019 (CHOCO-SGD)"},
 };
 
 }  // namespace

@@ -70,6 +70,7 @@ using MakeExchange = std::function<std::unique_ptr<Exchange>(const ExchangeConte
 //   buckets of this many MiB), overlap (false; true: with the backward pass).
 // - "local" (local.h): every (8), start_step (0), outer_lr (1), outer_momentum (0), outer_nesterov (false).
 // - "gossip" (gossip.h): topology ("ring" | "torus" | "complete" | "exponential"), every (1).
+// - "choco" (choco.h): topology ("ring" | "torus" | "complete"), every (1), consensus_rate (0.5).
 MakeExchange read_exchange(const std::string& name, OptionReader& options);
 std::vector<std::string> exchange_names();
 // A row per pattern, for lists: {name, sends, source, replicated, options: [{name, default, expected}]}.

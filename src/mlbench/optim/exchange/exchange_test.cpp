@@ -14,6 +14,7 @@
 #include "mlbench/base/test_layout.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/compress/identity.h"
+#include "mlbench/compress/natural.h"
 #include "mlbench/compress/toy_coders_test.h"
 #include "mlbench/optim/exchange/combine.h"
 #include "mlbench/optim/exchange/toy_exchanges_test.h"
@@ -46,6 +47,10 @@ compress::MakeCoder with_memory() {
   return [](const compress::CoderContext& context) { return std::make_unique<compress::ErrorMemoryCoder>(context); };
 }
 
+compress::MakeCoder natural() {
+  return [](const compress::CoderContext& context) { return std::make_unique<compress::NaturalCoder>(context); };
+}
+
 std::vector<ExchangeCase> exchange_cases() {
   return {{"centralized", Json::object(), one},
           {"centralized", {{"by_layer", true}}, count_tensors},
@@ -60,6 +65,8 @@ std::vector<ExchangeCase> exchange_cases() {
           {"local", {{"every", 2}, {"start_step", 2}}, one, {}, with_memory()},
           {"gossip", Json::object(), one},
           {"gossip", {{"topology", "complete"}, {"every", 2}}, one},
+          {"choco", Json::object(), one, {}, natural()},
+          {"choco", {{"topology", "complete"}, {"every", 2}}, one, {}, natural()},
           {"neighbour_averaging", Json::object(), one, averaging(1)},
           {"neighbour_averaging", Json::object(), one, averaging(3)}};
 }

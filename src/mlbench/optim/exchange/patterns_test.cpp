@@ -174,6 +174,69 @@ TEST(Gossip, RefusesCoders) {
   expect_refusal(named("decentralized_sgd", {{"compression", "qsgd"}}), "compression 'qsgd' with the pattern gossip");
 }
 
+// ---- choco ----------------------------------------------------------------------------------------------------------
+
+// The parameters of `size` ranks that begin at 0, then step by their own rank, after each of `rounds` exchanges without
+// a gradient.
+std::vector<std::vector<double>> moved(const Json& options, int size, int rounds) {
+  std::vector<std::vector<double>> values(static_cast<size_t>(rounds) + 1,
+                                          std::vector<double>(static_cast<size_t>(size)));
+  on_ranks(size, [&](int rank, comm::Communicator& comm) {
+    const FlatLayout layout = layout_with_buffer({4});
+    const auto optimizer = make_optimizer(named("choco_sgd", options), layout, comm);
+    FlatTensors tensors{at::zeros({layout.parameter_elements}), at::zeros({layout.parameter_elements})};
+    for (int round = 0; round <= rounds; ++round) {
+      tensors.gradients.narrow(0, 0, 4).fill_(round == 0 ? -rank / static_cast<double>(size) : 0);
+      optimizer->begin({round, 1, 1.0 / size}, tensors);
+      optimizer->finish();
+      optimizer->step(tensors, 1);
+      optimizer->after_update(tensors);
+      values[static_cast<size_t>(round)][static_cast<size_t>(rank)] = tensors.parameters[0].item<float>();
+    }
+  });
+  return values;
+}
+
+// Two ranks at 0 and 1 behind their steps. All elements are sent: h = x, s = 1/2, so that x moves by half the way at
+// the rate 0.5: 0.25 and 0.75. Then h = x again.
+TEST(Choco, TwoStepsComputedByHand) {
+  const Json options = {{"compression", "top_k"}, {"share", 1}, {"error_feedback", false}, {"consensus_rate", 0.5}};
+  const auto values = moved(options, 2, 1);
+  EXPECT_THAT(values[0], testing::ElementsAre(0.25, 0.75));
+  EXPECT_THAT(values[1], testing::ElementsAre(0.375, 0.625));
+}
+
+TEST(Choco, AtTheRateOneWithoutCompressionItIsGossip) {
+  const Json options = {{"compression", "top_k"}, {"share", 1}, {"error_feedback", false}, {"consensus_rate", 1}};
+  const auto values = moved(options, 4, 3);
+  std::vector<double> expected = {0, 1, 2, 3};
+  for (const std::vector<double>& round : values) {
+    std::vector<double> next;
+    for (size_t rank = 0; rank < 4; ++rank) {
+      next.push_back((expected[(rank + 3) % 4] + expected[rank] + expected[(rank + 1) % 4]) / 3);
+    }
+    expected = next;
+    for (size_t rank = 0; rank < 4; ++rank) EXPECT_NEAR(round[rank], expected[rank], 1e-5);
+  }
+}
+
+// The mean stays, and ranks come together though only one element of four travels at a time.
+TEST(Choco, RanksAgreeInTheEndOnTheMean) {
+  const Json options = {{"compression", "top_k"}, {"share", 0.25}, {"error_feedback", false}, {"consensus_rate", 0.3}};
+  const auto values = moved(options, 4, 120);
+  for (const std::vector<double>& round : values) {
+    EXPECT_NEAR((round[0] + round[1] + round[2] + round[3]) / 4, 1.5, 1e-4);
+  }
+  for (const double value : values.back()) EXPECT_NEAR(value, 1.5, 1e-2);
+  EXPECT_GT(values[0][3] - values[0][0], 1) << "not at once";
+}
+
+TEST(Choco, RefusesWhatNeighboursCannotDecode) {
+  expect_refusal(named("choco_sgd", {{"compression", "ef_sign"}}), "compression 'ef_sign' with the pattern choco");
+  expect_refusal(named("choco_sgd", {{"compression", "top_k"}}), "error_feedback=false");
+  expect_refusal(named("choco_sgd", {{"topology", "exponential"}}), "whose neighbours are always the same");
+}
+
 // ---- every row ------------------------------------------------------------------------------------------------------
 
 struct Algorithm {
@@ -189,6 +252,7 @@ std::vector<Algorithm> algorithms() {
     if (one.name == "lars") one = {"lars", {{"trust_coefficient", 0.1}}, 0.05};
     if (one.name == "lion") one = {"lion", {{"betas", {0.9, 0.9}}}, 0.002};
     if (one.name == "sign_sgd") one.lr = 0.002;
+    if (one.name == "schedule_free_sgd") one.lr = 0.1;
   }
   all.push_back({"local_sgd", {{"every", 3}, {"start_step", 4}, {"momentum", 0.5}}});
   all.push_back({"diloco", {{"every", 4}, {"outer_lr", 0.7}, {"outer_momentum", 0.5}, {"outer_nesterov", true}}});
@@ -196,7 +260,10 @@ std::vector<Algorithm> algorithms() {
   all.push_back({"adamw", {{"compression", "power_sgd"}, {"min_compression", 1}}});
   all.push_back({"decentralized_sgd", {{"topology", "complete"}, {"every", 2}}});
   for (const std::string& coder : compress::coder_names()) {
-    if (coder != "sign_vote") all.push_back({"centralized_sgd", {{"compression", coder}}});
+    if (coder == "sign_vote") continue;
+    all.push_back({"centralized_sgd", {{"compression", coder}}});
+    if (coder == "ef21") all.back().options["share"] = 0.3;
+    if (coder == "deep_gradient") all.back() = {"centralized_sgd", {{"compression", coder}, {"share", 0.3}}, 0.005};
   }
   return all;
 }
@@ -283,11 +350,13 @@ TEST_P(EveryAlgorithm, ResumesIdentically) {
     for (int number = 0; number < 12; ++number) {
       if (number == 0 || number == 3 || number == 5) {
         NamedState shared, own;
+        parts->swap_average(resumed);
         parts->export_state(shared);
         parts->export_own_state(own);
         parts = make();
         parts->import_state(shared);
         parts->import_own_state(own);
+        parts->swap_average(resumed);
       }
       step(*whole, expected, layout, comm, number, algorithm.lr);
       step(*parts, resumed, layout, comm, number, algorithm.lr);

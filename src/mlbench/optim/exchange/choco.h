@@ -1,0 +1,57 @@
+#pragma once
+
+// "choco": CHOCO-SGD (Koloskova, Stich, Jaggi 2019, algorithm 2, with the two vectors of its appendix). Ranks step by
+// the gradients of their own samples. Every `every` steps they move towards their neighbours by compressed differences.
+// With x the rank's parameters, h its public copy, s the mean of its own and its neighbours' copies (weights w of the
+// topology, gossip.h), and C the coder:
+//   q = C(x - h), which goes to all neighbours;   h <- h + q;   s <- s + w (q + the sum of theirs)
+//   x <- x + consensus_rate (s - h)
+// At first h = s = x, which is the same on all ranks. The mean of x over all ranks stays as it is.
+//
+// The coder must give one payload of fixed length that is decoded by itself: top_k, int8 and fp8 without error feedback
+// (the difference x - h has it already), qsgd, natural. Bytes per rank in one step of `every`: the payload's per
+// neighbour.
+
+#include "mlbench/optim/exchange/exchange.h"
+#include "mlbench/optim/exchange/gossip.h"
+
+namespace mlbench::optim {
+
+struct ChocoOptions {
+  Topology topology = Topology::kRing;
+  int64_t every = 1;
+  double consensus_rate = 0.5;
+};
+
+class ChocoExchange final : public Exchange {
+ public:
+  // Throws UserError for a coder that does not decode payloads by themselves, for the topology "exponential", whose
+  // neighbours change, and for tensors in separate memory.
+  ChocoExchange(const ExchangeContext& context, const ChocoOptions& options);
+  Promise promise() const override;
+  void begin(const compress::StepContext& step, FlatTensors& tensors) override;
+  uint64_t finish() override;
+  uint64_t after_update(FlatTensors& tensors) override;
+  // "exchange/updates" and, from the first step on, "exchange/copy/<parameter>" (h) and "exchange/copies/<parameter>"
+  // (s).
+  void export_state(NamedState& state) const override;
+  void import_state(const NamedState& state) override;
+  Json effective() const override;
+
+ private:
+  // Decodes `payload` into `decoded_`.
+  void decode(const at::Tensor& payload);
+
+  comm::Communicator& comm_;
+  compress::GradientCoder& coder_;
+  FlatLayout layout_;
+  ChocoOptions options_;
+  std::vector<int> neighbours_;
+  compress::StepContext step_;
+  FlatTensors* tensors_ = nullptr;
+  int64_t updates_ = 0;
+  at::Tensor copy_, copies_;  // h, s; undefined before the first step
+  at::Tensor decoded_;
+};
+
+}  // namespace mlbench::optim
