@@ -408,8 +408,8 @@ test('a run is downloaded', async () => {
   assert.ok(zip.bytes.includes('run.json'), 'the archive holds no record');
 });
 
-// The spans of a rank as docs/record.md has them: 5 steps, those of rank 1 with 20 ms more of input.
-function spansOf(rank) {
+// The spans of a rank of the run `identity` as docs/record.md has them: 5 steps, those of rank 1 with 20 ms more of input.
+function spansOf(rank, identity) {
   const parts = [], names = new Map();
   const entry = (type, kind, number, rest) => {
     const head = Buffer.alloc(8);
@@ -435,6 +435,7 @@ function spansOf(rank) {
   header.writeUInt32LE(64, 12);
   header.writeUInt32LE(1, 24);
   header.writeUInt32LE(rank, 28);
+  header.write(identity, 40, 'hex');
   parts.push(header);
   for (let step = 0; step < 5; ++step) {
     const at = step * 40, loaded = at + 2 + 20 * rank;
@@ -451,9 +452,10 @@ function spansOf(rank) {
 test('a timeline shows who waits for whom', async () => {
   await page.getByRole('link', {name: 'Timeline'}).click();
   await page.getByText('This run recorded no timeline.').waitFor();
-  const timeline = join(home, 'runs', 'first-2', 'timeline');
+  const run = join(home, 'runs', 'first-2'), timeline = join(run, 'timeline');
   mkdirSync(timeline);
-  for (const rank of [0, 1]) writeFileSync(join(timeline, `rank-${rank}.seg-1.spans`), spansOf(rank));
+  const {identity} = JSON.parse(readFileSync(join(run, 'spec.json'), 'utf8'));
+  for (const rank of [0, 1]) writeFileSync(join(timeline, `rank-${rank}.seg-1.spans`), spansOf(rank, identity));
   await show('#/runs/first-2/timeline');
   await page.getByText('ranks waited 0.100 s for each other, 0.100 s of it for rank 1').waitFor();
   await page.getByText('because of: loading').waitFor();
