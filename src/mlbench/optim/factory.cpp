@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "mlbench/base/choices.h"
@@ -149,6 +151,19 @@ constexpr RuleRow kRules[] = {
     {"schedule_free_adamw", read_schedule_free_adamw, "Defazio et al. 2024, schedulefree.AdamWScheduleFree"},
 };
 
+// The layout of a part of the buffers by itself: the ranges that it has elements of, as vectors.
+FlatLayout part_of(const FlatLayout& layout, const FlatPart& part) {
+  FlatLayout own;
+  own.parameter_elements = part.count;
+  for (const FlatRange& range : layout.ranges) {
+    const int64_t begin = std::max(range.offset, part.offset);
+    const int64_t end = std::min(range.offset + range.count, part.offset + part.count);
+    if (!range.trainable || begin >= end) continue;
+    own.ranges.push_back({range.name, {end - begin}, begin - part.offset, end - begin, true, range.use});
+  }
+  return own;
+}
+
 }  // namespace
 
 std::vector<std::string> optimizer_names() { return names_of(spec::named_algorithms()); }
@@ -186,7 +201,6 @@ std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const
   options.text("compression", "");
   const compress::MakeCoder make_coder = compress::read_coder(algorithm.coder, options);
   options.finish();
-  auto rule = make_rule(layout, context.memory);
   auto coder = make_coder({layout, context.seed, comm.rank(), comm.size()});
   if (coder->has_momentum() && spec.options.value("momentum", 0.0) != 0) {
     throw UserError(
@@ -195,6 +209,8 @@ std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const
                     coder->name()));
   }
   auto exchange = make_exchange({comm, *coder, layout, context.seed, context.place, context.memory});
+  const std::optional<FlatPart> part = exchange->own_part();
+  auto rule = make_rule(part ? part_of(layout, *part) : layout, context.memory);
   return std::make_unique<Optimizer>(std::move(rule), std::move(coder), std::move(exchange), layout, step,
                                      context.memory);
 }

@@ -20,6 +20,7 @@ Optimizer::Optimizer(std::unique_ptr<UpdateRule> rule, std::unique_ptr<compress:
     : rule_(std::move(rule)),
       coder_(std::move(coder)),
       exchange_(std::move(exchange)),
+      part_(exchange_->own_part()),
       clip_norm_(options.clip_norm),
       reduce_divisor_(options.reduce_divisor) {
   if (options.loss_scale.initial != 0) {
@@ -29,6 +30,11 @@ Optimizer::Optimizer(std::unique_ptr<UpdateRule> rule, std::unique_ptr<compress:
           "loss_scale with gradients that are not summed exactly over all ranks: these would not agree on which steps "
           "to skip; expected compression \"none\" in a centralized optimizer, or loss_scale 0");
     }
+  }
+  if (part_ && (scaler_ || clip_norm_ > 0 || options.averaging_patience > 0 || !rule_->elementwise())) {
+    throw UserError(
+        "ranks that have a part of the gradient each, with what needs the whole; expected the rule sgd, adam, adamw or "
+        "lion, without loss_scale, clip_norm and averaging_patience");
   }
   if (scaler_ || clip_norm_ > 0) norm_.emplace(layout, memory);
   if (options.averaging_patience > 0 && rule_->swaps()) {
@@ -54,7 +60,13 @@ StepOutcome Optimizer::step(FlatTensors& tensors, double lr, double sum_divisor)
       gradient_scale *= std::min(1.0, factor);
     }
   }
-  rule_->update(tensors, lr, gradient_scale);
+  if (part_) {
+    FlatTensors own{tensors.parameters.narrow(0, part_->offset, part_->count),
+                    tensors.gradients.narrow(0, part_->offset, part_->count)};
+    rule_->update(own, lr, gradient_scale);
+  } else {
+    rule_->update(tensors, lr, gradient_scale);
+  }
   if (average_) average_->add(tensors.parameters);
   return outcome;
 }
@@ -78,21 +90,21 @@ void Optimizer::import_rule_state(const NamedState& state) {
 }
 
 void Optimizer::export_state(NamedState& state) const {
-  if (promise().replicated) export_rule_state(state);
+  if (rule_is_replicated()) export_rule_state(state);
 }
 
 void Optimizer::import_state(const NamedState& state) {
-  if (promise().replicated) import_rule_state(state);
+  if (rule_is_replicated()) import_rule_state(state);
 }
 
 void Optimizer::export_own_state(NamedState& state) const {
-  if (!promise().replicated) export_rule_state(state);
+  if (!rule_is_replicated()) export_rule_state(state);
   coder_->export_state(state);
   exchange_->export_state(state);
 }
 
 void Optimizer::import_own_state(const NamedState& state) {
-  if (!promise().replicated) import_rule_state(state);
+  if (!rule_is_replicated()) import_rule_state(state);
   coder_->import_state(state);
   exchange_->import_state(state);
 }

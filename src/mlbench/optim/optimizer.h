@@ -26,6 +26,9 @@ class UpdateRule {
   virtual ~UpdateRule() = default;
   // The gradient is `gradient_scale` times the values in `tensors.gradients`.
   virtual void update(FlatTensors& tensors, double lr, double gradient_scale) = 0;
+  // Whether each weight's update depends on that weight's gradient and state alone, so that a part of the buffers may
+  // be updated by itself.
+  virtual bool elementwise() const { return false; }
   // Whether the weights that are evaluated and stored are others than those that gradients are computed at.
   virtual bool swaps() const { return false; }
   // Puts the weights that are evaluated and stored into the parameters, and keeps those that are trained; the next call
@@ -61,7 +64,9 @@ struct StepOutcome {
 // exchange's.
 class Optimizer {
  public:
-  // Throws UserError for loss scaling with an exchange or coder whose result need not show every rank's overflow.
+  // Throws UserError for loss scaling with an exchange or coder whose result need not show every rank's overflow; and
+  // where ranks have a part of the gradient each (Exchange::own_part), for whatever needs the whole: loss scaling,
+  // clipping, averages, and rules that are not elementwise.
   // Options other than the defaults need the layout. `memory` is where the tensors are, as rule and exchange were told;
   // null: in the host's memory.
   Optimizer(std::unique_ptr<UpdateRule> rule, std::unique_ptr<compress::GradientCoder> coder,
@@ -106,8 +111,9 @@ class Optimizer {
 
   // What the exchange reports, with `replicated: false` where the optimizer is not replicated.
   Json effective() const;
-  // The state that all ranks hold alike: the rule's, where the optimizer is replicated. With averaged weights, export
-  // and import must happen while these are the parameters: between two calls of swap_average().
+  // The state that all ranks hold alike: the rule's, where the optimizer is replicated and no rank has a part of it.
+  // With averaged weights, export and import must happen while these are the parameters: between two calls of
+  // swap_average().
   void export_state(NamedState& state) const;
   void import_state(const NamedState& state);
   // The state that this rank holds for itself: the coder's and the exchange's, and the rule's where the optimizer is
@@ -116,12 +122,15 @@ class Optimizer {
   void import_own_state(const NamedState& state);
 
  private:
+  // Whether all ranks have the same state of the rule.
+  bool rule_is_replicated() const { return promise().replicated && !part_; }
   void export_rule_state(NamedState& state) const;
   void import_rule_state(const NamedState& state);
 
   std::unique_ptr<UpdateRule> rule_;
   std::unique_ptr<compress::GradientCoder> coder_;  // exchange_ refers to it
   std::unique_ptr<Exchange> exchange_;
+  const std::optional<FlatPart> part_;
   const double clip_norm_;
   const int64_t reduce_divisor_;
   std::optional<GradientNorm> norm_;

@@ -9,6 +9,7 @@
 #include "mlbench/optim/exchange/choco.h"
 #include "mlbench/optim/exchange/gossip.h"
 #include "mlbench/optim/exchange/local.h"
+#include "mlbench/optim/exchange/sharded.h"
 
 namespace mlbench::optim {
 
@@ -57,6 +58,10 @@ MakeExchange read_gossip(OptionReader& options) {
   return [gossip](const ExchangeContext& context) { return std::make_unique<GossipExchange>(context, gossip); };
 }
 
+MakeExchange read_sharded(OptionReader&) {
+  return [](const ExchangeContext& context) { return std::make_unique<ShardedExchange>(context); };
+}
+
 MakeExchange read_choco(OptionReader& options) {
   ChocoOptions choco;
   choco.topology =
@@ -75,6 +80,8 @@ struct ExchangeRow {
 };
 constexpr ExchangeRow kExchanges[] = {
     {"centralized", read_centralized, "gradients, over all ranks, in every step", true, "MLBench's CentralizedSGD"},
+    {"sharded", read_sharded, "gradients and weights, each rank's part of the optimizer by itself, in every step", true,
+     "Rajbhandari et al. 2020 (ZeRO-1); PyTorch's ZeroRedundancyOptimizer"},
     {"local", read_local, "differences of weights, over all ranks, every so many steps", false,
      "Stich 2019 (local SGD), Lin et al. 2020 (post-local SGD), Wang et al. 2020 (SlowMo), Douillard et al. 2023 "
      "(DiLoCo); PyTorch's PostLocalSGDOptimizer"},

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,12 +21,21 @@
 
 namespace mlbench::optim {
 
+// A part of the flat buffers, in elements.
+struct FlatPart {
+  int64_t offset = 0, count = 0;
+};
+
 // The thread of the train loop makes all calls. Every step has this order: begin, ready as often as there is something
 // to tell, finish, after_update. Between begin and finish only the exchange may use the communicator.
 class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual Promise promise() const = 0;
+
+  // The part whose gradient this rank has after finish(), and which its rule updates; empty: all of it. after_update()
+  // then brings the other parts, as their ranks updated them.
+  virtual std::optional<FlatPart> own_part() const { return std::nullopt; }
 
   // The gradient is about to be computed. `tensors` must stay until finish().
   virtual void begin(const compress::StepContext& step, FlatTensors& tensors) = 0;
@@ -70,6 +80,7 @@ using MakeExchange = std::function<std::unique_ptr<Exchange>(const ExchangeConte
 //   buckets of this many MiB), overlap (false; true: with the backward pass).
 // - "local" (local.h): every (8), start_step (0), outer_lr (1), outer_momentum (0), outer_nesterov (false).
 // - "gossip" (gossip.h): topology ("ring" | "torus" | "complete" | "exponential"), every (1).
+// - "sharded" (sharded.h): no options.
 // - "choco" (choco.h): topology ("ring" | "torus" | "complete"), every (1), consensus_rate (0.5).
 MakeExchange read_exchange(const std::string& name, OptionReader& options);
 std::vector<std::string> exchange_names();

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <mutex>
+#include <numeric>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/test_layout.h"
@@ -237,6 +238,70 @@ TEST(Choco, RefusesWhatNeighboursCannotDecode) {
   expect_refusal(named("choco_sgd", {{"topology", "exponential"}}), "whose neighbours are always the same");
 }
 
+// ---- sharded --------------------------------------------------------------------------------------------------------
+
+// Each rank has the state of its own part, and all have the weights that one rank has with the whole.
+TEST(Sharded, ComputesWhatCentralizedDoesWithAPartOfTheState) {
+  const FlatLayout layout = layout_with_buffer({3, 24, 5});
+  for (const char* rule : {"sgd", "adam", "adamw", "lion"}) {
+    for (const int size : {2, 3, 5}) {
+      SCOPED_TRACE(fmt::format("{}, {} ranks", rule, size));
+      std::vector<int64_t> elements(static_cast<size_t>(size));
+      on_ranks(size, [&](int rank, comm::Communicator& comm) {
+        Json options = {{"rule", rule}};
+        if (rule == std::string("sgd")) options["momentum"] = 0.9;
+        const auto centralized = make_optimizer(named("centralized_sgd", options), layout, comm);
+        options["pattern"] = "sharded";
+        const auto sharded = make_optimizer(named("centralized_sgd", options), layout, comm);
+        FlatTensors expected{at::ones({layout.parameter_elements}), at::zeros({layout.parameter_elements})};
+        FlatTensors tensors{expected.parameters.clone(), expected.gradients.clone()};
+        for (int step = 0; step < 5; ++step) {
+          for (FlatTensors* one : {&expected, &tensors}) {
+            one->gradients.zero_();
+            for (const FlatRange& range : layout.ranges) {
+              if (range.trainable) {
+                one->gradients.narrow(0, range.offset, range.count)
+                    .copy_(at::arange(range.count) * 0.25 - rank - step);  // sums are exact in any order
+              }
+            }
+            Optimizer& optimizer = one == &expected ? *centralized : *sharded;
+            optimizer.begin({step, 0.125, 1.0 / size}, *one);
+            optimizer.finish();
+            optimizer.step(*one, 0.125);
+            optimizer.after_update(*one);
+          }
+          EXPECT_TRUE(at::equal(tensors.parameters, expected.parameters)) << "rank " << rank << ", step " << step;
+        }
+        NamedState shared, own;
+        sharded->export_state(shared);
+        sharded->export_own_state(own);
+        EXPECT_TRUE(shared.tensors.empty());
+        for (const auto& [name, tensor] : own.tensors) elements[static_cast<size_t>(rank)] += tensor.shape.at(0);
+      });
+      const int64_t states = rule == std::string("adam") || rule == std::string("adamw") ? 2 : 1;
+      EXPECT_EQ(std::accumulate(elements.begin(), elements.end(), int64_t{0}), states * layout.parameter_count());
+    }
+  }
+}
+
+TEST(Sharded, RefusesWhatNeedsTheWholeGradient) {
+  const auto refused = [](const std::string& name, Json options) {
+    options["pattern"] = "sharded";
+    on_ranks(2, [&](int, comm::Communicator& comm) {
+      EXPECT_THAT([&] { make_optimizer(named(name, options), layout_with_buffer({3}), comm); },
+                  ThrowsMessage<UserError>(HasSubstr("have a part of the gradient each")));
+    });
+  };
+  refused("lars", Json::object());
+  refused("muon", Json::object());
+  refused("schedule_free_sgd", Json::object());
+  refused("centralized_sgd", {{"clip_norm", 1}});
+  refused("centralized_sgd", {{"averaging_patience", 1}});
+  refused("centralized_sgd", {{"loss_scale", 4}});
+  expect_refusal(named("centralized_sgd", {{"pattern", "sharded"}, {"compression", "half"}}),
+                 "compression 'half' with the pattern sharded");
+}
+
 // ---- every row ------------------------------------------------------------------------------------------------------
 
 struct Algorithm {
@@ -257,6 +322,8 @@ std::vector<Algorithm> algorithms() {
   all.push_back({"local_sgd", {{"every", 3}, {"start_step", 4}, {"momentum", 0.5}}});
   all.push_back({"diloco", {{"every", 4}, {"outer_lr", 0.7}, {"outer_momentum", 0.5}, {"outer_nesterov", true}}});
   all.push_back({"local_sgd", {{"every", 4}, {"compression", "top_k"}, {"share", 0.3}}});
+  all.push_back({"adamw", {{"pattern", "sharded"}}});
+  all.push_back({"centralized_sgd", {{"pattern", "sharded"}, {"momentum", 0.5}}});
   all.push_back({"adamw", {{"compression", "power_sgd"}, {"min_compression", 1}}});
   all.push_back({"decentralized_sgd", {{"topology", "complete"}, {"every", 2}}});
   for (const std::string& coder : compress::coder_names()) {

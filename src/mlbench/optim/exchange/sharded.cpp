@@ -1,0 +1,65 @@
+#include "mlbench/optim/exchange/sharded.h"
+
+#include <algorithm>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/optim/exchange/combine.h"
+
+namespace mlbench::optim {
+
+ShardedExchange::ShardedExchange(const ExchangeContext& context)
+    : comm_(context.comm),
+      elements_(context.layout.parameter_elements),
+      part_elements_((elements_ + context.comm.size() - 1) / context.comm.size()) {
+  if (!context.coder.sends_gradient()) {
+    throw UserError(
+        "compression '" + context.coder.name() +
+        "' with the pattern sharded, whose ranks each have a part of the sum; expected compression \"none\"");
+  }
+  if (context.memory != nullptr) {
+    throw UserError("the pattern sharded works in the host's memory; expected a framework on the CPU");
+  }
+  whole_ = at::zeros({part_elements_ * comm_.size()});
+  part_ = at::zeros({part_elements_});
+}
+
+Promise ShardedExchange::promise() const {
+  const auto bytes = static_cast<uint64_t>(whole_.numel() + part_.numel()) * sizeof(float);
+  return {true, true, comm_.size() == 1 ? 0 : bytes};
+}
+
+std::optional<FlatPart> ShardedExchange::own_part() const {
+  if (comm_.size() == 1) return std::nullopt;
+  const int64_t offset = std::min(comm_.rank() * part_elements_, elements_);
+  return FlatPart{offset, std::min(part_elements_, elements_ - offset)};
+}
+
+void ShardedExchange::begin(const compress::StepContext& /*step*/, FlatTensors& tensors) { tensors_ = &tensors; }
+
+uint64_t ShardedExchange::finish() {
+  MLBENCH_CHECK(tensors_ != nullptr, "an exchange that has not begun");
+  at::Tensor& gradients = tensors_->gradients;
+  tensors_ = nullptr;
+  if (comm_.size() == 1) return 0;
+  whole_.narrow(0, 0, elements_).copy_(gradients);
+  comm_.reduce_scatter(view_of(whole_), view_of(part_), comm::ReduceOp::kSum);
+  const FlatPart own = *own_part();
+  gradients.narrow(0, own.offset, own.count).copy_(part_.narrow(0, 0, own.count));
+  return static_cast<uint64_t>(whole_.numel()) * sizeof(float);
+}
+
+uint64_t ShardedExchange::after_update(FlatTensors& tensors) {
+  if (comm_.size() == 1) return 0;
+  const FlatPart own = *own_part();
+  part_.narrow(0, 0, own.count).copy_(tensors.parameters.narrow(0, own.offset, own.count));
+  part_.narrow(0, own.count, part_elements_ - own.count).zero_();
+  comm_.all_gather(view_of(part_), view_of(whole_));
+  tensors.parameters.copy_(whole_.narrow(0, 0, elements_));
+  return static_cast<uint64_t>(part_.numel()) * sizeof(float);
+}
+
+Json ShardedExchange::effective() const {
+  return {{"overlap", false}, {"buckets", 1}, {"by_layer", false}, {"one_collective", comm_.size() == 1}};
+}
+
+}  // namespace mlbench::optim
