@@ -9,6 +9,7 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
   tsan      the default set of the modules without LibTorch under the thread sanitizer
   tidy      clang-format and clang-tidy over the tree, shellcheck over the scripts
   long      tests labelled long: minutes each
+  algorithms  each rule, coder and pattern on 1 to 5 ranks; the default set has them on 1 to 3
   clients   tests labelled clients: of other projects, fetched from the package registry
   ctranslate2  decoding beside CTranslate2 (60 MB to fetch; Python 3.11); wants an idle machine
   fuzz      tests labelled fuzz: thousands of bad requests; prints its seed; then libFuzzer on every parser, a minute each
@@ -29,8 +30,8 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
 sets=()
 while [[ $# != 0 ]]; do
   case $1 in
-    default | asan | tsan | tidy | long | speed | same | fuzz | clients | ctranslate2 | nccl | engines | packages | browser) sets+=("$1") ;;
-    --all) sets=(default asan tsan tidy long clients ctranslate2 nccl fuzz same speed engines packages browser) ;;
+    default | asan | tsan | tidy | long | algorithms | speed | same | fuzz | clients | ctranslate2 | nccl | engines | packages | browser) sets+=("$1") ;;
+    --all) sets=(default asan tsan tidy long algorithms clients ctranslate2 nccl fuzz same speed engines packages browser) ;;
     -h | --help)
       echo "$usage"
       exit
@@ -94,7 +95,7 @@ run_set() { # set ctest_argument...
         python3 tools/list_skips.py build/nccl
       ;;
     same) other_build && run_labelled same "$@" ;;
-    long | speed | clients | ctranslate2 | engines | packages | browser) run_labelled "$set" "$@" ;;
+    long | algorithms | speed | clients | ctranslate2 | engines | packages | browser) run_labelled "$set" "$@" ;;
     tidy) tools/tidy.sh ;;
   esac
 }

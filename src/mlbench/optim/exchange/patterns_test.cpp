@@ -7,8 +7,10 @@
 #include <cmath>
 #include <mutex>
 #include <numeric>
+#include <sstream>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/paths.h"
 #include "mlbench/base/test_layout.h"
 #include "mlbench/optim/exchange/gossip.h"
 #include "mlbench/optim/factory.h"
@@ -337,8 +339,16 @@ std::vector<Algorithm> algorithms() {
 
 class EveryAlgorithm : public testing::TestWithParam<std::tuple<Algorithm, int>> {};
 
+// "1,2,3", or what the variable MLBENCH_TEST_RANKS says.
+std::vector<int> rank_counts() {
+  std::vector<int> counts;
+  std::istringstream words(environment_variable("MLBENCH_TEST_RANKS").value_or("1,2,3"));
+  for (std::string word; std::getline(words, word, ',');) counts.push_back(std::stoi(word));
+  return counts;
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, EveryAlgorithm,
-                         testing::Combine(testing::ValuesIn(algorithms()), testing::Values(1, 2, 3)),
+                         testing::Combine(testing::ValuesIn(algorithms()), testing::ValuesIn(rank_counts())),
                          [](const auto& info) {
                            return fmt::format("{}_{}", std::get<0>(info.param).name, info.index);
                          });
