@@ -11,6 +11,7 @@
 #include "mlbench/base/or_null.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/catalog/options/options.h"
+#include "mlbench/spec/algorithm.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::plan {
@@ -128,6 +129,18 @@ void check_framework(const spec::RunSpec& run, const Json& catalog) {
         "--{}: framework '{}' cannot tell its operations apart; {}", run.profile == "time" ? "profile" : "explain",
         run.framework, able.empty() ? "none here can" : fmt::format("give --framework {}", fmt::join(able, " or "))));
   }
+}
+
+void check_algorithm(const spec::RunSpec& run, const Json& catalog) {
+  const spec::Algorithm algorithm = spec::algorithm_of(run.task.task.optimizer);
+  const auto check = [&](const char* table, const char* what, const std::string& given) {
+    std::vector<std::string> valid;
+    for (const Json& row : catalog.value(table, Json::array())) valid.push_back(row.value("name", ""));
+    if (!valid.empty()) check_choice(what, given, valid);  // a worker of another build may not list them
+  };
+  check("rules", "rule", algorithm.rule);
+  check("coders", "compression", algorithm.coder);
+  check("patterns", "pattern", algorithm.pattern);
 }
 
 spec::Communication communication_of(const spec::RunOptions& options, const Json& catalog, const std::string& backend) {

@@ -34,6 +34,9 @@ int64_t inter_op_threads_of(const spec::RunOptions& options, const Json& catalog
 // Throws UserError where the run's device, precision or profile is not in the framework's row in the catalog.
 void check_framework(const spec::RunSpec& run, const Json& catalog);
 
+// Throws UserError where the task's optimizer has a rule, coder or pattern that the catalog does not list.
+void check_algorithm(const spec::RunSpec& run, const Json& catalog);
+
 // How ranks communicate. Throws UserError for settings that the back end does not have.
 spec::Communication communication_of(const spec::RunOptions& options, const Json& catalog, const std::string& backend);
 

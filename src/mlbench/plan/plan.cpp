@@ -348,6 +348,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& f
 
   common.framework = choose(facts.catalog, "frameworks", "framework", options.framework, common.framework);
   check_framework(common, facts.catalog);
+  check_algorithm(common, facts.catalog);
   common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
 
   common.threads_per_worker = threads;

@@ -59,6 +59,23 @@ TEST_F(Plan, InterOpThreadsAreOfAFrameworkThatHasThem) {
   EXPECT_EQ(plan_runs(options_, facts_).front().framework, "null");
 }
 
+TEST_F(Plan, AnAlgorithmThatIsNotThereIsRefusedBeforeDataArePrepared) {
+  options_.overrides = {"optimizer.name=sdg"};
+  EXPECT_THAT(error(), HasSubstr("unknown optimizer 'sdg'"));
+  options_.overrides = {"optimizer.rule=larz"};
+  EXPECT_EQ(error(), "no error") << "a worker that lists no rules";
+  facts_.catalog["rules"] = {{{"name", "lars"}}, {{"name", "sgd"}}};
+  EXPECT_EQ(error(), "unknown rule 'larz': did you mean 'lars'? valid: lars, sgd");
+  facts_.catalog["coders"] = {{{"name", "none"}}, {{"name", "top_k"}}};
+  options_.overrides = {"optimizer.compression=topk"};
+  EXPECT_THAT(error(), HasSubstr("unknown compression 'topk': did you mean 'top_k'?"));
+  facts_.catalog["patterns"] = {{{"name", "centralized"}}};
+  options_.overrides = {"optimizer.pattern=gossip"};
+  EXPECT_THAT(error(), HasSubstr("unknown pattern 'gossip'"));
+  options_.overrides = {"optimizer.compression=top_k"};
+  EXPECT_EQ(error(), "no error");
+}
+
 TEST_F(Plan, WhatAFrameworkHasNotIsRefusedBeforeDataArePrepared) {
   Json& rows = facts_.catalog["frameworks"];
   rows[0].update({{"profile", false}, {"precisions", {"float32", "bf16"}}, {"devices", {"cpu", "cuda"}}});
