@@ -13,7 +13,7 @@ Algorithm algorithm_of(const spec::FrozenTask& task, const std::vector<spec::Ove
   algorithm.pattern = chosen.pattern;
   algorithm.options = chosen.options;
   algorithm.lr = task.task.optimizer.lr;
-  algorithm.schedule = task.canonical.at("schedule");
+  algorithm.schedule = task.canonical.value("schedule", Json::object());
   algorithm.schedule.erase("tuned_trials");
   const bool other = std::ranges::any_of(overrides, spec::is_of_algorithm);
   const bool given = std::ranges::any_of(overrides, spec::is_of_rates);

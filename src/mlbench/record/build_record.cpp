@@ -312,6 +312,18 @@ Json environment_json(const RunProgress& progress, const Json& begin) {
   return environment;
 }
 
+// Says what the run trains and how. Of a task that this program does not know (a later program's, or a damaged one) a
+// note says so.
+void tell_algorithm(const spec::RunSpec& spec, Record& record, std::vector<std::string>& notes) {
+  if (!spec::trains(spec) || !spec.task.canonical.is_object()) return;
+  record.problem_hash = spec::problem_hash_of(spec.task.canonical);
+  try {
+    record.algorithm = algorithm_of(spec.task, spec.overrides);
+  } catch (const UserError& error) {
+    notes.push_back(fmt::format("the algorithm is not known: {}", error.what()));
+  }
+}
+
 // What was asked for.
 Record asked_of(const spec::RunSpec& spec, const RunProgress& progress, const Json& begin) {
   const spec::TaskSpec& task = spec.task.task;
@@ -329,10 +341,6 @@ Record asked_of(const spec::RunSpec& spec, const RunProgress& progress, const Js
   record.division = spec.division;
   record.overrides = spec.overrides;
   record.task_hash = spec.task.hash;
-  if (spec::trains(spec)) {
-    record.problem_hash = spec::problem_hash_of(spec.task.canonical);
-    record.algorithm = algorithm_of(spec.task, spec.overrides);
-  }
   record.framework = spec.framework;
   record.backend = spec.backend;
   record.comm_stack = get(begin, member::kCommStack);
@@ -370,6 +378,7 @@ Record build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   std::vector<std::string>& notes = record.notes;
   notes = progress.notes;
   notes.insert(notes.end(), spools.notes.begin(), spools.notes.end());
+  tell_algorithm(spec, record, notes);
   record.weights_sha256 = weights_of(spools, notes);
   note_updates(rank0, notes);
   record.state = name_of(progress.state);

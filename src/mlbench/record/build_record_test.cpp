@@ -464,6 +464,32 @@ TEST_F(BuildRecord, SegmentThatTheSupervisorDidNotWriteDownIsSeen) {
   EXPECT_EQ(build()["exit_codes"], nullptr);
 }
 
+TEST_F(BuildRecord, TellsTheAlgorithmAndHowItsRatesWereChosen) {
+  const std::vector<spec::Override> overrides = {{"optimizer.compression", "top_k"}, {"optimizer.share", "0.1"}};
+  set_task(spec_, spec::find_task("fashion-mnist", "", "", overrides), overrides);
+  Json record = build();
+  EXPECT_EQ(record["algorithm"]["coder"], "top_k");
+  EXPECT_EQ(record["algorithm"]["options"]["share"], 0.1);
+  EXPECT_EQ(record["algorithm"]["rates"], "task_for_another");
+  EXPECT_EQ(record["problem_hash"].get<std::string>().size(), 64U);
+  spec_.task.task.schedule.tuned_trials = 7;
+  record = build();
+  EXPECT_EQ(record["algorithm"]["rates"], "tuned");
+  EXPECT_EQ(record["algorithm"]["tuned_trials"], 7);
+}
+
+// Of a later program, or of a damaged specification.
+TEST_F(BuildRecord, AnAlgorithmThatIsNotKnownIsNotedAndNothingElseIsLost) {
+  spec_.task.task.optimizer.name = "later";
+  Json record = build();
+  EXPECT_EQ(record["algorithm"], nullptr);
+  EXPECT_THAT(record["notes"].dump(), HasSubstr("the algorithm is not known: unknown optimizer 'later'"));
+  spec_.task.canonical = nullptr;
+  record = build();
+  EXPECT_EQ(record["problem_hash"], nullptr);
+  EXPECT_EQ(record["name"], "r-2");
+}
+
 TEST_F(BuildRecord, WhatTheSupervisorSawOverridesTheSpec) {
   progress_.oversubscribed = true;
   progress_.utilisation = {{"cpu", 0.93}};
