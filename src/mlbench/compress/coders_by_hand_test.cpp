@@ -14,7 +14,6 @@
 namespace mlbench::compress {
 namespace {
 
-using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::FloatEq;
 using ::testing::FloatNear;

@@ -10,7 +10,6 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
 // `steps` to the target at 100 samples per step.
 record::Record run_of(const std::string& name, int64_t steps, double step_s, bool reached = true) {
