@@ -57,8 +57,7 @@ std::vector<int> neighbours_of(Topology topology, int rank, int size, int64_t ro
     }
   }
   std::ranges::sort(neighbours);
-  const auto repeated = std::ranges::unique(neighbours);
-  neighbours.erase(repeated.begin(), repeated.end());
+  neighbours.erase(std::unique(neighbours.begin(), neighbours.end()), neighbours.end());
   std::erase(neighbours, rank);
   return neighbours;
 }
