@@ -15,7 +15,8 @@ int main(int argc, char** argv) {
                                {"name": "nccl", "available": false, "reason": "built without CUDA"}],
                   "optimizers": [{"name": "centralized_sgd", "rule": "sgd", "compression": "none",
                                   "pattern": "centralized"}],
-                  "coders": [{"name": "top_k", "sends": "the largest", "source": "Stich et al. 2018"}]})");
+                  "coders": [{"name": "none", "sends": "all", "source": ""},
+                             {"name": "top_k", "sends": "the largest", "source": "Stich et al. 2018"}]})");
     return 0;
   }
   execv(FAKE_WORKER, argv);
