@@ -17,14 +17,6 @@ constexpr const char* kName = "coder/name";
 ErrorMemory::ErrorMemory(std::string coder, const FlatLayout& layout, bool enabled)
     : coder_(std::move(coder)), values_(enabled ? at::zeros({layout.parameter_elements}) : at::Tensor()) {}
 
-void ErrorMemory::add_to(at::Tensor& gradient) const {
-  if (enabled()) gradient.add_(values_);
-}
-
-void ErrorMemory::keep(const at::Tensor& gradient, const at::Tensor& sent) {
-  if (enabled()) at::sub_out(values_, gradient, sent);
-}
-
 void ErrorMemory::export_state(NamedState& state) const {
   if (!enabled()) return;
   export_values(kError, values_, state);

@@ -22,10 +22,9 @@ class ErrorMemory {
   const at::Tensor& values() const { return values_; }
   at::Tensor& values() { return values_; }
 
-  // gradient += what is kept. One pass.
-  void add_to(at::Tensor& gradient) const;
-  // Keeps gradient - sent. One pass.
-  void keep(const at::Tensor& gradient, const at::Tensor& sent);
+  // What a coder is to send: the gradient and what is kept. From now on this is what is kept, until the coder takes
+  // away what it sends. Where nothing is kept, the gradient itself.
+  const at::Tensor& with(const at::Tensor& gradient) { return enabled() ? values_.add_(gradient) : gradient; }
 
   // "coder/error", and "coder/name" so that no other coder takes it.
   void export_state(NamedState& state) const;

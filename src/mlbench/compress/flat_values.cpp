@@ -15,7 +15,7 @@ void export_values(const std::string& key, const at::Tensor& flat, NamedState& s
 void import_values(const std::string& key, const NamedState& state, at::Tensor& flat) {
   const HostTensor& stored = state.tensor(key);
   if (stored.dtype != DType::kFloat32 || stored.shape != std::vector<int64_t>{flat.numel()}) {
-    throw UserError("checkpoint: '" + key + "' has another size than the model of this task");
+    throw UserError("checkpoint: '" + key + "' has another size than the model and the options of this run give");
   }
   std::memcpy(flat.data_ptr<float>(), stored.bytes.data(), stored.bytes.size());
 }

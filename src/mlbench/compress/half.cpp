@@ -8,13 +8,11 @@ HalfCoder::HalfCoder(const HalfOptions& options, const CoderContext& context)
       memory_(name(), context.layout, options.error_feedback) {}
 
 Payload HalfCoder::encode(int /*round*/, const at::Tensor& gradient) {
-  at::Tensor& kept = memory_.values();
-  if (memory_.enabled()) kept.add_(gradient);
   Payload payload;
   payload.kind = PayloadKind::kSum;
   payload.bytes = bytes_;
-  payload.data = (memory_.enabled() ? kept : gradient).to(options_.type);
-  if (memory_.enabled()) kept.sub_(payload.data);
+  payload.data = memory_.with(gradient).to(options_.type);
+  if (memory_.enabled()) memory_.values().sub_(payload.data);
   return payload;
 }
 

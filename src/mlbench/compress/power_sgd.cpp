@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
+#include "mlbench/compress/flat_values.h"
 
 namespace mlbench::compress {
 
@@ -147,20 +146,12 @@ void PowerSgdCoder::absorb(int round, std::span<const at::Tensor> results, at::T
 
 void PowerSgdCoder::export_state(NamedState& state) const {
   memory_.export_state(state);
-  if (!options_.warm_start) return;
-  const auto* bytes = reinterpret_cast<const std::byte*>(q_.const_data_ptr<float>());
-  state.tensors[kQ] = {
-      DType::kFloat32, {q_elements_}, {bytes, bytes + static_cast<size_t>(q_elements_) * sizeof(float)}};
+  if (options_.warm_start) export_values(kQ, q_, state);
 }
 
 void PowerSgdCoder::import_state(const NamedState& state) {
   memory_.import_state(state);
-  if (!options_.warm_start) return;
-  const HostTensor& stored = state.tensor(kQ);
-  if (stored.dtype != DType::kFloat32 || stored.shape != std::vector<int64_t>{q_elements_}) {
-    throw UserError("checkpoint: '" + std::string(kQ) + "' is of another rank or model than this run's");
-  }
-  std::memcpy(q_.data_ptr<float>(), stored.bytes.data(), stored.bytes.size());
+  if (options_.warm_start) import_values(kQ, state, q_);
 }
 
 }  // namespace mlbench::compress

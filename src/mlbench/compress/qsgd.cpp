@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "mlbench/base/random.h"
+#include "mlbench/compress/magnitude.h"
 #include "mlbench/compress/packed_bits.h"
 
 namespace mlbench::compress {
@@ -19,12 +19,7 @@ namespace {
 constexpr int64_t kBucketsAtATime = 64;
 
 float norm_of(const float* values, int64_t count, bool largest) {
-  if (largest) {
-    // As their bits, magnitudes compare as numbers do, with NaN above all.
-    int32_t most = 0;
-    for (int64_t i = 0; i < count; ++i) most = std::max(most, std::bit_cast<int32_t>(std::abs(values[i])));
-    return std::bit_cast<float>(most);
-  }
+  if (largest) return largest_magnitude(values, count);
   double sum = 0;
   for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(values[i]) * values[i];
   return static_cast<float>(std::sqrt(sum));

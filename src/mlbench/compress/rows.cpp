@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "mlbench/compress/magnitude.h"
+
 namespace mlbench::compress {
 
 namespace {
@@ -16,17 +18,6 @@ constexpr int64_t kRowsAtATime = 64;
 
 float largest_of(RowFormat format) {
   return format == RowFormat::kInt8 ? 127.0F : format == RowFormat::kE4m3 ? 448.0F : 57344.0F;
-}
-
-// The largest magnitude; NaN where there is one.
-float largest_magnitude(const float* values, int64_t count) {
-  float most = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const float magnitude = std::abs(values[i]);
-    if (!(magnitude <= most)) most = magnitude;
-    if (std::isnan(most)) return most;
-  }
-  return most;
 }
 
 uint8_t code_of(RowFormat format, float value) {
@@ -69,10 +60,8 @@ RowCoder::RowCoder(const RowOptions& options, const CoderContext& context)
 }
 
 Payload RowCoder::encode(int /*round*/, const at::Tensor& gradient) {
-  at::Tensor& kept = memory_.values();
-  if (memory_.enabled()) kept.add_(gradient);
-  const float* values = (memory_.enabled() ? kept : gradient).const_data_ptr<float>();
-  float* left = memory_.enabled() ? kept.data_ptr<float>() : nullptr;
+  const float* values = memory_.with(gradient).const_data_ptr<float>();
+  float* left = memory_.enabled() ? memory_.values().data_ptr<float>() : nullptr;
   Payload payload;
   payload.kind = PayloadKind::kGather;
   payload.bytes = static_cast<uint64_t>(payload_bytes_);

@@ -86,10 +86,8 @@ std::string SignCoder::name() const {
 }
 
 Payload SignCoder::encode(int /*round*/, const at::Tensor& gradient) {
-  at::Tensor& kept = memory_.values();
-  if (memory_.enabled()) kept.add_(gradient);
-  const float* values = (memory_.enabled() ? kept : gradient).const_data_ptr<float>();
-  float* left = memory_.enabled() ? kept.data_ptr<float>() : nullptr;
+  const float* values = memory_.with(gradient).const_data_ptr<float>();
+  float* left = memory_.enabled() ? memory_.values().data_ptr<float>() : nullptr;
   Payload payload;
   payload.kind = PayloadKind::kGather;
   payload.bytes = static_cast<uint64_t>(payload_bytes_);

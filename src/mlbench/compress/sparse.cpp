@@ -36,12 +36,10 @@ std::optional<uint64_t> TopKCoder::bytes_per_step() const {
 }
 
 Payload TopKCoder::encode(int /*round*/, const at::Tensor& gradient) {
-  at::Tensor& kept = memory_.values();
-  if (memory_.enabled()) kept.add_(gradient);
-  const at::Tensor& whole = memory_.enabled() ? kept : gradient;
+  const at::Tensor& whole = memory_.with(gradient);
   const std::vector<int32_t> indices = largest(values_of(whole), sent_);
   Payload payload = sparse_payload(whole, indices);
-  if (memory_.enabled()) clear_elements(indices, kept);
+  if (memory_.enabled()) clear_elements(indices, memory_.values());
   return payload;
 }
 
@@ -58,16 +56,14 @@ ThresholdCoder::ThresholdCoder(const ThresholdOptions& options, const CoderConte
 }
 
 Payload ThresholdCoder::encode(int /*round*/, const at::Tensor& gradient) {
-  at::Tensor& kept = memory_.values();
-  if (memory_.enabled()) kept.add_(gradient);
-  const at::Tensor& whole = memory_.enabled() ? kept : gradient;
+  const at::Tensor& whole = memory_.with(gradient);
   const std::span<const float> values = values_of(whole);
   std::vector<int32_t> indices;
   for (size_t i = 0; i < values.size(); ++i) {
     if (!(std::abs(values[i]) < threshold_)) indices.push_back(static_cast<int32_t>(i));  // NaN is sent, too
   }
   Payload payload = sparse_payload(whole, indices);
-  if (memory_.enabled()) clear_elements(indices, kept);
+  if (memory_.enabled()) clear_elements(indices, memory_.values());
   payload.uneven = true;
   return payload;
 }
@@ -113,14 +109,12 @@ at::Tensor RandomCoder::draw() const {
 
 Payload RandomCoder::encode(int /*round*/, const at::Tensor& gradient) {
   drawn_ = draw();
-  at::Tensor& kept = memory_.values();
-  if (memory_.enabled()) kept.add_(gradient);
   Payload payload;
   payload.kind = PayloadKind::kSum;
   payload.bytes = bytes_per_step().value();
-  payload.data = at::index_select(memory_.enabled() ? kept : gradient, 0, drawn_);
+  payload.data = at::index_select(memory_.with(gradient), 0, drawn_);
   if (memory_.enabled()) {
-    kept.index_fill_(0, drawn_, 0);
+    memory_.values().index_fill_(0, drawn_, 0);
   } else {
     payload.data.mul_(static_cast<double>(elements_.size()) / static_cast<double>(std::max<int64_t>(1, sent_)));
   }
