@@ -41,6 +41,8 @@ class GradientCoder {
   virtual int rounds() const = 0;
   // Whether the payload is the gradient itself, which may then be divided (by layer, into buckets) and lie on a device.
   virtual bool sends_gradient() const { return false; }
+  // Whether a step is one collective: one round, and no lengths that are exchanged before it (Payload::uneven).
+  virtual bool one_collective() const { return rounds() == 1; }
   // Whether a step is one gathered payload of fixed length, and absorb() of one rank's payload gives what that rank
   // sent, with nothing left to send later: so that payloads may go to neighbours alone.
   virtual bool decodes_alone() const { return false; }

@@ -53,6 +53,7 @@ class ThresholdCoder final : public GradientCoder {
   ThresholdCoder(const ThresholdOptions& options, const CoderContext& context);
   std::string name() const override { return "threshold"; }
   int rounds() const override { return 1; }
+  bool one_collective() const override { return false; }
   bool exact() const override { return false; }
   std::optional<uint64_t> bytes_per_step() const override { return std::nullopt; }
   Payload encode(int round, const at::Tensor& gradient) override;

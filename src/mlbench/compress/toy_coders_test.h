@@ -19,6 +19,7 @@ class ErrorMemoryCoder final : public GradientCoder {
 
   std::string name() const override { return "error memory"; }
   int rounds() const override { return 1; }
+  bool one_collective() const override { return false; }
   bool exact() const override { return false; }
   std::optional<uint64_t> bytes_per_step() const override { return std::nullopt; }
 

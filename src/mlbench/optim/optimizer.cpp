@@ -60,13 +60,11 @@ StepOutcome Optimizer::step(FlatTensors& tensors, double lr, double sum_divisor)
       gradient_scale *= std::min(1.0, factor);
     }
   }
+  FlatTensors own = tensors;
   if (part_) {
-    FlatTensors own{tensors.parameters.narrow(0, part_->offset, part_->count),
-                    tensors.gradients.narrow(0, part_->offset, part_->count)};
-    rule_->update(own, lr, gradient_scale);
-  } else {
-    rule_->update(tensors, lr, gradient_scale);
+    for (at::Tensor* flat : {&own.parameters, &own.gradients}) *flat = flat->narrow(0, part_->offset, part_->count);
   }
+  rule_->update(own, lr, gradient_scale);
   if (average_) average_->add(tensors.parameters);
   return outcome;
 }

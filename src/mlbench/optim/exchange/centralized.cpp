@@ -133,7 +133,7 @@ Json CentralizedExchange::effective() const {
   Json effective = {{"overlap", overlap_},
                     {"buckets", buckets},
                     {"by_layer", by_layer_},
-                    {"one_collective", !overlap_ && buckets == 1 && coder_.rounds() == 1}};
+                    {"one_collective", !overlap_ && buckets == 1 && coder_.one_collective()}};
   if (!overlap_off_.empty()) effective["overlap_off"] = overlap_off_;
   if (separate_memory_) effective["staged"] = sum_.staging() != nullptr;
   return effective;

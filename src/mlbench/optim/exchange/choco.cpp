@@ -2,10 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <memory>
-
 #include "mlbench/base/errors.h"
-#include "mlbench/optim/exchange/combine.h"
 #include "mlbench/optim/rules/flat_state.h"
 
 namespace mlbench::optim {
@@ -55,7 +52,7 @@ void ChocoExchange::begin(const compress::StepContext& step, FlatTensors& tensor
 
 uint64_t ChocoExchange::finish() {
   MLBENCH_CHECK(tensors_ != nullptr, "an exchange that has not begun");
-  if (step_.share > 0) tensors_->gradients.div_(step_.share);
+  take_mean_of_own_samples(step_, *tensors_);
   tensors_ = nullptr;
   return 0;
 }
@@ -70,14 +67,7 @@ uint64_t ChocoExchange::after_update(FlatTensors& tensors) {
   const at::Tensor difference = at::sub(tensors.parameters, copy_);
   coder_.begin(step_);
   const compress::Payload payload = coder_.encode(0, difference);
-  std::vector<at::Tensor> received;
-  std::vector<std::unique_ptr<comm::Work>> under_way;
-  for (const int peer : neighbours_) {
-    received.push_back(at::empty_like(payload.data));
-    under_way.push_back(comm_.recv_async(view_of(received.back()), peer, kTag));
-  }
-  for (const int peer : neighbours_) under_way.push_back(comm_.send_async(view_of(payload.data), peer, kTag));
-  for (const auto& work : under_way) work->synchronize();
+  const std::vector<at::Tensor> received = exchange_with(comm_, neighbours_, payload.data, kTag);
 
   const double weight = 1 / static_cast<double>(neighbours_.size() + 1);
   decode(payload.data);
@@ -107,8 +97,6 @@ void ChocoExchange::import_state(const NamedState& state) {
   import_flat(kCopies, layout_, state, nullptr, copies_);
 }
 
-Json ChocoExchange::effective() const {
-  return {{"overlap", false}, {"buckets", 1}, {"by_layer", false}, {"one_collective", false}};
-}
+Json ChocoExchange::effective() const { return effective_as_a_whole(false); }
 
 }  // namespace mlbench::optim

@@ -3,7 +3,7 @@
 // "choco": CHOCO-SGD (Koloskova, Stich, Jaggi 2019, algorithm 2, with the two vectors of its appendix). Ranks step by
 // the gradients of their own samples. Every `every` steps they move towards their neighbours by compressed differences.
 // With x the rank's parameters, h its public copy, s the mean of its own and its neighbours' copies (weights w of the
-// topology, gossip.h), and C the coder:
+// topology, neighbours.h), and C the coder:
 //   q = C(x - h), which goes to all neighbours;   h <- h + q;   s <- s + w (q + the sum of theirs)
 //   x <- x + consensus_rate (s - h)
 // At first h = s = x, which is the same on all ranks. The mean of x over all ranks stays as it is.
@@ -13,7 +13,7 @@
 // neighbour.
 
 #include "mlbench/optim/exchange/exchange.h"
-#include "mlbench/optim/exchange/gossip.h"
+#include "mlbench/optim/exchange/neighbours.h"
 
 namespace mlbench::optim {
 

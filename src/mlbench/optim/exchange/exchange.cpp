@@ -50,10 +50,13 @@ constexpr TopologyRow kTopologies[] = {{"ring", Topology::kRing},
                                        {"complete", Topology::kComplete},
                                        {"exponential", Topology::kExponential}};
 
+Topology read_topology(OptionReader& options) {
+  return row_named(kTopologies, "topology", options.choice("topology", "ring", names_of(kTopologies))).topology;
+}
+
 MakeExchange read_gossip(OptionReader& options) {
   GossipOptions gossip;
-  gossip.topology =
-      row_named(kTopologies, "topology", options.choice("topology", "ring", names_of(kTopologies))).topology;
+  gossip.topology = read_topology(options);
   gossip.every = options.integer("every", gossip.every, kIntervals);
   return [gossip](const ExchangeContext& context) { return std::make_unique<GossipExchange>(context, gossip); };
 }
@@ -64,8 +67,7 @@ MakeExchange read_sharded(OptionReader&) {
 
 MakeExchange read_choco(OptionReader& options) {
   ChocoOptions choco;
-  choco.topology =
-      row_named(kTopologies, "topology", options.choice("topology", "ring", names_of(kTopologies))).topology;
+  choco.topology = read_topology(options);
   choco.every = options.integer("every", choco.every, kIntervals);
   choco.consensus_rate = options.number("consensus_rate", choco.consensus_rate, kConsensusRates);
   return [choco](const ExchangeContext& context) { return std::make_unique<ChocoExchange>(context, choco); };
@@ -92,6 +94,14 @@ constexpr ExchangeRow kExchanges[] = {
 };
 
 }  // namespace
+
+Json effective_as_a_whole(bool one_collective) {
+  return {{"overlap", false}, {"buckets", 1}, {"by_layer", false}, {"one_collective", one_collective}};
+}
+
+void take_mean_of_own_samples(const compress::StepContext& step, FlatTensors& tensors) {
+  if (step.share > 0) tensors.gradients.div_(step.share);
+}
 
 std::vector<std::string> exchange_names() { return names_of(kExchanges); }
 

@@ -63,6 +63,13 @@ class Exchange {
   virtual Json effective() const = 0;
 };
 
+// What effective() says of a pattern that sends the whole gradient, or all weights, at once.
+Json effective_as_a_whole(bool one_collective);
+
+// For patterns whose ranks step by themselves: the gradient becomes the mean over this rank's own samples, whatever its
+// share of the batch is. A rank that has none makes no step of its own.
+void take_mean_of_own_samples(const compress::StepContext& step, FlatTensors& tensors);
+
 // What an exchange is made with. Communicator and coder must outlive it; its rank is the communicator's.
 struct ExchangeContext {
   comm::Communicator& comm;
@@ -75,13 +82,8 @@ struct ExchangeContext {
 
 using MakeExchange = std::function<std::unique_ptr<Exchange>(const ExchangeContext&)>;
 
-// The exchange called `name`, whose options are taken from `options` (defaults in parentheses):
-// - "centralized" (centralized.h): by_layer (false; true: one all-reduce per tensor), bucket_mb (0: one for all; else
-//   buckets of this many MiB), overlap (false; true: with the backward pass).
-// - "local" (local.h): every (8), start_step (0), outer_lr (1), outer_momentum (0), outer_nesterov (false).
-// - "gossip" (gossip.h): topology ("ring" | "torus" | "complete" | "exponential"), every (1).
-// - "sharded" (sharded.h): no options.
-// - "choco" (choco.h): topology ("ring" | "torus" | "complete"), every (1), consensus_rate (0.5).
+// The exchange called `name`, whose options are taken from `options`: each pattern's header has them, and
+// list_exchanges() their defaults. Throws UserError listing the valid names or options.
 MakeExchange read_exchange(const std::string& name, OptionReader& options);
 std::vector<std::string> exchange_names();
 // A row per pattern, for lists: {name, sends, source, replicated, options: [{name, default, expected}]}.

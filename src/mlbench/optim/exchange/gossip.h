@@ -1,30 +1,15 @@
 #pragma once
 
 // "gossip": ranks step by the gradients of their own samples, and every `every` steps each replaces its parameters by a
-// weighted mean of its own and its neighbours' (D-PSGD, Lian et al. 2017). The weights of a topology form a matrix W
-// that is symmetric, has no negative element and rows that sum to 1, so that the mean over all ranks stays as it is:
-//
-//   ring         both neighbours: 1 / 3 each (with two ranks 1 / 2)
-//   torus        those above, below, left and right, on a grid as square as the number of ranks allows:
-//                1 / (1 + degree)
-//   complete     all others: 1 / k each
-//   exponential  one peer per step, rank xor 2^t, t = 0, 1, ... in turn: 1 / 2; for numbers of ranks that are powers
-//                of two (Assran et al. 2019, undirected)
+// weighted mean of its own and its neighbours' (D-PSGD, Lian et al. 2017; neighbours.h has the weights).
 //
 // Bytes per rank in one step of `every`: 4 * parameters per neighbour; none in the others. Parameters go as they are:
 // without a coder.
 
-#include <vector>
-
 #include "mlbench/optim/exchange/exchange.h"
+#include "mlbench/optim/exchange/neighbours.h"
 
 namespace mlbench::optim {
-
-enum class Topology { kRing, kTorus, kComplete, kExponential };
-
-// The ranks that `rank` of `size` exchanges with in the round `round`, in ascending order. Throws UserError where the
-// topology has no such number of ranks.
-std::vector<int> neighbours_of(Topology topology, int rank, int size, int64_t round);
 
 struct GossipOptions {
   Topology topology = Topology::kRing;

@@ -44,8 +44,7 @@ uint64_t LocalExchange::finish() {
   FlatTensors& tensors = *tensors_;
   tensors_ = nullptr;
   if (!is_local()) return sum_.sum(tensors.gradients);
-  // The mean over this rank's own samples; a rank that has none makes no step of its own.
-  if (step_.share > 0) tensors.gradients.div_(step_.share);
+  take_mean_of_own_samples(step_, tensors);
   return 0;
 }
 
@@ -85,8 +84,6 @@ void LocalExchange::import_state(const NamedState& state) {
   import_flat(kOuterMomentum, layout_, state, memory_, momentum_);
 }
 
-Json LocalExchange::effective() const {
-  return {{"overlap", false}, {"buckets", 1}, {"by_layer", false}, {"one_collective", coder_.rounds() == 1}};
-}
+Json LocalExchange::effective() const { return effective_as_a_whole(coder_.one_collective()); }
 
 }  // namespace mlbench::optim

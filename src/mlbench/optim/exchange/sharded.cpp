@@ -58,8 +58,6 @@ uint64_t ShardedExchange::after_update(FlatTensors& tensors) {
   return static_cast<uint64_t>(part_.numel()) * sizeof(float);
 }
 
-Json ShardedExchange::effective() const {
-  return {{"overlap", false}, {"buckets", 1}, {"by_layer", false}, {"one_collective", comm_.size() == 1}};
-}
+Json ShardedExchange::effective() const { return effective_as_a_whole(comm_.size() == 1); }
 
 }  // namespace mlbench::optim

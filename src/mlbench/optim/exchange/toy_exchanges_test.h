@@ -53,9 +53,7 @@ class NeighbourAveraging final : public Exchange {
 
   void export_state(NamedState& state) const override { state.scalars["exchange/updates"] = updates_; }
   void import_state(const NamedState& state) override { updates_ = state.integer("exchange/updates"); }
-  Json effective() const override {
-    return {{"overlap", false}, {"buckets", 1}, {"by_layer", false}, {"one_collective", true}};
-  }
+  Json effective() const override { return effective_as_a_whole(true); }
 
  private:
   static constexpr int kToTheRight = 1, kToTheLeft = 2;
