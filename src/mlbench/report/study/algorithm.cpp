@@ -59,11 +59,15 @@ std::string words_of_rates(const record::Algorithm& algorithm) {
 
 }  // namespace
 
-std::optional<record::Algorithm> algorithm_of(const record::Record& record) {
-  if (record.algorithm) return record.algorithm;
+record::Record with_algorithm(record::Record record) {
+  if (record.algorithm && !record.problem_hash.empty()) return record;
   const auto task = official_task_of(record);
-  if (!task) return std::nullopt;
-  return record::algorithm_of(*task, record.overrides.value_or(std::vector<spec::Override>{}));
+  if (!task) return record;
+  if (!record.algorithm) {
+    record.algorithm = record::algorithm_of(*task, record.overrides.value_or(std::vector<spec::Override>{}));
+  }
+  if (record.problem_hash.empty()) record.problem_hash = spec::problem_hash_of(task->canonical);
+  return record;
 }
 
 std::string in_words(const record::Algorithm& algorithm) {
@@ -84,17 +88,11 @@ std::string in_words(const record::Algorithm& algorithm) {
   return words;
 }
 
-std::string problem_of(const record::Record& record) {
-  if (!record.problem_hash.empty()) return record.problem_hash;
-  const auto task = official_task_of(record);
-  return task ? spec::problem_hash_of(task->canonical) : "";
-}
-
 std::string rates_note(const std::vector<const record::Record*>& records) {
   std::map<std::string, std::string> rates;  // by algorithm
   bool all_the_tasks = true;
   for (const record::Record* record : records) {
-    const auto algorithm = algorithm_of(*record);
+    const auto algorithm = with_algorithm(*record).algorithm;
     if (!algorithm) continue;
     rates.emplace(in_words(*algorithm), fmt::format("{} {}", record->name, words_of_rates(*algorithm)));
     all_the_tasks = all_the_tasks && algorithm->rates == "task";

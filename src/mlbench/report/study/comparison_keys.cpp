@@ -46,7 +46,7 @@ std::string counted_if_known(const std::optional<int64_t>& count, std::string_vi
 
 // Whether another key compares what the override sets: the precision, or the algorithm where the record tells it.
 bool has_own_key(const spec::Override& setting, const Record& record) {
-  return setting.key == "precision" || (spec::is_of_algorithm(setting) && algorithm_of(record));
+  return setting.key == "precision" || (spec::is_of_algorithm(setting) && record.algorithm);
 }
 
 // The overrides of the task, "KEY=VALUE", but not those of kOutsideHash and those that another key compares.
@@ -72,10 +72,7 @@ std::string task(const Record& record) {
   return joined(words);
 }
 
-std::string algorithm(const Record& record) {
-  const auto algorithm = algorithm_of(record);
-  return algorithm ? in_words(*algorithm) : "";
-}
+std::string algorithm(const Record& record) { return record.algorithm ? in_words(*record.algorithm) : ""; }
 
 std::string overrides(const Record& record) {
   if (!record.overrides) return "";
@@ -342,13 +339,14 @@ bool Conditions::HostKind::operator==(const HostKind& other) const {
   return std::abs(ram_bytes - other.ram_bytes) <= kMemoryTolerance * std::max(ram_bytes, other.ram_bytes);
 }
 
-Conditions::Conditions(const record::Record& record) {
+Conditions::Conditions(const record::Record& given) {
+  const Record record = with_algorithm(given);
   for (const ComparisonKey& key : key_table()) values_.push_back(key.value(record));
   for (const Host& host : record.hosts) {
     host_kinds_.push_back({values::cpu_and_gpus(host), static_cast<double>(host.ram_bytes.value_or(0))});
   }
   division_but_keys_ = values::division_but_keys(record);
-  problem_ = problem_of(record);
+  problem_ = record.problem_hash;
 }
 
 const std::string& Conditions::value(const ComparisonKey& key) const {
