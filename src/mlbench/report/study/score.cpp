@@ -11,6 +11,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/report/draw/figure.h"
+#include "mlbench/report/study/statistics.h"
 
 namespace mlbench::report {
 
@@ -24,13 +25,6 @@ constexpr double kSpreadOfSteps = 1.1;  // seconds per step of repeats, largest 
 
 // Times to the target of all submissions: [submission][workload].
 using Times = std::vector<std::vector<double>>;
-
-double median_time(std::vector<double> repeats) {
-  if (repeats.empty()) return kInfinite;
-  std::ranges::sort(repeats);
-  const size_t middle = repeats.size() / 2;
-  return repeats.size() % 2 == 1 ? repeats[middle] : (repeats[middle - 1] + repeats[middle]) / 2;
-}
 
 std::vector<double> fastest_of(const Times& times) {
   std::vector<double> fastest(times.front().size(), kInfinite);
@@ -127,7 +121,7 @@ class Scorer {
       std::vector<double>& row = times.emplace_back();
       for (const std::string& workload : workloads) {
         const auto found = one.workloads.find(workload);
-        row.push_back(found == one.workloads.end() ? kInfinite : median_time(repeats_of(found->second)));
+        row.push_back(found == one.workloads.end() ? kInfinite : median(repeats_of(found->second)).value_or(kInfinite));
       }
     }
     return times;
@@ -235,10 +229,7 @@ Scores score(const std::vector<Submission>& submissions, const std::string& refe
     for (const double time : times[s]) {
       one.target_s.push_back(std::isfinite(time) ? std::optional(time) : std::nullopt);
     }
-    std::vector<double> cut = ratios;
-    std::ranges::replace_if(
-        cut, [](double ratio) { return ratio > kTauMax; }, kInfinite);
-    one.published = published_score(cut);
+    one.published = published_score(ratios);
     one.score_2 = exact_score(ratios, 2);
     one.score_4 = exact_score(ratios, 4);
     one.score_8 = exact_score(ratios, 8);
