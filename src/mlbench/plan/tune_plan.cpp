@@ -8,6 +8,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/random.h"
+#include "mlbench/base/text.h"
 #include "mlbench/spec/run_spec.h"
 
 namespace mlbench::plan {
@@ -31,21 +32,14 @@ constexpr uint64_t kFirstOfSequence = 20;
 // As few digits as tell the value to 12 of them.
 std::string text_of(double value) { return fmt::format("{:.12g}", value); }
 
-std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> values;
-  size_t begin = 0;
-  for (size_t end = text.find(','); end != std::string::npos; end = text.find(',', begin)) {
-    values.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  values.push_back(text.substr(begin));
-  return values;
-}
-
 std::vector<std::string> grid_values(const TuneAxis& axis) {
   if (!axis.values.empty()) return axis.values;
   std::vector<std::string> values;
   const double decades = std::log10(axis.most / axis.least);
+  if (axis.count == 0 && std::abs(decades - std::round(decades)) > 1e-9) {
+    refuse(fmt::format("{}={:g}..{:g}", axis.key, axis.least, axis.most),
+           "its end is no power of ten times its begin, so the grid needs /COUNT");
+  }
   const int64_t count = axis.count > 0 ? axis.count : static_cast<int64_t>(std::lround(decades)) + 1;
   for (int64_t i = 0; i < count; ++i) {
     const double part = static_cast<double>(i) / static_cast<double>(count - 1);
@@ -78,7 +72,7 @@ TuneAxis parse_axis(const std::string& text) {
   TuneAxis axis{.key = key, .values = {}};
   const size_t dots = value.find("..");
   if (dots == std::string::npos) {
-    axis.values = split_list(value);
+    axis.values = split_at(value, ',');
     for (const std::string& one : axis.values) {
       if (one.empty()) refuse(text, "one of its values is empty");
     }
@@ -92,10 +86,6 @@ TuneAxis parse_axis(const std::string& text) {
     axis.count = parse_count(value.substr(slash + 1), fmt::format("the number of values of '{}'", text), kCounts);
   }
   if (axis.most <= axis.least) refuse(text, "the end of the range is not above its begin");
-  const double decades = std::log10(axis.most / axis.least);
-  if (axis.count == 0 && std::abs(decades - std::round(decades)) > 1e-9) {
-    axis.count = -1;  // of a space: all values; a grid refuses it
-  }
   return axis;
 }
 
@@ -106,10 +96,6 @@ std::vector<TunePoint> tune_points(const TuneOptions& options) {
   int64_t of_study = options.space.empty() ? 1 : options.trials;
   std::vector<std::vector<std::string>> values;
   for (const TuneAxis& axis : options.grid) {
-    if (axis.count < 0) {
-      refuse(fmt::format("{}={:g}..{:g}", axis.key, axis.least, axis.most),
-             "its end is no power of ten times its begin, so the grid needs /COUNT");
-    }
     values.push_back(grid_values(axis));
     of_study = of_study > kMostPoints ? of_study : of_study * std::ssize(values.back());
   }
