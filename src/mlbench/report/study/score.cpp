@@ -94,20 +94,18 @@ class Scorer {
   // Times by workload, with those of `repeats_of` a submission's measurements on a workload.
   template <typename RepeatsOf>
   Times times(const RepeatsOf& repeats_of) const {
-    const Times bases = times_of(workloads_, repeats_of), variants = times_of(variants_, repeats_of);
-    if (variants_.empty()) return bases;
-    Times cut = bases;
-    cut_slow(cut);
-    Times cut_variants = variants;
-    cut_slow(cut_variants);
+    Times times = times_of(workloads_, repeats_of);
+    if (variants_.empty()) return times;
+    const Times variants = times_of(variants_, repeats_of);
+    const std::vector<double> fastest = fastest_of(variants);
     for (size_t s = 0; s < submissions_.size(); ++s) {
       for (size_t v = 0; v < variants_.size(); ++v) {
         const auto base = std::ranges::find(workloads_, held_out_.at(variants_[v]));
-        if (base == workloads_.end() || std::isfinite(cut_variants[s][v])) continue;
-        cut[s][static_cast<size_t>(base - workloads_.begin())] = kInfinite;
+        const bool reached = std::isfinite(variants[s][v]) && variants[s][v] <= kTauMax * fastest[v];
+        if (base != workloads_.end() && !reached) times[s][static_cast<size_t>(base - workloads_.begin())] = kInfinite;
       }
     }
-    return cut;
+    return times;
   }
   Times times() const {
     return times([](const WorkloadTimes& one) { return one.target_s; });
@@ -125,15 +123,6 @@ class Scorer {
       }
     }
     return times;
-  }
-  // What takes more than 4 times the fastest counts as missed.
-  static void cut_slow(Times& times) {
-    const std::vector<double> fastest = fastest_of(times);
-    for (std::vector<double>& row : times) {
-      for (size_t w = 0; w < row.size(); ++w) {
-        if (row[w] > kTauMax * fastest[w]) row[w] = kInfinite;
-      }
-    }
   }
 
   const std::vector<Submission>& submissions_;

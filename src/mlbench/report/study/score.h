@@ -52,8 +52,9 @@ struct Scores {
 };
 
 // Scores over all workloads that any submission has; one that a submission lacks counts as missed. `held_out` are
-// workloads (variant, base) that count for no score by themselves: a base whose variant a submission misses is missed,
-// too. Throws UserError for no submission, no workload, or a reference that is no submission.
+// workloads (variant, base) that count for no score by themselves: a base whose variant a submission misses, or reaches
+// only after 4 times the fastest, is missed, too. Throws UserError for no submission, no workload, or a reference that
+// is no submission.
 Scores score(const std::vector<Submission>& submissions, const std::string& reference,
              const std::map<std::string, std::string>& held_out = {});
 

@@ -87,6 +87,16 @@ TEST(Score, AMissedVariantIsAMissOfItsBase) {
   EXPECT_EQ(scores.submissions[1].score_4, 1);
 }
 
+TEST(Score, VariantsChangeNothingOfBasesThatAreReached) {
+  // 5 times the fastest: beyond the variant's limit of 4, and within a score to 8.
+  std::vector<Submission> submissions = two();
+  submissions[1].workloads["u"].target_s = {50};
+  for (Submission& one : submissions) one.workloads["u_gelu"].target_s = {50};
+  const Scores scores = score(submissions, "", {{"u_gelu", "u"}});
+  EXPECT_THAT(scores.submissions[1].target_s, ElementsAre(50, 20));
+  EXPECT_DOUBLE_EQ(scores.submissions[1].score_8, (3.0 / 7 + 1) / 2);
+}
+
 TEST(Score, NamesRepeatsOnUnlikeMachines) {
   std::vector<Submission> submissions = two();
   submissions[0].workloads["v"].step_s = {0.1, 0.105};
