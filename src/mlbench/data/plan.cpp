@@ -9,6 +9,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/data/shard.h"
+#include "mlbench/spec/epoch.h"
 
 namespace mlbench::data {
 
@@ -111,7 +112,7 @@ std::unique_ptr<BatchPlan> make_sample_plan(std::vector<int64_t> records, const 
 
 Holdout hold_out(int64_t samples, double share) {
   constexpr uint64_t kAnySeed = 0;
-  const auto held_out = static_cast<int64_t>(std::floor(static_cast<double>(samples) * share));
+  const int64_t held_out = spec::held_out_samples(samples, share);
   if (held_out == 0 || held_out == samples) {
     throw UserError(fmt::format("data.holdout {} holds out {} of {} records; expected some, and not all", share,
                                 held_out, samples));

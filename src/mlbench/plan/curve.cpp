@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cmath>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/dataset/description.h"
@@ -31,7 +32,7 @@ int64_t expected_steps_per_epoch(const spec::TaskSpec& task, int64_t workers, in
 int64_t train_split_samples(const spec::TaskSpec& task) {
   for (const dataset::SplitSpec& split : dataset::find_description(task.data.name).splits) {
     if (split.name != "train") continue;
-    return split.samples - static_cast<int64_t>(std::floor(static_cast<double>(split.samples) * task.data.holdout));
+    return split.samples - spec::held_out_samples(split.samples, task.data.holdout);
   }
   throw UserError(fmt::format("data set '{}' of task '{}' has no split 'train'", task.data.name, task.name));
 }
