@@ -7,10 +7,21 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/cli/remote.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/plan/sweep_plan.h"
 
 namespace mlbench::cli {
+
+void refuse_master_elsewhere(const Context& context, const StartOptions& start, std::string_view study) {
+  if (start.local) return;
+  if (const auto master = given_master(context)) {
+    throw UserError(
+        fmt::format("{} reads the folders of its runs, and the chosen master {} is elsewhere: add "
+                    "--local, or 'mlbench set-cluster local'",
+                    study, master->url()));
+  }
+}
 
 KeptRuns::KeptRuns(const Context& context, const StartOptions& start)
     : context_(context),

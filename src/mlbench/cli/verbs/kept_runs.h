@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mlbench/cli/context.h"
@@ -17,6 +18,10 @@
 #include "mlbench/spec/run_spec.h"
 
 namespace mlbench::cli {
+
+// Throws UserError where the chosen master is elsewhere, unless runs are to start from here: a study reads the folders
+// of its runs. `study` is its name for people, such as "a sweep".
+void refuse_master_elsewhere(const Context& context, const StartOptions& start, std::string_view study);
 
 class KeptRuns {
  public:

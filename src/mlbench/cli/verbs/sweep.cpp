@@ -16,7 +16,6 @@
 #include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/clusters/defaults.h"
 #include "mlbench/cli/context.h"
-#include "mlbench/cli/remote.h"
 #include "mlbench/cli/terminal/interrupt.h"
 #include "mlbench/cli/verbs/kept_runs.h"
 #include "mlbench/cli/verbs/option_flags.h"
@@ -328,12 +327,7 @@ ExitCode sweep(const Context& context, SweepWords words) {
   const plan::SweepOptions options = options_of(words);
   if (words.steps_only) return print_steps(context, options);
   const InterruptGuard guard;
-  if (const auto master = given_master(context); master && !words.start.local) {
-    throw UserError(
-        fmt::format("a sweep reads the folders of its runs, and the chosen master {} is elsewhere: add "
-                    "--local, or 'mlbench set-cluster local'",
-                    master->url()));
-  }
+  refuse_master_elsewhere(context, words.start, "a sweep");
   SweepFiles files(words);
   SweepRunner runner(context, words, options);
   runner.check();

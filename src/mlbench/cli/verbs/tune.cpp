@@ -18,7 +18,6 @@
 #include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/clusters/defaults.h"
 #include "mlbench/cli/context.h"
-#include "mlbench/cli/remote.h"
 #include "mlbench/cli/terminal/interrupt.h"
 #include "mlbench/cli/verbs/kept_runs.h"
 #include "mlbench/cli/verbs/option_flags.h"
@@ -117,12 +116,7 @@ ExitCode tune(const Context& context, TuneWords words) {
   const std::vector<plan::TunePoint> points = plan::tune_points(options);
   const int64_t repeats = spec::count_of(options.run, &spec::RunOptions::repeat, 1);
   const InterruptGuard guard;
-  if (const auto master = given_master(context); master && !words.start.local) {
-    throw UserError(
-        fmt::format("a tuning reads the folders of its runs, and the chosen master {} is elsewhere: add "
-                    "--local, or 'mlbench set-cluster local'",
-                    master->url()));
-  }
+  refuse_master_elsewhere(context, words.start, "a tuning");
   KeptRuns runs(context, words.start);
   for (const plan::TunePoint& point : points) runs.plan(plan::trial_options(options, point, 0, repeats));
   if (words.start.dry_run) return print_plan(context, options, runs, points, repeats);
