@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cmath>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/dataset/description.h"
