@@ -19,6 +19,7 @@
 #include "mlbench/record/record.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/report/archive/result.h"
+#include "mlbench/report/collectives/result.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "mlbench/catalog/options/options.h"
@@ -17,27 +16,6 @@
 namespace mlbench::report {
 
 namespace {
-
-// A loss of at most this share of the baseline's time counts as none.
-constexpr double kNoLoss = 0.05;
-
-double& part_in(TimeParts& parts, TimePart part) { return parts[static_cast<size_t>(part)]; }
-
-std::string_view meaning_of(TimePart part) {
-  switch (part) {
-    case TimePart::kCompute:
-      return "the same work takes longer: cores or memory bandwidth are shared";
-    case TimePart::kWaiting:
-      return "ranks wait for the slowest one";
-    case TimePart::kCommunication:
-      return "exchange of the gradient that no computation hides";
-    case TimePart::kInput:
-      return "workers wait for their batches";
-    case TimePart::kOther:
-      return "metrics and checkpoints";
-  }
-  return "";
-}
 
 // Adds a label where the run had fewer hosts than the nodes that were asked for.
 void add_host_label(SweepPoint& point, const record::Record& record) {
@@ -106,7 +84,7 @@ SweepPoint sweep_point(const SweepAnswer& answer, const std::string& metric, con
   const auto [least, most] = std::ranges::minmax(rates);
   point.least = least;
   point.most = most;
-  point.parts = time_parts(*measured[median_index(rates)]);
+  point.time = time_per_sample(*measured[median_index(rates)]);
   return point;
 }
 
@@ -135,8 +113,8 @@ void scale_points(std::vector<SweepPoint>& points, const std::vector<SweepAnswer
       continue;
     }
     const SweepPoint& base = points[*baseline];
-    const bool alone = *baseline == i || !base.parts || !point.parts;
-    if (point.parts) point.bottleneck = alone ? bottleneck_of(*point.parts) : bottleneck_of(*base.parts, *point.parts);
+    const bool alone = *baseline == i || !base.time || !point.time;
+    if (point.time) point.bottleneck = alone ? bottleneck_of(*point.time) : bottleneck_of(*base.time, *point.time);
     const record::Record *one = finished_record(answers[*baseline]), *other = finished_record(answers[i]);
     Keys keys = Conditions(*other).differences(Conditions(*one));
     point.crowded = std::erase_if(keys, [](const ComparisonKey* key) { return key->name == "oversubscribed"; }) > 0;
@@ -190,57 +168,27 @@ std::vector<SweepSetting> settings_of(const std::vector<int64_t>& procs_per_node
   return settings;
 }
 
-std::string_view name_of(TimePart part) {
-  static constexpr std::array<std::string_view, kTimeParts> kNames = {"compute", "waiting", "communication", "input",
-                                                                      "other"};
-  return kNames[static_cast<size_t>(part)];
-}
-
-double total_of(const TimeParts& parts) { return std::accumulate(parts.begin(), parts.end(), 0.0); }
-
-std::optional<TimeParts> time_parts(const record::Record& record) {
+std::optional<WorkerTime> time_per_sample(const record::Record& record) {
   const double train_s = record.clocks.train_s.value_or(0), rate = record.throughput.samples_per_s.value_or(0);
-  const auto seconds = [&](const char* kind) { return spec::find_number(record.steps_s, kind); };
-  if (train_s <= 0 || rate <= 0 || !record.workers || !seconds("backprop")) return std::nullopt;
-  TimeParts parts{};
-  part_in(parts, TimePart::kCompute) = compute_seconds(record.steps_s).value_or(0);
-  const record::Exchange exchange = record.exchange.value_or(record::Exchange{});
-  const double aggregation = seconds("agg").value_or(0);
-  const bool hides = of_rank_0(exchange.hidden_s).value_or(0) > 0;
-  const double waited = hides ? 0 : of_rank_0(exchange.wait_s).value_or(0);
-  part_in(parts, TimePart::kWaiting) = std::min(waited, aggregation);
-  part_in(parts, TimePart::kCommunication) = aggregation - part_in(parts, TimePart::kWaiting);
-  part_in(parts, TimePart::kInput) = seconds("batch_load").value_or(0);
-  part_in(parts, TimePart::kOther) = std::max(0.0, train_s - total_of(parts));
-  for (double& part : parts) part *= static_cast<double>(*record.workers) / rate / train_s;
-  return parts;
+  if (rate <= 0 || record.workers.value_or(0) <= 0) return std::nullopt;
+  auto time = worker_time(sums_of(record), train_s, 1, 1);
+  if (!time) return std::nullopt;
+  for (double& part : time->seconds) part *= static_cast<double>(*record.workers) / rate / train_s;
+  return time;
 }
 
-Bottleneck bottleneck_of(const TimeParts& here) {
-  Bottleneck found;
-  const auto most = std::ranges::max_element(here);
-  const auto part = static_cast<TimePart>(most - here.begin());
-  found.part = part;
-  found.share = *most / total_of(here);
-  found.text = fmt::format("{}: {} of the time", name_of(part), format_percent(found.share));
-  return found;
+Bottleneck bottleneck_of(const WorkerTime& here) {
+  const auto most = std::ranges::max_element(here.seconds);
+  const auto part = static_cast<TimePart>(most - here.seconds.begin());
+  const double share = *most / total_of(here.seconds);
+  return {part, share, fmt::format("{}: {} of the time", name_of(part), format_percent(share))};
 }
 
-Bottleneck bottleneck_of(const TimeParts& baseline, const TimeParts& here) {
-  Bottleneck found;
-  const double lost = total_of(here) - total_of(baseline);
-  if (lost <= kNoLoss * total_of(baseline)) {
-    found.text = "none: nearly nothing is lost";
-    return found;
-  }
-  TimeParts growth{};
-  for (size_t i = 0; i < kTimeParts; ++i) growth[i] = here[i] - baseline[i];
-  const auto most = std::ranges::max_element(growth);
-  const auto part = static_cast<TimePart>(most - growth.begin());
-  found.part = part;
-  found.share = std::min(1.0, *most / lost);
-  found.text = fmt::format("{}: {} of the loss ({})", name_of(part), format_percent(found.share), meaning_of(part));
-  return found;
+Bottleneck bottleneck_of(const WorkerTime& baseline, const WorkerTime& here) {
+  const auto lost = lost_efficiency(baseline, here);
+  if (!lost) return {std::nullopt, 0, "none: nearly no efficiency is lost"};
+  const auto most = std::ranges::max_element(lost->shares);
+  return {static_cast<TimePart>(most - lost->shares.begin()), *most, largest_loss_words(*lost)};
 }
 
 std::optional<size_t> best_of(const std::vector<SweepPoint>& settings) {
@@ -270,7 +218,7 @@ Sweep analyse_sweep(const std::vector<SweepAnswer>& settings, const std::vector<
   sweep.best = best_of(sweep.settings);
   scale_points(sweep.nodes, nodes);
   for (SweepPoint& point : sweep.settings) {
-    if (point.parts) point.bottleneck = bottleneck_of(*point.parts);
+    if (point.time) point.bottleneck = bottleneck_of(*point.time);
   }
   note_labels(sweep);
   add_comparison_notes(compared, sweep.notes);

@@ -7,20 +7,18 @@
 //   speed-up     throughput / throughput of the fewest nodes with the same learning rates; efficiency is the speed-up
 //                over the ratio of worker counts. Only points that make a speed-up (comparison.h) have one. Where one
 //                of the two is oversubscribed and the other is not, the figure exists but is marked `crowded`
-//   time parts   where a worker's time for one sample goes, on rank 0, for the repeat with the median throughput. Their
-//                sum is workers / throughput, so their growth is what scaling loses
+//   time parts   where a worker's time for one sample goes (lost_efficiency.h)
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "mlbench/base/json.h"
 #include "mlbench/record/record.h"
 #include "mlbench/report/draw/charts.h"
 #include "mlbench/report/draw/table.h"
+#include "mlbench/report/study/lost_efficiency.h"
 
 namespace mlbench::report {
 
@@ -50,25 +48,18 @@ struct SweepAnswer {
   std::string timeline = {};                 // what the summary of the timeline says; "" without a timeline
 };
 
-enum class TimePart : uint8_t { kCompute, kWaiting, kCommunication, kInput, kOther };
-inline constexpr size_t kTimeParts = 5;
-std::string_view name_of(TimePart part);  // "compute", "waiting", ...
-
-// Seconds of one worker per sample, by TimePart.
-using TimeParts = std::array<double, kTimeParts>;
-double total_of(const TimeParts& parts);
-// The time parts of a record; empty for one without clocks, steps or throughput. Waiting for the slowest rank is
-// separate from communication only where the record tells it and no communication is hidden; else it is a part of it.
-std::optional<TimeParts> time_parts(const record::Record& record);
+// What a worker needs for one sample: workers / throughput in all. Empty for a record without clocks, steps or
+// throughput.
+std::optional<WorkerTime> time_per_sample(const record::Record& record);
 
 struct Bottleneck {
-  std::optional<TimePart> part;  // empty: at most 5 % of the baseline's time is lost
-  double share = 0;              // the part's share of the time that is lost; without a baseline, of the whole time
+  std::optional<TimePart> part;  // empty: at most 5 % of the efficiency is lost
+  double share = 0;              // of the lost efficiency; without a baseline, of the whole time
   std::string text;              // for people
 };
-// The largest part of a point's time; and the part that grows most, of a point against its baseline.
-Bottleneck bottleneck_of(const TimeParts& here);
-Bottleneck bottleneck_of(const TimeParts& baseline, const TimeParts& here);
+// The largest part of a point's time; and the largest loss of a point against its baseline.
+Bottleneck bottleneck_of(const WorkerTime& here);
+Bottleneck bottleneck_of(const WorkerTime& baseline, const WorkerTime& here);
 
 struct SweepPoint {
   SweepRequest request = {};
@@ -77,9 +68,9 @@ struct SweepPoint {
   std::string why = {};                // why the point is not finished; "" where it is
   std::optional<double> samples_per_s = {}, least = {}, most = {};
   std::optional<double> speed_up = {}, efficiency = {};
-  std::string no_efficiency = {};  // why there is no efficiency; "" where there is one
-  bool crowded = false;            // either this point or its baseline is oversubscribed
-  std::optional<TimeParts> parts = {};
+  std::string no_efficiency = {};       // why there is no efficiency; "" where there is one
+  bool crowded = false;                 // either this point or its baseline is oversubscribed
+  std::optional<WorkerTime> time = {};  // for one sample, of the repeat with the median throughput
   std::optional<Bottleneck> bottleneck = {};
   std::optional<double> accuracy = {},
                         best_accuracy = {};  // of the last evaluation, of the best one; medians of the repeats

@@ -31,8 +31,8 @@ std::string efficiency_text(const SweepPoint& point) {
 // Returns a getter: the share of `part` in a point's time.
 auto share_of(TimePart part) {
   return [part](const SweepPoint& point) {
-    const double total = point.parts ? total_of(*point.parts) : 0;
-    return total > 0 ? std::optional((*point.parts)[static_cast<size_t>(part)] / total) : std::nullopt;
+    const double total = point.time ? total_of(point.time->seconds) : 0;
+    return total > 0 ? std::optional(point.time->seconds[static_cast<size_t>(part)] / total) : std::nullopt;
   };
 }
 
@@ -53,8 +53,8 @@ std::string remarks_over_nodes(const SweepPoint& point) {
 
 Json parts_json(const SweepPoint& point) {
   Json parts = nullptr;
-  for (size_t i = 0; point.parts && i < kTimeParts; ++i) {
-    parts[std::string(name_of(static_cast<TimePart>(i)))] = (*point.parts)[i];
+  for (size_t i = 0; point.time && i < kTimeParts; ++i) {
+    parts[std::string(name_of(static_cast<TimePart>(i)))] = point.time->seconds[i];
   }
   return parts;
 }
@@ -257,8 +257,8 @@ class NodeCharts {
       ChartSeries series{std::string(name_of(static_cast<TimePart>(part))), {}, false};
       for (size_t i = 0; i < counts_.size(); ++i) {
         const auto point = std::ranges::find_if(
-            sweep_.nodes, [&](const SweepPoint& one) { return one.request.nodes == counts_[i] && one.parts; });
-        const double y = point == sweep_.nodes.end() ? 0 : 1000 * (*point->parts)[part];
+            sweep_.nodes, [&](const SweepPoint& one) { return one.request.nodes == counts_[i] && one.time; });
+        const double y = point == sweep_.nodes.end() ? 0 : 1000 * point->time->seconds[part];
         series.points.push_back({static_cast<double>(i), y});
       }
       const bool any = std::ranges::any_of(series.points, [](ChartPoint one) { return one.y > 0; });
