@@ -1,5 +1,4 @@
 #include "mlbench/report/summary.h"
-#include "mlbench/report/study/scaling.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,6 +12,8 @@
 #include "mlbench/report/collectives/table.h"
 #include "mlbench/report/draw/table.h"
 #include "mlbench/report/run_figures.h"
+#include "mlbench/report/study/scaling.h"
+#include "mlbench/report/study/study.h"
 
 namespace mlbench::report {
 
@@ -93,6 +94,25 @@ std::string scaling_table(const ScaledRuns& scaled) {
   return printable_lines(out + notes, "");
 }
 
+// What runs say together: with repeats a row for each worker count, with several counts whether more are worth it.
+std::string answers(const std::vector<Record>& records) {
+  std::vector<MeasuredRun> runs;
+  for (const Record& record : records) runs.push_back({record, {}, ""});
+  constexpr double kAnyPrice = 1;  // the answer has the ratio of costs alone
+  std::vector<std::string> left_out;
+  std::string out;
+  for (const Study& study : make_studies(runs, {.worker_per_hour = kAnyPrice}, left_out)) {
+    bool repeated = false, several_counts = false;
+    for (const StudyLine& line : study.lines) {
+      several_counts = several_counts || line.points.size() > 1;
+      for (const StudyPoint& point : line.points) repeated = repeated || point.runs.size() > 1;
+    }
+    if (repeated) out += "\nRepeats: geometric means and 95 % intervals\n" + repeats_table(study);
+    if (several_counts) out += "\n" + answer_text(study);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string results_table(const std::vector<Record>& records) {
@@ -126,7 +146,7 @@ std::string results_table(const std::vector<Record>& records) {
   }
   std::string out = results.render();
   if (several_counts) out += scaling_table(scaled);
-  return out;
+  return out + answers(records);
 }
 
 std::string failure_text(const Record& record) {

@@ -25,7 +25,14 @@ TEST(ResultsTable, LineByLine) {
             "run  workers  speed-up  efficiency    speed-up  efficiency\n"
             "               to goal     to goal  throughput  throughput\n"
             "r-1        1      1.00       100 %        1.00       100 %\n"
-            "r-2        2      1.50        75 %        1.80        90 %\n");
+            "r-2        2      1.50        75 %        1.80        90 %\n"
+            "\n"
+            "2 workers reach Prec@1 >= 85 on test data 1.50 times as fast as 1, at 1.38 times the cost.\n"
+            "The most workers that gain at least 25 % over the count before are 2.\n"
+            "At 2 workers 25 % of the efficiency is lost. What limits it most: slower computation, all of the lost "
+            "efficiency.\n"
+            "Single runs have no interval: --repeat 4 tells whether a difference is real.\n"
+            "Labels of these runs: light.\n");
 }
 
 TEST(ResultsTable, OneCountHasNoScaling) {
@@ -37,6 +44,15 @@ TEST(ResultsTable, OneCountHasNoScaling) {
             "               x threads             s      s       s     s   samples/s  of train  of train  of train\n"
             "r-2  finished  2 x 1       not reached   40.0    39.0  45.0       5,400      25 %         -         -  "
             "Prec@1 85.25\n");
+}
+
+// The geometric mean of 10 and 40 is 20.
+TEST(ResultsTable, RepeatsAreOneRow) {
+  const std::string table =
+      results_table({make_record("r-1", 1, 10, 5400, true), make_record("r-1.2", 1, 40, 5400, true)});
+  EXPECT_THAT(table, HasSubstr("\nRepeats: geometric means and 95 % intervals\n"));
+  EXPECT_THAT(table, HasSubstr("torch, gloo  1     2          20.0  0.003 to 133653      1.00         -       100 %"));
+  EXPECT_THAT(table, Not(HasSubstr("worth")));
 }
 
 TEST(ResultsTable, FailedRunsKeepTheirPlace) {

@@ -177,9 +177,6 @@ void note_steps(const Submission& submission, std::vector<std::string>& notes) {
 std::string interval_text(const std::optional<Interval>& interval) {
   return interval ? fmt::format("{:.4f} to {:.4f}", interval->low, interval->high) : std::string(kNone);
 }
-Json interval_value(const std::optional<Interval>& interval) {
-  return interval ? Json({interval->low, interval->high}) : Json(nullptr);
-}
 
 const Figures<SubmissionScore>& score_figures() {
   using Row = SubmissionScore;
@@ -189,9 +186,9 @@ const Figures<SubmissionScore>& score_figures() {
       {"score_2", "exact", "to 2", &Row::score_2, forms::kFixed4},
       {"score_4", "exact", "to 4", &Row::score_4, forms::kFixed4},
       {"score_8", "exact", "to 8", &Row::score_8, forms::kFixed4},
-      {"leave_one_out", "one workload", "left out", [](const Row& row) { return interval_value(row.leave_one_out); },
+      {"leave_one_out", "one workload", "left out", [](const Row& row) { return json_of(row.leave_one_out); },
        [](const Row& row) { return interval_text(row.leave_one_out); }},
-      {"over_repeats", "over repeats", "95 %", [](const Row& row) { return interval_value(row.over_repeats); },
+      {"over_repeats", "over repeats", "95 %", [](const Row& row) { return json_of(row.over_repeats); },
        [](const Row& row) { return interval_text(row.over_repeats); }},
       {"beside_reference", "beside", "reference", &Row::beside_reference, forms::kFixed4},
       {"speed_up", "speed-up", "reference", &Row::speed_up, forms::kRatio},

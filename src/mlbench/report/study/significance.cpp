@@ -212,19 +212,14 @@ Significance significance_of(const std::vector<RepeatedRun>& given, const Signif
 
 namespace {
 
-Json interval_json(const std::optional<Interval>& value) {
-  return value ? Json({value->low, value->high}) : Json(nullptr);
-}
-
 Json sample_json(const Sample& value) {
-  return {
-      {"values", value.values}, {"geometric_mean", or_null(value.mean)}, {"interval", interval_json(value.interval)}};
+  return {{"values", value.values}, {"geometric_mean", or_null(value.mean)}, {"interval", json_of(value.interval)}};
 }
 
 Json ratio_json(const std::optional<RatioEstimate>& value) {
   if (!value) return nullptr;
   return {{"ratio", value->ratio},
-          {"interval", interval_json(value->interval)},
+          {"interval", json_of(value->interval)},
           {"differs", or_null(value->differs())},
           {"no_spread", value->no_spread},
           {"shown_by_half", or_null(value->shown_by_half())}};

@@ -158,6 +158,10 @@ std::optional<RatioEstimate> ratio_of(const std::vector<double>& values, const s
   return estimate;
 }
 
+Json json_of(const std::optional<Interval>& interval) {
+  return interval ? Json({interval->low, interval->high}) : Json(nullptr);
+}
+
 std::optional<double> geometric_mean(const std::vector<double>& values) {
   if (values.size() == 1 && values[0] >= 0) return values[0];
   if (const auto logs = logs_of(values)) return std::exp(logs->mean);

@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "mlbench/base/json.h"
+
 namespace mlbench::report {
 
 // The median; for an even count, the mean of the two middle values. Empty without values.
@@ -22,6 +24,8 @@ double student_t_quantile(double p, double degrees);
 struct Interval {
   double low = 0, high = 0;
 };
+// [low, high], or null.
+Json json_of(const std::optional<Interval>& interval);
 
 // The ratio of the geometric means of two groups of positive values. Its interval is what a t test for unequal
 // variances gives for the difference of the means of the logarithms. The degrees of freedom are

@@ -1,8 +1,4 @@
 #include "mlbench/report/study/study.h"
-#include "mlbench/base/or_null.h"
-#include "mlbench/base/text.h"
-#include "mlbench/report/study/comparison.h"
-#include "mlbench/report/study/scaling.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,12 +7,13 @@
 #include <map>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/printable.h"
-#include "mlbench/report/draw/figure.h"
-#include "mlbench/report/draw/table.h"
+#include "mlbench/base/text.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
+#include "mlbench/report/study/answer.h"
+#include "mlbench/report/study/comparison.h"
 #include "mlbench/report/study/price.h"
+#include "mlbench/report/study/scaling.h"
 #include "mlbench/report/study/statistics.h"
 #include "mlbench/spec/task.h"
 
@@ -26,6 +23,8 @@ namespace {
 
 using Value = std::optional<double>;
 using record::Record;
+
+constexpr double kKnee = 1.25;  // the least ratio to the worker count before that makes a knee
 
 // Thousands of samples that all workers processed; empty where that is not known.
 Value kilosamples(const Record& record) {
@@ -38,13 +37,14 @@ Value kilosamples(const Record& record) {
 
 Value with_value(Value value) { return value && *value > 0 ? value : Value(); }
 
-Value median_over(const std::vector<size_t>& runs, const auto& figure) {
+std::vector<double> values_over(const std::vector<size_t>& runs, const auto& figure) {
   std::vector<double> values;
   for (const size_t run : runs) {
     if (const Value value = figure(run)) values.push_back(*value);
   }
-  return median(values);
+  return values;
 }
+Value median_over(const std::vector<size_t>& runs, const auto& figure) { return median(values_over(runs, figure)); }
 
 // The task with which the record was made, where it is one of this program's.
 std::optional<spec::TaskSpec> official_task(const Record& record) {
@@ -81,6 +81,7 @@ class StudyMaker {
       for (const auto& [workers, repeats] : points) line.points.push_back(point_of(workers, repeats));
       scale(line);
       label(line);
+      line.answer = answer_of(study_, line);
       study_.lines.push_back(std::move(line));
     }
     add_notes(members, distinction.keys);
@@ -148,6 +149,17 @@ class StudyMaker {
     return in_unit(run, with_value(study_.to_goal ? goal_s(run) : record(run).clocks.train_s));
   }
 
+  // Where the time of a run went. Its work is known where both the study has a goal and the run tells its epochs.
+  std::optional<WorkerTime> time_of(size_t run, int64_t workers) const {
+    const Value seconds = study_.to_goal ? goal_s(run) : record(run).clocks.train_s;
+    auto time = workers > 0 ? worker_time(sums(run), seconds.value_or(0), workers, 1) : std::nullopt;
+    const Value divisor = unit(run);
+    if (!time || !divisor) return std::nullopt;
+    for (double& part : time->seconds) part /= *divisor;
+    if (study_.to_goal) time->work = with_value(record(run).goal->epoch).value_or(0);
+    return time;
+  }
+
   Value billed_seconds(size_t run) const {
     if (study_.billed == BilledClock::kTrain) return seconds_of(run);
     const RunFigures figures = figures_of(record(run));
@@ -159,20 +171,21 @@ class StudyMaker {
     point.workers = workers;
     point.runs = repeats;
     std::vector<double> train;
-    std::vector<double> times;
     for (const size_t run : repeats) {
       if (goal_s(run)) ++point.reached;
-      if (const Value seconds = seconds_of(run)) times.push_back(*seconds);
+      if (const Value seconds = seconds_of(run)) point.repeats_s.push_back(*seconds);
       train.push_back(in_unit(run, record(run).clocks.train_s).value_or(0));
     }
+    const std::vector<double>& times = point.repeats_s;
     const bool complete = !study_.to_goal || point.reached == std::ssize(repeats);
     point.shown = repeats[median_index(complete && times.size() == repeats.size() ? times : train)];
     if (complete && !times.empty()) {
-      point.seconds = median(times);
+      point.seconds = geometric_mean(times);
       point.least_s = *std::min_element(times.begin(), times.end());
       point.most_s = *std::max_element(times.begin(), times.end());
-      point.compute_s = median_over(
-          repeats, [&](size_t run) { return in_unit(run, with_value(compute_seconds(sums(run).steps_s))); });
+      point.compute_s = geometric_mean(values_over(
+          repeats, [&](size_t run) { return in_unit(run, with_value(compute_seconds(sums(run).steps_s))); }));
+      point.time = time_of(point.shown, workers);
       add_cost(point);
     } else if (study_.to_goal) {
       study_.notes.push_back(fmt::format("{}: {} of {} did not reach the goal, so k = {} has no time to it",
@@ -225,7 +238,7 @@ class StudyMaker {
   }
 
   void add_cost(StudyPoint& point) {
-    point.billed_s = median_over(point.runs, [&](size_t run) { return billed_seconds(run); });
+    point.billed_s = geometric_mean(values_over(point.runs, [&](size_t run) { return billed_seconds(run); }));
     if (point.billed_s) {
       const double samples = study_.to_goal ? 1 : 1000;  // seconds are per 1,000 samples, the cost per million
       point.cost = cost_of(*point.billed_s * samples, point.workers, options_.worker_per_hour);
@@ -250,17 +263,34 @@ class StudyMaker {
     }
     const double base_cost = base.cost.value_or(0), base_s = *base.seconds, base_billed_s = base.billed_s.value_or(0);
     const Value base_compute = base.compute_s;
+    const StudyPoint* before = nullptr;
     for (StudyPoint& point : line.points) {
       if (!point.seconds) continue;
       const Scaling scaling = scaling_of_time(base_s, base.workers, *point.seconds, point.workers);
       point.speed_up = scaling.speed_up;
       point.efficiency = scaling.efficiency;
+      if (before != nullptr) {
+        point.speed_up_interval = ratio_of(base.repeats_s, point.repeats_s).value_or(RatioEstimate{}).interval;
+        point.gain = ratio_of(before->repeats_s, point.repeats_s);
+        point.lost = loss_of(base, point);
+        if (point.gain && point.gain->interval.value_or(Interval{point.gain->ratio, 0}).low >= kKnee) {
+          line.knee = point.workers;
+        }
+      }
+      before = &point;
       if (base_compute && point.compute_s) point.compute_speed_up = *base_compute / *point.compute_s;
       if (point.cost && base_cost > 0) {
         point.price_increase = *point.cost / base_cost;
         point.price_index = price_index(*point.cost, base_cost, base_billed_s / *point.billed_s);
       }
     }
+  }
+
+  static std::optional<LostEfficiency> loss_of(const StudyPoint& base, const StudyPoint& point) {
+    if (!base.time || !point.time) return std::nullopt;
+    WorkerTime one = *base.time, other = *point.time;
+    if (one.work <= 0 || other.work <= 0) one.work = other.work = 1;
+    return lost_efficiency(one, other);
   }
 
   void label(StudyLine& line) {
@@ -277,7 +307,7 @@ class StudyMaker {
     const int64_t workers = line.points.front().workers;
     const std::string what = line.no_baseline.empty()
                                  ? fmt::format("{} ({}{})", line.baseline, counted(workers, "worker"),
-                                               line.points.front().runs.size() > 1 ? ", median" : "")
+                                               line.points.front().runs.size() > 1 ? ", geometric mean" : "")
                                  : "none, " + line.no_baseline;
     study_.notes.push_back(fmt::format("Baseline of {}: {}", line.name, what));
   }
@@ -337,113 +367,6 @@ std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const Stud
   for (const auto& group : groups) made.push_back(StudyMaker(runs, conditions, options).make(group));
   tell_apart(made, conditions, groups, apart);
   return made;
-}
-
-namespace {
-
-// The figures of a point, in the order of JSON.
-Figures<StudyPoint> study_figures(const Study& study, const std::vector<MeasuredRun>& runs,
-                                  const std::string& currency) {
-  using Point = StudyPoint;
-  const bool to_goal = study.to_goal;
-  const auto names = [&runs](const Point& point) {
-    Json list = Json::array();
-    for (const size_t run : point.runs) list.push_back(runs[run].record.name);
-    return list;
-  };
-  const auto seconds = [to_goal](const Point& point) {
-    return to_goal && !point.seconds ? "not reached" : format_seconds(point.seconds);
-  };
-  const auto kinds = [](const Point& point) {
-    Json found = Json::object();
-    for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
-      found[std::string(record::kStepKindNames[kind])] = or_null(point.kinds_s[kind]);
-    }
-    return found;
-  };
-  return {
-      {"workers", "k", "", &Point::workers, forms::kNumber},
-      {"runs", "runs", "", names, [](const Point& point) { return std::to_string(point.runs.size()); }},
-      {"shown", [&runs](const Point& point) { return runs[point.shown].record.name; }},
-      {"reached", &Point::reached},
-      {"seconds", to_goal ? "time to goal" : "time", to_goal ? "s" : "s/1000 samples", &Point::seconds, seconds},
-      {"least_s", &Point::least_s},
-      {"most_s", &Point::most_s},
-      {"compute_s", &Point::compute_s},
-      {"samples_per_s", &Point::samples_per_s},
-      {"speed_up", "speed-up", "total", &Point::speed_up, forms::kRatio},
-      {"efficiency", "efficiency", "", &Point::efficiency, forms::kPercent},
-      {"compute_speed_up", "speed-up", "compute", &Point::compute_speed_up, forms::kRatio},
-      {"communication_share", "comm.", "of train", &Point::communication_share, forms::kPercent},
-      {"communication_per_compute", "comm.", "/ compute", &Point::communication_per_compute, forms::kRatio},
-      {"wait_share", "wait", "of train", &Point::wait_share,
-       [](const Point& point) { return format_wait(point.wait_share, point.exchange_exact); }},
-      {"transfer_share", "transfer", "of train", &Point::transfer_share,
-       [](const Point& point) { return format_transfer(point.transfer_share, point.exchange_exact); }},
-      {"exchange_exact", &Point::exchange_exact},
-      {"hidden_share", "hidden", "of train", &Point::hidden_share, forms::kPercent},
-      {"steps_s", kinds},
-      {"wait_s", &Point::wait_s},
-      {"transfer_s", &Point::transfer_s},
-      {"exposed_s", &Point::exposed_s},
-      {"hidden_s", &Point::hidden_s},
-      {"billed_s", &Point::billed_s},
-      {"cost", "cost", currency + (to_goal ? "" : "/million samples"), &Point::cost, forms::kSeconds},
-      {"price_increase", &Point::price_increase},
-      {"price_index", "price", "index", &Point::price_index, forms::kRatio},
-      {"alpha", "alpha", "", &Point::alpha, forms::kShort},
-  };
-}
-
-}  // namespace
-
-std::string study_table(const Study& study, const std::string& currency) {
-  bool alpha = false, hidden = false;
-  for (const StudyLine& line : study.lines) {
-    alpha = alpha || std::ranges::any_of(line.points, [](const auto& point) { return point.alpha.has_value(); });
-    hidden = hidden || std::ranges::any_of(line.points, [](const auto& point) { return point.hidden_share > 0.0; });
-  }
-  const Figures<StudyPoint> figures =
-      chosen(study_figures(study, {}, currency),
-             {"workers", "runs", "seconds", "speed_up", "compute_speed_up", "efficiency", "communication_share",
-              "wait_share", "transfer_share", hidden ? "hidden_share" : "", "communication_per_compute", "cost",
-              "price_index", alpha ? "alpha" : ""});
-  std::vector<Column> columns = columns_of(figures);
-  columns.insert(columns.begin(), Column{"line", "", Align::kLeft});
-  Table table(std::move(columns));
-  for (const StudyLine& line : study.lines) {
-    for (const StudyPoint& point : line.points) {
-      std::vector<std::string> cells = cells_of(figures, point);
-      cells.insert(cells.begin(), line.name);
-      table.add_row(std::move(cells));
-    }
-  }
-  std::string out = study.title + "\n" + table.render();
-  for (const std::string& note : study.notes) out += "  " + note + "\n";
-  return printable_lines(out, "");
-}
-
-Json to_json(const Study& study, const std::vector<MeasuredRun>& runs) {
-  const Figures<StudyPoint> figures = study_figures(study, runs, "");
-  Json lines = Json::array();
-  for (const StudyLine& line : study.lines) {
-    Json points = Json::array();
-    for (const StudyPoint& point : line.points) points.push_back(json_of(figures, point));
-    lines.push_back({{"name", line.name},
-                     {"baseline", line.no_baseline.empty() ? Json(line.baseline) : Json(nullptr)},
-                     {"labels", line.labels},
-                     {"points", points}});
-  }
-  return {{"task", study.task},
-          {"title", study.title},
-          {"unit", study.to_goal ? "seconds to the goal" : "seconds per 1,000 samples"},
-          {"billed_clock", name_of(study.billed)},
-          {"metric", study.metric},
-          {"target", or_null(study.target)},
-          {"target_loss", or_null(study.target_loss)},
-          {"lines", lines},
-          {"lines_differ_in", study.lines_differ_in},
-          {"notes", study.notes}};
 }
 
 }  // namespace mlbench::report

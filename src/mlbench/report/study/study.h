@@ -7,12 +7,16 @@
 // are a *line*. Its *points* are the worker counts, each with its repeats. A line's baseline is its smallest worker
 // count. Lines stand side by side: no figure is a ratio between two lines.
 //
-// Where any run of the study reached the goal, the times compared are times to the goal on the train clock, as medians
-// of the repeats. A point with a repeat that missed the goal has no time: the times of the lucky runs alone would be
-// biased. Without such a run, they are the train clock per 1,000 samples of all workers. Parts of a time belong to the
-// same steps: a run that went on past its goal is counted up to the goal. Shares are those of whole runs.
+// Where any run of the study reached the goal, the times compared are times to the goal on the train clock. The time of
+// a point is the geometric mean of its repeats. A point with a repeat that missed the goal has no time: the times of
+// the lucky runs alone would be biased. Without such a run, they are the train clock per 1,000 samples of all workers.
+// Parts of a time belong to the same steps: a run that went on past its goal is counted up to the goal. Shares are
+// those of whole runs.
 //
-//   speed-up          time of the baseline / time
+//   speed-up          time of the baseline / time, with its 95 % interval where both have two repeats
+//   gain              time of the worker count before / time - 1, with its interval
+//   knee              the largest worker count whose gain is at least 25 %, by the lower end of its interval
+//   lost efficiency   1 - efficiency, split into its causes (lost_efficiency.h)
 //   compute-only      the same for the time in init, fwd_pass, comp_loss, backprop and opt_step on rank 0
 //   communication     agg / train clock (and agg / compute time) of the whole run, medians
 //   wait, transfer    the parts of communication on rank 0, over the train clock, medians (record/exchange.h)
@@ -29,7 +33,9 @@
 #include <vector>
 
 #include "mlbench/record/spool.h"
+#include "mlbench/report/study/lost_efficiency.h"
 #include "mlbench/report/study/measured_run.h"
+#include "mlbench/report/study/statistics.h"
 
 namespace mlbench::report {
 
@@ -40,10 +46,14 @@ struct StudyPoint {
   // that with the median train clock.
   size_t shown = 0;
   int64_t reached = 0;                             // repeats that reached the goal
-  std::optional<double> seconds, least_s, most_s;  // median and range over the repeats
-  std::optional<double> compute_s;                 // median
+  std::vector<double> repeats_s;                   // times of the repeats that have one
+  std::optional<double> seconds, least_s, most_s;  // geometric mean and range over the repeats
+  std::optional<double> compute_s;                 // geometric mean
   std::optional<double> samples_per_s;             // median
   std::optional<double> speed_up, efficiency, compute_speed_up;
+  std::optional<Interval> speed_up_interval;  // over the ratio of worker counts it is that of the efficiency
+  std::optional<RatioEstimate> gain;          // 1 + gain; empty for the baseline
+  std::optional<LostEfficiency> lost;         // of the repeat `shown`; empty for the baseline
   std::optional<double> communication_share, communication_per_compute;
   std::optional<double> wait_share, transfer_share;
   bool exchange_exact = false;  // false: the true wait is at least and the true transfer at most so much
@@ -53,6 +63,7 @@ struct StudyPoint {
   std::array<std::optional<double>, record::kStepKinds> kinds_s;
   std::optional<double> wait_s, transfer_s, exposed_s, hidden_s;
   bool hides() const { return hidden_s.value_or(0) > 0; }
+  std::optional<WorkerTime> time;  // of the repeat `shown`
   std::optional<double> billed_s;  // as `seconds`, on the clock that is billed
   std::optional<double> cost, price_increase, price_index;
   std::optional<double> alpha;  // of tasks whose learning rate is alpha / sqrt(t)
@@ -63,6 +74,8 @@ struct StudyLine {
   std::vector<StudyPoint> points;   // by worker count
   std::string baseline;             // names of the runs with the smallest worker count
   std::string no_baseline;          // why there is no baseline; "" when there is one
+  std::optional<int64_t> knee;      // empty: no worker count gains enough, or there is no second
+  std::vector<std::string> answer;  // whether more workers are worth it, a sentence each (answer.h)
   std::vector<std::string> labels;  // of all runs: open, synthetic, oversubscribed, ...
 };
 
@@ -96,7 +109,12 @@ struct StudyOptions {
 std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const StudyOptions& options,
                                 std::vector<std::string>& notes);
 
-// The figures of a study, for the terminal and for --json. `runs` must be those of make_studies().
+// The sentences of all answers, each on a line of its own; with several lines of the study below the name of theirs.
+std::string answer_text(const Study& study);
+// A row for each worker count, with the means of its repeats and their 95 % intervals.
+std::string repeats_table(const Study& study);
+
+// The answer and the figures of a study, for the terminal and for --json. `runs` must be those of make_studies().
 std::string study_table(const Study& study, const std::string& currency);
 Json to_json(const Study& study, const std::vector<MeasuredRun>& runs);
 

@@ -291,6 +291,12 @@
     scroll.className = 'scroll';
     charts.className = 'charts';
     const section = element('section', null, element('h2', study.title));
+    for (const line of study.lines) {
+      const sentences = list(line.answer);
+      sentences.className = 'answer';
+      if (study.lines.length > 1) section.append(element('h3', line.name));
+      section.append(sentences);
+    }
     if (study.lines.length > 0) {
       tables.push({study, table});
       fillTable({study, table});
