@@ -83,6 +83,24 @@ plan::SweepOptions options_of(const SweepWords& words) {
   return options;
 }
 
+constexpr const char* kWorker = "n1-standard-4";
+
+// The runs over nodes as `mlbench charts` sees them, with what they cost.
+struct PricedStudies {
+  report::PriceTable prices = report::default_prices();
+  std::string price_note;
+  std::vector<report::Study> studies;
+  std::vector<std::string> notes;
+};
+
+PricedStudies priced_studies(const std::vector<report::MeasuredRun>& runs) {
+  PricedStudies priced;
+  const double per_hour = report::price_of_worker(priced.prices, kWorker, false);
+  priced.price_note = fmt::format("{}: {:g} {}/h per worker, wall clock", kWorker, per_hour, priced.prices.currency);
+  priced.studies = report::make_studies(runs, {per_hour, report::BilledClock::kWall}, priced.notes);
+  return priced;
+}
+
 // Writes the files of a sweep. Images are left out where gnuplot is missing; where they were asked for by name, that is
 // a UserError.
 class SweepFiles {
@@ -106,7 +124,7 @@ class SweepFiles {
   const fs::path& folder() const { return folder_; }
   const std::vector<std::string>& files() const { return files_; }
 
-  void write(const Sweep& sweep, const std::vector<report::MeasuredRun>& runs) {
+  void write(const Sweep& sweep, const std::vector<report::MeasuredRun>& runs, const PricedStudies& priced) {
     const UserUmask named;
     make_folder(folder_);
     if (!note_.empty()) say(note_);
@@ -117,8 +135,8 @@ class SweepFiles {
     }
     if (wanted("csv")) put("sweep.csv", report::csv_of(sweep));
     if (wanted("json")) put("sweep.json", report::to_json(sweep).dump(2) + "\n");
-    if (wanted("md")) put("sweep.md", markdown(sweep, charts));
-    if (wanted("html")) put("report.html", report::report_page(page_of(sweep, charts, runs)));
+    if (wanted("md")) put("sweep.md", markdown(sweep, charts, priced.studies));
+    if (wanted("html")) put("report.html", report::report_page(page_of(sweep, charts, runs, priced)));
   }
 
  private:
@@ -128,8 +146,11 @@ class SweepFiles {
     files_.push_back((folder_ / name).string());
   }
 
-  std::string markdown(const Sweep& sweep, const std::vector<report::Chart>& charts) const {
-    std::string out = fmt::format("# Scaling of {}\n\n", sweep.task) + report::markdown_of(report::tables_of(sweep));
+  std::string markdown(const Sweep& sweep, const std::vector<report::Chart>& charts,
+                       const std::vector<report::Study>& studies) const {
+    std::string out = fmt::format("# Scaling of {}\n\n", sweep.task);
+    for (const report::Study& study : studies) out += report::answer_text(study) + "\n";
+    out += report::markdown_of(report::tables_of(sweep));
     for (const std::string& line : report::findings_of(sweep)) out += fmt::format("- {}\n", line);
     for (const report::Chart& chart : charts) {
       if (wanted("png")) out += fmt::format("\n![{}]({}.png)\n", chart.title, chart.id);
@@ -139,12 +160,12 @@ class SweepFiles {
 
   // The page's first part shows the points; further parts show the runs over nodes as `mlbench charts` does.
   static report::Page page_of(const Sweep& sweep, const std::vector<report::Chart>& charts,
-                              const std::vector<report::MeasuredRun>& runs) {
+                              const std::vector<report::MeasuredRun>& runs, const PricedStudies& priced) {
     report::Page page;
-    page.prices = report::default_prices();
-    page.worker = "n1-standard-4";
-    const double per_hour = report::price_of_worker(page.prices, page.worker, false);
-    page.price_note = fmt::format("{}: {:g} {}/h per worker, wall clock", page.worker, per_hour, page.prices.currency);
+    page.prices = priced.prices;
+    page.worker = kWorker;
+    page.price_note = priced.price_note;
+    page.notes = priced.notes;
     page.made = fmt::format("Made by mlbench {} ({}), {} UTC.", build_info().version, build_info().git_describe,
                             format_utc(std::chrono::system_clock::now()).substr(0, 16));
     page.studies.push_back({{{"task", sweep.task},
@@ -152,8 +173,7 @@ class SweepFiles {
                              {"lines", Json::array()},
                              {"notes", report::findings_of(sweep)}},
                             charts});
-    const report::StudyOptions options{per_hour, report::BilledClock::kWall};
-    for (const report::Study& study : report::make_studies(runs, options, page.notes)) {
+    for (const report::Study& study : priced.studies) {
       page.studies.push_back(
           {report::to_json(study, runs), report::charts_of(study, runs, {page.prices.currency, page.price_note})});
     }
@@ -301,15 +321,22 @@ ExitCode finish_sweep(const Context& context, const std::vector<SweepAnswer>& se
       }
     }
   }
-  files.write(sweep, runs);
+  const PricedStudies priced = priced_studies(runs);
+  files.write(sweep, runs, priced);
   if (context.json) {
     Json answer = report::to_json(sweep);
+    answer["studies"] = Json::array();
+    for (const report::Study& study : priced.studies) answer["studies"].push_back(report::to_json(study, runs));
     answer["folder"] = files.folder().string();
     answer["files"] = files.files();
     answer["interrupted"] = interrupted;
     print_json(answer);
   } else {
     print(report::text_of(report::tables_of(sweep)));
+    for (const report::Study& study : priced.studies) {
+      print(report::study_table(study, priced.prices.currency) + "\n");
+    }
+    if (!priced.studies.empty()) print(fmt::format("Each worker is priced as {}\n\n", priced.price_note));
     for (const std::string& line : report::findings_of(sweep)) print(line + "\n");
     print(fmt::format("{} files in {}\n", files.files().size(), files.folder().string()));
   }
