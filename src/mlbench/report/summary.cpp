@@ -98,10 +98,8 @@ std::string scaling_table(const ScaledRuns& scaled) {
 std::string answers(const std::vector<Record>& records) {
   std::vector<MeasuredRun> runs;
   for (const Record& record : records) runs.push_back({record, {}, ""});
-  constexpr double kAnyPrice = 1;  // the answer has the ratio of costs alone
-  std::vector<std::string> left_out;
   std::string out;
-  for (const Study& study : make_studies(runs, {.worker_per_hour = kAnyPrice}, left_out)) {
+  for (const Study& study : priced_studies(runs).studies) {
     bool repeated = false, several_counts = false;
     for (const StudyLine& line : study.lines) {
       several_counts = several_counts || line.points.size() > 1;

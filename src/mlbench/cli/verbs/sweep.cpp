@@ -83,24 +83,6 @@ plan::SweepOptions options_of(const SweepWords& words) {
   return options;
 }
 
-constexpr const char* kWorker = "n1-standard-4";
-
-// The runs over nodes as `mlbench charts` sees them, with what they cost.
-struct PricedStudies {
-  report::PriceTable prices = report::default_prices();
-  std::string price_note;
-  std::vector<report::Study> studies;
-  std::vector<std::string> notes;
-};
-
-PricedStudies priced_studies(const std::vector<report::MeasuredRun>& runs) {
-  PricedStudies priced;
-  const double per_hour = report::price_of_worker(priced.prices, kWorker, false);
-  priced.price_note = fmt::format("{}: {:g} {}/h per worker, wall clock", kWorker, per_hour, priced.prices.currency);
-  priced.studies = report::make_studies(runs, {per_hour, report::BilledClock::kWall}, priced.notes);
-  return priced;
-}
-
 // Writes the files of a sweep. Images are left out where gnuplot is missing; where they were asked for by name, that is
 // a UserError.
 class SweepFiles {
@@ -124,7 +106,7 @@ class SweepFiles {
   const fs::path& folder() const { return folder_; }
   const std::vector<std::string>& files() const { return files_; }
 
-  void write(const Sweep& sweep, const std::vector<report::MeasuredRun>& runs, const PricedStudies& priced) {
+  void write(const Sweep& sweep, const std::vector<report::MeasuredRun>& runs, const report::PricedStudies& priced) {
     const UserUmask named;
     make_folder(folder_);
     if (!note_.empty()) say(note_);
@@ -160,10 +142,10 @@ class SweepFiles {
 
   // The page's first part shows the points; further parts show the runs over nodes as `mlbench charts` does.
   static report::Page page_of(const Sweep& sweep, const std::vector<report::Chart>& charts,
-                              const std::vector<report::MeasuredRun>& runs, const PricedStudies& priced) {
+                              const std::vector<report::MeasuredRun>& runs, const report::PricedStudies& priced) {
     report::Page page;
     page.prices = priced.prices;
-    page.worker = kWorker;
+    page.worker = priced.worker;
     page.price_note = priced.price_note;
     page.notes = priced.notes;
     page.made = fmt::format("Made by mlbench {} ({}), {} UTC.", build_info().version, build_info().git_describe,
@@ -321,7 +303,7 @@ ExitCode finish_sweep(const Context& context, const std::vector<SweepAnswer>& se
       }
     }
   }
-  const PricedStudies priced = priced_studies(runs);
+  const report::PricedStudies priced = report::priced_studies(runs);
   files.write(sweep, runs, priced);
   if (context.json) {
     Json answer = report::to_json(sweep);

@@ -369,4 +369,15 @@ std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const Stud
   return made;
 }
 
+PricedStudies priced_studies(const std::vector<MeasuredRun>& runs) {
+  PricedStudies priced;
+  priced.prices = default_prices();
+  priced.worker = "n1-standard-4";
+  priced.per_hour = price_of_worker(priced.prices, priced.worker, false);
+  priced.price_note =
+      fmt::format("{}: {:g} {}/h per worker, wall clock", priced.worker, priced.per_hour, priced.prices.currency);
+  priced.studies = make_studies(runs, {priced.per_hour, BilledClock::kWall}, priced.notes);
+  return priced;
+}
+
 }  // namespace mlbench::report

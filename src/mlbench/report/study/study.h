@@ -35,6 +35,7 @@
 #include "mlbench/record/spool.h"
 #include "mlbench/report/study/lost_efficiency.h"
 #include "mlbench/report/study/measured_run.h"
+#include "mlbench/report/study/price.h"
 #include "mlbench/report/study/statistics.h"
 
 namespace mlbench::report {
@@ -108,6 +109,17 @@ struct StudyOptions {
 // gets a note in `notes`.
 std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const StudyOptions& options,
                                 std::vector<std::string>& notes);
+
+// The studies of `runs` with the default prices of one machine per worker, on the wall clock.
+struct PricedStudies {
+  PriceTable prices;
+  std::string worker;      // "n1-standard-4"
+  double per_hour = 0;     // of one worker
+  std::string price_note;  // "n1-standard-4: 0.2092 $/h per worker, wall clock"
+  std::vector<Study> studies;
+  std::vector<std::string> notes;
+};
+PricedStudies priced_studies(const std::vector<MeasuredRun>& runs);
 
 // The sentences of all answers, each on a line of its own; with several lines of the study below the name of theirs.
 std::string answer_text(const Study& study);
