@@ -6,6 +6,7 @@ import {visible} from './format';
 import {NewRun} from './new_run';
 import {ClusterPage} from './pages/cluster';
 import {ComparePage} from './pages/compare';
+import {ScalingPage} from './pages/scaling';
 import {LoginPage} from './pages/login';
 import {RunPage} from './pages/run';
 import {RunsPage} from './pages/runs';
@@ -102,7 +103,7 @@ function App() {
       <header class="top">
         <div class="top-in">
           <a class="brand" href="#/runs"><img src="/assets/icon.svg" alt="" width="22" height="22" />mlbench</a>
-          <nav aria-label="Pages">{link('runs', 'Runs')}{link('cluster', 'Cluster')}{link('compare', 'Compare')}</nav>
+          <nav aria-label="Pages">{link('runs', 'Runs')}{link('cluster', 'Cluster')}{link('compare', 'Compare')}{link('scaling', 'Scaling')}</nav>
           <ThemeChoice />
           <button type="button" class="quiet" onClick={() => void logOut().catch(() => {})}>Log out</button>
         </div>
@@ -113,7 +114,8 @@ function App() {
         {page === 'runs' && name !== undefined && part === 'timeline' && <TimelinePage key={name} name={name} />}
         {page === 'cluster' && <ClusterPage />}
         {page === 'compare' && <ComparePage query={place.query} />}
-        {!['runs', 'cluster', 'compare'].includes(page) && <Empty title="There is no such page."><p><a href="#/runs">All runs</a></p></Empty>}
+        {page === 'scaling' && <ScalingPage query={place.query} />}
+        {!['runs', 'cluster', 'compare', 'scaling'].includes(page) && <Empty title="There is no such page."><p><a href="#/runs">All runs</a></p></Empty>}
       </main>
       {making && <NewRun onClose={() => setMaking(false)} />}
     </>

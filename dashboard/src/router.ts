@@ -22,6 +22,7 @@ export function parsePlace(hash: string): Place {
 export const runHref = (name: string): string => `#/runs/${encodeURIComponent(name)}`;
 export const timelineHref = (name: string): string => `${runHref(name)}/timeline`;
 export const compareHref = (names: string[]): string => `#/compare?runs=${names.map(encodeURIComponent).join(',')}`;
+export const scalingHref = (names: string[]): string => `#/scaling?runs=${names.map(encodeURIComponent).join(',')}`;
 
 // The runs page with its filters; what is usual is left out.
 export function runsHref(filters: Record<string, string>): string {

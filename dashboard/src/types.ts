@@ -358,6 +358,44 @@ export interface Comparison {
   repeated: {runs: RepeatedRun[]; metric: string; split: string; after_s: number | null; notes: string[]};
 }
 
+// ---- how runs scale: GET /scaling ------------------------------------------------------------------------------------
+
+// Shares of what is lost by cause: more_work, compute, waiting, communication, input, other.
+export interface LostEfficiency {
+  lost: number;
+  exact: boolean;  // false: waiting is at least, communication at most this
+  shares: Record<string, number>;
+}
+
+export interface StudyPoint {
+  workers: number;
+  runs: string[];
+  seconds: number | null;
+  seconds_interval: [number, number] | null;
+  speed_up: number | null;
+  speed_up_interval: [number, number] | null;
+  efficiency: number | null;
+  gain: number | null;
+  gain_interval: [number, number] | null;
+  lost_efficiency: LostEfficiency | null;
+  cost: number | null;
+  communication_share: number | null;
+}
+
+export interface Study {
+  title: string;
+  unit: string;  // of seconds
+  lines: {name: string; answer: string[]; knee: number | null; points: StudyPoint[]}[];
+  notes: string[];
+}
+
+export interface ScalingAnswer {
+  studies: Study[];
+  price: string;
+  currency: string;
+  notes: string[];
+}
+
 export interface Log {
   rank: number | 'supervisor' | 'all';  // all: of the page, not in a list of the API
   segment: number;

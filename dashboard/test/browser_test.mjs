@@ -495,6 +495,22 @@ test('runs are searched, filtered, selected and compared', async () => {
   assert.match(legend, /first-2/);
 });
 
+test('the scaling of selected runs has the figures of the command line', async () => {
+  await show('#/runs');
+  await page.getByLabel('Compare first-1', {exact: true}).check();
+  await page.getByLabel('Compare first-2').check();
+  await page.getByRole('region', {name: 'Selected runs'}).getByRole('button', {name: 'Scaling'}).click();
+  await page.getByRole('heading', {name: 'Scaling'}).waitFor();
+  const told = JSON.parse(mlbench('charts', '--json', '--format', 'csv', '-o', join(folder, 'drawn'), join(home, 'runs', 'first-1'), join(home, 'runs', 'first-2')));
+  const line = told.studies[0].lines[0];
+  assert.ok(line.answer.length > 1);
+  for (const sentence of line.answer) await page.locator('.answer').getByText(sentence, {exact: true}).waitFor();
+  const rows = await page.getByRole('region', {name: /^Figures of/}).locator('tbody tr').allInnerTexts();
+  assert.equal(rows.length, 2);
+  assert.ok(rows[1].includes(line.points[1].speed_up.toFixed(2)), rows[1]);
+  await page.locator('figure[data-chart="scaling-1-speed-up"] canvas').waitFor();
+});
+
 test('a command of mine becomes a run', async () => {
   await show('#/runs');
   await page.getByRole('button', {name: 'New run'}).click();
@@ -667,7 +683,7 @@ test('the keyboard reaches everything, and sees where it is', async () => {
 });
 
 test('each page fits, light and dark, wide and narrow', async () => {
-  const places = {runs: '#/runs', run: '#/runs/first-2', timeline: '#/runs/first-2/timeline', cluster: '#/cluster', compare: '#/compare?runs=first-1,first-2', new: '#/runs', login: ''};
+  const places = {runs: '#/runs', run: '#/runs/first-2', timeline: '#/runs/first-2/timeline', cluster: '#/cluster', compare: '#/compare?runs=first-1,first-2', scaling: '#/scaling?runs=first-1,first-2', new: '#/runs', login: ''};
   for (const colorScheme of ['light', 'dark']) {
     for (const width of [1440, 390]) {
       for (const [name, place] of Object.entries(places)) {
@@ -678,7 +694,7 @@ test('each page fits, light and dark, wide and narrow', async () => {
         await shown.goto('about:blank');
         await shown.goto(`${url}/${place}`);
         await shown.getByRole('heading').first().waitFor();
-        if (['run', 'cluster', 'compare'].includes(name)) await shown.locator('figure canvas').first().waitFor();
+        if (['run', 'cluster', 'compare', 'scaling'].includes(name)) await shown.locator('figure canvas').first().waitFor();
         if (name === 'new') {
           await shown.keyboard.press('n');
           await shown.getByRole('dialog').getByLabel(/^Name/).fill('mine');

@@ -1,5 +1,5 @@
 """dashboard/dist was built from the sources that lie beside it: compares the hash that the build left there. And what a
-page compares runs by comes from the master (GET /compare), which alone knows what may be compared.
+page compares runs by comes from the master (GET /compare, GET /scaling), which alone knows what may be compared.
 
 Needs no Node. That the build gives the same files byte by byte is test/verify_dist.mjs.
 """
@@ -28,13 +28,13 @@ SHOWN_ONLY = r"(time_to_goal_s|samples_per_s|\btrain_s|wall_s|speed_up|efficienc
 
 
 def computed_ratios(root: pathlib.Path) -> list[str]:
-    """Lines of the pages Compare and Timeline that divide or multiply figures of runs, and speed-ups named elsewhere."""
+    """lines of the pages Compare, Scaling and Timeline that divide or multiply figures of runs, and speed-ups named elsewhere."""
     found = []
     for path in sorted((root / "src").rglob("*.ts*")):
         name = str(path.relative_to(root / "src"))
         for number, line in enumerate(path.read_text().splitlines(), 1):
             code = re.sub(r"^import .*|//.*", "", line)
-            if name in ("comparison.ts", "pages/compare.tsx", "pages/timeline.tsx"):
+            if name in ("comparison.ts", "pages/compare.tsx", "pages/scaling.tsx", "pages/timeline.tsx"):
                 wrong = re.search(SHOWN_ONLY + r"\s*[/*]|[/*]\s*[\w.!\[\]?]*" + SHOWN_ONLY, code)
             else:
                 wrong = name != "types.ts" and re.search(r"speed_up|efficiency", code)
@@ -45,7 +45,7 @@ def computed_ratios(root: pathlib.Path) -> list[str]:
 
 def main() -> int:
     if ratios := computed_ratios(ROOT):
-        print("ratios of runs are the master's (GET /compare), not the page's:", *ratios, sep="\n  ")
+        print("ratios of runs are the master's (GET /compare, GET /scaling), not the page's:", *ratios, sep="\n  ")
         return 1
     built_from = (ROOT / "dist/assets/sources.txt").read_text().strip()
     if built_from != sources_hash(ROOT):

@@ -257,7 +257,7 @@ class Fuzz : public testing::Test {
     return request(
         "GET",
         one_of<std::string>({"/api/v1/runs", "/api/v1/runs/r-1/series", "/api/v1/runs/r-1/logs/0", "/api/v1/compare",
-                             "/api/metrics/1/", "/api/metrics/", "/api/runs/", "/api/v1/runs/r-1"}) +
+                             "/api/v1/scaling", "/api/metrics/1/", "/api/metrics/", "/api/runs/", "/api/v1/runs/r-1"}) +
             query,
         "");
   }

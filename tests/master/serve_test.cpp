@@ -286,6 +286,7 @@ TEST_F(Serve, ARunFromItsRequestToItsDeletion) {
   EXPECT_THAT(events.body, HasSubstr("train_loss"));
   EXPECT_EQ(send("GET", "/api/v1/runs/r-2/tensorboard?rank=2").status, 400);
   EXPECT_EQ(get("/compare?runs=r-1,r-2")["baseline_workers"], 1);
+  EXPECT_EQ(get("/scaling?runs=r-1,r-2")["studies"][0]["lines"][0]["points"][1]["workers"], 2);
 
   post("/runs", request("r", {1}), 409);
   EXPECT_EQ(post("/runs/r-1/retry", Json::object(), 201)["runs"][0]["name"], "r-1.2");
@@ -1253,6 +1254,7 @@ TEST_F(Serve, BadRequestsDoNothing) {
                                           "/api/v1/runs/r-1/points",
                                           "/api/v1/runs/r-1/logs/0",
                                           "/api/v1/compare",
+                                          "/api/v1/scaling",
                                           "/metrics",
                                           "/api/runs/",
                                           "/api/metrics/",

@@ -3,6 +3,7 @@
 import {useEffect, useMemo, useState} from 'preact/hooks';
 import {get, segment, usePolled} from '../api';
 import {Chart} from '../chart';
+import {ChosenRuns} from '../chosen_runs';
 import {CollectiveCharts} from '../collectives_view';
 import {heading, rangeText, ratioText, sampleText, speedUps} from '../comparison';
 import {NONE, number, percent, plural, seconds, taskLabel} from '../format';
@@ -142,25 +143,13 @@ export function ComparePage({query}: {query: URLSearchParams}) {
   useEffect(() => { if (data) setLive(data.comparison.runs.some((run) => run.state === 'running' || run.state === 'queued')); }, [data]);
   useEffect(() => setLive(true), [key]);
   const compared = new Set([...names, ...data?.comparison.runs.map((run) => run.name) ?? []]);
-  const others = known.filter((run) => run.state !== 'damaged' && !compared.has(run.name));
   const colourOf = (name: string) => data ? data.groups.findIndex((group) => group.name === name || group.repeats.includes(name)) : names.indexOf(name);
   const show = (list: string[]) => go(list.length === 0 ? '#/compare' : compareHref(list), true);
 
   return (
     <>
       <div class="page-head"><div><h1>Compare</h1><p class="soft">{data ? heading(data.comparison) : 'Runs side by side'}</p></div></div>
-      <div class="toolbar">
-        {names.map((name) => (
-          <span key={name} class="chip"><span class="swatch" style={{background: `var(--series-${Math.max(0, colourOf(name)) % 9})`}} />{name}
-            <button type="button" class="quiet" aria-label={`Take ${name} away`} onClick={() => show(names.filter((one) => one !== name))}>✕</button></span>
-        ))}
-        {others.length > 0 && names.length < 12 && (
-          <select aria-label="Add a run" value="" onChange={(event) => show([...names, event.currentTarget.value])}>
-            <option value="">Add a run …</option>
-            {others.map((run) => <option key={run.name} value={run.name}>{run.name}</option>)}
-          </select>
-        )}
-      </div>
+      <ChosenRuns names={names} known={known} taken={compared} colourOf={colourOf} onChange={show} />
       <ErrorNote text={polled.error} again={polled.again} />
       {names.length === 0 && <Empty title="Nothing to compare yet."><p class="soft">Add runs above, or select them on the page of <a href="#/runs">all runs</a>.</p></Empty>}
       {names.length > 0 && data === null && polled.error === '' && <Loading what="runs" />}

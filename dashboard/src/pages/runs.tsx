@@ -3,7 +3,7 @@
 import {useEffect, useRef, useState} from 'preact/hooks';
 import {get, useEvents, usePolled} from '../api';
 import {ago, number, plural, seconds, stamp, taskLabel} from '../format';
-import {compareHref, go, runHref, runsHref} from '../router';
+import {compareHref, go, runHref, runsHref, scalingHref} from '../router';
 import type {RunPage as Page, RunSummary, State, Task} from '../types';
 import {Empty, ErrorNote, GoalBar, Loading, StateBadge, useNow} from '../ui';
 
@@ -134,6 +134,7 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
           <span>{plural(selected.length, 'run')} selected</span>
           <button type="button" onClick={() => setSelected([])}>Clear</button>
           <button type="button" class="primary" disabled={selected.length < 2} onClick={() => go(compareHref(selected))}>Compare</button>
+          <button type="button" disabled={selected.length < 2} onClick={() => go(scalingHref(selected))}>Scaling</button>
         </div>
       )}
     </>

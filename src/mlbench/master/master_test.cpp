@@ -28,6 +28,7 @@
 #include "mlbench/master/http/openapi.h"
 #include "mlbench/master/http/points.h"
 #include "mlbench/net/http/client.h"
+#include "mlbench/report/study/study.h"
 #include "mlbench/report/study/test_comparisons.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/spec/run_options.h"
@@ -498,6 +499,7 @@ TEST_F(MasterTest, ErrorsAreJsonWithTheReason) {
   expect(send("POST", "/api/v1/plan", "{}"), 422, "nothing can be planned here");
   expect(send("GET", "/api/v1/catalog"), 400, "there is no worker");
   expect(send("GET", "/api/v1/compare"), 400, "runs is needed");
+  expect(send("GET", "/api/v1/scaling"), 400, "runs is needed");
   expect(send("GET", "/api/runs/"), 404, "--legacy-api");
 }
 
@@ -528,6 +530,35 @@ TEST_F(MasterTest, ComparesWhatMayBeCompared) {
     EXPECT_TRUE(answer["runs"][0]["rate"].is_null()) << change.what;
     EXPECT_THAT(run["no_ratio"], HasSubstr(report::in_words({&report::key_named(change.key)}))) << change.what;
   }
+}
+
+// The page shows the figures that `mlbench charts` shows of the same runs, to the digit.
+TEST_F(MasterTest, SaysHowRunsScale) {
+  std::vector<report::MeasuredRun> runs;
+  const auto write = [&](const std::string& name, int64_t workers, double time_s) {
+    report::RecordJson record = report::told_record(name, workers);
+    record["goal"]["train_s"] = time_s;
+    record["clocks"]["train_s"] = time_s;
+    const fs::path folder = home() / "runs" / name;
+    fs::create_directories(folder);
+    write_json_file(folder / "spec.json", Json::object());
+    write_json_file(folder / "run.json", record);
+    runs.push_back({record, {}, ""});
+  };
+  write("a-1", 1, 60);
+  write("a-1.2", 1, 66);
+  write("a-2", 2, 35);
+  write("a-2.2", 2, 36);
+  const ClientResponse response = send("GET", "/api/v1/scaling?runs=a-1,a-2");
+  ASSERT_EQ(response.status, 200) << response.body;
+  const Json answer = parse_json(response.body, inputs::kMasterAnswer);
+  const report::PricedStudies priced = report::priced_studies(runs);
+  ASSERT_EQ(priced.studies.size(), 1U);
+  EXPECT_EQ(answer["studies"], Json::array({report::to_json(priced.studies[0], runs)}));
+  const Json& line = answer["studies"][0]["lines"][0];
+  EXPECT_EQ(line["points"][1]["speed_up_interval"].size(), 2U);
+  EXPECT_THAT(line["answer"][0].get<std::string>(), HasSubstr("2 workers reach"));
+  EXPECT_EQ(answer["price"], "n1-standard-4: 0.2092 $/h per worker, wall clock");
 }
 
 // Runs are grouped as by `mlbench compare`: a run with its repeats, one that differs in a key by itself.

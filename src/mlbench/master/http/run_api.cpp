@@ -201,6 +201,8 @@ std::vector<Route> run_routes(Services& services) {
        }},
       {"GET", "/api/v1/compare", Access::kToken,
        [s](const Call& call) { return run_handlers::compare(*s, call.request); }, Lane::kSlow},
+      {"GET", "/api/v1/scaling", Access::kToken,
+       [s](const Call& call) { return run_handlers::scaling(*s, call.request); }, Lane::kSlow},
   };
 }
 

@@ -10,6 +10,7 @@
 #include "mlbench/report/study/scaling.h"
 #include "mlbench/report/study/significance.h"
 #include "mlbench/report/study/statistics.h"
+#include "mlbench/report/study/study.h"
 
 namespace mlbench::master::run_handlers {
 
@@ -104,6 +105,20 @@ Response compare(const Services& services, const Request& request) {
                              {"notes", scaled.notes},
                              {"runs", std::move(rows)},
                              {"repeated", std::move(significance)}});
+}
+
+Response scaling(const Services& services, const Request& request) {
+  std::vector<report::MeasuredRun> runs;
+  for (const report::RepeatedRun& run : repeated_runs(services, request.query("runs").value_or(""))) {
+    for (const record::Record& record : run.records) runs.push_back({record, {}, ""});
+  }
+  const report::PricedStudies priced = report::priced_studies(runs);
+  Json studies = Json::array();
+  for (const report::Study& study : priced.studies) studies.push_back(report::to_json(study, runs));
+  return json_response(200, {{"studies", std::move(studies)},
+                             {"price", priced.price_note},
+                             {"currency", priced.prices.currency},
+                             {"notes", priced.notes}});
 }
 
 }  // namespace mlbench::master::run_handlers

@@ -14,6 +14,7 @@ Response clone(Services& services, const Call& call);
 
 // run_compare.cpp
 Response compare(const Services& services, const Request& request);
+Response scaling(const Services& services, const Request& request);
 
 // run_logs.cpp
 Response list_logs(const Services& services, const Call& call);
