@@ -149,15 +149,26 @@ class StudyMaker {
     return in_unit(run, with_value(study_.to_goal ? goal_s(run) : record(run).clocks.train_s));
   }
 
-  // Where the time of a run went. Its work is known where both the study has a goal and the run tells its epochs.
-  std::optional<WorkerTime> time_of(size_t run, int64_t workers) const {
-    const Value seconds = study_.to_goal ? goal_s(run) : record(run).clocks.train_s;
-    auto time = workers > 0 ? worker_time(sums(run), seconds.value_or(0), workers, 1) : std::nullopt;
-    const Value divisor = unit(run);
-    if (!time || !divisor) return std::nullopt;
-    for (double& part : time->seconds) part /= *divisor;
-    if (study_.to_goal) time->work = with_value(record(run).goal->epoch).value_or(0);
-    return time;
+  // Where the time of a point went: the mean parts of its repeats, in sum the time of the point. The work is known
+  // where the study has a goal and all repeats tell their epochs; else it is 0.
+  std::optional<WorkerTime> time_of(const StudyPoint& point) const {
+    if (point.workers <= 0) return std::nullopt;
+    WorkerTime mean{.workers = point.workers, .work = 0};
+    bool work_known = study_.to_goal;
+    for (const size_t run : point.runs) {
+      const Value seconds = study_.to_goal ? goal_s(run) : record(run).clocks.train_s, divisor = unit(run);
+      const auto time = worker_time(sums(run), seconds.value_or(0), point.workers, 1);
+      if (!time || !divisor) return std::nullopt;
+      for (size_t i = 0; i < kTimeParts; ++i) mean.seconds[i] += time->seconds[i] / *divisor;
+      mean.exact = mean.exact && time->exact;
+      const Value epochs = study_.to_goal ? with_value(record(run).goal->epoch) : Value();
+      work_known = work_known && epochs;
+      mean.work += epochs.value_or(0) / static_cast<double>(point.runs.size());
+    }
+    const double scale = *point.seconds / total_of(mean.seconds);
+    for (double& part : mean.seconds) part *= scale;
+    if (!work_known) mean.work = 0;
+    return mean;
   }
 
   Value billed_seconds(size_t run) const {
@@ -185,7 +196,7 @@ class StudyMaker {
       point.most_s = *std::max_element(times.begin(), times.end());
       point.compute_s = geometric_mean(values_over(
           repeats, [&](size_t run) { return in_unit(run, with_value(compute_seconds(sums(run).steps_s))); }));
-      point.time = time_of(point.shown, workers);
+      point.time = time_of(point);
       add_cost(point);
     } else if (study_.to_goal) {
       study_.notes.push_back(fmt::format("{}: {} of {} did not reach the goal, so k = {} has no time to it",

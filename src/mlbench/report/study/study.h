@@ -54,7 +54,7 @@ struct StudyPoint {
   std::optional<double> speed_up, efficiency, compute_speed_up;
   std::optional<Interval> speed_up_interval;  // over the ratio of worker counts it is that of the efficiency
   std::optional<RatioEstimate> gain;          // 1 + gain; empty for the baseline
-  std::optional<LostEfficiency> lost;         // of the repeat `shown`; empty for the baseline
+  std::optional<LostEfficiency> lost;         // empty for the baseline
   std::optional<double> communication_share, communication_per_compute;
   std::optional<double> wait_share, transfer_share;
   bool exchange_exact = false;  // false: the true wait is at least and the true transfer at most so much
@@ -64,7 +64,7 @@ struct StudyPoint {
   std::array<std::optional<double>, record::kStepKinds> kinds_s;
   std::optional<double> wait_s, transfer_s, exposed_s, hidden_s;
   bool hides() const { return hidden_s.value_or(0) > 0; }
-  std::optional<WorkerTime> time;  // of the repeat `shown`
+  std::optional<WorkerTime> time;  // where `seconds` went, over all repeats; work 0: not known
   std::optional<double> billed_s;  // as `seconds`, on the clock that is billed
   std::optional<double> cost, price_increase, price_index;
   std::optional<double> alpha;  // of tasks whose learning rate is alpha / sqrt(t)
