@@ -13,33 +13,41 @@ namespace mlbench {
 
 namespace {
 
-// The Levenshtein distance.
+// How many characters are to be inserted, left out, replaced or swapped with their neighbour (optimal string
+// alignment).
 size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
+  std::vector<size_t> before_last, last(b.size() + 1), row(b.size() + 1);
+  std::iota(last.begin(), last.end(), size_t{0});
   for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
     row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], before_last[j - 2] + 1);
     }
+    before_last = std::exchange(last, row);
   }
-  return row.back();
+  return last.back();
+}
+
+std::string_view without_dashes(std::string_view name) {
+  return name.substr(std::min(name.find_first_not_of('-'), name.size()));
 }
 
 }  // namespace
 
 std::vector<std::string> nearest(std::string_view given, const std::vector<std::string>& valid, size_t most) {
-  const size_t near = std::min(std::max<size_t>(2, given.size() / 3), given.size() / 2);
+  const std::string_view letters = without_dashes(given);
+  if (letters.empty()) return {};
+  const size_t near = std::min(std::max<size_t>(2, letters.size() / 3), (letters.size() - 1) / 2);
   std::vector<std::pair<size_t, std::string>> ranked;
   for (const std::string& one : valid) {
-    const size_t lengths = std::max(one.size(), given.size()) - std::min(one.size(), given.size());
-    if (!given.empty() && one.starts_with(given)) {
+    const std::string_view other = without_dashes(one);
+    const size_t lengths = std::max(other.size(), letters.size()) - std::min(other.size(), letters.size());
+    if (other.starts_with(letters)) {
       ranked.emplace_back(0, one);
     } else if (lengths <= near) {
-      const size_t distance = edit_distance(given, one);
+      const size_t distance = edit_distance(letters, other);
       if (distance <= near) ranked.emplace_back(distance, one);
     }
   }

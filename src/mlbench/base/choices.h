@@ -11,7 +11,7 @@
 namespace mlbench {
 
 // The names of `valid` that a mistyped `given` may have meant, nearest first, at most `most` of them. Such a name
-// begins with `given`, or few of its characters, and less than half, differ.
+// begins with `given`, or few of its characters, and less than half, differ. Dashes before names count for nothing.
 std::vector<std::string> nearest(std::string_view given, const std::vector<std::string>& valid, size_t most = 3);
 
 // The end of an error's text that quoted `given`: ": did you mean 'lr'? valid: lr, momentum", or "; valid: lr,

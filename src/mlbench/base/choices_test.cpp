@@ -29,6 +29,8 @@ TEST(Choices, WhatIsMostlyWrongMeansNothing) {
   EXPECT_THAT(nearest("", kVerbs), IsEmpty());
   EXPECT_THAT(nearest("x", {"lr"}), IsEmpty());
   EXPECT_THAT(nearest("max", {"sum", "mean"}), IsEmpty());
+  EXPECT_THAT(nearest("--goal", {"--local", "--task"}), IsEmpty()) << "dashes are no letters that agree";
+  EXPECT_THAT(nearest("--tsak", {"--local", "--task"}), ElementsAre("--task"));
   EXPECT_THAT(nearest(std::string(1 << 20, 'a'), kVerbs), IsEmpty());
 }
 
