@@ -656,6 +656,8 @@ TEST(TaskOverride, IsSplitAtTheFirstEqualsSign) {
 TEST(Task, UnknownNameAndRulesListTheValidOnes) {
   EXPECT_THAT(error_of([] { find_task("fashion-mist", "", "", {}); }),
               StartsWith("unknown task 'fashion-mist': did you mean 'fashion-mnist'? valid: "));
+  EXPECT_THAT(error_of([] { find_task("cifar", "", "", {}); }),
+              testing::EndsWith("; with data cifar...: 1a, 1a-ddp, 1a-horovod"));
   EXPECT_EQ(error_of([] { find_task("fashion-mnist", "2018", "", {}); }),
             "task 'fashion-mnist': unknown rules '2018'; there is none");
 }
