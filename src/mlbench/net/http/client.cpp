@@ -133,11 +133,13 @@ ClientResponse Client::send(const ClientRequest& request) {
   const CURLcode code = curl_easy_perform(curl);
   if (receiver.exception) std::rethrow_exception(receiver.exception);
   const std::string reason = error[0] != '\0' ? error : curl_easy_strerror(code);
-  if (code == CURLE_OPERATION_TIMEDOUT) throw CommTimeout("no answer in time from " + request.url + ": " + reason);
+  // Neither the path nor the query tells people more.
+  const std::string server = request.url.substr(0, request.url.find('/', request.url.find("://") + 3));
+  if (code == CURLE_OPERATION_TIMEDOUT) throw CommTimeout("no answer in time from " + server + ": " + reason);
   if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL) {
     throw UserError("'" + request.url + "' is no http or https address: " + reason);
   }
-  if (code != CURLE_OK && !receiver.ended_by_us) throw CommError("cannot reach " + request.url + ": " + reason);
+  if (code != CURLE_OK && !receiver.ended_by_us) throw CommError("cannot reach " + server + ": " + reason);
   ClientResponse response;
   long status = 0;
   const char* type = nullptr;
