@@ -75,9 +75,13 @@ std::vector<report::MeasuredRun> read_all(const Context& context, const ChartsOp
   std::vector<fs::path> paths(options.paths.begin(), options.paths.end());
   if (paths.empty()) paths.push_back(context.home_to_read());
   std::vector<report::MeasuredRun> runs;
+  std::string where = fmt::format("{}", fmt::join(options.paths, ", "));
   if (const auto master = given_master(context); master && options.paths.empty()) {
     runs = read_all_of(*master, options.filter, notes);
     paths.clear();
+    where = master->url();
+  } else if (options.paths.empty()) {
+    where = paths.front().string();
   }
   for (const fs::path& path : paths) {
     for (report::MeasuredRun& run : report::read_runs(path, notes)) {
@@ -85,7 +89,7 @@ std::vector<report::MeasuredRun> read_all(const Context& context, const ChartsOp
     }
   }
   if (runs.empty()) {
-    throw UserError(fmt::format("no run in {}{}", fmt::join(options.paths, ", "),
+    throw UserError(fmt::format("no run in {}{}", where,
                                 options.filter.empty() ? "" : fmt::format(" has '{}' in its name", options.filter)));
   }
   return runs;
