@@ -117,6 +117,22 @@ TEST_F(Cli, Version) {
   EXPECT_FALSE(json["build_id"].get<std::string>().empty());
 }
 
+TEST_F(Cli, AReaderThatLeavesEndsThePrintingOfARunAlone) {
+  const auto with_reader_gone = [&](const std::string& words) {
+    ProcessOptions options;
+    options.arguments = {"/bin/bash", "-c",
+                         "(sleep 0.5; " + program() + " " + words + ") | true; exit ${PIPESTATUS[0]}"};
+    options.environment = environment_;
+    return run_process(options, kPatience);
+  };
+  const ProcessOutput followed = with_reader_gone("run s 1 -- /bin/sh -c 'sleep 0.2; echo done'");
+  EXPECT_EQ(followed.end.code, 0) << followed.standard_error;
+  EXPECT_EQ(state_of("s-1"), "finished");
+  const ProcessOutput table = with_reader_gone("status");
+  EXPECT_EQ(table.end.code, 128 + SIGPIPE) << "as other programs end";
+  EXPECT_EQ(table.standard_error, "");
+}
+
 TEST_F(Cli, HelpNamesEveryVerbAndNothingInternal) {
   const Result result = mlbench({"--help"});
   EXPECT_EQ(result.code, 0);

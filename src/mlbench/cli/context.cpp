@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <utility>
 
@@ -54,11 +55,27 @@ void print_json(const Json& value, int indent) {
   print_as_it_is(printable_json(value.dump(indent, ' ', false, Json::error_handler_t::replace)) + "\n");
 }
 
-void flush_output() {
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    throw_system_error("cannot write to standard output", errno);
+namespace {
+
+bool readers_are_outlived = false;
+
+void reader_has_left() {
+  if (!readers_are_outlived) {
+    std::signal(SIGPIPE, SIG_DFL);
+    std::raise(SIGPIPE);
   }
+  if (std::freopen("/dev/null", "w", stdout) == nullptr) throw_system_error("cannot open /dev/null", errno);
 }
+
+}  // namespace
+
+void flush_output() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  if (errno == EPIPE) return reader_has_left();
+  throw_system_error("cannot write to standard output", errno);
+}
+
+void outlive_readers() { readers_are_outlived = true; }
 
 void tell(std::FILE* out, std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), out);

@@ -58,7 +58,10 @@ void print(std::string_view text);
 // Writes text for programs, or with colours. Precondition: all untrusted texts in it were made printable.
 void print_as_it_is(std::string_view text);
 void print_json(const Json& value, int indent = 2);
+// Where the reader of a pipe has left, they end the program without a word, as SIGPIPE does.
 void flush_output();
+// From this call on, a reader that leaves ends the printing alone: what a verb began, such as runs, goes on.
+void outlive_readers();
 // Writes a hint, which is no answer, to `out` (as a rule standard error). Where `out` cannot be written (a full disk, a
 // closed pipe), the hint is lost without an error.
 void tell(std::FILE* out, std::string_view text);

@@ -55,6 +55,7 @@ report::CollectivesComparison compared(const Results& starts, const Results& oth
 
 ExitCode measure(const Context& context, BenchOptions options) {
   const InterruptGuard guard;
+  outlive_readers();
   if (context.json && options.csv) {
     throw UserError("--json and --csv are both what standard output is to be: leave out one (-J FILE writes JSON)");
   }

@@ -78,6 +78,7 @@ void complete_command(spec::RunOptions& options, const std::vector<std::string>&
 
 ExitCode run(const Context& context, const spec::RunOptions& options, const StartOptions& start) {
   const InterruptGuard guard;
+  outlive_readers();
   const StartedRuns started = start_runs(context, options, start, context.json ? RowFormat::kNone : RowFormat::kTable);
   return started.ends_with ? *started.ends_with : finish(context, started, start.detach);
 }
@@ -85,6 +86,7 @@ ExitCode run(const Context& context, const spec::RunOptions& options, const Star
 ExitCode resume(const Context& context, const std::string& name, const std::string& step_text, bool no_wait,
                 const StartOptions& start) {
   const InterruptGuard guard;
+  outlive_readers();
   const fs::path home = context.home();
   const fs::path run_dir = report::find_run(home, name);
   const record::Record before = home::current_record(run_dir);

@@ -336,6 +336,7 @@ ExitCode sweep(const Context& context, SweepWords words) {
   const plan::SweepOptions options = options_of(words);
   if (words.steps_only) return print_steps(context, options);
   const InterruptGuard guard;
+  outlive_readers();
   refuse_master_elsewhere(context, words.start, "a sweep");
   SweepFiles files(words);
   SweepRunner runner(context, words, options);

@@ -116,6 +116,7 @@ ExitCode tune(const Context& context, TuneWords words) {
   const std::vector<plan::TunePoint> points = plan::tune_points(options);
   const int64_t repeats = spec::count_of(options.run, &spec::RunOptions::repeat, 1);
   const InterruptGuard guard;
+  outlive_readers();
   refuse_master_elsewhere(context, words.start, "a tuning");
   KeptRuns runs(context, words.start);
   for (const plan::TunePoint& point : points) runs.plan(plan::trial_options(options, point, 0, repeats));
