@@ -24,7 +24,8 @@ ChocoExchange::ChocoExchange(const ExchangeContext& context, const ChocoOptions&
                     "itself; expected qsgd, natural, or top_k, int8 or fp8 with error_feedback=false",
                     context.coder.name()));
   }
-  if (options.topology == Topology::kExponential) {
+  const Graph graph(options.graph, comm_.rank(), comm_.size());
+  if (graph.changes()) {
     throw UserError(
         "topology \"exponential\" with the pattern choco, whose neighbours are always the same; expected "
         "ring, torus or complete");
@@ -32,13 +33,13 @@ ChocoExchange::ChocoExchange(const ExchangeContext& context, const ChocoOptions&
   if (context.memory != nullptr) {
     throw UserError("the pattern choco sends parameters from the host's memory; expected a framework on the CPU");
   }
-  neighbours_ = neighbours_of(options.topology, comm_.rank(), comm_.size(), 0);
+  mixing_ = graph.mixing(0);
 }
 
 Promise ChocoExchange::promise() const {
   if (comm_.size() == 1) return {true, true, 0};
   Promise promise{false, false, std::nullopt};
-  if (options_.every == 1) promise.bytes_per_step = coder_.bytes_per_step().value() * neighbours_.size();
+  if (options_.every == 1) promise.bytes_per_step = coder_.bytes_per_step().value() * mixing_.to.size();
   return promise;
 }
 
@@ -67,18 +68,17 @@ uint64_t ChocoExchange::after_update(FlatTensors& tensors) {
   const at::Tensor difference = at::sub(tensors.parameters, copy_);
   coder_.begin(step_);
   const compress::Payload payload = coder_.encode(0, difference);
-  const std::vector<at::Tensor> received = exchange_with(comm_, neighbours_, payload.data, kTag);
+  const std::vector<at::Tensor> received = exchange_with(comm_, mixing_.to, mixing_.from, payload.data, kTag);
 
-  const double weight = 1 / static_cast<double>(neighbours_.size() + 1);
   decode(payload.data);
   copy_.add_(decoded_);
-  copies_.add_(decoded_, weight);
-  for (const at::Tensor& theirs : received) {
-    decode(theirs);
-    copies_.add_(decoded_, weight);
+  copies_.add_(decoded_, mixing_.own);
+  for (size_t i = 0; i < received.size(); ++i) {
+    decode(received[i]);
+    copies_.add_(decoded_, mixing_.weights[i]);
   }
   tensors.parameters.add_(at::sub(copies_, copy_), options_.consensus_rate);
-  return payload.bytes * neighbours_.size();
+  return payload.bytes * mixing_.to.size();
 }
 
 void ChocoExchange::export_state(NamedState& state) const {

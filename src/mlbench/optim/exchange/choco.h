@@ -2,9 +2,9 @@
 
 // "choco": CHOCO-SGD (Koloskova, Stich, Jaggi 2019, algorithm 2, with the two vectors of its appendix). Ranks step by
 // the gradients of their own samples. Every `every` steps they move towards their neighbours by compressed differences.
-// With x the rank's parameters, h its public copy, s the mean of its own and its neighbours' copies (weights w of the
-// topology, neighbours.h), and C the coder:
-//   q = C(x - h), which goes to all neighbours;   h <- h + q;   s <- s + w (q + the sum of theirs)
+// With x the rank's parameters, h its public copy, s the mean of its own and its neighbours' copies (weights W_ij of
+// graph.h), and C the coder:
+//   q_i = C(x_i - h_i), which goes to all neighbours;   h_i <- h_i + q_i;   s_i <- s_i + the sum over j of W_ij q_j
 //   x <- x + consensus_rate (s - h)
 // At first h = s = x, which is the same on all ranks. The mean of x over all ranks stays as it is.
 //
@@ -13,12 +13,12 @@
 // neighbour.
 
 #include "mlbench/optim/exchange/exchange.h"
-#include "mlbench/optim/exchange/neighbours.h"
+#include "mlbench/optim/exchange/graph.h"
 
 namespace mlbench::optim {
 
 struct ChocoOptions {
-  Topology topology = Topology::kRing;
+  GraphOptions graph = {};
   int64_t every = 1;
   double consensus_rate = 0.5;
 };
@@ -46,7 +46,7 @@ class ChocoExchange final : public Exchange {
   compress::GradientCoder& coder_;
   FlatLayout layout_;
   ChocoOptions options_;
-  std::vector<int> neighbours_;
+  Mixing mixing_;  // of every round
   compress::StepContext step_;
   FlatTensors* tensors_ = nullptr;
   int64_t updates_ = 0;

@@ -41,22 +41,9 @@ MakeExchange read_local(OptionReader& options) {
   return [local](const ExchangeContext& context) { return std::make_unique<LocalExchange>(context, local); };
 }
 
-struct TopologyRow {
-  const char* name;
-  Topology topology;
-};
-constexpr TopologyRow kTopologies[] = {{"ring", Topology::kRing},
-                                       {"torus", Topology::kTorus},
-                                       {"complete", Topology::kComplete},
-                                       {"exponential", Topology::kExponential}};
-
-Topology read_topology(OptionReader& options) {
-  return row_named(kTopologies, "topology", options.choice("topology", "ring", names_of(kTopologies))).topology;
-}
-
 MakeExchange read_gossip(OptionReader& options) {
   GossipOptions gossip;
-  gossip.topology = read_topology(options);
+  gossip.graph = read_graph(options);
   gossip.every = options.integer("every", gossip.every, kIntervals);
   return [gossip](const ExchangeContext& context) { return std::make_unique<GossipExchange>(context, gossip); };
 }
@@ -67,7 +54,7 @@ MakeExchange read_sharded(OptionReader&) {
 
 MakeExchange read_choco(OptionReader& options) {
   ChocoOptions choco;
-  choco.topology = read_topology(options);
+  choco.graph = read_graph(options);
   choco.every = options.integer("every", choco.every, kIntervals);
   choco.consensus_rate = options.number("consensus_rate", choco.consensus_rate, kConsensusRates);
   return [choco](const ExchangeContext& context) { return std::make_unique<ChocoExchange>(context, choco); };

@@ -13,7 +13,8 @@ constexpr int kTag = 7;
 GossipExchange::GossipExchange(const ExchangeContext& context, const GossipOptions& options)
     : comm_(context.comm),
       bytes_(static_cast<uint64_t>(context.layout.parameter_count()) * sizeof(float)),
-      options_(options) {
+      graph_(options.graph, context.comm.rank(), context.comm.size()),
+      every_(options.every) {
   if (!context.coder.sends_gradient()) {
     throw UserError("compression '" + context.coder.name() +
                     "' with the pattern gossip, which sends parameters; expected compression \"none\"");
@@ -21,15 +22,12 @@ GossipExchange::GossipExchange(const ExchangeContext& context, const GossipOptio
   if (context.memory != nullptr) {
     throw UserError("the pattern gossip sends parameters from the host's memory; expected a framework on the CPU");
   }
-  neighbours_of(options.topology, comm_.rank(), comm_.size(), 0);
 }
 
 Promise GossipExchange::promise() const {
   if (comm_.size() == 1) return {true, true, 0};
   Promise promise{false, false, std::nullopt};
-  if (options_.every == 1) {
-    promise.bytes_per_step = bytes_ * neighbours_of(options_.topology, comm_.rank(), comm_.size(), 0).size();
-  }
+  if (every_ == 1) promise.bytes_per_step = bytes_ * graph_.mixing(0).to.size();
   return promise;
 }
 
@@ -46,23 +44,10 @@ uint64_t GossipExchange::finish() {
 }
 
 uint64_t GossipExchange::after_update(FlatTensors& tensors) {
-  if (comm_.size() == 1 || ++updates_ % options_.every != 0) return 0;
-  const std::vector<int> neighbours = neighbours_of(options_.topology, comm_.rank(), comm_.size(), rounds_++);
-  const at::Tensor own = tensors.parameters.clone();
-  const std::vector<at::Tensor> received = exchange_with(comm_, neighbours, own, kTag);
-  // In the order of ranks, so that a complete graph gives all ranks the same bits.
-  at::Tensor& sum = tensors.parameters;
-  sum.zero_();
-  size_t next = 0;
-  for (int rank = 0; rank < comm_.size(); ++rank) {
-    if (rank == comm_.rank()) {
-      sum.add_(own);
-    } else if (next < neighbours.size() && neighbours[next] == rank) {
-      sum.add_(received[next++]);
-    }
-  }
-  sum.div_(static_cast<double>(neighbours.size() + 1));
-  return bytes_ * neighbours.size();
+  if (comm_.size() == 1 || ++updates_ % every_ != 0) return 0;
+  const Mixing mixing = graph_.mixing(rounds_++);
+  mix(mixing, comm_.rank(), exchange_with(comm_, mixing.to, mixing.from, tensors.parameters, kTag), tensors.parameters);
+  return bytes_ * mixing.to.size();
 }
 
 void GossipExchange::export_state(NamedState& state) const {

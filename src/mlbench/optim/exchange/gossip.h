@@ -1,18 +1,18 @@
 #pragma once
 
 // "gossip": ranks step by the gradients of their own samples, and every `every` steps each replaces its parameters by a
-// weighted mean of its own and its neighbours' (D-PSGD, Lian et al. 2017; neighbours.h has the weights).
+// weighted mean of its own and its neighbours' (D-PSGD, Lian et al. 2017; graph.h has the weights).
 //
 // Bytes per rank in one step of `every`: 4 * parameters per neighbour; none in the others. Parameters go as they are:
 // without a coder.
 
 #include "mlbench/optim/exchange/exchange.h"
-#include "mlbench/optim/exchange/neighbours.h"
+#include "mlbench/optim/exchange/graph.h"
 
 namespace mlbench::optim {
 
 struct GossipOptions {
-  Topology topology = Topology::kRing;
+  GraphOptions graph = {};
   int64_t every = 1;
 };
 
@@ -32,7 +32,8 @@ class GossipExchange final : public Exchange {
  private:
   comm::Communicator& comm_;
   uint64_t bytes_;  // of the parameters, without padding
-  GossipOptions options_;
+  Graph graph_;
+  int64_t every_;
   compress::StepContext step_;
   FlatTensors* tensors_ = nullptr;
   int64_t updates_ = 0, rounds_ = 0;

@@ -60,15 +60,15 @@ std::vector<int> neighbours_of(Topology topology, int rank, int size, int64_t ro
   return neighbours;
 }
 
-std::vector<at::Tensor> exchange_with(comm::Communicator& comm, const std::vector<int>& neighbours,
-                                      const at::Tensor& own, int tag) {
+std::vector<at::Tensor> exchange_with(comm::Communicator& comm, const std::vector<int>& to,
+                                      const std::vector<int>& from, const at::Tensor& own, int tag) {
   std::vector<at::Tensor> received;
   std::vector<std::unique_ptr<comm::Work>> under_way;
-  for (const int peer : neighbours) {
+  for (const int peer : from) {
     received.push_back(at::empty_like(own));
     under_way.push_back(comm.recv_async(view_of(received.back()), peer, tag));
   }
-  for (const int peer : neighbours) under_way.push_back(comm.send_async(view_of(own), peer, tag));
+  for (const int peer : to) under_way.push_back(comm.send_async(view_of(own), peer, tag));
   for (const auto& work : under_way) work->synchronize();
   return received;
 }

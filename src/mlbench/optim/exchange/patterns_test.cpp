@@ -12,7 +12,8 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/test_layout.h"
-#include "mlbench/optim/exchange/gossip.h"
+#include "mlbench/optim/exchange/neighbours.h"
+#include "mlbench/optim/exchange/steps_test.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/optim/test_ranks.h"
 
@@ -26,57 +27,22 @@ using ::testing::IsEmpty;
 using ::testing::Pointwise;
 using ::testing::ThrowsMessage;
 
-spec::OptimizerSpec named(const std::string& name, const Json& options) {
-  spec::OptimizerSpec spec;
-  spec.name = name;
-  spec.options = options;
-  return spec;
-}
-
-void expect_refusal(const spec::OptimizerSpec& spec, const std::string& text) {
-  const auto comm = std::move(comm::make_in_process_group(1, kPatience).front());
-  EXPECT_THAT([&] { make_optimizer(spec, layout_with_buffer({1}), *comm); }, ThrowsMessage<UserError>(HasSubstr(text)));
-}
-
-// One parameter, from 0; rank r has the gradient r + 1 (as the mean of its own samples) in each step, and the rate 1.
-// What each rank has behind each step.
-std::vector<std::vector<float>> weights_of(const spec::OptimizerSpec& spec, int size, int steps,
-                                           const std::vector<double>& shares = {}) {
-  std::vector<std::vector<float>> weights(static_cast<size_t>(size));
-  const FlatLayout layout = layout_with_buffer({1});
-  on_ranks(size, [&](int rank, comm::Communicator& comm) {
-    const auto optimizer = make_optimizer(spec, layout, comm);
-    FlatTensors tensors{at::zeros({layout.parameter_elements}), at::zeros({layout.parameter_elements})};
-    const double share = shares.empty() ? 1.0 / size : shares[static_cast<size_t>(rank)];
-    for (int step = 0; step < steps; ++step) {
-      tensors.gradients.zero_();
-      tensors.gradients[0] = share * (rank + 1);
-      optimizer->begin({step, 1, share}, tensors);
-      optimizer->finish();
-      optimizer->step(tensors, 1);
-      optimizer->after_update(tensors);
-      weights[static_cast<size_t>(rank)].push_back(tensors.parameters[0].item<float>());
-    }
-  });
-  return weights;
-}
-
 // Ranks go by 1 and 2, and meet at the mean behind every second step.
 TEST(LocalSgd, FourStepsComputedByHand) {
-  const auto weights = weights_of(named("local_sgd", {{"every", 2}}), 2, 4);
+  const auto weights = weights_behind_steps(named("local_sgd", {{"every", 2}}), 2, 4);
   EXPECT_THAT(weights[0], ElementsAre(-1, -3, -4, -6));
   EXPECT_THAT(weights[1], ElementsAre(-2, -3, -5, -6));
 }
 
 TEST(LocalSgd, BeforeItsStartGradientsAreSummed) {
-  const auto weights = weights_of(named("local_sgd", {{"every", 2}, {"start_step", 2}}), 2, 4);
+  const auto weights = weights_behind_steps(named("local_sgd", {{"every", 2}, {"start_step", 2}}), 2, 4);
   EXPECT_THAT(weights[0], ElementsAre(-1.5, -3, -4, -6));
   EXPECT_THAT(weights[1], ElementsAre(-1.5, -3, -5, -6));
 }
 
 // Whatever its share of the step, a rank goes by the mean of its own samples; without any, it stays.
 TEST(LocalSgd, SharesAreUndone) {
-  const auto weights = weights_of(named("local_sgd", {{"every", 3}}), 3, 2, {0.75, 0.25, 0});
+  const auto weights = weights_behind_steps(named("local_sgd", {{"every", 3}}), 3, 2, {0.75, 0.25, 0});
   EXPECT_THAT(weights[0], ElementsAre(-1, -2));
   EXPECT_THAT(weights[1], ElementsAre(-2, -4));
   EXPECT_THAT(weights[2], ElementsAre(0, 0));
@@ -86,12 +52,12 @@ TEST(LocalSgd, SharesAreUndone) {
 // Nesterov d + b / 2 = 4.5, 5.25: x = -2.25, -4.875.
 TEST(LocalSgd, OuterStepsComputedByHand) {
   const Json options = {{"every", 2}, {"outer_lr", 0.5}, {"outer_momentum", 0.5}};
-  EXPECT_THAT(weights_of(named("local_sgd", options), 2, 4)[1], ElementsAre(-2, -1.5, -3.5, -3.75));
+  EXPECT_THAT(weights_behind_steps(named("local_sgd", options), 2, 4)[1], ElementsAre(-2, -1.5, -3.5, -3.75));
   Json nesterov = options;
   nesterov["outer_nesterov"] = true;
-  EXPECT_THAT(weights_of(named("local_sgd", nesterov), 2, 4)[1], ElementsAre(-2, -2.25, -4.25, -4.875));
+  EXPECT_THAT(weights_behind_steps(named("local_sgd", nesterov), 2, 4)[1], ElementsAre(-2, -2.25, -4.25, -4.875));
   // One rank has outer steps, too: it is the same algorithm. d = 2, 2; b = 2, 3.
-  EXPECT_THAT(weights_of(named("local_sgd", options), 1, 4)[0], ElementsAre(-1, -1, -2, -2.5));
+  EXPECT_THAT(weights_behind_steps(named("local_sgd", options), 1, 4)[0], ElementsAre(-1, -1, -2, -2.5));
   nesterov["outer_momentum"] = 0;
   expect_refusal(named("local_sgd", nesterov), "outer_nesterov needs an outer_momentum above 0");
 }
@@ -134,12 +100,12 @@ TEST(Gossip, WeightsAreDoublyStochastic) {
 
 // Gradients 1, 2, 3: means of all three, then of neighbours in a ring of four.
 TEST(Gossip, StepsComputedByHand) {
-  const auto three = weights_of(named("decentralized_sgd", Json::object()), 3, 2);
+  const auto three = weights_behind_steps(named("decentralized_sgd", Json::object()), 3, 2);
   for (const auto& weights : three) EXPECT_THAT(weights, Pointwise(FloatEq(), {-2.0F, -4.0F}));
-  const auto four = weights_of(named("decentralized_sgd", Json::object()), 4, 1);
+  const auto four = weights_behind_steps(named("decentralized_sgd", Json::object()), 4, 1);
   EXPECT_THAT(four[0][0], FloatEq(-(1 + 2 + 4) / 3.0F));
   EXPECT_THAT(four[2][0], FloatEq(-(2 + 3 + 4) / 3.0F));
-  const auto pairs = weights_of(named("decentralized_sgd", {{"topology", "exponential"}}), 4, 2);
+  const auto pairs = weights_behind_steps(named("decentralized_sgd", {{"topology", "exponential"}}), 4, 2);
   EXPECT_THAT(pairs[0], ElementsAre(-1.5, -4.5)) << "(1 + 2) / 2, then (1.5 + 1 + 3.5 + 3) / 2";
 }
 

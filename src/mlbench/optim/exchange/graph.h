@@ -1,0 +1,53 @@
+#pragma once
+
+// How ranks mix with their neighbours. In a round each rank i replaces its values x_i by the sum over j of W_ij x_j,
+// where W is the matrix of the round. With the weight 1 / (1 + degree) for a rank and each of its neighbours
+// (neighbours.h) W is symmetric, has no negative element and rows that sum to 1, so that the mean over all ranks stays
+// as it is.
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "mlbench/base/options.h"
+#include "mlbench/optim/exchange/neighbours.h"
+
+namespace mlbench::optim {
+
+// A rank's part in a round. Ranks are in ascending order.
+struct Mixing {
+  std::vector<int> to;          // the ranks that take this rank's values
+  std::vector<int> from;        // the ranks whose values this rank takes
+  std::vector<double> weights;  // W of the values of each of `from`
+  double own = 1;               // W of this rank's own values
+};
+
+struct GraphOptions {
+  Topology topology = Topology::kRing;
+};
+
+// Reads the option "topology".
+GraphOptions read_graph(OptionReader& options);
+
+// The graph as one rank sees it.
+class Graph {
+ public:
+  // Throws UserError where the topology has no such number of ranks.
+  Graph(const GraphOptions& options, int rank, int size);
+
+  Mixing mixing(int64_t round) const;
+  // Whether neighbours and weights differ from round to round.
+  bool changes() const { return options_.topology == Topology::kExponential; }
+
+ private:
+  GraphOptions options_;
+  int rank_, size_;
+};
+
+// `values` become what the mixing makes of them and of those that were `received`, in the order of `mixing.from`.
+// Precondition: the weights sum to 1. Where all are the same, the result is the plain mean, added in the order of
+// ranks: on a complete graph all ranks then have the same bits.
+void mix(const Mixing& mixing, int rank, const std::vector<at::Tensor>& received, at::Tensor& values);
+
+}  // namespace mlbench::optim

@@ -1,0 +1,55 @@
+#pragma once
+
+// For tests: steps of several ranks with an optimizer of the table, on one parameter.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/test_layout.h"
+#include "mlbench/optim/factory.h"
+#include "mlbench/optim/test_ranks.h"
+
+namespace mlbench::optim {
+
+inline spec::OptimizerSpec named(const std::string& name, const Json& options) {
+  spec::OptimizerSpec spec;
+  spec.name = name;
+  spec.options = options;
+  return spec;
+}
+
+inline void expect_refusal(const spec::OptimizerSpec& spec, const std::string& text) {
+  const auto comm = std::move(comm::make_in_process_group(1, kPatience).front());
+  EXPECT_THAT([&] { make_optimizer(spec, layout_with_buffer({1}), *comm); },
+              testing::ThrowsMessage<UserError>(testing::HasSubstr(text)));
+}
+
+// One parameter, from 0; rank r has the gradient r + 1 (as the mean of its own samples) in each step, and the rate 1.
+// What each rank has behind each step.
+inline std::vector<std::vector<float>> weights_behind_steps(const spec::OptimizerSpec& spec, int size, int steps,
+                                                            const std::vector<double>& shares = {}) {
+  std::vector<std::vector<float>> weights(static_cast<size_t>(size));
+  const FlatLayout layout = layout_with_buffer({1});
+  on_ranks(size, [&](int rank, comm::Communicator& comm) {
+    const auto optimizer = make_optimizer(spec, layout, comm);
+    FlatTensors tensors{at::zeros({layout.parameter_elements}), at::zeros({layout.parameter_elements})};
+    const double share = shares.empty() ? 1.0 / size : shares[static_cast<size_t>(rank)];
+    for (int step = 0; step < steps; ++step) {
+      tensors.gradients.zero_();
+      tensors.gradients[0] = share * (rank + 1);
+      optimizer->begin({step, 1, share}, tensors);
+      optimizer->finish();
+      optimizer->step(tensors, 1);
+      optimizer->after_update(tensors);
+      weights[static_cast<size_t>(rank)].push_back(tensors.parameters[0].item<float>());
+    }
+  });
+  return weights;
+}
+
+}  // namespace mlbench::optim
