@@ -24,11 +24,11 @@ ChocoExchange::ChocoExchange(const ExchangeContext& context, const ChocoOptions&
                     "itself; expected qsgd, natural, or top_k, int8 or fp8 with error_feedback=false",
                     context.coder.name()));
   }
-  const Graph graph(options.graph, comm_.rank(), comm_.size());
+  const Graph graph(options.graph, MixingDemand::kSymmetric, comm_.rank(), comm_.size());
   if (graph.changes()) {
     throw UserError(
         "topology \"exponential\" with the pattern choco, whose neighbours are always the same; expected "
-        "ring, torus or complete");
+        "ring, torus, complete or custom");
   }
   if (context.memory != nullptr) {
     throw UserError("the pattern choco sends parameters from the host's memory; expected a framework on the CPU");

@@ -26,7 +26,7 @@ struct ChocoOptions {
 class ChocoExchange final : public Exchange {
  public:
   // Throws UserError for a coder that does not decode payloads by themselves, for the topology "exponential", whose
-  // neighbours change, and for tensors in separate memory.
+  // neighbours change, for a graph that is not symmetric, and for tensors in separate memory.
   ChocoExchange(const ExchangeContext& context, const ChocoOptions& options);
   Promise promise() const override;
   void begin(const compress::StepContext& step, FlatTensors& tensors) override;

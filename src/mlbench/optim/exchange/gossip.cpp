@@ -13,7 +13,7 @@ constexpr int kTag = 7;
 GossipExchange::GossipExchange(const ExchangeContext& context, const GossipOptions& options)
     : comm_(context.comm),
       bytes_(static_cast<uint64_t>(context.layout.parameter_count()) * sizeof(float)),
-      graph_(options.graph, context.comm.rank(), context.comm.size()),
+      graph_(options.graph, MixingDemand::kDoublyStochastic, context.comm.rank(), context.comm.size()),
       every_(options.every) {
   if (!context.coder.sends_gradient()) {
     throw UserError("compression '" + context.coder.name() +

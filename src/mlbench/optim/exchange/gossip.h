@@ -18,7 +18,8 @@ struct GossipOptions {
 
 class GossipExchange final : public Exchange {
  public:
-  // Throws UserError for a coder other than "none", and for a number of ranks that the topology has not.
+  // Throws UserError for a coder other than "none", and for a graph that is not of so many ranks or whose matrix is not
+  // doubly stochastic.
   GossipExchange(const ExchangeContext& context, const GossipOptions& options);
   Promise promise() const override;
   void begin(const compress::StepContext& step, FlatTensors& tensors) override;

@@ -109,36 +109,6 @@ TEST(Gossip, StepsComputedByHand) {
   EXPECT_THAT(pairs[0], ElementsAre(-1.5, -4.5)) << "(1 + 2) / 2, then (1.5 + 1 + 3.5 + 3) / 2";
 }
 
-// Without gradients the distance to the mean shrinks at least as the second eigenvalue of the ring of six, 2 / 3.
-TEST(Gossip, ConsensusContractsAtTheSpectralGapsRate) {
-  constexpr int kSize = 6, kRounds = 10;
-  const FlatLayout layout = layout_with_buffer({1});
-  std::vector<std::vector<double>> values(kRounds + 1, std::vector<double>(kSize));
-  on_ranks(kSize, [&](int rank, comm::Communicator& comm) {
-    const auto optimizer = make_optimizer(named("decentralized_sgd", Json::object()), layout, comm);
-    FlatTensors tensors{at::full({layout.parameter_elements}, std::pow(rank, 2)),
-                        at::zeros({layout.parameter_elements})};
-    values[0][static_cast<size_t>(rank)] = tensors.parameters[0].item<float>();
-    for (int round = 0; round < kRounds; ++round) {
-      optimizer->begin({round, 1, 1.0 / kSize}, tensors);
-      optimizer->finish();
-      optimizer->step(tensors, 1);
-      EXPECT_EQ(optimizer->after_update(tensors), 8U);
-      values[static_cast<size_t>(round) + 1][static_cast<size_t>(rank)] = tensors.parameters[0].item<float>();
-    }
-  });
-  const auto distance = [](const std::vector<double>& all) {
-    double mean = 0, sum = 0;
-    for (const double value : all) mean += value / kSize;
-    for (const double value : all) sum += (value - mean) * (value - mean);
-    return std::pair(std::sqrt(sum), mean);
-  };
-  for (size_t round = 1; round < values.size(); ++round) {
-    EXPECT_LE(distance(values[round]).first, distance(values[round - 1]).first * 2 / 3 + 1e-5) << round;
-    EXPECT_NEAR(distance(values[round]).second, 55.0 / 6, 1e-5);
-  }
-}
-
 TEST(Gossip, RefusesCoders) {
   expect_refusal(named("decentralized_sgd", {{"compression", "qsgd"}}), "compression 'qsgd' with the pattern gossip");
 }
@@ -276,6 +246,7 @@ struct Algorithm {
   std::string name;
   Json options;
   double lr = 0.02;
+  bool on_path = false;  // on the custom graph 0-1-2-...
 };
 
 std::vector<Algorithm> algorithms() {
@@ -294,6 +265,8 @@ std::vector<Algorithm> algorithms() {
   all.push_back({"centralized_sgd", {{"pattern", "sharded"}, {"momentum", 0.5}}});
   all.push_back({"adamw", {{"compression", "power_sgd"}, {"min_compression", 1}}});
   all.push_back({"decentralized_sgd", {{"topology", "complete"}, {"every", 2}}});
+  all.push_back({"decentralized_sgd", Json::object(), 0.02, true});
+  all.push_back({"choco_sgd", Json::object(), 0.02, true});
   for (const std::string& coder : compress::coder_names()) {
     if (coder == "sign_vote") continue;
     all.push_back({"centralized_sgd", {{"compression", coder}}});
@@ -301,6 +274,21 @@ std::vector<Algorithm> algorithms() {
     if (coder == "deep_gradient") all.back() = {"centralized_sgd", {{"compression", coder}, {"share", 0.3}}, 0.005};
   }
   return all;
+}
+
+spec::OptimizerSpec spec_of(const Algorithm& algorithm, int size) {
+  Json options = algorithm.options;
+  if (algorithm.on_path) {
+    options["topology"] = "custom";
+    options["weights"] = "1";
+  }
+  if (algorithm.on_path && size > 1) {
+    std::string edges;
+    for (int rank = 1; rank < size; ++rank) edges += fmt::format("{}{}-{}", rank > 1 ? "," : "", rank - 1, rank);
+    options.erase("weights");
+    options["edges"] = edges;
+  }
+  return named(algorithm.name, options);
 }
 
 class EveryAlgorithm : public testing::TestWithParam<std::tuple<Algorithm, int>> {};
@@ -363,8 +351,8 @@ TEST_P(EveryAlgorithm, DescendsOnAQuadraticOfSeveralRanks) {
   const FlatLayout layout = layout_with_matrix();
   std::vector<at::Tensor> results(static_cast<size_t>(size));
   bool replicated = false;
-  on_ranks(size, [&, &algorithm = algorithm](int rank, comm::Communicator& comm) {
-    const auto optimizer = make_optimizer(named(algorithm.name, algorithm.options), layout, comm);
+  on_ranks(size, [&, &algorithm = algorithm, size = size](int rank, comm::Communicator& comm) {
+    const auto optimizer = make_optimizer(spec_of(algorithm, size), layout, comm);
     FlatTensors tensors = ones(layout);
     for (int number = 0; number < 600; ++number) step(*optimizer, tensors, layout, comm, number, algorithm.lr);
     results[static_cast<size_t>(rank)] = tensors.parameters;
@@ -385,8 +373,8 @@ TEST_P(EveryAlgorithm, DescendsOnAQuadraticOfSeveralRanks) {
 TEST_P(EveryAlgorithm, ResumesIdentically) {
   const auto& [algorithm, size] = GetParam();
   const FlatLayout layout = layout_with_matrix();
-  on_ranks(size, [&, &algorithm = algorithm](int rank, comm::Communicator& comm) {
-    const auto make = [&] { return make_optimizer(named(algorithm.name, algorithm.options), layout, comm); };
+  on_ranks(size, [&, &algorithm = algorithm, size = size](int rank, comm::Communicator& comm) {
+    const auto make = [&] { return make_optimizer(spec_of(algorithm, size), layout, comm); };
     const auto whole = make();
     auto parts = make();
     FlatTensors expected = ones(layout), resumed = ones(layout);
