@@ -31,6 +31,7 @@ constexpr NamedAlgorithm kNamedAlgorithms[] = {
     {"diloco", "adamw", "none", "local"},
     {"decentralized_sgd", "sgd", "none", "gossip"},
     {"choco_sgd", "sgd", "qsgd", "choco"},
+    {"stochastic_gradient_push", "sgd", "none", "push_sum"},
 };
 
 }  // namespace

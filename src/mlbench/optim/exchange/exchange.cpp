@@ -9,6 +9,7 @@
 #include "mlbench/optim/exchange/choco.h"
 #include "mlbench/optim/exchange/gossip.h"
 #include "mlbench/optim/exchange/local.h"
+#include "mlbench/optim/exchange/push_sum.h"
 #include "mlbench/optim/exchange/sharded.h"
 
 namespace mlbench::optim {
@@ -60,6 +61,13 @@ MakeExchange read_choco(OptionReader& options) {
   return [choco](const ExchangeContext& context) { return std::make_unique<ChocoExchange>(context, choco); };
 }
 
+MakeExchange read_push_sum(OptionReader& options) {
+  PushSumOptions push;
+  push.graph = read_graph(options, "exponential");
+  push.every = options.integer("every", push.every, kIntervals);
+  return [push](const ExchangeContext& context) { return std::make_unique<PushSumExchange>(context, push); };
+}
+
 struct ExchangeRow {
   const char* name;
   MakeExchange (*read)(OptionReader& options);
@@ -78,6 +86,8 @@ constexpr ExchangeRow kExchanges[] = {
      "Lian et al. 2017 (D-PSGD), Assran et al. 2019; MLBench's DecentralizedSGD"},
     {"choco", read_choco, "compressed differences of weights, with the neighbours of a graph", false,
      "Koloskova et al. 2019 (CHOCO-SGD)"},
+    {"push_sum", read_push_sum, "weights, one way along the edges of a graph", false,
+     "Assran et al. 2019 (stochastic gradient push, SGP)"},
 };
 
 }  // namespace

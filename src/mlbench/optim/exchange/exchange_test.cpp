@@ -68,6 +68,8 @@ std::vector<ExchangeCase> exchange_cases() {
           {"gossip", {{"topology", "complete"}, {"every", 2}}, one},
           {"choco", Json::object(), one, {}, natural()},
           {"choco", {{"topology", "complete"}, {"every", 2}}, one, {}, natural()},
+          {"push_sum", Json::object(), one},
+          {"push_sum", {{"topology", "ring"}, {"every", 2}}, one},
           {"neighbour_averaging", Json::object(), one, averaging(1)},
           {"neighbour_averaging", Json::object(), one, averaging(3)}};
 }

@@ -23,6 +23,13 @@ constexpr TopologyRow kTopologies[] = {{"ring", Topology::kRing},
                                        {"exponential", Topology::kExponential},
                                        {"custom", std::nullopt}};
 
+// 1, 2, 4, ... below `size`, in turn.
+int directed_hop(int size, int64_t round) {
+  int hops = 1;
+  while ((1 << hops) < size) ++hops;
+  return 1 << (round % hops);
+}
+
 Mixing part_of_rank(const at::Tensor& matrix, int rank) {
   const auto weights = matrix.accessor<double, 2>();
   Mixing mixing;
@@ -44,8 +51,8 @@ bool is_plain_mean(const Mixing& mixing) {
 
 }  // namespace
 
-GraphOptions read_graph(OptionReader& options) {
-  const std::string name = options.choice("topology", "ring", names_of(kTopologies));
+GraphOptions read_graph(OptionReader& options, const std::string& otherwise) {
+  const std::string name = options.choice("topology", otherwise, names_of(kTopologies));
   GraphOptions graph{row_named(kTopologies, "topology", name).topology, options.text("edges", ""),
                      options.text("weights", "")};
   const bool given = !graph.edges.empty() || !graph.weights.empty();
@@ -60,9 +67,12 @@ GraphOptions read_graph(OptionReader& options) {
 }
 
 Graph::Graph(const GraphOptions& options, MixingDemand demand, int rank, int size)
-    : topology_(options.topology), rank_(rank), size_(size) {
+    : topology_(options.topology),
+      directed_(options.topology == Topology::kExponential && demand == MixingDemand::kColumnStochastic),
+      rank_(rank),
+      size_(size) {
   if (topology_) {
-    neighbours_of(*topology_, rank, size, 0);
+    mixing(0);
     return;
   }
   custom_ = part_of_rank(options.edges.empty() ? matrix_of_weights(options.weights, demand, size)
@@ -73,8 +83,14 @@ Graph::Graph(const GraphOptions& options, MixingDemand demand, int rank, int siz
 Mixing Graph::mixing(int64_t round) const {
   if (!topology_) return custom_;
   Mixing mixing;
-  mixing.from = neighbours_of(*topology_, rank_, size_, round);
-  mixing.to = mixing.from;
+  if (directed_ && size_ > 1) {
+    const int hop = directed_hop(size_, round);
+    mixing.from = {(rank_ + size_ - hop) % size_};
+    mixing.to = {(rank_ + hop) % size_};
+  } else {
+    mixing.from = neighbours_of(*topology_, rank_, size_, round);
+    mixing.to = mixing.from;
+  }
   mixing.own = 1 / static_cast<double>(mixing.from.size() + 1);
   mixing.weights.assign(mixing.from.size(), mixing.own);
   return mixing;

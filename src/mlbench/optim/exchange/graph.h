@@ -4,6 +4,10 @@
 // where W is the matrix of the round. With the weight 1 / (1 + degree) for a rank and each of its neighbours
 // (neighbours.h) W is symmetric, has no negative element and rows that sum to 1, so that the mean over all ranks stays
 // as it is. A custom graph has the weights that its edges or its matrix give it (custom_graph.h).
+//
+// Where columns alone must sum to 1, the topology "exponential" is directed: in a round rank i sends to i + 2^t alone,
+// and receives from i - 2^t, with the weight 1 / 2. t is 0, 1, ... in turn as long as 2^t is below the number of ranks,
+// which may be any (Assran et al. 2019).
 
 #include <ATen/ATen.h>
 
@@ -31,8 +35,9 @@ struct GraphOptions {
   std::string edges, weights;                          // of a custom graph: one of the two
 };
 
-// Reads the options "topology", "edges" and "weights". Throws UserError where the last two do not fit the first.
-GraphOptions read_graph(OptionReader& options);
+// Reads the options "topology", whose default is given, "edges" and "weights". Throws UserError where the last two do
+// not fit the first.
+GraphOptions read_graph(OptionReader& options, const std::string& otherwise = "ring");
 
 // The graph as one rank sees it.
 class Graph {
@@ -47,6 +52,7 @@ class Graph {
 
  private:
   std::optional<Topology> topology_;
+  bool directed_;
   int rank_, size_;
   Mixing custom_;
 };

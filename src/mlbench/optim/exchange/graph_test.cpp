@@ -145,6 +145,10 @@ std::vector<Contraction> contractions() {
   // The half of a shift: the second singular value is |1 + exp(2 pi i / k)| / 2 = cos(pi / k).
   all.push_back({"", {{"topology", "custom"}, {"weights", "0.5 0.5 0; 0 0.5 0.5; 0.5 0 0.5"}}, 3, 0.5});
   const size_t gossip = all.size();
+  // Shifts by powers of two are powers of one shift, since these numbers of ranks are prime.
+  for (const int size : {3, 5, 7}) {
+    all.push_back({"stochastic_gradient_push", Json::object(), size, std::cos(std::numbers::pi / size)});
+  }
   for (size_t i = 0; i < gossip; ++i) {
     all[i].optimizer = "decentralized_sgd";
     if (all[i].options.contains("weights")) continue;  // not symmetric
@@ -205,11 +209,12 @@ TEST(Consensus, ContractsAtLeastAtTheSpectralGapsRate) {
 // The product of log2 k matrices of one peer each is the mean.
 TEST(Consensus, IsReachedInLogarithmicallyManyRoundsOfOnePeer) {
   for (const auto& [size, rounds] : {std::pair(2, 1), std::pair(4, 2), std::pair(8, 3)}) {
-    const spec::OptimizerSpec spec = named("decentralized_sgd", {{"topology", "exponential"}});
-    const auto values = values_without_gradients(spec, size, rounds);
-    EXPECT_GT(spread_of(values[static_cast<size_t>(rounds) - 1]).distance, 0.4) << size;
-    EXPECT_EQ(spread_of(values.back()).distance, 0) << size;
-    EXPECT_EQ(spread_of(values.back()).mean, spread_of(values.front()).mean) << size;
+    for (const char* name : {"decentralized_sgd", "stochastic_gradient_push"}) {
+      const auto values = values_without_gradients(named(name, {{"topology", "exponential"}}), size, rounds);
+      EXPECT_GT(spread_of(values[static_cast<size_t>(rounds) - 1]).distance, 0.4) << name << ", " << size;
+      EXPECT_EQ(spread_of(values.back()).distance, 0) << name << ", " << size;
+      EXPECT_EQ(spread_of(values.back()).mean, spread_of(values.front()).mean) << name << ", " << size;
+    }
   }
 }
 

@@ -267,6 +267,7 @@ std::vector<Algorithm> algorithms() {
   all.push_back({"decentralized_sgd", {{"topology", "complete"}, {"every", 2}}});
   all.push_back({"decentralized_sgd", Json::object(), 0.02, true});
   all.push_back({"choco_sgd", Json::object(), 0.02, true});
+  all.push_back({"stochastic_gradient_push", {{"momentum", 0.5}, {"every", 2}}, 0.01, true});
   for (const std::string& coder : compress::coder_names()) {
     if (coder == "sign_vote") continue;
     all.push_back({"centralized_sgd", {{"compression", coder}}});
