@@ -19,7 +19,6 @@ namespace {
 constexpr Range kBucketRange{0, 1 << 20};  // MiB
 constexpr Range kIntervals{1, 1e12};       // steps
 constexpr Range kSteps{0, 1e12};
-constexpr Range kRates{0, 1e6};
 constexpr Range kConsensusRates{0, 1};
 
 MakeExchange read_centralized(OptionReader& options) {
@@ -36,9 +35,7 @@ MakeExchange read_local(OptionReader& options) {
   LocalOptions local;
   local.every = options.integer("every", local.every, kIntervals);
   local.start_step = options.integer("start_step", local.start_step, kSteps);
-  local.outer_lr = options.number("outer_lr", local.outer_lr, kRates);
-  local.outer_momentum = options.number("outer_momentum", local.outer_momentum, kRates);
-  local.outer_nesterov = options.flag("outer_nesterov", local.outer_nesterov);
+  local.outer = read_outer_options(options);
   return [local](const ExchangeContext& context) { return std::make_unique<LocalExchange>(context, local); };
 }
 
