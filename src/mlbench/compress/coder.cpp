@@ -100,6 +100,11 @@ MakeCoder read_fp8(OptionReader& options) {
   return [rows](const CoderContext& context) { return std::make_unique<RowCoder>(rows, context); };
 }
 
+MakeCoder read_fp4(OptionReader& options) {
+  const RowOptions rows{RowFormat::kE3m0, options.flag("error_feedback", false)};
+  return [rows](const CoderContext& context) { return std::make_unique<RowCoder>(rows, context); };
+}
+
 MakeCoder read_half(OptionReader& options) {
   HalfOptions half;
   const bool bfloat16 = options.choice("type", "bfloat16", {"bfloat16", "float16"}) == "bfloat16";
@@ -152,6 +157,8 @@ constexpr Row kCoders[] = {
     {"int8", read_int8, "8-bit whole numbers and a scale of each row, gathered: n bytes and 4 per row", ""},
     {"fp8", read_fp8, "8-bit floats and a scale of each row, gathered: n bytes and 4 per row",
      "Micikevicius et al. 2022"},
+    {"fp4", read_fp4, "4-bit floats (e3m0) and a scale of each row, gathered: n / 2 bytes and 4 per row",
+     "Douillard et al. 2025 (Streaming DiLoCo)"},
     {"power_sgd", read_power_sgd, "two low-rank factors of each matrix, summed: 4 rank (rows + columns) bytes",
      "Vogels et al. 2019; PyTorch's powerSGD_hook, MLBench's PowerSGD"},
 };

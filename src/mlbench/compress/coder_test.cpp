@@ -54,6 +54,8 @@ std::vector<Case> cases() {
       {"int8", {{"error_feedback", false}}},
       {"fp8", Json::object()},
       {"fp8", {{"type", "e5m2"}}},
+      {"fp4", Json::object()},
+      {"fp4", {{"error_feedback", true}}},
       {"power_sgd", {{"min_compression", 1}}},
       {"power_sgd", {{"rank", 2}, {"min_compression", 1}, {"warm_start", false}, {"compression_start", 1}}},
       {"error memory", {}, [](const CoderContext& context) { return std::make_unique<ErrorMemoryCoder>(context); }}};

@@ -148,6 +148,36 @@ TEST(Fp8, RoundsToThreeBitsOfMantissa) {
   EXPECT_THAT(steps_of(*e5m2, {{57344, 101}}).front(), ElementsAre(FloatEq(57344), FloatEq(96)));
 }
 
+// The largest, 4, is the scale: of it 1, 1 / 2, ... 1 / 64 and 0 stay; 0.75 of a power is the next one.
+TEST(Fp4, ThreeStepsComputedByHand) {
+  const auto coder = make("fp4", {{"error_feedback", true}}, layout_with_buffer({3}));
+  EXPECT_EQ(coder->bytes_per_step(), 6U);
+  const auto near = [](float a, float b, float c) {
+    return ElementsAre(FloatNear(a, 1e-6F), FloatNear(b, 1e-6F), FloatNear(c, 1e-6F));
+  };
+  // Left behind the first step: 0, 0.9, 1; behind the second: 0, -0.1, 0.
+  EXPECT_THAT(steps_of(*coder, {{4, 2.9F, -3}, {0, 0, 0}, {0.1F, 0.1F, -4}}),
+              ElementsAre(near(4, 2, -4), near(0, 1, 1), near(0.125F, 0, -4)));
+}
+
+TEST(Fp4, RoundsToPowersOfTwoWithinItsBound) {
+  const auto coder = make("fp4", Json::object(), layout_with_buffer({6}));
+  EXPECT_EQ(coder->bytes_per_step(), 7U);
+  EXPECT_TRUE(coder->decodes_alone());
+  EXPECT_THAT(steps_of(*coder, {{-64, 47, 48, 1, 0.5F, -0.49F}}).front(), ElementsAre(-64, 32, 64, 1, 1, 0));
+  constexpr int64_t kCount = 1008;
+  const auto many = make("fp4", Json::object(), layout_with_buffer({kCount}));
+  RandomSequence random(5);
+  at::Tensor values = at::zeros({kCount});
+  for (int64_t i = 0; i < kCount; ++i) values[i] = random.normal() * std::pow(random.uniform(), 8);
+  at::Tensor decoded = values.clone();
+  const Payload payload = many->encode(0, values);
+  many->absorb(0, std::span(&payload.data, 1), decoded);
+  const at::Tensor bound = at::max(values.abs() / 3, values.abs().max() / 128);
+  EXPECT_TRUE(((values - decoded).abs() <= bound * 1.000001).all().item<bool>());
+  EXPECT_GT((decoded == 0).sum().item<int64_t>(), 100);
+}
+
 // Powers of two stay; 3 becomes 2 or 4, 0 stays; what is infinite stays so.
 TEST(Natural, DrawsOneOfTheTwoPowersAround) {
   const auto coder = make("natural", Json::object(), layout_with_buffer({4}));

@@ -1,20 +1,24 @@
 #pragma once
 
-// Coders that send each element in 8 bits, with one scale for each row of a tensor. A tensor [r, ...] has r rows; a
-// vector is one row. With m the largest magnitude of a row and Q the largest number of the format, an element v becomes
+// Coders that send each element in 8 or 4 bits, with one scale for each row of a tensor. A tensor [r, ...] has r rows;
+// a vector is one row. With m the largest magnitude of a row and Q the largest number of the format, an element v
+// becomes
 //
 //   int8   the whole number next to v Q / m, ties to even, Q = 127
 //   fp8    the float8 next to v Q / m: e4m3 with Q = 448, or e5m2 with Q = 57344 (Micikevicius et al. 2022)
+//   fp4    e3m0, the float of a sign and 3 bits of exponent next to v / m, Q = 1 (Douillard et al. 2025): 0 or a power
+//          of two from 2^-6 to 1, ties away from 0. The error is at most |v| / 3, or m / 128 where that is more.
 //
-// What comes out is the sum over ranks of code * m / Q. Gathered: 1 byte per element and 4 per row. With error
-// feedback, what rounding takes away of a rank's gradient is added to its next one.
+// What comes out is the sum over ranks of code * m / Q. Gathered: 4 bytes per row, and 1 byte per element; with fp4
+// half a byte per element of each row, rounded up. With error feedback, what rounding takes away of a rank's gradient
+// is added to its next one.
 
 #include "mlbench/compress/coder.h"
 #include "mlbench/compress/error_memory.h"
 
 namespace mlbench::compress {
 
-enum class RowFormat { kInt8, kE4m3, kE5m2 };
+enum class RowFormat { kInt8, kE4m3, kE5m2, kE3m0 };
 
 struct RowOptions {
   RowFormat format = RowFormat::kInt8;
@@ -24,7 +28,7 @@ struct RowOptions {
 class RowCoder final : public GradientCoder {
  public:
   RowCoder(const RowOptions& options, const CoderContext& context);
-  std::string name() const override { return options_.format == RowFormat::kInt8 ? "int8" : "fp8"; }
+  std::string name() const override;
   int rounds() const override { return 1; }
   bool decodes_alone() const override { return !memory_.enabled(); }
   bool exact() const override { return false; }

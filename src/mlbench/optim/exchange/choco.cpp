@@ -21,7 +21,7 @@ ChocoExchange::ChocoExchange(const ExchangeContext& context, const ChocoOptions&
   if (!context.coder.decodes_alone()) {
     throw UserError(
         fmt::format("compression '{}' with the pattern choco, which decodes the payload of each neighbour by "
-                    "itself; expected qsgd, natural, or top_k, int8 or fp8 with error_feedback=false",
+                    "itself; expected qsgd, natural, fp4, or top_k, int8 or fp8 with error_feedback=false",
                     context.coder.name()));
   }
   const Graph graph(options.graph, MixingDemand::kSymmetric, comm_.rank(), comm_.size());
