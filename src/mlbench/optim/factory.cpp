@@ -201,14 +201,15 @@ std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const
   options.text("compression", "");
   const compress::MakeCoder make_coder = compress::read_coder(algorithm.coder, options);
   options.finish();
-  auto coder = make_coder({layout, context.seed, comm.rank(), comm.size()});
+  const FlatLayout nothing;
+  auto coder = make_coder({codes_parts(algorithm.pattern) ? nothing : layout, context.seed, comm.rank(), comm.size()});
   if (coder->has_momentum() && spec.options.value("momentum", 0.0) != 0) {
     throw UserError(
         fmt::format("compression '{}' has the momentum itself: its rule must have none; expected "
                     "--set optimizer.momentum=0 --set optimizer.nesterov=false",
                     coder->name()));
   }
-  auto exchange = make_exchange({comm, *coder, layout, context.seed, context.place, context.memory});
+  auto exchange = make_exchange({comm, *coder, layout, context.seed, context.place, context.memory, make_coder});
   const std::optional<FlatPart> part = exchange->own_part();
   auto rule = make_rule(part ? part_of(layout, *part) : layout, context.memory);
   return std::make_unique<Optimizer>(std::move(rule), std::move(coder), std::move(exchange), layout, step,

@@ -32,6 +32,7 @@ constexpr NamedAlgorithm kNamedAlgorithms[] = {
     {"decentralized_sgd", "sgd", "none", "gossip"},
     {"choco_sgd", "sgd", "qsgd", "choco"},
     {"stochastic_gradient_push", "sgd", "none", "push_sum"},
+    {"streaming_diloco", "adamw", "fp4", "streaming"},
 };
 
 }  // namespace

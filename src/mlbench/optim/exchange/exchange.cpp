@@ -11,6 +11,7 @@
 #include "mlbench/optim/exchange/local.h"
 #include "mlbench/optim/exchange/push_sum.h"
 #include "mlbench/optim/exchange/sharded.h"
+#include "mlbench/optim/exchange/streaming.h"
 
 namespace mlbench::optim {
 
@@ -20,6 +21,8 @@ constexpr Range kBucketRange{0, 1 << 20};  // MiB
 constexpr Range kIntervals{1, 1e12};       // steps
 constexpr Range kSteps{0, 1e12};
 constexpr Range kConsensusRates{0, 1};
+constexpr Range kFragments{1, 1e6};
+constexpr Range kMixing{0, 1};
 
 MakeExchange read_centralized(OptionReader& options) {
   CentralizedOptions centralized;
@@ -65,12 +68,25 @@ MakeExchange read_push_sum(OptionReader& options) {
   return [push](const ExchangeContext& context) { return std::make_unique<PushSumExchange>(context, push); };
 }
 
+MakeExchange read_streaming(OptionReader& options) {
+  StreamingOptions streaming;
+  streaming.every = options.integer("every", streaming.every, kIntervals);
+  streaming.fragments = options.integer("fragments", streaming.fragments, kFragments);
+  streaming.delay = options.integer("delay", streaming.delay, kSteps);
+  streaming.mixing = options.number("mixing", streaming.mixing, kMixing);
+  streaming.overlap = options.flag("overlap", false);
+  streaming.outer = read_outer_options(options);
+  return
+      [streaming](const ExchangeContext& context) { return std::make_unique<StreamingExchange>(context, streaming); };
+}
+
 struct ExchangeRow {
   const char* name;
   MakeExchange (*read)(OptionReader& options);
   const char* sends;
   bool replicated;     // as Promise
   const char* source;  // paper, and the names by which others have it
+  bool codes_parts = false;
 };
 constexpr ExchangeRow kExchanges[] = {
     {"centralized", read_centralized, "gradients, over all ranks, in every step", true, "MLBench's CentralizedSGD"},
@@ -85,6 +101,8 @@ constexpr ExchangeRow kExchanges[] = {
      "Koloskova et al. 2019 (CHOCO-SGD)"},
     {"push_sum", read_push_sum, "weights, one way along the edges of a graph", false,
      "Assran et al. 2019 (stochastic gradient push, SGP)"},
+    {"streaming", read_streaming, "differences of weights by fragments, over all ranks, beside further steps", false,
+     "Douillard et al. 2025 (Streaming DiLoCo); torchft's DiLoCo", true},
 };
 
 }  // namespace
@@ -98,6 +116,8 @@ void take_mean_of_own_samples(const compress::StepContext& step, FlatTensors& te
 }
 
 std::vector<std::string> exchange_names() { return names_of(kExchanges); }
+
+bool codes_parts(const std::string& name) { return row_named(kExchanges, "pattern", name).codes_parts; }
 
 Json list_exchanges() {
   Json rows = Json::array();

@@ -57,9 +57,9 @@ class Exchange {
   // This rank's own state, under keys "exchange/...".
   virtual void export_state(NamedState& /*state*/) const {}
   virtual void import_state(const NamedState& /*state*/) {}
-  // For the record: {overlap: with the backward pass?, buckets: of the gradient, by_layer, one_collective: is a step's
-  // exchange at most one blocking collective of all ranks?}; overlap_off: why there is no overlap though it was asked
-  // for; with separate memory staged: do gradients go through the host's memory?
+  // For the record: {overlap: with the backward pass?, buckets: of the gradient, or fragments of the weights, by_layer,
+  // one_collective: is a step's exchange at most one blocking collective of all ranks?}; overlap_off: why there is no
+  // overlap though it was asked for; with separate memory staged: do gradients go through the host's memory?
   virtual Json effective() const = 0;
 };
 
@@ -78,6 +78,8 @@ struct ExchangeContext {
   uint64_t seed = 42;                // the run's
   CommunicationPlace place = {};     // of the communication thread, if there is one
   SeparateMemory* memory = nullptr;  // where the tensors are; null: in the host's memory
+  // Makes coders such as `coder` for parts of the layout, for the patterns that codes_parts() names.
+  compress::MakeCoder make_coder = {};
 };
 
 using MakeExchange = std::function<std::unique_ptr<Exchange>(const ExchangeContext&)>;
@@ -86,6 +88,8 @@ using MakeExchange = std::function<std::unique_ptr<Exchange>(const ExchangeConte
 // list_exchanges() their defaults. Throws UserError listing the valid names or options.
 MakeExchange read_exchange(const std::string& name, OptionReader& options);
 std::vector<std::string> exchange_names();
+// Whether the pattern has coders of its own for parts of the parameters, and codes nothing with that of the whole.
+bool codes_parts(const std::string& name);
 // A row per pattern, for lists: {name, sends, source, replicated, options: [{name, default, expected}]}.
 Json list_exchanges();
 

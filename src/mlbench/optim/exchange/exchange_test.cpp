@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "mlbench/base/errors.h"
@@ -30,6 +31,7 @@ const std::vector<std::vector<int64_t>> kLayouts = {{1}, {16, 32}, {3, 1, 17, 10
 
 int64_t count_tensors(const FlatLayout& layout) { return std::ssize(layout.ranges) - 1; }
 int64_t one(const FlatLayout&) { return 1; }
+int64_t two_at_most(const FlatLayout& layout) { return std::min<int64_t>(2, count_tensors(layout)); }
 
 struct ExchangeCase {
   std::string exchange;
@@ -70,6 +72,9 @@ std::vector<ExchangeCase> exchange_cases() {
           {"choco", {{"topology", "complete"}, {"every", 2}}, one, {}, natural()},
           {"push_sum", Json::object(), one},
           {"push_sum", {{"topology", "ring"}, {"every", 2}}, one},
+          {"streaming", {{"every", 2}, {"fragments", 2}}, two_at_most},
+          {"streaming", {{"every", 3}, {"fragments", 2}, {"delay", 2}, {"overlap", true}}, two_at_most},
+          {"streaming", {{"every", 4}, {"fragments", 2}, {"delay", 3}}, two_at_most, {}, with_memory()},
           {"neighbour_averaging", Json::object(), one, averaging(1)},
           {"neighbour_averaging", Json::object(), one, averaging(3)}};
 }
@@ -103,14 +108,18 @@ at::Tensor sum_of_gradients(const FlatLayout& layout, int ranks, int step) {
   return sum;
 }
 
+compress::MakeCoder coder_of(const ExchangeCase& test) {
+  if (test.coder) return test.coder;
+  return
+      [](const compress::CoderContext& context) { return std::make_unique<compress::IdentityCoder>(context.layout); };
+}
+
 // An exchange with its coder.
 class Subject {
  public:
   Subject(const ExchangeCase& test, const FlatLayout& layout, comm::Communicator& comm)
-      : layout_(layout),
-        coder_(test.coder ? test.coder({layout_, 42, comm.rank()})
-                          : std::make_unique<compress::IdentityCoder>(layout_)) {
-    const ExchangeContext context{comm, *coder_, layout_};
+      : layout_(layout), coder_(coder_of(test)({layout_, 42, comm.rank()})) {
+    const ExchangeContext context{.comm = comm, .coder = *coder_, .layout = layout_, .make_coder = coder_of(test)};
     if (test.toy) {
       exchange_ = test.toy(context);
       return;

@@ -261,6 +261,8 @@ std::vector<Algorithm> algorithms() {
   all.push_back({"local_sgd", {{"every", 3}, {"start_step", 4}, {"momentum", 0.5}}});
   all.push_back({"diloco", {{"every", 4}, {"outer_lr", 0.7}, {"outer_momentum", 0.5}, {"outer_nesterov", true}}});
   all.push_back({"local_sgd", {{"every", 4}, {"compression", "top_k"}, {"share", 0.3}}});
+  all.push_back({"streaming_diloco", {{"rule", "sgd"}, {"compression", "none"}, {"delay", 3}, {"overlap", true}}});
+  all.push_back({"streaming_diloco", {{"every", 4}, {"fragments", 2}, {"compression", "top_k"}, {"share", 0.3}}});
   all.push_back({"adamw", {{"pattern", "sharded"}}});
   all.push_back({"centralized_sgd", {{"pattern", "sharded"}, {"momentum", 0.5}}});
   all.push_back({"adamw", {{"compression", "power_sgd"}, {"min_compression", 1}}});
