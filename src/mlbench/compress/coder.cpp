@@ -1,6 +1,7 @@
 #include "mlbench/compress/coder.h"
 
 #include "mlbench/base/choices.h"
+#include "mlbench/base/errors.h"
 #include "mlbench/compress/deep_gradient.h"
 #include "mlbench/compress/ef21.h"
 #include "mlbench/compress/half.h"
@@ -33,6 +34,10 @@ SparseOptions read_sparse(OptionReader& options) {
   SparseOptions sparse;
   sparse.share = options.number("share", sparse.share, kShares);
   sparse.error_feedback = options.flag("error_feedback", sparse.error_feedback);
+  sparse.error_decay = options.number("error_decay", sparse.error_decay, kMomenta);
+  if (!sparse.error_feedback && sparse.error_decay != 1) {
+    throw UserError("error_decay with error_feedback false; expected error_feedback true, or no error_decay");
+  }
   return sparse;
 }
 

@@ -35,6 +35,7 @@ std::vector<Case> cases() {
       {"half", {{"type", "bfloat16"}}},
       {"half", {{"type", "float16"}, {"error_feedback", true}}},
       {"top_k", {{"share", 0.1}}},
+      {"top_k", {{"share", 0.1}, {"error_decay", 0.5}}},
       {"top_k", {{"share", 0.5}, {"error_feedback", false}}},
       {"threshold", {{"threshold", 1}}},
       {"threshold", {{"threshold", 1}, {"error_feedback", false}}},
@@ -217,20 +218,26 @@ at::Tensor error_of(const GradientCoder& coder) {
   return error;
 }
 
-// What came out so far and what is kept are, together, the gradients so far; of one rank, and of the sum of three.
+// What came out so far, what is kept, and what of it has faded, are together the gradients so far; of one rank, and of
+// the sum of three.
 TEST_P(EveryCoder, LosesNothingWhereItKeepsAnError) {
   const FlatLayout layout = layout_with_matrix();
+  const Json& options = GetParam().options;
+  const double faded_share = options.contains("error_decay") ? 1 - options["error_decay"].get<double>() : 0;
   for (const int size : {1, 3}) {
     if (size > 1 && GetParam().coder == "half") return;  // its sums are rounded, too
     Ranks ranks = make_ranks(GetParam(), layout, size);
     if (!error_of(*ranks.front()).defined()) return;
     at::Tensor given = at::zeros({layout.parameter_elements}), received = given.clone();
+    at::Tensor kept = given.clone(), faded = given.clone();
     for (int step = 0; step < 8; ++step) {
       for (int rank = 0; rank < size; ++rank) given += gradient_of(layout, rank, step);
+      faded += kept * faded_share;
       received += aggregate(ranks, layout, step).front();
-      at::Tensor kept = at::zeros({layout.parameter_elements});
+      kept.zero_();
       for (const auto& rank : ranks) kept += error_of(*rank);
-      EXPECT_LT((given - received - kept).abs().max().item<float>(), 1e-5 * (1 + given.abs().max().item<float>()))
+      EXPECT_LT((given - received - kept - faded).abs().max().item<float>(),
+                1e-5 * (1 + given.abs().max().item<float>()))
           << size << " ranks, step " << step;
     }
   }

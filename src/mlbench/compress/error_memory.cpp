@@ -14,8 +14,16 @@ constexpr const char* kName = "coder/name";
 
 }  // namespace
 
-ErrorMemory::ErrorMemory(std::string coder, const FlatLayout& layout, bool enabled)
-    : coder_(std::move(coder)), values_(enabled ? at::zeros({layout.parameter_elements}) : at::Tensor()) {}
+ErrorMemory::ErrorMemory(std::string coder, const FlatLayout& layout, bool enabled, double decay)
+    : coder_(std::move(coder)),
+      decay_(decay),
+      values_(enabled ? at::zeros({layout.parameter_elements}) : at::Tensor()) {}
+
+const at::Tensor& ErrorMemory::with(const at::Tensor& gradient) {
+  if (!enabled()) return gradient;
+  if (decay_ != 1) values_.mul_(decay_);
+  return values_.add_(gradient);
+}
 
 void ErrorMemory::export_state(NamedState& state) const {
   if (!enabled()) return;

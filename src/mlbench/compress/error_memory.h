@@ -14,8 +14,9 @@ namespace mlbench::compress {
 
 class ErrorMemory {
  public:
-  // `coder` is the name under which the memory stands in a checkpoint. Where `enabled` is false, nothing is kept.
-  ErrorMemory(std::string coder, const FlatLayout& layout, bool enabled);
+  // `coder` is the name under which the memory stands in a checkpoint. Where `enabled` is false, nothing is kept. What
+  // is kept is multiplied by `decay` in every step, before the gradient is added; 1: nothing is lost.
+  ErrorMemory(std::string coder, const FlatLayout& layout, bool enabled, double decay = 1);
 
   bool enabled() const { return values_.defined(); }
   // What is kept: as long as the flat gradient; undefined where nothing is kept.
@@ -24,7 +25,7 @@ class ErrorMemory {
 
   // What a coder is to send: the gradient and what is kept. From now on this is what is kept, until the coder takes
   // away what it sends. Where nothing is kept, the gradient itself.
-  const at::Tensor& with(const at::Tensor& gradient) { return enabled() ? values_.add_(gradient) : gradient; }
+  const at::Tensor& with(const at::Tensor& gradient);
 
   // "coder/error", and "coder/name" so that no other coder takes it.
   void export_state(NamedState& state) const;
@@ -33,6 +34,7 @@ class ErrorMemory {
 
  private:
   std::string coder_;
+  double decay_;
   at::Tensor values_;
 };
 

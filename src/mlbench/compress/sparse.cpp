@@ -27,7 +27,8 @@ std::vector<int64_t> trainable_elements(const FlatLayout& layout) {
 // ---- the largest ----------------------------------------------------------------------------------------------------
 
 TopKCoder::TopKCoder(const SparseOptions& options, const CoderContext& context)
-    : sent_(count_of(options.share, context.layout)), memory_(name(), context.layout, options.error_feedback) {
+    : sent_(count_of(options.share, context.layout)),
+      memory_(name(), context.layout, options.error_feedback, options.error_decay) {
   MLBENCH_CHECK(context.layout.parameter_elements < (int64_t{1} << 31), "an index of 32 bits");
 }
 
@@ -80,7 +81,7 @@ RandomCoder::RandomCoder(RandomPart part, const SparseOptions& options, const Co
       seed_(context.seed),
       elements_(trainable_elements(context.layout)),
       sent_(count_of(options.share, context.layout)),
-      memory_(name(), context.layout, options.error_feedback) {}
+      memory_(name(), context.layout, options.error_feedback, options.error_decay) {}
 
 std::optional<uint64_t> RandomCoder::bytes_per_step() const { return static_cast<uint64_t>(sent_) * sizeof(float); }
 

@@ -11,6 +11,9 @@
 //   threshold     all elements whose absolute value is at least `threshold` (Strom 2015; with error feedback Dutta et
 //                 al. 2020). Gathered: 8 bytes per element that is sent, which depends on the gradient.
 //
+// With `error_decay` below 1 what is not sent fades, as an outer momentum does that every rank has for itself
+// (SparseLoCo, Sarfi et al. 2025).
+//
 // Both random ones multiply by n / s where there is no error feedback, so that their expectation is the gradient; with
 // error feedback they send elements as they are. Error feedback is added before elements are chosen, and momentum comes
 // after the sum, in the rule; deep gradient compression (Lin et al. 2018) has it before, and is another coder.
@@ -23,6 +26,7 @@ namespace mlbench::compress {
 struct SparseOptions {
   double share = 0.01;         // s / n; s is at least 1
   bool error_feedback = true;  // what is not sent is added to the next gradient
+  double error_decay = 1;      // times what was not sent, before the next gradient is added to it
 };
 
 class TopKCoder final : public GradientCoder {

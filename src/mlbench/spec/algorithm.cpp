@@ -29,6 +29,7 @@ constexpr NamedAlgorithm kNamedAlgorithms[] = {
     {"power_sgd", "sgd", "power_sgd", "centralized"},
     {"local_sgd", "sgd", "none", "local"},
     {"diloco", "adamw", "none", "local"},
+    {"sparse_loco", "adamw", "top_k", "local"},
     {"decentralized_sgd", "sgd", "none", "gossip"},
     {"choco_sgd", "sgd", "qsgd", "choco"},
     {"stochastic_gradient_push", "sgd", "none", "push_sum"},

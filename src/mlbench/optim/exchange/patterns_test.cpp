@@ -62,6 +62,34 @@ TEST(LocalSgd, OuterStepsComputedByHand) {
   expect_refusal(named("local_sgd", nesterov), "outer_nesterov needs an outer_momentum above 0");
 }
 
+// Two parameters, of which a rank sends one behind every second step. Halves of differences: 4 and 3 on rank 0, 1 and 2
+// on rank 1. With half of what was not sent, rank 0 chooses among (4, 3), (4, 3 + 1.5) and (4 + 2, 3). Rank 1 always
+// chooses the second one, of (1, 2), (1.5, 2) and (1.75, 2).
+TEST(SparseLoco, ThreeRoundsComputedByHand) {
+  const FlatLayout layout = layout_with_buffer({2});
+  const Json options = {{"rule", "sgd"}, {"every", 2}, {"share", 0.5}, {"error_decay", 0.5}};
+  on_ranks(2, [&](int rank, comm::Communicator& comm) {
+    const auto optimizer = make_optimizer(named("sparse_loco", options), layout, comm);
+    FlatTensors tensors{at::zeros({layout.parameter_elements}), at::zeros({layout.parameter_elements})};
+    std::vector<float> first, second;
+    for (int step = 0; step < 6; ++step) {
+      tensors.gradients[0] = rank == 0 ? 4 * 0.5 : 1 * 0.5;
+      tensors.gradients[1] = rank == 0 ? 3 * 0.5 : 2 * 0.5;
+      optimizer->begin({step, 1, 0.5}, tensors);
+      optimizer->finish();
+      optimizer->step(tensors, 1);
+      EXPECT_EQ(optimizer->after_update(tensors), step % 2 == 0 ? 0U : 8U) << "an index and a value";
+      if (step % 2 == 0) continue;
+      first.push_back(tensors.parameters[0].item<float>());
+      second.push_back(tensors.parameters[1].item<float>());
+    }
+    EXPECT_THAT(first, ElementsAre(-4, -4, -10));
+    EXPECT_THAT(second, ElementsAre(-2, -2 - 4.5 - 2, -8.5 - 2));
+  });
+  expect_refusal(named("sparse_loco", {{"error_feedback", false}, {"error_decay", 0.9}}),
+                 "error_decay with error_feedback false");
+}
+
 // ---- gossip ---------------------------------------------------------------------------------------------------------
 
 TEST(Gossip, NeighboursOfEachTopology) {
@@ -257,6 +285,7 @@ std::vector<Algorithm> algorithms() {
     if (one.name == "lion") one = {"lion", {{"betas", {0.9, 0.9}}}, 0.002};
     if (one.name == "sign_sgd") one.lr = 0.002;
     if (one.name == "schedule_free_sgd") one.lr = 0.1;
+    if (one.name == "sparse_loco") one.options = {{"every", 4}, {"share", 0.3}, {"error_decay", 0.95}};
   }
   all.push_back({"local_sgd", {{"every", 3}, {"start_step", 4}, {"momentum", 0.5}}});
   all.push_back({"diloco", {{"every", 4}, {"outer_lr", 0.7}, {"outer_momentum", 0.5}, {"outer_nesterov", true}}});
