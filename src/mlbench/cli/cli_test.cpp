@@ -682,7 +682,8 @@ TEST_F(Cli, ChartsOfAHomeAndOfAnArchive) {
   const Result of_zip = mlbench({"charts", zip, "-o", charts, "--format", "csv"});
   EXPECT_THAT(of_zip.out, HasSubstr("Baseline of torch, gloo: r-2 (2 workers)"));
   expect_error({"charts", "-f", "nothing"}, HasSubstr("has 'nothing' in its name"));
-  expect_error({"charts", "--format", "pdf"}, HasSubstr("unknown format 'pdf'"));
+  expect_error({"charts", "--format", "bmp"}, HasSubstr("unknown format 'bmp'"));
+  expect_error({"charts", "--width", "3"}, HasSubstr("unknown width '3'; valid: one, two"));
   expect_error({"charts", "--clock", "sun"}, HasSubstr("unknown clock 'sun'"));
   expect_error({"charts", "--worker", "abacus"}, HasSubstr("unknown price for 'abacus'"));
   expect_error({"charts", "/no/such"}, HasSubstr("no such file or folder"));
@@ -693,6 +694,8 @@ TEST_F(Cli, ChartsAreDrawnByGnuplot) {
   const fs::path charts = folder_.path() / "charts";
   if (program_exists("gnuplot")) {
     EXPECT_EQ(mlbench({"charts", home() / "runs" / "r-1", "-o", charts, "--format", "png,svg"}).code, 0);
+    EXPECT_EQ(mlbench({"charts", home() / "runs" / "r-1", "-o", charts, "--format", "pdf", "--width", "one"}).code, 0);
+    EXPECT_THAT(read_file(charts / "total_time.caption.txt"), HasSubstr("Runs: r-1. Machines: "));
     EXPECT_THAT(read_file(charts / "time_for_all_phases.png"), StartsWith("\x89PNG"));
     EXPECT_THAT(read_file(charts / "time_for_all_phases.svg"), HasSubstr("</svg>"));
   }

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <set>
 
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/choices.h"
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/printable.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/verbs/verbs.h"
@@ -31,13 +33,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::vector<std::string> kFormats = {"png", "svg", "csv", "html"};
+const std::vector<std::string> kFormats = {"png", "svg", "pdf", "csv", "html"};
+const std::vector<std::string> kWidths = {"one", "two"};
 const std::vector<std::string> kClocks = {"wall", "train"};
 
 struct ChartsOptions {
   std::vector<std::string> paths;
   std::string output = "charts", filter, prices, worker = "n1-standard-4", clock = "wall";
-  std::vector<std::string> formats = kFormats, lines;
+  std::string width, font = "sans";
+  std::vector<std::string> formats = {"png", "svg", "csv", "html"}, lines;
   bool preemptible = false;
 };
 
@@ -105,15 +109,51 @@ std::vector<report::CollectivesResult> take_collectives(std::vector<report::Meas
   return found;
 }
 
+report::ImageStyle style_of(const ChartsOptions& options) {
+  using report::FigureWidth;
+  const FigureWidth width = options.width.empty()    ? FigureWidth::kScreen
+                            : options.width == "one" ? FigureWidth::kOneColumn
+                                                     : FigureWidth::kTwoColumns;
+  return {width, options.font};
+}
+
+std::string caption_of(const report::Chart& chart) {
+  std::string caption = chart.title + ". ";
+  if (!chart.subtitle.empty()) caption += chart.subtitle + ". ";
+  if (!chart.labels.empty()) caption += fmt::format("Labels: {}. ", fmt::join(chart.labels, ", "));
+  return printable(caption);
+}
+
+// Where, when and by which program the runs were measured, for captions.
+std::string conditions_of(const std::vector<report::MeasuredRun>& runs) {
+  std::set<std::string> machines, programs, days;
+  std::vector<std::string> names;
+  for (const report::MeasuredRun& run : runs) {
+    const record::Record& record = run.record;
+    names.push_back(record.name);
+    if (record.created_at.size() >= 10) days.insert(record.created_at.substr(0, 10));
+    for (const record::Host& host : record.hosts) {
+      machines.insert(host.cores ? fmt::format("{} with {} cores", host.cpu, *host.cores) : host.cpu);
+    }
+    const std::string& stack = record.comm_stack.empty() ? record.backend : record.comm_stack;
+    programs.insert(fmt::format("mlbench {}, {}, {}",
+                                record.environment ? record.environment->git_describe : "of unknown version",
+                                record.framework, stack));
+  }
+  return printable(fmt::format("Runs: {}. Machines: {}. Software: {}. Measured: {}.", fmt::join(names, ", "),
+                               fmt::join(machines, "; "), fmt::join(programs, "; "), fmt::join(days, ", ")));
+}
+
 ExitCode charts(const Context& context, const ChartsOptions& options) {
   for (const std::string& format : options.formats) check_choice("format", format, kFormats);
   for (const std::string& key : options.lines) check_choice("key of --lines", key, report::keys_of_lines());
   check_choice("clock", options.clock, kClocks);
+  if (!options.width.empty()) check_choice("width", options.width, kWidths);
   const auto wanted = [&](const char* format) { return std::ranges::count(options.formats, format) > 0; };
-  const bool images = wanted("png") || wanted("svg");
+  const bool images = wanted("png") || wanted("svg") || wanted("pdf");
   if (images && !report::gnuplot_exists()) {
     throw UserError(
-        "PNG and SVG charts need the program gnuplot, which is not installed: apt-get install gnuplot-nox "
+        "PNG, SVG and PDF charts need the program gnuplot, which is not installed: apt-get install gnuplot-nox "
         "(without it: --format html,csv)");
   }
   report::Page page;
@@ -142,9 +182,15 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
     write_file_atomically(folder / name, content);
     files.push_back((folder / name).string());
   };
+  const report::ImageStyle style = style_of(options);
+  const std::string measured = conditions_of(runs);
   const auto write_chart = [&](const report::Chart& chart) {
-    if (wanted("png")) write(chart.id + ".png", report::draw(chart, report::ImageFormat::kPng));
-    if (wanted("svg")) write(chart.id + ".svg", report::draw(chart, report::ImageFormat::kSvg));
+    if (wanted("png")) write(chart.id + ".png", report::draw(chart, report::ImageFormat::kPng, style));
+    if (wanted("svg")) write(chart.id + ".svg", report::draw(chart, report::ImageFormat::kSvg, style));
+    if (wanted("pdf")) write(chart.id + ".pdf", report::draw(chart, report::ImageFormat::kPdf, style));
+    if (images && style.width != report::FigureWidth::kScreen) {
+      write(chart.id + ".caption.txt", caption_of(chart) + measured + "\n");
+    }
     if (wanted("csv")) write(chart.id + ".csv", report::chart_csv(chart));
   };
   std::string tables;
@@ -191,9 +237,13 @@ void add_charts(CLI::App& app, Program& program) {
   verb->add_option("FOLDER", options->paths, "run folders, archives, records, homes (default: this home)");
   verb->add_option("-o,--output", options->output, "the folder of the charts (default: charts)")->type_name("DIR");
   verb->add_option("-f,--filter", options->filter, "only runs with this in their name")->type_name("TEXT");
-  verb->add_option("--format", options->formats, "of png, svg, csv, html (default: all)")
+  verb->add_option("--format", options->formats, "of png, svg, pdf, csv, html (default: all but pdf)")
       ->delimiter(',')
       ->type_name("LIST");
+  verb->add_option("--width", options->width,
+                   "one or two: images as wide as columns of a paper, each with a caption file in place of its title")
+      ->type_name("COLUMNS");
+  verb->add_option("--font", options->font, "of images, e.g. that of the paper (default: sans)")->type_name("NAME");
   verb->add_option("--lines", options->lines,
                    "what tells lines apart, e.g. hardware,network: runs that differ in more get charts of their own "
                    "(default: whatever differs)")

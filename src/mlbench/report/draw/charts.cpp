@@ -35,8 +35,13 @@ class ChartMaker {
     const std::string seconds = study_.to_goal ? "seconds" : "seconds per 1,000 samples";
     const std::string baselines = "train clock, " + baseline_words();
 
-    over_workers("total_time", time, "train clock, median of the repeats", seconds, &StudyPoint::seconds);
+    over_workers("total_time", time, "train clock, geometric mean of the repeats; bars: least and most", seconds,
+                 &StudyPoint::seconds);
+    with_bars("total_time", [](const StudyPoint&, double seconds) { return seconds; });
     over_workers("speedup", "Speed-up, total", baselines, "times the baseline", &StudyPoint::speed_up, true);
+    with_bars("speedup", [](const StudyPoint& point, double seconds) {
+      return point.speed_up.value_or(NAN) * *point.seconds / seconds;
+    });
     over_workers("compute_speedup", "Speed-up, computation only", baselines + "; without communication",
                  "times the baseline", &StudyPoint::compute_speed_up, true);
     throughput();
@@ -115,6 +120,26 @@ class ChartMaker {
     }
     if (guide) across(chart, fmt::format("{:g}", *guide), *guide, 0, static_cast<double>(counts_.size() - 1));
     drop_if_empty();
+  }
+
+  // Adds to the chart `id`, where it was drawn, what its figure is in the fastest and in the slowest repeat.
+  // Precondition: no other chart was drawn behind it. `figure_of` takes the seconds of the repeat.
+  void with_bars(std::string_view id, const std::function<double(const StudyPoint&, double)>& figure_of) {
+    if (charts_.empty() || charts_.back().id != id) return;
+    std::map<std::string, const StudyLine*> lines;
+    for (const StudyLine& line : study_.lines) lines[line.name] = &line;
+    for (ChartSeries& series : charts_.back().series) {
+      const auto line = lines.find(series.name);
+      if (series.guide || line == lines.end()) continue;
+      for (ChartPoint& drawn : series.points) {
+        for (const StudyPoint& point : line->second->points) {
+          if (index_of(point.workers) != drawn.x || point.repeats_s.size() < 2 || !point.seconds) continue;
+          const double one = figure_of(point, *point.least_s), other = figure_of(point, *point.most_s);
+          drawn.low = std::min(one, other);
+          drawn.high = std::max(one, other);
+        }
+      }
+    }
   }
 
   // The linear guide of each line starts at the line's smallest worker count.
@@ -301,18 +326,31 @@ std::vector<Chart> charts_of(const Study& study, const std::vector<MeasuredRun>&
   return ChartMaker(study, runs, options).make();
 }
 
+bool has_bars(const ChartSeries& series) {
+  return std::ranges::any_of(series.points, [](const ChartPoint& point) { return point.low.has_value(); });
+}
+
 std::string chart_csv(const Chart& chart) {
   std::map<double, std::vector<std::optional<double>>> rows;
-  for (size_t i = 0; i < chart.series.size(); ++i) {
-    for (const ChartPoint point : chart.series[i].points) {
+  std::string out = csv_cell(chart.x_label);
+  size_t columns = 0;
+  for (const ChartSeries& series : chart.series) {
+    const size_t first = columns;
+    const bool bars = has_bars(series);
+    columns += bars ? 3 : 1;
+    out += "," + csv_cell(series.name);
+    if (bars) out += fmt::format(",{},{}", csv_cell(series.name + ", least"), csv_cell(series.name + ", most"));
+    for (const ChartPoint& point : series.points) {
       auto& row = rows[point.x];
-      row.resize(chart.series.size());
-      row[i] = point.y;
+      row.resize(std::max(row.size(), columns));
+      row[first] = point.y;
+      if (!bars) continue;
+      row[first + 1] = point.low;
+      row[first + 2] = point.high;
     }
   }
-  std::string out = csv_cell(chart.x_label);
-  for (const ChartSeries& series : chart.series) out += "," + csv_cell(series.name);
   out += "\n";
+  for (auto& [x, row] : rows) row.resize(columns);
   for (const auto& [x, row] : rows) {
     out += chart.ticks.empty() ? fmt::format("{}", x) : csv_cell(chart.ticks.at(static_cast<size_t>(x)));
     for (const auto& value : row) out += value ? fmt::format(",{}", *value) : ",";

@@ -15,6 +15,8 @@ enum class ChartKind { kLines, kStackedBars };
 struct ChartPoint {
   double x = 0;
   double y = 0;
+  // Least and most over the repeats, drawn as a bar around the point; both or neither.
+  std::optional<double> low = {}, high = {};
 };
 
 struct ChartSeries {
@@ -45,8 +47,11 @@ struct ChartOptions {
 // The charts of a study in the order of docs/reports.md; a chart without a point is left out.
 std::vector<Chart> charts_of(const Study& study, const std::vector<MeasuredRun>& runs, const ChartOptions& options);
 
-// A chart as comma-separated values: a column of x, and one per series. A "'" is put in front of cells that a
-// spreadsheet would take for formulas.
+// Whether any point of the series has least and most.
+bool has_bars(const ChartSeries& series);
+
+// A chart as comma-separated values: a column of x, and one per series; of a series with bars three, value, least and
+// most. A "'" is put in front of cells that a spreadsheet would take for formulas.
 std::string chart_csv(const Chart& chart);
 
 }  // namespace mlbench::report

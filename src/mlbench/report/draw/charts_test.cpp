@@ -197,6 +197,22 @@ TEST_F(Charts, WithoutAPointThereIsNoChart) {
   EXPECT_THAT(ids, testing::Contains("time_for_all_phases"));
 }
 
+// Two repeats of 40 and 20 s: with the baseline's 60 s they are 1.5 and 3 times as fast.
+TEST_F(Charts, BarsAreLeastAndMostOfTheRepeats) {
+  runs_.push_back(runs_[2]);
+  runs_.back().record.name = "r-2.2";
+  runs_.back().record.goal->train_s = 20;
+  const auto bars_of = [&](const char* id) {
+    const ChartPoint point = chart(id).series[0].points[1];
+    return std::pair(point.low.value(), point.high.value());
+  };
+  EXPECT_EQ(bars_of("total_time"), std::pair(20.0, 40.0));
+  EXPECT_NEAR(bars_of("speedup").first, 1.5, 1e-12);
+  EXPECT_NEAR(bars_of("speedup").second, 3, 1e-12);
+  EXPECT_FALSE(chart("total_time").series[0].points[0].low) << "one run has none";
+  EXPECT_THAT(chart_csv(chart("total_time")), testing::HasSubstr("torch, gloo, least"));
+}
+
 TEST(ChartCsv, QuotesAndDisarms) {
   Chart chart{.id = "c",
               .title = "",

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -32,6 +33,12 @@ constexpr const char* kImageStyle =
     "set tics nomirror\n"
     "set key outside right top reverse Left noenhanced\n";
 
+constexpr const char* kPaperStyle =
+    "set border 3 lc rgb '#444444'\n"
+    "set grid y lc rgb '#dddddd'\n"
+    "set tics nomirror\n"
+    "set key below Left reverse noenhanced\n";
+
 constexpr int kTextLines = 24;
 constexpr const char* kTextStyle = "set key outside top center horizontal noenhanced\n";
 
@@ -44,7 +51,7 @@ class Script {
  public:
   explicit Script(const Chart& chart) : chart_(chart) {}
 
-  std::string make(const std::string& terminal, const char* style) {
+  std::string make(const std::string& terminal, const char* style, bool titled = true) {
     texts();
     data();
     const bool bars = chart_.kind == ChartKind::kStackedBars;
@@ -53,10 +60,12 @@ class Script {
             "set datafile separator \"\\t\"\n"
             "set encoding utf8\n";
     out_ += style;
-    out_ += "set title $text[1][2:*]";
-    if (!chart_.subtitle.empty()) out_ += ".\"\\n\".$text[2][2:*]";
-    if (!chart_.labels.empty()) out_ += ".\"\\n\".$text[3][2:*]";
-    out_ += " noenhanced\n";
+    if (titled) {
+      out_ += "set title $text[1][2:*]";
+      if (!chart_.subtitle.empty()) out_ += ".\"\\n\".$text[2][2:*]";
+      if (!chart_.labels.empty()) out_ += ".\"\\n\".$text[3][2:*]";
+      out_ += " noenhanced\n";
+    }
     out_ +=
         "set xlabel $text[4][2:*] noenhanced\n"
         "set ylabel $text[5][2:*] noenhanced\n";
@@ -87,10 +96,14 @@ class Script {
   void data() {
     for (size_t i = 0; i < chart_.series.size(); ++i) {
       out_ += fmt::format("$data{} << {}\n", i, kEnd);
-      for (const ChartPoint point : chart_.series[i].points) {
+      for (const ChartPoint& point : chart_.series[i].points) {
         // "NaN" is drawn as a gap. Without the point, a line would bridge the gap, and the bars behind would move.
         const bool finite = std::isfinite(point.x) && std::isfinite(point.y);
-        out_ += finite ? fmt::format("{}\t{}\n", point.x, point.y) : fmt::format("{}\tNaN\n", point.x);
+        out_ += finite ? fmt::format("{}\t{}", point.x, point.y) : fmt::format("{}\tNaN", point.x);
+        if (has_bars(chart_.series[i])) {
+          out_ += point.low && point.high ? fmt::format("\t{}\t{}", *point.low, *point.high) : "\tNaN\tNaN";
+        }
+        out_ += "\n";
       }
       out_ += fmt::format("{}\n", kEnd);
     }
@@ -99,8 +112,8 @@ class Script {
   double highest() const {
     double high = 0;
     for (const ChartSeries& series : chart_.series) {
-      for (const ChartPoint point : series.points) {
-        if (std::isfinite(point.y)) high = std::max(high, point.y);
+      for (const ChartPoint& point : series.points) {
+        if (std::isfinite(point.y)) high = std::max({high, point.y, point.high.value_or(point.y)});
       }
     }
     return high;
@@ -131,8 +144,12 @@ class Script {
       } else {
         // Many points are drawn as a curve; few points are measurements, whose marks a reader wants to see.
         const bool marks = series.points.size() <= 40;
+        const char* const rgb = next(colour);
+        if (has_bars(series)) {  // first: their marks are empty, and would cover others
+          out_ += fmt::format("$data{} using 1:2:3:4 with yerrorbars pt 0 lw 1 lc rgb '{}' notitle, \\\n  ", i, rgb);
+        }
         out_ += fmt::format("$data{} using 1:2 with {} lw 2 {}lc rgb '{}' title $text[{}][2:*]", i,
-                            marks ? "linespoints" : "lines", marks ? "pt 7 ps 0.7 " : "", next(colour), title);
+                            marks ? "linespoints" : "lines", marks ? "pt 7 ps 0.7 " : "", rgb, title);
       }
     }
     out_ += "\n";
@@ -144,12 +161,50 @@ class Script {
   std::string out_;
 };
 
+std::string screen_terminal(ImageFormat format, const std::string& font) {
+  switch (format) {
+    case ImageFormat::kPng:
+      return fmt::format("pngcairo noenhanced size 900,560 font '{},11'", font);
+    case ImageFormat::kSvg:
+      return fmt::format("svg noenhanced size 900,560 font '{}' background '#ffffff'", font);
+    case ImageFormat::kPdf:
+      return fmt::format("pdfcairo noenhanced size 9in,5.6in font '{},11'", font);
+  }
+  return "";
+}
+
+std::string paper_terminal(ImageFormat format, const ImageStyle& style) {
+  const bool one = style.width == FigureWidth::kOneColumn;
+  const double wide = one ? 3.33 : 7, high = one ? 2.4 : 3.2;  // inches
+  constexpr double kPointsPerInch = 72, kPixelsPerInch = 300;
+  switch (format) {
+    case ImageFormat::kPng:
+      return fmt::format("pngcairo noenhanced size {:.0f},{:.0f} font '{},8' fontscale 4 linewidth 3 pointscale 3",
+                         wide * kPixelsPerInch, high * kPixelsPerInch, style.font);
+    case ImageFormat::kSvg:
+      return fmt::format("svg noenhanced size {:.0f},{:.0f} font '{},8' linewidth 0.6 background '#ffffff'",
+                         wide * kPointsPerInch, high * kPointsPerInch, style.font);
+    case ImageFormat::kPdf:
+      return fmt::format("pdfcairo noenhanced size {}in,{}in font '{},8' linewidth 0.8", wide, high, style.font);
+  }
+  return "";
+}
+
 }  // namespace
 
-std::string gnuplot_script(const Chart& chart, ImageFormat format) {
-  return Script(chart).make(format == ImageFormat::kPng ? "pngcairo noenhanced size 900,560 font 'sans,11'"
-                                                        : "svg noenhanced size 900,560 background '#ffffff'",
-                            kImageStyle);
+std::string gnuplot_script(const Chart& chart, ImageFormat format, const ImageStyle& style) {
+  const bool plain =
+      std::ranges::all_of(style.font, [](unsigned char c) { return std::isalnum(c) != 0 || c == ' ' || c == '-'; });
+  if (!plain || style.font.empty() || style.font.size() > 60) {
+    throw UserError(
+        fmt::format("the font is '{}'; expected a name such as 'Latin Modern Roman', of letters, digits, "
+                    "blanks and '-', at most 60",
+                    style.font));
+  }
+  if (style.width == FigureWidth::kScreen) {
+    return Script(chart).make(screen_terminal(format, style.font), kImageStyle);
+  }
+  return Script(chart).make(paper_terminal(format, style), kPaperStyle, false);
 }
 
 std::string gnuplot_text_script(const Chart& chart, int columns) {
@@ -177,7 +232,9 @@ std::string run_gnuplot(const std::string& script) {
   return std::move(output.standard_output);
 }
 
-std::string draw(const Chart& chart, ImageFormat format) { return run_gnuplot(gnuplot_script(chart, format)); }
+std::string draw(const Chart& chart, ImageFormat format, const ImageStyle& style) {
+  return run_gnuplot(gnuplot_script(chart, format, style));
+}
 
 std::string draw_text(const Chart& chart, int columns) { return run_gnuplot(gnuplot_text_script(chart, columns)); }
 

@@ -10,10 +10,18 @@
 
 namespace mlbench::report {
 
-enum class ImageFormat { kPng, kSvg };
+enum class ImageFormat { kPng, kSvg, kPdf };
+// For a screen; or as wide as one or two columns of a paper, in letters of 8 points, without the title: it stands in
+// the caption.
+enum class FigureWidth { kScreen, kOneColumn, kTwoColumns };
 
-// A script that draws `chart` as an image, to standard output.
-std::string gnuplot_script(const Chart& chart, ImageFormat format);
+struct ImageStyle {
+  FigureWidth width = FigureWidth::kScreen;
+  std::string font = "sans";  // letters, digits, blanks and '-' alone: it stands in the script
+};
+
+// A script that draws `chart` as an image, to standard output. Throws UserError for another font.
+std::string gnuplot_script(const Chart& chart, ImageFormat format, const ImageStyle& style = {});
 // A script that draws `chart` as text: 24 lines of `columns` characters.
 std::string gnuplot_text_script(const Chart& chart, int columns);
 
@@ -25,7 +33,7 @@ bool gnuplot_exists();
 std::string run_gnuplot(const std::string& script);
 
 // The bytes of the chart's image. Throws as run_gnuplot() does.
-std::string draw(const Chart& chart, ImageFormat format);
+std::string draw(const Chart& chart, ImageFormat format, const ImageStyle& style = {});
 // The chart in characters, for a terminal with `columns` columns. Throws as run_gnuplot() does.
 std::string draw_text(const Chart& chart, int columns);
 

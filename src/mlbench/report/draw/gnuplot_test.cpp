@@ -39,7 +39,7 @@ TEST(Gnuplot, Script) {
                            ImageFormat::kSvg),
             "$text << END_OF_BLOCK\n|t\n|s\n|light, open\n|x\n|y\n|a\nEND_OF_BLOCK\n"
             "$data0 << END_OF_BLOCK\n0.5\t1\nEND_OF_BLOCK\n"
-            "set terminal svg noenhanced size 900,560 background '#ffffff'\n"
+            "set terminal svg noenhanced size 900,560 font 'sans' background '#ffffff'\n"
             "set datafile separator \"\\t\"\n"
             "set encoding utf8\n"
             "set border 3 lc rgb '#444444'\n"
@@ -62,6 +62,28 @@ TEST(Gnuplot, LeavesAGapWhereThereIsNoNumber) {
   for (const ChartKind kind : {ChartKind::kLines, ChartKind::kStackedBars}) {
     chart.kind = kind;
     EXPECT_THAT(draw(chart, ImageFormat::kSvg), HasSubstr("</svg>"));
+  }
+}
+
+TEST(Gnuplot, DrawsBarsOverRepeats) {
+  Chart chart = chart_named("task");
+  chart.series[0].points[1].low = 2;
+  chart.series[0].points[1].high = 4;
+  const std::string script = gnuplot_script(chart, ImageFormat::kPdf);
+  EXPECT_THAT(script, HasSubstr("0\t1\tNaN\tNaN\n1\t2.5\t2\t4\n"));
+  EXPECT_THAT(script, HasSubstr("$data0 using 1:2:3:4 with yerrorbars"));
+  EXPECT_THAT(script, testing::Not(HasSubstr("$data1 using 1:2:3:4"))) << "a guide has none";
+}
+
+TEST(Gnuplot, FiguresForPapersHaveNoTitleAndTheirFont) {
+  const Chart chart = chart_named("task");
+  const std::string script = gnuplot_script(chart, ImageFormat::kPdf, {FigureWidth::kOneColumn, "Latin Modern Roman"});
+  EXPECT_THAT(script, HasSubstr("set terminal pdfcairo noenhanced size 3.33in,2.4in font 'Latin Modern Roman,8'"));
+  EXPECT_THAT(script, testing::Not(HasSubstr("set title")));
+  EXPECT_THROW(gnuplot_script(chart, ImageFormat::kPdf, {FigureWidth::kScreen, "a' ; system('x"}), UserError);
+  if (!gnuplot_exists()) GTEST_SKIP() << "missing capability: gnuplot";
+  for (const FigureWidth width : {FigureWidth::kScreen, FigureWidth::kOneColumn, FigureWidth::kTwoColumns}) {
+    EXPECT_THAT(draw(chart, ImageFormat::kPdf, {width, "sans"}), StartsWith("%PDF"));
   }
 }
 
