@@ -5,6 +5,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/options.h"
+#include "mlbench/models/basic_block.h"
 #include "mlbench/models/chain.h"
 
 namespace mlbench::models {
@@ -12,51 +13,6 @@ namespace mlbench::models {
 namespace {
 
 constexpr int64_t kStageChannels[] = {16, 32, 64};
-
-struct Block {
-  std::string name;
-  int64_t channels = 0;
-  int64_t stride = 1;
-  bool projection = false;
-};
-
-void shortcut(Chain& chain, const Block& block) {
-  chain.conv2d_normal(block.name + ".shortcut.conv", block.channels, 1, block.stride)
-      .batch_norm2d(block.name + ".shortcut.bn");
-}
-
-void add_block_v1(Chain& chain, const Block& block) {
-  const Chain::Part projection = [&](Chain& part) { shortcut(part, block); };
-  chain.residual(
-      [&](Chain& body) {
-        body.conv2d_normal(block.name + ".conv1", block.channels, 3, block.stride)
-            .batch_norm2d(block.name + ".bn1")
-            .activation("relu")
-            .conv2d_normal(block.name + ".conv2", block.channels, 3, 1)
-            .batch_norm2d(block.name + ".bn2");
-      },
-      block.projection ? projection : Chain::Part());
-  chain.activation("relu");
-}
-
-void add_block_v2(Chain& chain, const Block& block) {
-  const auto activate = [&](Chain& part) { part.batch_norm2d(block.name + ".bn1").activation("relu"); };
-  const auto convolve = [&](Chain& part) {
-    part.conv2d_normal(block.name + ".conv1", block.channels, 3, block.stride)
-        .batch_norm2d(block.name + ".bn2")
-        .activation("relu")
-        .conv2d_normal(block.name + ".conv2", block.channels, 3, 1);
-  };
-  if (block.projection) {
-    activate(chain);
-    chain.residual(convolve, [&](Chain& part) { shortcut(part, block); });
-  } else {
-    chain.residual([&](Chain& body) {
-      activate(body);
-      convolve(body);
-    });
-  }
-}
 
 }  // namespace
 
@@ -84,8 +40,11 @@ ModelDescription describe_resnet_cifar(const spec::TaskSpec& task) {
   for (int64_t stage = 0; stage < 3; ++stage) {
     for (int64_t i = 0; i < (depth - 2) / 6; ++i) {
       const bool widens = stage > 0 && i == 0;
-      const Block block{fmt::format("stage{}.block{}", stage + 1, i + 1), kStageChannels[stage], widens ? 2 : 1,
-                        widens};
+      BasicBlock block{fmt::format("stage{}.block{}", stage + 1, i + 1), kStageChannels[stage]};
+      if (widens) {
+        block.stride = 2;
+        block.shortcut = BasicBlock::Shortcut::kNormalisedProjection;
+      }
       (v1 ? add_block_v1 : add_block_v2)(chain, block);
     }
   }
