@@ -44,25 +44,32 @@ constexpr double kSmoothMultiple = 8;
 constexpr double kResNetMultiple = 64;
 // Many layers of kinks; a flip that feeds a batch norm moves all of its channel.
 constexpr double kDeepRealMultiple = 40000;
+// A few samples of the larger networks, as float64 takes its time. A flip weighs more in a smaller batch.
+constexpr int64_t kFewSamples = 5;
+constexpr double kFewRealMultiple = kDeepRealMultiple * kSamples / kFewSamples;
+// Up to 16 layers without shortcuts: what softplus yields is all positive, so that each batch norm cancels digits.
+constexpr double kVggMultiple = 512;
+constexpr double kVggLossMultiple = 32;
 
 struct Batch {
   std::vector<int64_t> sample_shape;
   std::vector<float> features;
   std::vector<int64_t> labels;
 
+  int64_t samples() const { return std::ssize(labels); }
   BatchView view(int64_t first, int64_t count) const {
     return framework::samples_view(features.data() + first * volume_of(sample_shape), labels.data() + first,
                                    sample_shape, count);
   }
 };
 
-Batch make_batch(const std::vector<int64_t>& sample_shape) {
+Batch make_batch(const std::vector<int64_t>& sample_shape, int64_t samples = kSamples) {
   Batch batch;
   batch.sample_shape = sample_shape;
   RandomSequence random(7);
   const int64_t volume = volume_of(sample_shape);
-  for (int64_t i = 0; i < kSamples * volume; ++i) batch.features.push_back(static_cast<float>(random.uniform()));
-  for (int64_t i = 0; i < kSamples; ++i) batch.labels.push_back(static_cast<int64_t>(random.below(10)));
+  for (int64_t i = 0; i < samples * volume; ++i) batch.features.push_back(static_cast<float>(random.uniform()));
+  for (int64_t i = 0; i < samples; ++i) batch.labels.push_back(static_cast<int64_t>(random.below(10)));
   return batch;
 }
 
@@ -83,6 +90,7 @@ struct Case {
   bool dropout = false;
   bool frozen = false;  // BatchNorm normalises by its running statistics
   std::string precision = "float32";
+  double loss_multiple = 8;  // of eps x loss, by which rounding may change the loss
   Batch batch;
 };
 
@@ -96,13 +104,18 @@ Case make_case(const std::string& model, bool dropout) {
   return result;
 }
 
-Case make_resnet_case(const std::string& version, int64_t depth, bool frozen) {
+Case make_cifar_case(const std::string& model, const Json& options, int64_t samples = kSamples) {
   Case result;
   result.task = spec::find_task("1a", "2021", "", {}).task;
-  result.task.model = {"resnet-cifar", {{"version", version}, {"depth", depth}}};
+  result.task.model = {model, options};
   result.model = models::describe_model(result.task);
+  result.batch = make_batch(result.task.data.sample_shape, samples);
+  return result;
+}
+
+Case make_resnet_case(const std::string& version, int64_t depth, bool frozen) {
+  Case result = make_cifar_case("resnet-cifar", {{"version", version}, {"depth", depth}});
   result.frozen = frozen;
-  result.batch = make_batch(result.task.data.sample_shape);
   return result;
 }
 
@@ -163,7 +176,7 @@ Json to_json(const std::vector<models::LayerSpec>& layers) {
 
 Golden ask_pytorch(const Case& test, const std::string& python) {
   const TemporaryFolder folder;
-  Json json = {{"samples", kSamples},
+  Json json = {{"samples", test.batch.samples()},
                {"sample_shape", test.task.data.sample_shape},
                {"dropout", test.dropout},
                {"lr", test.task.optimizer.lr},
@@ -172,6 +185,7 @@ Golden ask_pytorch(const Case& test, const std::string& python) {
                  {"nesterov", test.task.optimizer.options.value("nesterov", false)},
                  {"weight_decay", test.task.optimizer.options.value("weight_decay", 0.0)}}},
                {"frozen", test.frozen},
+               {"precisions", {"float64", test.precision}},
                {"layers", to_json(test.model.layers)},
                {"parameters", Json::array()}};
   std::vector<float> start;
@@ -207,7 +221,7 @@ Outcome our_step(const Case& test) {
   Outcome outcome;
   optimizer->begin({kStep}, tensors);
   framework->begin_step(kStep);
-  framework->forward(test.batch.view(0, kSamples), framework::Mode::kTrain);
+  framework->forward(test.batch.view(0, test.batch.samples()), framework::Mode::kTrain);
   outcome.loss = framework->loss();
   framework->backward({});
   optimizer->finish();
@@ -289,7 +303,8 @@ class GoldenTest : public ::testing::Test {
     const Golden golden = ask_pytorch(test, python_);
     const Outcome ours = our_step(test);
     // One number, which the peer may hit by chance: the mean of as many losses as samples, each rounded by itself.
-    const double rounding = test.precision == "bf16" ? std::ldexp(1, -9) / std::sqrt(kSamples) : 8 * kEps;
+    const double rounding =
+        test.precision == "bf16" ? std::ldexp(1, -9) / std::sqrt(kSamples) : test.loss_multiple * kEps;
     EXPECT_LE(std::abs(ours.loss - golden.exact.loss),
               std::max(2 * std::abs(golden.peer.loss - golden.exact.loss), rounding * golden.exact.loss));
     expect_close(test, "gradient", ours.gradients, golden.peer.gradients, golden.exact.gradients, multiple);
@@ -313,6 +328,20 @@ TEST_F(GoldenTest, StepOfEachResNetEqualsPyTorchs) {
     compare(make_resnet_case(version, 8, false), kDeepRealMultiple);
     compare(smooth(make_resnet_case(version, 8, false)), kResNetMultiple);
   }
+}
+
+TEST_F(GoldenTest, StepOfTheLargerNetworksForCifarEqualsPyTorchs) {
+  const Case resnet = make_cifar_case("resnet18-cifar", {{"version", "v1"}}, kFewSamples);
+  compare(resnet, kFewRealMultiple);
+  compare(smooth(resnet), kResNetMultiple);
+  compare(smooth(make_cifar_case("resnet18-cifar", {{"version", "v2-mlbench"}}, kFewSamples)), kResNetMultiple);
+
+  Case vgg = make_cifar_case("vgg-cifar", {{"depth", 11}}, kFewSamples);
+  vgg.loss_multiple = kVggLossMultiple;
+  compare(vgg, kFewRealMultiple);
+  vgg = smooth(make_cifar_case("vgg-cifar", {{"depth", 19}}, kFewSamples));
+  vgg.loss_multiple = kVggLossMultiple;
+  compare(vgg, kVggMultiple);
 }
 
 TEST_F(GoldenTest, ManyWorkersGiveTheGradientOfOneOnResNet20WithFrozenStatistics) {

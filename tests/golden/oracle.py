@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""One training step in plain PyTorch, in float64, in float32 and in float32 under autocast to bfloat16: what the golden
-test compares against.
+"""One training step in plain PyTorch, in float64, and in float32 or in float32 under autocast to bfloat16: what the
+golden test compares against.
 
 Usage: oracle.py FOLDER. Reads FOLDER/case.json (layers, parameters, optimizer, batch) with start.bin, features.bin
-(float32), labels.bin (int64) and, where dropout is on, mask.bin; writes for each precision P (float64, float32, bf16):
+(float32), labels.bin (int64) and, where dropout is on, mask.bin; writes for each of its precisions P (float64,
+float32, bf16):
 gradients_P.bin and parameters_P.bin (float64, tensors back to back in the order of case.json, buffers among the
 parameters) and the losses into result.json.
 """
@@ -30,6 +31,8 @@ def forward(layers, p, x, mask, frozen):
             x = forward(layer["body"], p, x, mask, frozen) + forward(layer["shortcut"], p, x, mask, frozen)
         elif kind == "global_avg_pool2d":
             x = x.mean((2, 3))
+        elif kind == "global_avg_max_pool2d":
+            x = torch.cat([x.mean((2, 3)), F.adaptive_max_pool2d(x, 1).flatten(1)], 1)
         elif kind == "linear":
             x = F.linear(x, p[name + ".weight"], p[name + ".bias"])
         elif kind in ("max_pool2d", "avg_pool2d"):
@@ -85,7 +88,7 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     case = json.loads((folder / "case.json").read_text())
     dtypes = {"float64": torch.float64, "float32": torch.float32, "bf16": torch.float32}
-    losses = {precision: step(case, folder, precision, dtype) for precision, dtype in dtypes.items()}
+    losses = {precision: step(case, folder, precision, dtypes[precision]) for precision in case["precisions"]}
     (folder / "result.json").write_text(json.dumps({"torch": torch.__version__, "loss": losses}))
 
 

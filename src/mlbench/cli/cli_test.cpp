@@ -214,6 +214,8 @@ TEST_F(Cli, ListModelsCountsParameters) {
   EXPECT_EQ(parameters({"--task", "fashion-mnist"}), 3274634);
   EXPECT_EQ(parameters({"--task", "1a", "--rules", "2018", "--variant", "v1-56"}), 855770);
   EXPECT_EQ(parameters({"--task", "1a", "--set", "model.depth=56"}), 855770);
+  EXPECT_EQ(parameters({"--task", "1a", "--set", "model.name=resnet18-cifar"}), 11173962);
+  EXPECT_EQ(parameters({"--task", "1a", "--set", "model.name=vgg-cifar", "--set", "model.depth=19"}), 20040522);
   EXPECT_EQ(parameters({"--task", "3a"}), 33556078);
   EXPECT_EQ(parameters({"--task", "4a"}), 160671297);
   EXPECT_EQ(parameters({"--task", "4b"}), 210808832);

@@ -50,6 +50,16 @@ Chain& Chain::conv2d_same(const std::string& name, int64_t out_channels, int64_t
 }
 
 Chain& Chain::conv2d_normal(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride) {
+  const double fan_out = static_cast<double>(out_channels * kernel * kernel);
+  return conv2d_strided(name, out_channels, kernel, stride, normal(std::sqrt(2.0 / fan_out)));
+}
+
+Chain& Chain::conv2d_uniform(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride) {
+  return conv2d_strided(name, out_channels, kernel, stride, uniform_for(shape_[0] * kernel * kernel));
+}
+
+Chain& Chain::conv2d_strided(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride,
+                             const Initialiser& start) {
   MLBENCH_CHECK(shape_.size() == 3 && kernel % 2 == 1, name);
   if (shape_[1] % stride != 0 || shape_[2] % stride != 0) {
     throw UserError(
@@ -57,7 +67,6 @@ Chain& Chain::conv2d_normal(const std::string& name, int64_t out_channels, int64
                     "there: choose data whose height and width divide evenly",
                     name, stride, fmt::join(model_.input_shape, ", "), shape_[1], shape_[2]));
   }
-  const double fan_out = static_cast<double>(out_channels * kernel * kernel);
   return add({"conv2d",
               name,
               {{"in", shape_[0]},
@@ -68,7 +77,7 @@ Chain& Chain::conv2d_normal(const std::string& name, int64_t out_channels, int64
                {"bias", false}},
               {},
               {}},
-             {{"weight", normal(std::sqrt(2.0 / fan_out))}});
+             {{"weight", start}});
 }
 
 Chain& Chain::batch_norm2d(const std::string& name) {
@@ -92,6 +101,8 @@ Chain& Chain::residual(const Part& body, const Part& shortcut) {
 }
 
 Chain& Chain::global_avg_pool2d() { return add({"global_avg_pool2d", "", Json::object(), {}, {}}); }
+
+Chain& Chain::global_avg_max_pool2d() { return add({"global_avg_max_pool2d", "", Json::object(), {}, {}}); }
 
 Chain& Chain::linear(const std::string& name, int64_t outputs) {
   MLBENCH_CHECK(shape_.size() == 1, name);
@@ -138,6 +149,14 @@ ModelDescription Chain::finish() {
   std::stable_partition(model_.parameters.begin(), model_.parameters.end(),
                         [](const ParameterSpec& parameter) { return parameter.trainable; });
   return std::move(model_);
+}
+
+Chain chain_of_images(const spec::TaskSpec& task) {
+  if (task.data.sample_shape.size() != 3) {
+    throw UserError(fmt::format("model '{}' takes images {{channels, height, width}}; data '{}' has shape {{{}}}",
+                                task.model.name, task.data.name, fmt::join(task.data.sample_shape, ", ")));
+  }
+  return Chain(task.data.sample_shape);
 }
 
 }  // namespace mlbench::models

@@ -23,11 +23,14 @@ class Chain {
   // fan_out), where fan_out = out_channels * kernel^2 (He et al. 2015). Throws UserError when height or width is no
   // multiple of `stride`.
   Chain& conv2d_normal(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride);
+  // The same, but weights start as PyTorch's.
+  Chain& conv2d_uniform(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride);
   Chain& batch_norm2d(const std::string& name);  // weight 1, bias 0, momentum 0.1, eps 1e-5
   // Both chains begin with the current shape and must end with the same shape. Without `shortcut` it is the identity.
   using Part = std::function<void(Chain&)>;
   Chain& residual(const Part& body, const Part& shortcut = {});
   Chain& global_avg_pool2d();
+  Chain& global_avg_max_pool2d();
   Chain& linear(const std::string& name, int64_t outputs);
   Chain& linear_without_bias(const std::string& name, int64_t outputs);
   Chain& activation(const std::string& kind);  // `kind`: "relu" or "softplus"
@@ -40,11 +43,16 @@ class Chain {
   ModelDescription finish();
 
  private:
+  Chain& conv2d_strided(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride,
+                        const Initialiser& start);
   // `initialisers` has that of each parameter, by role.
   Chain& add(LayerSpec layer, const std::map<std::string, Initialiser>& initialisers = {});
 
   ModelDescription model_;
   std::vector<int64_t> shape_;
 };
+
+// An empty chain for the samples of task.data. Throws UserError, naming model and data, unless these are images.
+Chain chain_of_images(const spec::TaskSpec& task);
 
 }  // namespace mlbench::models

@@ -117,6 +117,11 @@ Shape global_pool_output(const LayerSpec& layer, const Inputs& inputs) {
   return {inputs[0][0]};
 }
 
+Shape global_pools_output(const LayerSpec& layer, const Inputs& inputs) {
+  require(inputs[0].size() == 3, layer);
+  return {2 * inputs[0][0]};
+}
+
 Shape flat_output(const LayerSpec&, const Inputs& inputs) { return {volume_of(inputs[0])}; }
 
 Shape residual_output(const LayerSpec& layer, const Inputs& inputs) {
@@ -184,6 +189,7 @@ const std::vector<LayerKind>& layer_kinds() {
       {"max_pool2d", {"kernel"}, 1, 1, no_parameters, pool_output, true, false},
       {"avg_pool2d", {"kernel"}, 1, 1, no_parameters, pool_output, true, false},
       {"global_avg_pool2d", {}, 1, 1, no_parameters, global_pool_output, true, false},
+      {"global_avg_max_pool2d", {}, 1, 1, no_parameters, global_pools_output, true, false},
       {"batch_norm2d", {"channels", "eps", "momentum"}, 1, 1, batch_norm_parameters, same_output, true, false},
       {"residual", {}, 1, 1, no_parameters, residual_output, true, false},
       {"dropout", {"p"}, 1, 1, no_parameters, same_output, true, true},

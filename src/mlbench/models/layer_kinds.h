@@ -13,6 +13,7 @@
 // relu, softplus, flatten                       none; softplus and avg_pool2d make models smooth, in tests
 // max_pool2d, avg_pool2d                        kernel (= stride, no padding)
 // global_avg_pool2d                             none: mean over height and width, {channels} remain
+// global_avg_max_pool2d                         none: means over height and width, then maxima: {2 * channels}
 // batch_norm2d        weight, bias;             channels, eps, momentum: weight of the batch in the running statistics
 //                     running_mean, _var        (variance of the batch: biased to normalise, unbiased to be averaged)
 // residual            those of its chains       none: body(x) + shortcut(x); an empty shortcut is the identity

@@ -13,8 +13,10 @@
 #include "mlbench/models/gnmt.h"
 #include "mlbench/models/logistic_regression.h"
 #include "mlbench/models/mnist_cnn.h"
+#include "mlbench/models/resnet18_cifar.h"
 #include "mlbench/models/resnet_cifar.h"
 #include "mlbench/models/transformer.h"
+#include "mlbench/models/vgg_cifar.h"
 #include "mlbench/spec/loss.h"
 
 namespace mlbench::models {
@@ -30,6 +32,8 @@ struct Row {
 constexpr Row kModels[] = {
     {"mnist-cnn", describe_mnist_cnn},
     {"resnet-cifar", describe_resnet_cifar},
+    {"resnet18-cifar", describe_resnet18_cifar},
+    {"vgg-cifar", describe_vgg_cifar},
     {"logistic_regression", describe_logistic_regression},
     {"awd-lstm", describe_awd_lstm},
     {"gnmt", describe_gnmt},

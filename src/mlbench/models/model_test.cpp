@@ -46,8 +46,8 @@ TEST(MnistCnn, HasTheLayersAndParametersOfTheTask) {
 }
 
 TEST(Models, AreThoseOfTheTasks) {
-  EXPECT_THAT(model_names(),
-              ElementsAre("mnist-cnn", "resnet-cifar", "logistic_regression", "awd-lstm", "gnmt", "transformer"));
+  EXPECT_THAT(model_names(), ElementsAre("mnist-cnn", "resnet-cifar", "resnet18-cifar", "vgg-cifar",
+                                         "logistic_regression", "awd-lstm", "gnmt", "transformer"));
 }
 
 TEST(Models, SmoothVariantsHaveNoKinkAndTheSameParameters) {
@@ -106,6 +106,107 @@ TEST(ResNetCifar, StartsAsHeAndBuffersComeLast) {
   EXPECT_EQ(weight->initialiser.kind, Initialiser::Kind::kNormal);
   EXPECT_DOUBLE_EQ(weight->initialiser.scale, std::sqrt(2.0 / (32 * 9)));
   EXPECT_THAT(weight->shape, ElementsAre(32, 16, 3, 3));
+}
+
+spec::TaskSpec cifar_task(const std::string& model, int64_t classes, const Json& options) {
+  spec::TaskSpec task = task_of(model);
+  task.data.sample_shape = {3, 32, 32};
+  task.data.classes = classes;
+  task.model.options = options;
+  return task;
+}
+
+const ParameterSpec& parameter_of(const ModelDescription& model, const std::string& name) {
+  const auto found = std::ranges::find(model.parameters, name, &ParameterSpec::name);
+  if (found == model.parameters.end()) throw InternalError("no parameter " + name);
+  return *found;
+}
+
+// Parameters of torchvision's ResNet-18 with a 3x3 stem, counted by hand.
+TEST(ResNet18Cifar, HasTheParametersOfEachVersion) {
+  const auto model = [](const char* version, int64_t classes) {
+    return describe_model(cifar_task("resnet18-cifar", classes, {{"version", version}}));
+  };
+  EXPECT_EQ(model("v1", 10).parameter_count(), 11173962);
+  EXPECT_EQ(model("v1", 100).parameter_count(), 11220132);
+  int64_t count = 3 * 64 * 9 + 2 * 64 + 512 * 10 + 10, in = 64;
+  for (const int64_t out : {64, 64, 128, 128, 256, 256, 256, 256}) {
+    count += 9 * in * out + 9 * out * out + 2 * in + 2 * out;
+    in = out;
+  }
+  count += 64 * 128 + 128 * 256 + 256 * 256;  // projections
+  EXPECT_EQ(model("v2-mlbench", 10).parameter_count(), count);
+  EXPECT_EQ(count, 5205962);
+
+  // Projections stand where a stage begins with stride 2, and only v1 normalises them.
+  const auto shapes = [&](const char* version) {
+    std::vector<std::string> names;
+    for (const ParameterSpec& parameter : model(version, 10).parameters) {
+      if (parameter.trainable && parameter.name.find("shortcut") != std::string::npos) names.push_back(parameter.name);
+    }
+    return names;
+  };
+  EXPECT_EQ(shapes("v1").size(), 9U) << "weight of the convolution, weight and bias of the norm";
+  EXPECT_THAT(shapes("v2-mlbench"),
+              ElementsAre("stage2.block1.shortcut.conv.weight", "stage3.block1.shortcut.conv.weight",
+                          "stage4.block1.shortcut.conv.weight"));
+  EXPECT_EQ(model("v2-mlbench", 10).layers.rbegin()[1].kind, "global_avg_max_pool2d");
+
+  // The fan of a 3x3 convolution of 64 channels is 576, in and out.
+  const Initialiser he = parameter_of(model("v1", 10), "stage1.block1.conv1.weight").initialiser;
+  EXPECT_EQ(he.kind, Initialiser::Kind::kNormal);
+  EXPECT_DOUBLE_EQ(he.scale, std::sqrt(2.0 / 576));
+  const Initialiser default_start = parameter_of(model("v2-mlbench", 10), "stage1.block1.conv1.weight").initialiser;
+  EXPECT_EQ(default_start.kind, Initialiser::Kind::kUniform);
+  EXPECT_DOUBLE_EQ(default_start.scale, 1 / std::sqrt(576.0));
+}
+
+TEST(ResNet18Cifar, RefusesOtherVersionsShapesAndSizes) {
+  EXPECT_THAT(
+      [] {
+        describe_model(cifar_task("resnet18-cifar", 10, {{"version", "v2"}}));
+      },
+      ThrowsMessage<UserError>(HasSubstr("no version 'v2'; valid: v1, v2-mlbench")));
+  spec::TaskSpec task = cifar_task("resnet18-cifar", 10, Json::object());
+  task.data.sample_shape = {2000};
+  EXPECT_THAT([&] { describe_model(task); }, ThrowsMessage<UserError>(HasSubstr("takes images")));
+  task.data.sample_shape = {3, 30, 30};
+  EXPECT_THAT([&] { describe_model(task); }, ThrowsMessage<UserError>(HasSubstr("15 x 15")));
+}
+
+TEST(VggCifar, HasTheParametersOfEachDepth) {
+  const auto model = [](int64_t depth, int64_t classes) {
+    return describe_model(cifar_task("vgg-cifar", classes, {{"depth", depth}}));
+  };
+  const std::pair<int64_t, int64_t> published[] = {{11, 9231114}, {13, 9416010}, {16, 14728266}, {19, 20040522}};
+  for (const auto& [depth, parameters] : published) {
+    EXPECT_EQ(model(depth, 10).parameter_count(), parameters) << depth;
+    EXPECT_EQ(model(depth, 100).parameter_count(), parameters + 90 * 513) << depth;
+    const auto weights = std::ranges::count_if(model(depth, 10).parameters, [](const ParameterSpec& parameter) {
+      return parameter.use == TensorUse::kMatrix;
+    });
+    EXPECT_EQ(weights, depth == 11 ? 9 : depth - 2) << "convolutions, and one dense layer instead of three";
+  }
+  EXPECT_EQ(describe_model(cifar_task("vgg-cifar", 10, Json::object())).parameter_count(), 14728266);
+  EXPECT_THAT(parameter_of(model(16, 10), "stage5.conv3.weight").shape, ElementsAre(512, 512, 3, 3));
+  EXPECT_THAT(parameter_of(model(16, 10), "stage5.conv3.bias").shape, ElementsAre(512));
+  EXPECT_THAT(parameter_of(model(16, 10), "fc.weight").shape, ElementsAre(10, 512));
+}
+
+TEST(VggCifar, RefusesOtherDepthsShapesAndSizes) {
+  EXPECT_THAT(
+      [] {
+        describe_model(cifar_task("vgg-cifar", 10, {{"depth", 12}}));
+      },
+      ThrowsMessage<UserError>(HasSubstr("no depth 12; valid: 11, 13, 16, 19")));
+  EXPECT_THAT(
+      [] {
+        describe_model(cifar_task("vgg-cifar", 10, {{"depth", 110}}));
+      },
+      ThrowsMessage<UserError>(HasSubstr("is 110; expected a whole number from 11 to 19")));
+  spec::TaskSpec task = cifar_task("vgg-cifar", 10, Json::object());
+  task.data.sample_shape = {1, 28, 28};
+  EXPECT_THAT([&] { describe_model(task); }, ThrowsMessage<UserError>(HasSubstr("7 x 7")));
 }
 
 TEST(Layout, SaysWhatEachTensorIsUsedFor) {

@@ -1,7 +1,6 @@
 #include "mlbench/models/resnet_cifar.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/options.h"
@@ -28,13 +27,8 @@ ModelDescription describe_resnet_cifar(const spec::TaskSpec& task) {
     throw UserError(fmt::format("model '{}' has depth {}; expected 6n + 2: 8, 14, 20, 32, 44, 56, 110 ...",
                                 task.model.name, depth));
   }
-  if (task.data.sample_shape.size() != 3) {
-    throw UserError(fmt::format("model '{}' takes images {{channels, height, width}}; data '{}' has shape {{{}}}",
-                                task.model.name, task.data.name, fmt::join(task.data.sample_shape, ", ")));
-  }
-
   const bool v1 = version == "v1";
-  Chain chain(task.data.sample_shape);
+  Chain chain = chain_of_images(task);
   chain.conv2d_normal("stem.conv", kStageChannels[0], 3, 1);
   if (version != "v2") chain.batch_norm2d("stem.bn").activation("relu");
   for (int64_t stage = 0; stage < 3; ++stage) {

@@ -117,6 +117,7 @@ class Oracle {
     if (layer.kind == "max_pool2d") return at::max_pool2d(x, o.at("kernel").get<int64_t>());
     if (layer.kind == "avg_pool2d") return at::avg_pool2d(x, o.at("kernel").get<int64_t>());
     if (layer.kind == "global_avg_pool2d") return x.mean({2, 3});
+    if (layer.kind == "global_avg_max_pool2d") return at::cat({x.mean({2, 3}), x.amax({2, 3})}, 1);
     if (layer.kind == "flatten") return x.flatten(1);
     if (layer.kind == "residual") return chain(layer.body, x) + chain(layer.shortcut, x);
     if (layer.kind == "batch_norm2d") {
@@ -212,6 +213,7 @@ std::vector<LayerCase> layer_cases() {
     body.conv2d_normal(n + ".conv2", channels, 3, 1).batch_norm2d(n + ".bn2");
   };
   const auto projection = [](Chain& part) { part.conv2d_normal("short", 32, 1, 2).batch_norm2d("short.bn"); };
+  const auto bare_projection = [](Chain& part) { part.conv2d_uniform("short", 32, 1, 2); };
   return {
       {"linear", Chain({20}).linear("fc", 5).finish()},
       {"linear without bias", Chain({20}).linear_without_bias("fc1", 33).linear_without_bias("fc2", 5).finish()},
@@ -228,6 +230,8 @@ std::vector<LayerCase> layer_cases() {
       {"max_pool2d", head(Chain({3, 12, 12}).conv2d_same("a", 16, 3).pool2d("max_pool2d", 3))},
       {"relu+max_pool2d", head(Chain({3, 8, 8}).conv2d_same("a", 16, 3).activation("relu").pool2d("max_pool2d", 2))},
       {"avg_pool2d", head(Chain({3, 8, 8}).conv2d_same("a", 11, 3).pool2d("avg_pool2d", 2))},
+      {"global_avg_max_pool2d",
+       Chain({3, 8, 8}).conv2d_same("a", 11, 3).global_avg_max_pool2d().linear("fc", 5).finish()},
       {"flatten", Chain({3, 4, 4}).conv2d_same("a", 11, 3).flatten().linear("fc", 5).finish()},
       {"batch_norm2d", head(Chain({3, 8, 8}).conv2d_normal("a", 16, 3, 1).batch_norm2d("bn").conv2d_same("b", 16, 3))},
       {"batch_norm2d of odd channels", head(Chain({3, 8, 8}).conv2d_normal("a", 11, 3, 1).batch_norm2d("bn"))},
@@ -250,6 +254,11 @@ std::vector<LayerCase> layer_cases() {
                                             .conv2d_same("a", 16, 3)
                                             .residual([&](Chain& b) { block(b, "b", 32, 2); }, projection)
                                             .activation("relu"))},
+      {"residual with projection, without norms at the ends",
+       head(Chain({3, 8, 8})
+                .conv2d_same("a", 16, 3)
+                .residual([&](Chain& b) { b.conv2d_uniform("b.conv", 32, 3, 2); }, bare_projection)
+                .residual([&](Chain& b) { block(b, "c", 32, 1); }))},
       {"residual without norm at the end",
        head(
            Chain({3, 8, 8})

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "mlbench/base/errors.h"
@@ -176,6 +177,9 @@ Operation make_activation(const models::LayerSpec&, size_t, const BuildContext&)
 at::Tensor softplus(const at::Tensor& input) { return at::softplus(input); }
 at::Tensor flatten(const at::Tensor& input) { return at::flatten(input, 1); }
 at::Tensor global_avg_pool2d(const at::Tensor& input) { return input.mean({2, 3}); }
+at::Tensor global_avg_max_pool2d(const at::Tensor& input) {
+  return at::cat({input.mean({2, 3}), std::get<0>(input.flatten(2).max(2))}, 1);
+}
 
 Operation make_chain(const std::vector<models::LayerSpec>& layers, const BuildContext& context,
                      std::set<std::string>& fused);
@@ -193,6 +197,7 @@ constexpr Row kLayers[] = {
     {"batch_norm2d", make_batch_norm2d},
     {"residual", nullptr},  // made by make_residual, as it contains chains
     {"global_avg_pool2d", make_activation<global_avg_pool2d>},
+    {"global_avg_max_pool2d", make_activation<global_avg_max_pool2d>},
     {"max_pool2d", make_max_pool2d},
     {"avg_pool2d", make_avg_pool2d},
     {"dropout", make_dropout},

@@ -47,6 +47,7 @@ class TapeBuilder {
   Value* build_dropout(const FusedLayer& fused, Value* x);
   Value* build_pool2d(const FusedLayer& fused, Value* x);
   Value* build_global_avg_pool2d(const FusedLayer& fused, Value* x);
+  Value* build_global_avg_max_pool2d(const FusedLayer& fused, Value* x);
   Value* build_flatten(const FusedLayer& fused, Value* x);
   Value* build_batch_norm2d(const FusedLayer& fused, Value* x);
   Value* build_residual(const FusedLayer& fused, Value* x);
@@ -181,6 +182,7 @@ Value* TapeBuilder<T>::build_layer(const FusedLayer& fused, Value* x) {
       {"max_pool2d", &TapeBuilder::build_pool2d},
       {"avg_pool2d", &TapeBuilder::build_pool2d},
       {"global_avg_pool2d", &TapeBuilder::build_global_avg_pool2d},
+      {"global_avg_max_pool2d", &TapeBuilder::build_global_avg_max_pool2d},
       {"dropout", &TapeBuilder::build_dropout},
   };
   std::vector<const char*> kinds;
@@ -274,6 +276,14 @@ Value* TapeBuilder<T>::build_global_avg_pool2d(const FusedLayer& fused, Value* x
   must_be_blocked(*fused.layer, *x);
   Value* y = new_value({x->shape.channels, 1, 1}, Layout::kRows);
   add(make_global_avg_pool<T>(x, y, kernels_.lanes), fused.layer->kind);
+  return y;
+}
+
+template <typename T>
+Value* TapeBuilder<T>::build_global_avg_max_pool2d(const FusedLayer& fused, Value* x) {
+  must_be_blocked(*fused.layer, *x);
+  Value* y = new_value({2 * x->shape.channels, 1, 1}, Layout::kRows);
+  add(make_global_avg_max_pool<T>(x, y, kernels_.lanes), fused.layer->kind);
   return y;
 }
 

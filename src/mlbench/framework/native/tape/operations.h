@@ -69,6 +69,9 @@ std::unique_ptr<Operation> make_avg_pool(Value* input, Value* output, int64_t ke
 // The mean over height and width, from a blocked value to rows.
 template <typename T>
 std::unique_ptr<Operation> make_global_avg_pool(Value* input, Value* output, int lanes);
+// The means of all channels, then the maxima. Of equal maxima the first counts.
+template <typename T>
+std::unique_ptr<Operation> make_global_avg_max_pool(Value* input, Value* output, int lanes);
 
 // --- linear layer, which takes the whole batch: each thread computes its share of the columns (linear.cpp)
 

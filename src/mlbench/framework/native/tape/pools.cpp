@@ -141,6 +141,66 @@ class GlobalAvgPool final : public Operation {
   int lanes_;
 };
 
+template <typename T>
+class GlobalAvgMaxPool final : public Operation {
+ public:
+  GlobalAvgMaxPool(Value* input, Value* result, int lanes) : lanes_(lanes) {
+    inputs = {input};
+    output = result;
+    writes_gradient_of = {input};
+    winner_.bytes_per_sample = input->shape.channels * static_cast<int64_t>(sizeof(int32_t));
+    state = {&winner_};
+  }
+  void forward(const Chunk& chunk, const Pass&) override {
+    const Shape& shape = inputs[0]->shape;
+    for_planes(chunk, [&](int64_t first, int64_t mean_at, int64_t max_at, int32_t& winner) {
+      const T* x = inputs[0]->data.template at<T>(chunk) + first;
+      float sum = 0;
+      winner = 0;
+      for (int64_t pixel = 0; pixel < shape.pixels(); ++pixel) {
+        const float value = value_of(x[pixel * lanes_]);
+        sum += value;
+        if (value > value_of(x[winner * lanes_])) winner = static_cast<int32_t>(pixel);
+      }
+      float* y = output->data.at<float>(chunk);
+      y[mean_at] = sum / static_cast<float>(shape.pixels());
+      y[max_at] = value_of(x[winner * lanes_]);
+    });
+  }
+  void backward(const Chunk& chunk, const Pass&) override {
+    const Shape& shape = inputs[0]->shape;
+    const float* dy = output->final_gradient().at<float>(chunk);
+    T* dx = inputs[0]->gradient.template at<T>(chunk);
+    const int64_t elements = chunk.count * elements_of(*inputs[0], lanes_);
+    if (!adds[0]) std::memset(static_cast<void*>(dx), 0, static_cast<size_t>(elements) * sizeof(T));
+    for_planes(chunk, [&](int64_t first, int64_t mean_at, int64_t max_at, const int32_t& winner) {
+      const float share = dy[mean_at] / static_cast<float>(shape.pixels());
+      for (int64_t pixel = 0; pixel < shape.pixels(); ++pixel) {
+        put(dx + first + pixel * lanes_, pixel == winner ? share + dy[max_at] : share, adds[0]);
+      }
+    });
+  }
+
+ private:
+  // Calls `body` for each plane of each sample. It gets the index of the plane's first pixel, those of its mean and its
+  // maximum in the output, and the place of its winner.
+  template <typename Body>
+  void for_planes(const Chunk& chunk, const Body& body) {
+    const Shape& shape = inputs[0]->shape;
+    const Blocked at{shape.pixels(), lanes_};
+    int32_t* winner = winner_.at<int32_t>(chunk);
+    for (int64_t sample = 0; sample < chunk.count; ++sample) {
+      for (int64_t channel = 0; channel < shape.channels; ++channel) {
+        const int64_t mean_at = 2 * sample * shape.channels + channel;
+        body(sample * elements_of(*inputs[0], lanes_) + at(channel, 0), mean_at, mean_at + shape.channels,
+             winner[sample * shape.channels + channel]);
+      }
+    }
+  }
+  int lanes_;
+  Buffer winner_;
+};
+
 }  // namespace
 
 template <typename T>
@@ -160,10 +220,16 @@ std::unique_ptr<Operation> make_global_avg_pool(Value* input, Value* output, int
   return std::make_unique<GlobalAvgPool<T>>(input, output, lanes);
 }
 
+template <typename T>
+std::unique_ptr<Operation> make_global_avg_max_pool(Value* input, Value* output, int lanes) {
+  return std::make_unique<GlobalAvgMaxPool<T>>(input, output, lanes);
+}
+
 #define MLBENCH_FOR_TYPE(T)                                                                                     \
   template std::unique_ptr<Operation> make_max_pool<T>(Value*, Value*, int64_t, bool, const VectorKernels<T>&); \
   template std::unique_ptr<Operation> make_avg_pool<T>(Value*, Value*, int64_t, int);                           \
-  template std::unique_ptr<Operation> make_global_avg_pool<T>(Value*, Value*, int);
+  template std::unique_ptr<Operation> make_global_avg_pool<T>(Value*, Value*, int);                             \
+  template std::unique_ptr<Operation> make_global_avg_max_pool<T>(Value*, Value*, int);
 MLBENCH_FOR_TYPE(float)
 MLBENCH_FOR_TYPE(BFloat16)
 #undef MLBENCH_FOR_TYPE
