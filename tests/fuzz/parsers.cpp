@@ -791,6 +791,8 @@ const Parser kParsers[] = {
      }},
     {"cifar", parse_data<dataset::read_cifar>,
      []() -> std::vector<std::string> { return {std::string("\0\x01wxyz\x02stuv", 11)}; }},
+    {"cifar_100", parse_data<dataset::read_cifar100>,
+     []() -> std::vector<std::string> { return {std::string("\0\x04\0wxyz\x01\x01stuv", 13)}; }},
     {"libsvm", parse_data<dataset::read_libsvm>,
      []() -> std::vector<std::string> { return {std::string("\0", 1) + "1 1:0.5 4:-2e3\n-1 2:1 # text\n"}; }},
     {"text_pairs",

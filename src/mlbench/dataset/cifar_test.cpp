@@ -176,6 +176,79 @@ TEST(Cifar, ThePythonLayoutIsRecognised) {
               AllOf(HasSubstr("small-py is the Python layout"), HasSubstr("mlbench data fetch small")));
 }
 
+// Of the groups of CIFAR-100, fine labels 0 (apple), 1 (aquarium fish) and 2 (baby) lie in fruit and vegetables (4),
+// fish (1) and people (14).
+std::string two_label_records(int first, std::initializer_list<std::pair<int, int>> labels) {
+  std::string bytes;
+  for (const auto& [coarse, fine] : labels) {
+    bytes += static_cast<char>(coarse);
+    bytes += records(first, {fine});
+    first += 50;
+  }
+  return bytes;
+}
+
+DatasetDescription small_100(const std::string& train) {
+  return parse_description(
+      "small.toml",
+      "name = \"small\"\ntitle = \"Small\"\nformat = \"cifar-100\"\nsample_shape = [3, 2, 2]\nclasses = 3\nfolder = "
+      "\"small\"\n[archive]\npattern = \"small.tar\"\nfolder = \"inside\"\n[[split]]\nname = \"train\"\nsamples = 3\n"
+      "[[split.file]]\npattern = \"train.bin\"\ncontent_sha256 = \"" +
+          sha256_hex(train) + "\"\n");
+}
+
+TEST(Cifar100, ReadsTheFineLabel) {
+  const TemporaryFolder folder;
+  const std::string train = two_label_records(0, {{14, 2}, {4, 0}, {1, 1}});
+  write_files(folder / "data", {{"train.bin", train}});
+  const PreparedDataset data = prepare(small_100(train), {folder / "data"}, folder / "cache", {});
+  const CachedSplit& split = data.split("train");
+  EXPECT_THAT(split.labels, testing::ElementsAre(2, 0, 1));
+  const auto* bytes = static_cast<const uint8_t*>(split.features.data);
+  for (size_t i = 0; i < 3 * kVolume; ++i) EXPECT_EQ(bytes[i], i / kVolume * 50 + i % kVolume);
+  EXPECT_TRUE(data.official()) << "the published file follows from the records, with its coarse labels";
+
+  const TemporaryFolder packed;
+  write_archive(packed / "small.tar.gz", archive_write_add_filter_gzip, {{"inside/train.bin", train}});
+  const PreparedDataset unpacked = prepare(small_100(train), {packed.path()}, packed / "cache", {});
+  EXPECT_THAT(unpacked.split("train").labels, testing::ElementsAre(2, 0, 1));
+  EXPECT_TRUE(unpacked.official());
+}
+
+TEST(Cifar100, IsNotOfficialWithOtherRecords) {
+  const TemporaryFolder folder;
+  write_files(folder / "data", {{"train.bin", two_label_records(1, {{14, 2}, {4, 0}, {1, 1}})}});
+  const auto description = small_100(two_label_records(0, {{14, 2}, {4, 0}, {1, 1}}));
+  EXPECT_FALSE(prepare(description, {folder / "data"}, folder / "cache", {}).official());
+}
+
+TEST(Cifar100, WrongFilesAreExplained) {
+  const TemporaryFolder folder;
+  const auto message = [&](const std::string& train) {
+    write_files(folder / "data", {{"train.bin", train}});
+    return test::message_of<UserError>([&] { prepare(small_100(train), {folder / "data"}, folder / "cache", {}); });
+  };
+  EXPECT_THAT(message(two_label_records(0, {{14, 2}, {4, 3}, {1, 1}})),
+              AllOf(HasSubstr("train.bin"), HasSubstr("label 3 of sample 1, expected 0 to 2")));
+  EXPECT_THAT(message(two_label_records(0, {{14, 2}, {4, 0}, {2, 1}})),
+              HasSubstr("coarse label 2 of sample 2 with fine label 1, expected 1"));
+  EXPECT_THAT(message(records(0, {2, 0, 1})), HasSubstr("coarse label 2 of sample 0 with fine label 0, expected 4"))
+      << "the layout of CIFAR-10";
+  const std::string right = two_label_records(0, {{14, 2}, {4, 0}, {1, 1}});
+  EXPECT_THAT(message(right.substr(0, 20)), HasSubstr("truncated, ends after 6 of 14 bytes of its record 1 of 3"));
+  EXPECT_THAT(message(right + right), HasSubstr("goes on after its last record, at byte 42"));
+}
+
+TEST(Cifar100, TheDescriptionIsBuiltIn) {
+  const DatasetDescription& cifar = find_description("cifar-100");
+  EXPECT_EQ(cifar.classes, 100);
+  EXPECT_EQ(cifar.archive.bytes, 168513733);
+  for (const SplitSpec& split : cifar.splits) {
+    ASSERT_EQ(split.files.size(), 1U);
+    EXPECT_EQ(split.files[0].bytes, split.samples * 3074) << split.name;
+  }
+}
+
 TEST(Cifar, TheDescriptionIsBuiltIn) {
   const DatasetDescription& cifar = find_description("cifar-10");
   EXPECT_EQ(cifar.splits[0].files.size(), 5U);

@@ -10,6 +10,7 @@ namespace {
 const std::array kFormats = {
     Format{"idx", DType::kUInt8, 2, read_idx},
     Format{"cifar", DType::kUInt8, 0, read_cifar, hash_cifar_file},
+    Format{"cifar-100", DType::kUInt8, 0, read_cifar100, hash_cifar100_file},
     Format{"libsvm", DType::kFloat32, 1, read_libsvm},
     Format{"words", DType::kInt32, 0, nullptr, nullptr, text::make_words},
     Format{"pairs", DType::kInt32, 0, nullptr, nullptr, text::make_pairs, true},

@@ -52,6 +52,12 @@ void read_idx(const DatasetDescription& description, const SplitSpec& split,
 void read_cifar(const DatasetDescription& description, const SplitSpec& split,
                 const std::vector<std::filesystem::path>& files, const SplitBuffers& out);
 void hash_cifar_file(const CachedSplit& split, size_t file, size_t files, Sha256& hash);
+// Reads the binary layout of CIFAR-100 (same page; cifar.cpp): a record begins with two label bytes, the coarse label
+// (0 to 19) and the fine one (0 to 99). The fine label is the sample's, and must lie in the group that the coarse label
+// says.
+void read_cifar100(const DatasetDescription& description, const SplitSpec& split,
+                   const std::vector<std::filesystem::path>& files, const SplitBuffers& out);
+void hash_cifar100_file(const CachedSplit& split, size_t file, size_t files, Sha256& hash);
 // Reads the format of LIBSVM (https://www.csie.ntu.edu.tw/~cjlin/libsvm/; libsvm.cpp): one sample per line, `label
 // index:value index:value ...`, with rising indices from 1; what is not written is zero. Samples become dense float32
 // rows. Labels are whole numbers; with two classes, -1 means 0. `files` is one file of samples.

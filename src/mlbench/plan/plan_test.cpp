@@ -443,6 +443,18 @@ TEST_F(Plan, DataOfAnotherDimensionOpenTheRun) {
   EXPECT_EQ(run.task.task.data.name, "epsilon") << "what the task is about stays in the record";
 }
 
+TEST_F(Plan, DataOfOtherClassesAndAnotherModelOpenTheRun) {
+  options_.task = "1a";
+  options_.data = "cifar-100";
+  options_.overrides = {"model.name=vgg-cifar", "model.depth=19"};
+  const auto run = plan_runs(options_, facts_)[0];
+  EXPECT_EQ(run.division, "open");
+  EXPECT_EQ(run.data_name, "cifar-100");
+  EXPECT_EQ(run.task.task.data.classes, 100);
+  EXPECT_EQ(run.task.task.model.name, "vgg-cifar");
+  EXPECT_EQ(run.task.task.model.options, Json({{"depth", 19}})) << "without the options of the task's model";
+}
+
 TEST_F(Plan, WrongChoicesListTheValidOnes) {
   options_.backend = "nccl";
   EXPECT_THAT(error(), AllOf(HasSubstr("backend 'nccl' is not available here: no GPU"), HasSubstr("valid: gloo")));
