@@ -78,6 +78,27 @@ class Perplexity final : public SumMetric<2> {
   double of_sums() const override { return std::exp(sums_[1] / sums_[0]); }
 };
 
+class MeanSquaredError final : public SumMetric<2> {
+ public:
+  MeanSquaredError() : SumMetric("Mean Squared Error") {}
+  void add(const Outputs& outputs) override {
+    if (of_texts(outputs)) return;
+    if (outputs.classes != 1) {
+      throw UserError(fmt::format("metric '{}' takes one number per sample, the task has {} outputs for each", name_,
+                                  outputs.classes));
+    }
+    check_scores(outputs);
+    sums_[0] += static_cast<double>(outputs.labels.size());
+    for (size_t i = 0; i < outputs.labels.size(); ++i) {
+      const double difference = outputs.scores[i] - static_cast<double>(outputs.labels[i]);
+      sums_[1] += difference * difference;
+    }
+  }
+
+ private:
+  double of_sums() const override { return sums_[1] / sums_[0]; }
+};
+
 // Counts samples, each with scores and a label.
 template <size_t Sums>
 class ScoreMetric : public SumMetric<Sums> {
@@ -224,12 +245,14 @@ struct Row {
   Needs needs;
   std::unique_ptr<Metric> (*make)();
 };
-constexpr std::array<Row, 10> kMetrics = {{
+constexpr std::array<Row, 11> kMetrics = {{
     {"loss", Needs::kLoss, []() -> std::unique_ptr<Metric> { return std::make_unique<Loss>(); }},
     {"Prec@1", Needs::kLabel, []() -> std::unique_ptr<Metric> { return std::make_unique<TopK>(1); }},
     {"Prec@5", Needs::kScores, []() -> std::unique_ptr<Metric> { return std::make_unique<TopK>(5); }},
     {"F1-Score", Needs::kLabel, []() -> std::unique_ptr<Metric> { return std::make_unique<F1Score>(); }},
     {"Dice Coefficient", Needs::kScores, []() -> std::unique_ptr<Metric> { return std::make_unique<Dice>(); }},
+    {"Mean Squared Error", Needs::kNumbers,
+     []() -> std::unique_ptr<Metric> { return std::make_unique<MeanSquaredError>(); }},
     {"Perplexity", Needs::kTokens, []() -> std::unique_ptr<Metric> { return std::make_unique<Perplexity>(); }},
     {"BLEU", Needs::kTranslations,
      []() -> std::unique_ptr<Metric> { return std::make_unique<CorpusMetric>("BLEU", "bleu", TextMetricOptions{}); }},
@@ -268,6 +291,9 @@ void check_metrics(const spec::TaskSpec& task) {
     if ((needs == Needs::kLabel || needs == Needs::kScores) && !loss.classifies) {
       throw UserError(
           fmt::format("metric '{}' is for a loss that classifies samples, and 'loss' is \"{}\"", name, task.loss));
+    }
+    if (needs == Needs::kNumbers && (loss.classifies || loss.over_tokens)) {
+      throw UserError(fmt::format("metric '{}' is for a loss of numbers, and 'loss' is \"{}\"", name, task.loss));
     }
     if (needs != Needs::kTranslations) continue;
     if (task.decoding.beam == 0) {

@@ -20,7 +20,7 @@ namespace mlbench::metrics {
 struct Outputs {
   std::span<const float> scores = {};    // [samples, classes], row-major: logits, or [samples] probabilities
   std::span<const int64_t> labels = {};  // [samples]
-  int64_t classes = 0;                   // 1: binary task with one probability per sample; 0: nothing was classified
+  int64_t classes = 0;                   // outputs per sample; 1: a probability, or a number; 0: there are none
   double loss_sum = 0;                   // sum of the loss over the samples, or tokens
   double nll_sum = 0;                    // sum of the tokens' negative log likelihood in nats, without label smoothing
   int64_t weight = 0;                    // what both sums are over: BatchView::weight; 0: labels.size()
@@ -45,6 +45,7 @@ class Metric {
 //                     a NaN is above all and never right); one probability p per sample stands for scores [1 - p, p]
 //   F1-Score          2PR / (P + R) of class 1 with threshold 0.5, P and R over all samples; eps 1e-9 in each division
 //   Dice Coefficient  (2 sum(p y) + eps) / (sum(p) + sum(y) + eps) with the probabilities p and eps 1e-4
+//   Mean Squared Error  mean of (number - label)^2, for a loss of numbers
 //   Perplexity        exp of the negative log likelihood per token
 //   BLEU              of the corpus: tokeniser 13a, cased, smoothing exp (text_metric.h)
 //   BLEU-intl-lc      as BLEU, with tokeniser intl, in lower case
@@ -54,13 +55,13 @@ class Metric {
 std::unique_ptr<Metric> make_metric(const std::string& name);
 std::vector<std::string> metric_names();
 // Throws UserError where one of the task's metrics is none (as make_metric() does), and where one does not fit the
-// task: a metric of tokens with a loss over samples; a metric of translations without [decoding], or as a goal on the
-// training split.
+// task: a metric of tokens with a loss over samples, or one of numbers with a loss of classes; a metric of translations
+// without [decoding], or as a goal on the training split.
 void check_metrics(const spec::TaskSpec& task);
 
-// The least that a metric must know of each sample: its predicted class, its scores, the loss itself, the likelihood of
-// its tokens, or its translation.
-enum class Needs { kLabel, kScores, kLoss, kTokens, kTranslations };
+// The least that a metric must know of each sample: its predicted class, its scores, its predicted number, the loss
+// itself, the likelihood of its tokens, or its translation.
+enum class Needs { kLabel, kScores, kNumbers, kLoss, kTokens, kTranslations };
 Needs needs_of(const std::string& name);  // throws UserError as make_metric() does
 // The names, in their order, of metrics that do (or do not) need translations. Training steps make no translations, and
 // decoding a split costs more than one forward pass over it.

@@ -121,6 +121,11 @@ TEST(Metric, FitTheTask) {
   EXPECT_EQ(error_with("Prec@1", "cross_entropy", 0), "no error");
   EXPECT_EQ(error_with("Perplexity", "token_cross_entropy", 0, "train"), "no error");
   EXPECT_EQ(error_with("BLEU", "token_cross_entropy", 4), "no error");
+  EXPECT_EQ(error_with("Mean Squared Error", "mean_squared_error", 0), "no error");
+  EXPECT_EQ(error_with("Mean Squared Error", "binary_cross_entropy", 0),
+            "metric 'Mean Squared Error' is for a loss of numbers, and 'loss' is \"binary_cross_entropy\"");
+  EXPECT_EQ(error_with("Prec@1", "mean_squared_error", 0),
+            "metric 'Prec@1' is for a loss that classifies samples, and 'loss' is \"mean_squared_error\"");
   EXPECT_EQ(error_with("Perplexity", "cross_entropy", 0),
             "metric 'Perplexity' is for a loss over tokens, and 'loss' is \"cross_entropy\"");
   EXPECT_EQ(error_with("Prec@1", "token_cross_entropy", 0),
@@ -130,6 +135,19 @@ TEST(Metric, FitTheTask) {
   EXPECT_EQ(error_with("BLEU", "token_cross_entropy", 4, "train"),
             "metric 'BLEU' is of translations: 'goal.split' is \"train\"; expected \"test\"");
   EXPECT_THAT(error_with("accuracy", "cross_entropy", 0), testing::StartsWith("unknown metric 'accuracy'"));
+}
+
+TEST(Metric, MeanSquaredErrorIsOfNumbersAndMergesOverBatches) {
+  const auto error = make_metric("Mean Squared Error");
+  const std::vector<float> numbers = {0.5F, -2, 3};
+  const std::vector<int64_t> labels = {1, 2, 7};
+  error->add({std::span(numbers).first(2), std::span(labels).first(2), 1, 99});
+  error->add({std::span(numbers).last(1), std::span(labels).last(1), 1, 99});
+  EXPECT_DOUBLE_EQ(error->value(), (0.25 + 16 + 16) / 3);
+  EXPECT_EQ(error_of([&] {
+              value_of("Mean Squared Error", {0, 1}, {1}, 2);
+            }),
+            "metric 'Mean Squared Error' takes one number per sample, the task has 2 outputs for each");
 }
 
 TEST(Metric, ThoseOfTranslationsAreToldApart) {
@@ -244,8 +262,8 @@ TEST(Metric, UnknownNameListsTheValidOnes) {
   } catch (const UserError& error) {
     EXPECT_STREQ(
         error.what(),
-        "unknown metric 'accuracy'; valid: loss, Prec@1, Prec@5, F1-Score, Dice Coefficient, Perplexity, BLEU, "
-        "BLEU-intl-lc, BLEU-none, chrF2");
+        "unknown metric 'accuracy'; valid: loss, Prec@1, Prec@5, F1-Score, Dice Coefficient, Mean Squared Error, "
+        "Perplexity, BLEU, BLEU-intl-lc, BLEU-none, chrF2");
   }
 }
 

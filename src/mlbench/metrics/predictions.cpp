@@ -112,6 +112,8 @@ const char* lack_of(Needs needs, bool only_labels) {
       return nullptr;
     case Needs::kScores:
       return only_labels ? "it needs scores, not labels alone" : nullptr;
+    case Needs::kNumbers:
+      return "predictions of classes are no numbers";
     case Needs::kLoss:
       return "predictions do not tell the loss of a model";
     case Needs::kTokens:

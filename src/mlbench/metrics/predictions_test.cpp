@@ -169,6 +169,7 @@ TEST_F(PredictionsTest, EverySampleNeedsAPrediction) {
 TEST(Needs, SayWhatPredictionsCanTell) {
   EXPECT_EQ(needs_of("Prec@1"), Needs::kLabel);
   EXPECT_EQ(needs_of("Prec@5"), Needs::kScores);
+  EXPECT_EQ(needs_of("Mean Squared Error"), Needs::kNumbers);
   EXPECT_EQ(needs_of("loss"), Needs::kLoss);
   EXPECT_EQ(needs_of("Perplexity"), Needs::kTokens);
   EXPECT_EQ(needs_of("BLEU-intl-lc"), Needs::kTranslations);

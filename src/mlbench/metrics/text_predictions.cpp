@@ -112,6 +112,8 @@ const char* lack_of(Needs needs, const TextPredictions& predictions, bool refere
     case Needs::kLabel:
     case Needs::kScores:
       return "predictions of text have no classes";
+    case Needs::kNumbers:
+      return "predictions of text are no numbers";
   }
   return nullptr;
 }

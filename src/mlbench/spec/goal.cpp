@@ -7,11 +7,10 @@ namespace mlbench::spec {
 
 std::optional<bool> higher_is_better(std::string_view metric) {
   static constexpr std::pair<std::string_view, bool> kDirections[] = {
-      {"loss", false},      {"Prec@1", true},           {"Prec@5", true},
-      {"F1-Score", true},   {"Dice Coefficient", true}, {"Perplexity", false},
-      {"BLEU", true},       {"BLEU-intl-lc", true},     {"BLEU-none", true},
-      {"chrF2", true},       // these are metrics of metrics/
-      {"BLEU-Score", true},  // this is one of other programs
+      {"loss", false},        {"Mean Squared Error", false}, {"Prec@1", true},      {"Prec@5", true},
+      {"F1-Score", true},     {"Dice Coefficient", true},    {"Perplexity", false}, {"BLEU", true},
+      {"BLEU-intl-lc", true}, {"BLEU-none", true},           {"chrF2", true},  // these are metrics of metrics/
+      {"BLEU-Score", true},                                                    // this is one of other programs
   };
   for (const auto& [name, higher] : kDirections) {
     if (name == metric) return higher;
