@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Steps of logistic regression in plain PyTorch, in float64 and float32: what the golden test of task 2a compares
-against.
+"""Steps of logistic or linear regression in plain PyTorch, in float64 and float32: what the golden test of task 2a
+compares against.
 
-Usage: logistic_regression.py FOLDER. Reads FOLDER/case.json (dimension, batches as lists of rows, lr of each step, l2)
-with start.bin, features.bin (float32) and labels.bin (int64); writes for each precision P the gradient of the first
+Usage: logistic_regression.py FOLDER. Reads FOLDER/case.json (loss, dimension, batches as lists of rows, lr of each step,
+l1, l2) with start.bin, features.bin (float32) and labels.bin (int64); writes for each precision P the gradient of the first
 step and the weights after the last one (gradients_P.bin, parameters_P.bin, float64), and the loss of every step and
-the probabilities of the last batch into result.json.
+the outputs of the last batch, probabilities or numbers, into result.json.
 """
 import json
 import pathlib
@@ -35,15 +35,20 @@ def train(case, folder, dtype):
     for step, (rows, lr) in enumerate(zip(case["batches"], case["lr"])):
         optimizer.param_groups[0]["lr"] = lr
         optimizer.zero_grad()
-        probabilities = torch.sigmoid(model(features[rows])).squeeze(1)
-        loss = F.binary_cross_entropy(probabilities, labels[rows]) + case["l2"] / 2 * model.weight.square().sum()
+        outputs = model(features[rows]).squeeze(1)
+        if case["loss"] == "binary_cross_entropy":
+            outputs = torch.sigmoid(outputs)
+            loss = F.binary_cross_entropy(outputs, labels[rows])
+        else:
+            loss = F.mse_loss(outputs, labels[rows])
+        loss = loss + case["l1"] * model.weight.abs().sum() + case["l2"] / 2 * model.weight.square().sum()
         loss.backward()
         if step == 0:
             write("gradients", model.weight.grad)
         optimizer.step()
         losses.append(loss.item())
     write("parameters", model.weight)
-    return {"losses": losses, "probabilities": probabilities.tolist()}
+    return {"losses": losses, "outputs": outputs.tolist()}
 
 
 def main():

@@ -1225,6 +1225,11 @@ TEST_F(Cli, EvaluatePredictions) {
   std::ofstream(file) << "{\"index\": 0, \"label\": 0}\n";
   expect_error(command, HasSubstr("9999 of the split's 10000 samples have no prediction: 1, 2, 3, 4, 5, ..."));
   expect_error({"evaluate", file}, AllOf(HasSubstr("no task: give --task TASK"), HasSubstr("fashion-mnist")));
+  expect_error(
+      {"evaluate", file, "--task", "2a", "--data", "epsilon-sample", "--synthetic", "--set",
+       "model.name=linear_regression", "--set", "loss=mean_squared_error", "--set", R"(evaluation.metrics=["loss"])",
+       "--set", "goal.metric=loss", "--set", "goal.higher_is_better=false", "--set", "goal.light_target=89"},
+      HasSubstr("'loss' is \"mean_squared_error\"; expected a checkpoint or weights"));
   expect_error({"evaluate", folder_.path() / "none", "--task", "fashion-mnist"}, HasSubstr("there is no "));
 }
 

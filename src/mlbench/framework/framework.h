@@ -146,8 +146,8 @@ class Framework {
   // Sets the whole gradient to zeros, for a rank without samples in a step, and calls the callback once, for all of it.
   virtual void zero_gradients() = 0;
   // The outputs of the last forward pass on the host, [samples, outputs] row-major float32, valid until the next one:
-  // logits, or with binary_cross_entropy the probability of class 1. Throws UserError where the model's loss is over
-  // tokens, for which metric_sums() has the figures.
+  // logits, with binary_cross_entropy the probability of class 1, or with mean_squared_error the predicted number.
+  // Throws UserError where the model's loss is over tokens, for which metric_sums() has the figures.
   virtual std::span<const float> outputs() = 0;
 
   // For models that carry a state from batch to batch. carried_state() copies the state after the last training pass to

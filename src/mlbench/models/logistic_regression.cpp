@@ -11,6 +11,7 @@ namespace mlbench::models {
 
 ModelDescription describe_logistic_regression(const spec::TaskSpec& task) {
   OptionReader options(fmt::format("model '{}'", task.model.name), task.model.options);
+  const double l1 = options.number("l1", 0, {0, 1e6});
   const double l2 = options.number("l2", 0, {0, 1e6});
   options.finish();
   if (task.data.sample_shape.size() != 1 || task.data.classes != 2) {
@@ -20,6 +21,7 @@ ModelDescription describe_logistic_regression(const spec::TaskSpec& task) {
                     task.model.name, task.data.name, fmt::join(task.data.sample_shape, ", "), task.data.classes));
   }
   ModelDescription model = Chain(task.data.sample_shape).linear_without_bias("linear", 1).finish();
+  model.l1 = l1;
   model.l2 = l2;
   return model;
 }

@@ -11,6 +11,7 @@
 #include "mlbench/base/shape.h"
 #include "mlbench/models/awd_lstm.h"
 #include "mlbench/models/gnmt.h"
+#include "mlbench/models/linear_regression.h"
 #include "mlbench/models/logistic_regression.h"
 #include "mlbench/models/mnist_cnn.h"
 #include "mlbench/models/resnet18_cifar.h"
@@ -35,10 +36,26 @@ constexpr Row kModels[] = {
     {"resnet18-cifar", describe_resnet18_cifar},
     {"vgg-cifar", describe_vgg_cifar},
     {"logistic_regression", describe_logistic_regression},
+    {"linear_regression", describe_linear_regression},
     {"awd-lstm", describe_awd_lstm},
     {"gnmt", describe_gnmt},
     {"transformer", describe_transformer},
 };
+
+// Throws UserError where the loss is not computed from such outputs.
+void check_loss(const ModelDescription& model) {
+  const spec::LossKind loss = spec::loss_kind(model.loss.kind);
+  if (model.is_graph() != loss.over_tokens) {
+    throw UserError(fmt::format("model '{}' cannot have the loss '{}'; expected {}", model.name, loss.name,
+                                model.is_graph() ? "token_cross_entropy, over tokens" : "a loss over samples"));
+  }
+  const bool of_classes = loss.classifies && !loss.one_output;
+  if ((loss.one_output && model.outputs != 1) || (of_classes && model.outputs == 1)) {
+    throw UserError(fmt::format("model '{}' has {} output{} per sample, and the loss '{}' takes {}", model.name,
+                                model.outputs, model.outputs == 1 ? "" : "s", loss.name,
+                                loss.one_output ? "one" : "one for each class"));
+  }
+}
 
 }  // namespace
 
@@ -61,10 +78,7 @@ ModelDescription describe_model(const spec::TaskSpec& task) {
     model.name = row.name;
     model.loss.kind = task.loss;
     model.loss.label_smoothing = task.label_smoothing;
-    if (model.is_graph() != spec::loss_kind(task.loss).over_tokens) {
-      throw UserError(fmt::format("model '{}' cannot have the loss '{}'; expected {}", row.name, task.loss,
-                                  model.is_graph() ? "token_cross_entropy, over tokens" : "a loss over samples"));
-    }
+    check_loss(model);
     return model;
   }
   throw UserError(fmt::format("unknown model '{}'; valid: {}", task.model.name, fmt::join(model_names(), ", ")));

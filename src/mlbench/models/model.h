@@ -61,6 +61,7 @@ std::string parameter_name(const LayerSpec& layer, const std::string& role);
 struct LossSpec {
   // cross_entropy         of logits and labels
   // binary_cross_entropy  of the logit of class 1 and labels 0 or 1
+  // mean_squared_error    (z - y)^2 of the output z and the label y as a number
   // token_cross_entropy   of each position's logits and target. With V classes, smoothing e and log probabilities p:
   //                       -(1 - e) p[target] - e / V * sum of all p (Szegedy et al. 2016)
   std::string kind = "cross_entropy";
@@ -76,9 +77,9 @@ struct ModelDescription {
   std::vector<LayerSpec> layers;          // in order of execution: a chain, or a graph in topological order
   std::vector<ParameterSpec> parameters;  // the neutral order: trainable first, then buffers
   LossSpec loss;
-  // Frameworks compute, report and differentiate the task's loss + l2 / 2 * the sum of squares of all trainable
-  // parameters.
-  double l2 = 0;
+  // Frameworks compute, report and differentiate the task's loss + l1 * the sum of absolute values + l2 / 2 * the sum
+  // of squares of all trainable parameters. The derivative of |0| is 0.
+  double l1 = 0, l2 = 0;
 
   // The rest is about graphs. The logits are the last layer's output.
   std::vector<std::string> inputs;     // tensors of the batch that layers read: "tokens"; "source", "source_lengths"

@@ -46,8 +46,9 @@ TEST(MnistCnn, HasTheLayersAndParametersOfTheTask) {
 }
 
 TEST(Models, AreThoseOfTheTasks) {
-  EXPECT_THAT(model_names(), ElementsAre("mnist-cnn", "resnet-cifar", "resnet18-cifar", "vgg-cifar",
-                                         "logistic_regression", "awd-lstm", "gnmt", "transformer"));
+  EXPECT_THAT(model_names(),
+              ElementsAre("mnist-cnn", "resnet-cifar", "resnet18-cifar", "vgg-cifar", "logistic_regression",
+                          "linear_regression", "awd-lstm", "gnmt", "transformer"));
 }
 
 TEST(Models, SmoothVariantsHaveNoKinkAndTheSameParameters) {
@@ -272,9 +273,60 @@ TEST(LogisticRegression, RefusesImagesManyClassesAndNegativePenalties) {
   EXPECT_THAT(
       [&] { describe_model(task); },
       ThrowsMessage<UserError>(HasSubstr("'l2' of model 'logistic_regression' is -1.0; expected a number from 0")));
-  task.model.options = {{"l1", 0.1}};
+  task.model.options = {{"l3", 0.1}};
+  EXPECT_THAT([&] { describe_model(task); }, ThrowsMessage<UserError>(HasSubstr("no option 'l3'")));
+}
+
+TEST(LinearRegression, IsOneLinearLayerWithoutBiasAndWithPenalties) {
+  spec::TaskSpec task = task_of("linear_regression");
+  task.data.sample_shape = {50};
+  task.data.classes = 7;
+  task.loss = "mean_squared_error";
+  task.model.options = {{"l1", 0.5}, {"l2", 0.25}};
+  const ModelDescription model = describe_model(task);
+  EXPECT_EQ(model.parameter_count(), 50);
+  EXPECT_EQ(model.outputs, 1);
+  EXPECT_EQ(model.loss.kind, "mean_squared_error");
+  EXPECT_EQ(model.l1, 0.5);
+  EXPECT_EQ(model.l2, 0.25);
+  ASSERT_EQ(model.parameters.size(), 1U);
+  EXPECT_THAT(model.parameters[0].shape, ElementsAre(1, 50));
+
+  task.model = {"logistic_regression", {{"l1", 0.5}}};
+  task.data.classes = 2;
+  task.loss = "binary_cross_entropy";
+  EXPECT_EQ(describe_model(task).l1, 0.5);
+  EXPECT_EQ(describe_model(task).l2, 0);
+}
+
+TEST(LinearRegression, RefusesImagesAndNegativePenalties) {
+  EXPECT_THAT(
+      [] { describe_model(task_of("linear_regression")); },
+      ThrowsMessage<UserError>(HasSubstr("takes samples of one dimension; data 'fashion-mnist' has shape {1, ")));
+  spec::TaskSpec task = task_of("linear_regression");
+  task.data.sample_shape = {20};
+  task.model.options = {{"l1", -1.0}};
+  EXPECT_THAT(
+      [&] { describe_model(task); },
+      ThrowsMessage<UserError>(HasSubstr("'l1' of model 'linear_regression' is -1.0; expected a number from 0")));
+}
+
+TEST(Models, HaveAsManyOutputsAsTheLossTakes) {
+  spec::TaskSpec task = task_of("mnist-cnn");
+  task.loss = "mean_squared_error";
   EXPECT_THAT([&] { describe_model(task); },
-              ThrowsMessage<UserError>(HasSubstr("no option 'l1': did you mean 'l2'? valid: l2")));
+              ThrowsMessage<UserError>(HasSubstr("model 'mnist-cnn' has 10 outputs per sample, and the loss "
+                                                 "'mean_squared_error' takes one")));
+  task.loss = "binary_cross_entropy";
+  EXPECT_THROW(describe_model(task), UserError);
+  task = task_of("linear_regression");
+  task.data.sample_shape = {20};
+  task.loss = "cross_entropy";
+  EXPECT_THAT([&] { describe_model(task); },
+              ThrowsMessage<UserError>(HasSubstr("model 'linear_regression' has 1 output per sample, and the loss "
+                                                 "'cross_entropy' takes one for each class")));
+  task.loss = "token_cross_entropy";
+  EXPECT_THAT([&] { describe_model(task); }, ThrowsMessage<UserError>(HasSubstr("expected a loss over samples")));
 }
 
 TEST(Models, RefuseWhatTheyCannotBuild) {

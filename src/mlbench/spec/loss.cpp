@@ -9,7 +9,8 @@ namespace {
 
 constexpr LossKind kLosses[] = {
     {.name = "cross_entropy", .classifies = true},
-    {.name = "binary_cross_entropy", .classifies = true},
+    {.name = "binary_cross_entropy", .classifies = true, .one_output = true},
+    {.name = "mean_squared_error", .one_output = true},
     {.name = "token_cross_entropy", .over_tokens = true},
 };
 

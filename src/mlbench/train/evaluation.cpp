@@ -58,7 +58,8 @@ void MetricSet::scatter_sums(std::span<const double> sums) {
 }
 
 MetricSource metric_source(const spec::TaskSpec& task) {
-  return spec::loss_kind(task.loss).classifies ? MetricSource::kOutputs : MetricSource::kSums;
+  const spec::LossKind loss = spec::loss_kind(task.loss);
+  return loss.classifies || loss.one_output ? MetricSource::kOutputs : MetricSource::kSums;
 }
 
 metrics::Outputs outputs_of(framework::Framework& framework, const BatchView& batch, double loss, MetricSource source) {

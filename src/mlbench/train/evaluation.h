@@ -44,7 +44,7 @@ enum class MetricSource {
   kOutputs,  // scores of each sample's classes, which come to the host, and the sample's label
   kSums,     // sums over the batch, which the framework computes
 };
-MetricSource metric_source(const spec::TaskSpec& task);  // kOutputs where the task's loss classifies (spec/loss.h)
+MetricSource metric_source(const spec::TaskSpec& task);  // kOutputs where the loss is of outputs (spec/loss.h)
 
 // The values of `batch` from which metrics are computed. `batch` must be that of the last forward pass, and `loss` its
 // mean loss.

@@ -178,9 +178,14 @@ metrics::PredictionMetrics class_metrics(const fs::path& file, const spec::TaskS
 
 Json evaluate_predictions(const fs::path& file, const spec::RunSpec& run) {
   const spec::TaskSpec& task = run.task.task;
+  const spec::LossKind loss = spec::loss_kind(task.loss);
+  const bool over_tokens = loss.over_tokens;
+  if (!over_tokens && !loss.classifies) {
+    throw UserError(fmt::format(
+        "predictions are of classes or of text, and 'loss' is \"{}\"; expected a checkpoint or weights", task.loss));
+  }
   const dataset::PreparedDataset data = prepare(run);
   const dataset::CachedSplit& split = data.split("test");
-  const bool over_tokens = spec::loss_kind(task.loss).over_tokens;
   const metrics::PredictionMetrics result =
       over_tokens ? text_metrics(file, task, data, split) : class_metrics(file, task, split);
   return {{"samples", split.samples},  {"data", data.record()}, {"metrics", result.values},

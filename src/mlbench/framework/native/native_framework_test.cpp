@@ -623,6 +623,10 @@ TEST(NativeLogisticRegression, LossGradientAndProbabilitiesByHand) {
   contract::expect_logistic_regression_by_hand(make);
 }
 
+TEST(NativeLosses, MeanSquaredErrorWithPenaltiesByHand) { contract::expect_linear_regression_by_hand(make); }
+
+TEST(NativeLosses, GradientsEqualDifferences) { contract::expect_gradients_equal_differences(make); }
+
 TEST(NativeLogisticRegression, LargeLogitsGiveFiniteLosses) { contract::expect_finite_losses_of_large_logits(make); }
 
 // A pass must not count what a thread that is missing now has left from the pass before.

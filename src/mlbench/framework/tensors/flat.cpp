@@ -32,20 +32,25 @@ at::Tensor make_gradients(const FrameworkOptions& options, int64_t elements) {
       memory.get(), {elements}, [memory](void*) {}, at::kFloat);
 }
 
-double l2_penalty(const models::ModelDescription& model, const at::Tensor& parameters) {
-  return model.l2 > 0 ? model.l2 / 2 * parameters.dot(parameters).item<double>() : 0;
+double penalty_of(const models::ModelDescription& model, const at::Tensor& parameters) {
+  const double l1 = model.l1 > 0 ? model.l1 * parameters.abs().sum().item<double>() : 0;
+  return l1 + (model.l2 > 0 ? model.l2 / 2 * parameters.dot(parameters).item<double>() : 0);
 }
 
 bool begin_gradients(const models::ModelDescription& model, const at::Tensor& parameters, at::Tensor& gradients,
                      const BackwardOptions& options) {
-  if (model.l2 <= 0) return options.accumulate;
-  const double scale = options.scale * model.l2;
-  if (options.accumulate) {
-    gradients.add_(parameters, scale);
-  } else {
-    at::mul_out(gradients, parameters, at::scalar_tensor(scale, at::kFloat));
-  }
-  return true;
+  bool accumulate = options.accumulate;
+  const auto begin_with = [&](const at::Tensor& direction, double weight) {
+    if (accumulate) {
+      gradients.add_(direction, weight);
+    } else {
+      at::mul_out(gradients, direction, at::scalar_tensor(weight, at::kFloat));
+    }
+    accumulate = true;
+  };
+  if (model.l2 > 0) begin_with(parameters, options.scale * model.l2);
+  if (model.l1 > 0) begin_with(parameters.sign(), options.scale * model.l1);
+  return accumulate;
 }
 
 }  // namespace mlbench::framework

@@ -21,6 +21,11 @@ constexpr SampleLoss kLosses[] = {
        return at::binary_cross_entropy_with_logits(logits, labels.to(at::kFloat).view_as(logits));
      },
      [](const at::Tensor& logits) { return at::sigmoid(logits); }},
+    {"mean_squared_error",
+     [](const at::Tensor& outputs, const at::Tensor& labels) {
+       return at::mse_loss(outputs, labels.to(at::kFloat).view_as(outputs));
+     },
+     [](const at::Tensor& outputs) { return outputs; }},
     {"token_cross_entropy", nullptr, nullptr},
 };
 

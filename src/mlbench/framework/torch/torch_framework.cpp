@@ -208,7 +208,7 @@ class TorchFramework final : public Framework {
   void compute_loss() {
     if (!sequence_ && loss_.defined()) return;
     if (!sequence_) loss_ = criterion_.mean(outputs_, labels_);
-    penalty_ = l2_penalty(options_.model, parameters_);
+    penalty_ = penalty_of(options_.model, parameters_);
   }
 
   static RowSelection rows_of(const BatchTensor& features, int64_t samples) {

@@ -298,6 +298,10 @@ TEST(TorchFramework, TellsWhichGradientsAreFinalLastLayerFirst) {
 
 TEST(LogisticRegression, LossGradientAndProbabilitiesByHand) { contract::expect_logistic_regression_by_hand(make); }
 
+TEST(TorchLosses, MeanSquaredErrorWithPenaltiesByHand) { contract::expect_linear_regression_by_hand(make); }
+
+TEST(TorchLosses, GradientsEqualDifferences) { contract::expect_gradients_equal_differences(make); }
+
 TEST(LogisticRegression, LargeLogitsGiveFiniteLosses) { contract::expect_finite_losses_of_large_logits(make); }
 
 TEST(LogisticRegression, ShardsWeightedBySamplesCountThePenaltyOnce) {

@@ -68,7 +68,7 @@ class GraphFramework final : public Framework {
                   fmt::format("a batch of weight {} has {} targets", batch.weight, network_->sums().weight));
   }
 
-  double loss() override { return network_->mean_loss() + l2_penalty(options_.model, parameters_); }
+  double loss() override { return network_->mean_loss() + penalty_of(options_.model, parameters_); }
   MetricSums metric_sums() override { return network_->sums(); }
 
   void backward(const BackwardOptions& options) override {

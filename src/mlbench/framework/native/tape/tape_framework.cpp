@@ -47,12 +47,19 @@ double binary_cross_entropy(std::span<const float> logits, int64_t label, float*
   return std::max(z, 0.0) - z * y + std::log1p(decay);
 }
 
+double squared_error(std::span<const float> outputs, int64_t label, float* gradient) {
+  const double difference = outputs[0] - static_cast<double>(label);
+  gradient[0] = static_cast<float>(2 * difference);
+  return difference * difference;
+}
+
 constexpr Loss kLosses[] = {
     {"cross_entropy", cross_entropy, [](std::span<float>) {}},
     {"binary_cross_entropy", binary_cross_entropy,
      [](std::span<float> logits) {
        for (float& z : logits) z = 1 / (1 + std::exp(-z));
      }},
+    {"mean_squared_error", squared_error, [](std::span<float>) {}},
 };
 
 const Loss& find_loss(const models::ModelDescription& model) {
@@ -141,7 +148,7 @@ class TapeFramework final : public Framework {
     mean_loss_ = sum / static_cast<double>(batch.samples);
   }
 
-  double loss() override { return mean_loss_ + l2_penalty(options_.model, parameters_); }
+  double loss() override { return mean_loss_ + penalty_of(options_.model, parameters_); }
 
   MetricSums metric_sums() override {
     const double sum = mean_loss_ * static_cast<double>(weight_);
