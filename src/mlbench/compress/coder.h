@@ -58,7 +58,7 @@ class GradientCoder {
   // the host, except for a coder that sends the gradient itself, from where it lies.
   virtual Payload encode(int round, const at::Tensor& gradient) = 0;
   // With kSum, `results` is one tensor, the sum, with the payload's shape; with kGather it has the payload of each
-  // rank. The last round must leave the aggregated gradient in `gradient`.
+  // rank. The last round must leave the aggregated gradient in `gradient`, whose padding is zero and may stay as it is.
   virtual void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) = 0;
   // The state of this rank, such as what it has not sent yet; another rank's state differs. The keys are "coder/...".
   virtual void export_state(NamedState& state) const = 0;

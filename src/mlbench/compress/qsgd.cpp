@@ -11,6 +11,7 @@
 #include "mlbench/base/random.h"
 #include "mlbench/compress/magnitude.h"
 #include "mlbench/compress/packed_bits.h"
+#include "mlbench/compress/packed_sums.h"
 
 namespace mlbench::compress {
 
@@ -76,25 +77,18 @@ Payload QsgdCoder::encode(int /*round*/, const at::Tensor& gradient) {
 }
 
 void QsgdCoder::absorb(int /*round*/, std::span<const at::Tensor> results, at::Tensor& gradient) {
-  gradient.zero_();
   auto* sums = gradient.data_ptr<float>();
-  const int levels = (1 << (options_.bits - 1)) - 1;
+  const auto levels = static_cast<float>((1 << (options_.bits - 1)) - 1);
   at::parallel_for(0, static_cast<int64_t>(buckets_.size()), kBucketsAtATime, [&](int64_t begin, int64_t end) {
-    std::vector<uint8_t> codes(static_cast<size_t>(options_.bucket));
     for (int64_t number = begin; number < end; ++number) {
       const Bucket& bucket = buckets_[static_cast<size_t>(number)];
       float* to = sums + bucket.offset;
+      std::fill_n(to, bucket.count, 0.0F);
       for (const at::Tensor& result : results) {
         const uint8_t* bytes = result.const_data_ptr<uint8_t>() + bucket.payload;
         float norm = 0;
         std::memcpy(&norm, bytes, sizeof norm);
-        unpack_bits(bytes + sizeof norm, options_.bits, {codes.data(), static_cast<size_t>(bucket.count)});
-        const float step = norm / static_cast<float>(levels);
-        for (int64_t i = 0; i < bucket.count; ++i) {
-          const uint8_t code = codes[static_cast<size_t>(i)];
-          const float magnitude = step * static_cast<float>(code >> 1);
-          to[i] += (code & 1) != 0 ? -magnitude : magnitude;
-        }
+        add_levels(bytes + sizeof norm, options_.bits, bucket.count, norm / levels, to);
       }
     }
   });

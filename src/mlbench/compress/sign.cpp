@@ -2,11 +2,13 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 
 #include "mlbench/compress/packed_bits.h"
+#include "mlbench/compress/packed_sums.h"
 
 namespace mlbench::compress {
 
@@ -28,6 +30,7 @@ bool is_positive(float value) { return value >= 0; }
 
 // What a positive and another element become. Sums are in float64, in the order of the elements.
 std::array<float, 2> means_of(const float* values, int64_t count, SignScale scale) {
+  if (scale == SignScale::kNone) return {1, -1};
   std::array<double, 2> sums{};
   std::array<int64_t, 2> counts{};
   for (int64_t i = 0; i < count; ++i) {
@@ -35,7 +38,6 @@ std::array<float, 2> means_of(const float* values, int64_t count, SignScale scal
     sums[kind] += values[i];
     ++counts[kind];
   }
-  if (scale == SignScale::kNone) return {1, -1};
   if (scale == SignScale::kMeanMagnitude) {
     const auto mean = static_cast<float>((sums[0] - sums[1]) / static_cast<double>(count));
     return {mean, -mean};
@@ -60,7 +62,9 @@ void subtract_means(float* values, int64_t count, float positive, float other) {
   for (int64_t i = 0; i < count; ++i) values[i] -= is_positive(values[i]) ? positive : other;
 }
 
-bool positive_at(const uint8_t* bytes, int64_t i) { return ((bytes[i / 8] >> (i % 8)) & 1) != 0; }
+// In elements: what stays in a core's first cache while the payloads of all ranks are added.
+constexpr int64_t kRun = 4096;
+constexpr int64_t kRunsAtATime = 8;
 
 }  // namespace
 
@@ -70,6 +74,9 @@ SignCoder::SignCoder(SignScale scale, const CoderContext& context)
     if (!range.trainable) continue;
     parts_.push_back({range.offset, range.count, payload_bytes_});
     payload_bytes_ += scales_of(scale) * static_cast<int64_t>(sizeof(float)) + packed_bytes(range.count, 1);
+    for (int64_t first = 0; first < range.count; first += kRun) {
+      runs_.push_back({parts_.size() - 1, first, std::min(kRun, range.count - first)});
+    }
   }
 }
 
@@ -108,23 +115,22 @@ Payload SignCoder::encode(int /*round*/, const at::Tensor& gradient) {
 }
 
 void SignCoder::absorb(int /*round*/, std::span<const at::Tensor> results, at::Tensor& gradient) {
-  gradient.zero_();
   auto* sums = gradient.data_ptr<float>();
   const auto header = static_cast<size_t>(scales_of(scale_)) * sizeof(float);
-  at::parallel_for(0, static_cast<int64_t>(parts_.size()), 1, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, static_cast<int64_t>(runs_.size()), kRunsAtATime, [&](int64_t begin, int64_t end) {
     for (int64_t number = begin; number < end; ++number) {
-      const Part& part = parts_[static_cast<size_t>(number)];
-      float* to = sums + part.offset;
+      const Run& run = runs_[static_cast<size_t>(number)];
+      const Part& part = parts_[run.part];
+      float* to = sums + part.offset + run.first;
+      std::fill_n(to, run.count, 0.0F);
       for (const at::Tensor& result : results) {
         const uint8_t* bytes = result.const_data_ptr<uint8_t>() + part.payload;
         std::array<float, 2> means = {1, -1};
         std::memcpy(means.data(), bytes, header);
         if (scale_ == SignScale::kMeanMagnitude) means[1] = -means[0];
-        const auto [positive, other] = means;
-        for (int64_t i = 0; i < part.count; ++i) to[i] += positive_at(bytes + header, i) ? positive : other;
+        add_signs(bytes + header + run.first / 8, run.count, means[0], means[1], to);
       }
-      if (scale_ != SignScale::kNone) continue;
-      for (int64_t i = 0; i < part.count; ++i) to[i] = static_cast<float>((to[i] > 0) - (to[i] < 0));
+      if (scale_ == SignScale::kNone) take_signs(run.count, to);
     }
   });
 }

@@ -37,9 +37,15 @@ class SignCoder final : public GradientCoder {
   struct Part {
     int64_t offset = 0, count = 0, payload = 0;
   };
+  // Elements of a part that are decoded together, from a whole byte on.
+  struct Run {
+    size_t part = 0;
+    int64_t first = 0, count = 0;
+  };
 
   SignScale scale_;
   std::vector<Part> parts_;
+  std::vector<Run> runs_;
   int64_t payload_bytes_ = 0;
   ErrorMemory memory_;
 };

@@ -59,7 +59,7 @@ uint64_t ChocoExchange::finish() {
 }
 
 void ChocoExchange::decode(const at::Tensor& payload) {
-  if (!decoded_.defined()) decoded_ = at::empty_like(copy_);
+  if (!decoded_.defined()) decoded_ = at::zeros_like(copy_);
   coder_.absorb(0, std::span(&payload, 1), decoded_);
 }
 
