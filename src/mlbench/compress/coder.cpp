@@ -71,6 +71,7 @@ MakeCoder read_qsgd(OptionReader& options) {
   qsgd.bits = static_cast<int>(options.integer("bits", qsgd.bits, kCodeBits));
   qsgd.bucket = options.integer("bucket", qsgd.bucket, kBuckets);
   qsgd.largest = options.choice("norm", "largest", {"largest", "euclidean"}) == "largest";
+  qsgd.elias = options.choice("coding", "fixed", {"fixed", "elias"}) == "elias";
   return [qsgd](const CoderContext& context) { return std::make_unique<QsgdCoder>(qsgd, context); };
 }
 
@@ -155,7 +156,8 @@ constexpr Row kCoders[] = {
      "signs and the mean magnitude of each tensor, gathered: n / 8 bytes", "Karimireddy et al. 2019, EF-signSGD"},
     {"one_bit", read_sign<SignScale::kMeanOfEachSign>, "signs and two means of each tensor, gathered: n / 8 bytes",
      "Seide et al. 2014, 1-bit SGD"},
-    {"qsgd", read_qsgd, "random levels of each bucket's norm, gathered: bits n / 8 bytes and 4 per bucket",
+    {"qsgd", read_qsgd,
+     "random levels of each bucket's norm, gathered: bits n / 8 bytes (or Elias codes) and 4 per bucket",
      "Alistarh et al. 2017, QSGD; with 2 bits and large buckets TernGrad, Wen et al. 2017"},
     {"natural", read_natural, "a random power of two of each element, gathered: 9 n / 8 bytes",
      "Horvath et al. 2019, natural compression"},

@@ -50,6 +50,8 @@ std::vector<Case> cases() {
       {"one_bit", Json::object()},
       {"qsgd", Json::object()},
       {"qsgd", {{"bits", 7}, {"bucket", 100}, {"norm", "euclidean"}}},
+      {"qsgd", {{"coding", "elias"}}},
+      {"qsgd", {{"coding", "elias"}, {"bits", 8}, {"bucket", 100}, {"norm", "euclidean"}}},
       {"natural", Json::object()},
       {"int8", Json::object()},
       {"int8", {{"error_feedback", false}}},
@@ -261,6 +263,7 @@ TEST(Coders, ThoseThatDrawHaveNoBias) {
   const at::Tensor gradient = gradient_of(layout, 0, 0);
   const Case unbiased[] = {{"qsgd", {{"bits", 3}, {"bucket", 7}}},
                            {"qsgd", {{"bits", 2}, {"norm", "euclidean"}}},
+                           {"qsgd", {{"bits", 3}, {"bucket", 7}, {"coding", "elias"}}},
                            {"natural", Json::object()},
                            {"random_k", {{"share", 0.2}, {"error_feedback", false}}},
                            {"random_block", {{"share", 0.2}, {"error_feedback", false}}}};

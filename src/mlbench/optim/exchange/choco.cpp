@@ -19,10 +19,10 @@ const std::string kCopies = "exchange/copies";
 ChocoExchange::ChocoExchange(const ExchangeContext& context, const ChocoOptions& options)
     : comm_(context.comm), coder_(context.coder), layout_(context.layout), options_(options) {
   if (!context.coder.decodes_alone()) {
-    throw UserError(
-        fmt::format("compression '{}' with the pattern choco, which decodes the payload of each neighbour by "
-                    "itself; expected qsgd, natural, fp4, or top_k, int8 or fp8 with error_feedback=false",
-                    context.coder.name()));
+    throw UserError(fmt::format(
+        "compression '{}' with the pattern choco, which decodes the payload of each neighbour by "
+        "itself; expected qsgd with coding=\"fixed\", natural, fp4, or top_k, int8 or fp8 with error_feedback=false",
+        context.coder.name()));
   }
   const Graph graph(options.graph, MixingDemand::kSymmetric, comm_.rank(), comm_.size());
   if (graph.changes()) {

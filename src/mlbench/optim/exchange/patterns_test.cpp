@@ -200,6 +200,7 @@ TEST(Choco, RanksAgreeInTheEndOnTheMean) {
 
 TEST(Choco, RefusesWhatNeighboursCannotDecode) {
   expect_refusal(named("choco_sgd", {{"compression", "ef_sign"}}), "compression 'ef_sign' with the pattern choco");
+  expect_refusal(named("choco_sgd", {{"coding", "elias"}}), "compression 'qsgd' with the pattern choco");
   expect_refusal(named("choco_sgd", {{"compression", "top_k"}}), "error_feedback=false");
   expect_refusal(named("choco_sgd", {{"topology", "exponential"}}), "whose neighbours are always the same");
 }
@@ -295,6 +296,7 @@ std::vector<Algorithm> algorithms() {
   all.push_back({"adamw", {{"pattern", "sharded"}}});
   all.push_back({"centralized_sgd", {{"pattern", "sharded"}, {"momentum", 0.5}}});
   all.push_back({"adamw", {{"compression", "power_sgd"}, {"min_compression", 1}}});
+  all.push_back({"qsgd", {{"coding", "elias"}}});
   all.push_back({"decentralized_sgd", {{"topology", "complete"}, {"every", 2}}});
   all.push_back({"decentralized_sgd", Json::object(), 0.02, true});
   all.push_back({"choco_sgd", Json::object(), 0.02, true});
