@@ -12,6 +12,7 @@ namespace mlbench::compress {
 namespace {
 
 constexpr const char* kQ = "coder/q";
+constexpr const char* kPowerSteps = "coder/steps";
 constexpr double kTiny = 1e-8;  // added to the norms of columns, so that a zero column stays zero
 
 // Columns of length 1 at right angles to each other, by modified Gram-Schmidt in float64: few columns, and the same
@@ -96,7 +97,7 @@ Payload PowerSgdCoder::encode(int round, const at::Tensor& gradient) {
     return payload;
   }
   if (round == 0) {
-    if (!options_.warm_start || step_.step == options_.start_step) draw_q();
+    if (!options_.warm_start || steps_ == 0) draw_q();
     corrected_ = memory_.enabled() ? at::add(gradient, memory_.values()) : gradient.clone();
     payload.data = at::empty({p_elements_ + plain_elements_});
     for (const Matrix& matrix : matrices_) {
@@ -132,6 +133,7 @@ void PowerSgdCoder::absorb(int round, std::span<const at::Tensor> results, at::T
     }
     return;
   }
+  ++steps_;
   q_.copy_(results[0]);
   at::Tensor& kept = memory_.values();
   for (const Matrix& matrix : matrices_) {
@@ -146,12 +148,16 @@ void PowerSgdCoder::absorb(int round, std::span<const at::Tensor> results, at::T
 
 void PowerSgdCoder::export_state(NamedState& state) const {
   memory_.export_state(state);
-  if (options_.warm_start) export_values(kQ, q_, state);
+  if (!options_.warm_start) return;
+  export_values(kQ, q_, state);
+  state.scalars[kPowerSteps] = steps_;
 }
 
 void PowerSgdCoder::import_state(const NamedState& state) {
   memory_.import_state(state);
-  if (options_.warm_start) import_values(kQ, state, q_);
+  if (!options_.warm_start) return;
+  import_values(kQ, state, q_);
+  steps_ = state.integer(kPowerSteps);
 }
 
 }  // namespace mlbench::compress

@@ -22,7 +22,7 @@ namespace mlbench::compress {
 struct PowerSgdOptions {
   int64_t rank = 1;
   bool error_feedback = true;
-  bool warm_start = true;  // Q is that of the step before; false: drawn in each step
+  bool warm_start = true;  // Q is that of the compressed step before; false: drawn in each step
   int64_t start_step = 0;
   double min_compression = 2;
 };
@@ -38,7 +38,7 @@ class PowerSgdCoder final : public GradientCoder {
   void begin(const StepContext& step) override { step_ = step; }
   Payload encode(int round, const at::Tensor& gradient) override;
   void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) override;
-  // "coder/error", "coder/name" and, with warm start, "coder/q".
+  // "coder/error", "coder/name" and, with warm start, "coder/q" and "coder/steps".
   void export_state(NamedState& state) const override;
   void import_state(const NamedState& state) override;
 
@@ -65,6 +65,7 @@ class PowerSgdCoder final : public GradientCoder {
   int64_t p_elements_ = 0, q_elements_ = 0, plain_elements_ = 0, all_elements_ = 0;
   ErrorMemory memory_;
   StepContext step_;
+  int64_t steps_ = 0;     // that were compressed
   at::Tensor p_, q_;      // of all matrices
   at::Tensor corrected_;  // g + e of this step
 };

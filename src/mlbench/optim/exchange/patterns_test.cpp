@@ -293,6 +293,7 @@ std::vector<Algorithm> algorithms() {
   all.push_back({"local_sgd", {{"every", 4}, {"compression", "top_k"}, {"share", 0.3}}});
   all.push_back({"streaming_diloco", {{"rule", "sgd"}, {"compression", "none"}, {"delay", 3}, {"overlap", true}}});
   all.push_back({"streaming_diloco", {{"every", 4}, {"fragments", 2}, {"compression", "top_k"}, {"share", 0.3}}});
+  all.push_back({"local_sgd", {{"every", 4}, {"compression", "power_sgd"}, {"min_compression", 1}}});
   all.push_back({"adamw", {{"pattern", "sharded"}}});
   all.push_back({"centralized_sgd", {{"pattern", "sharded"}, {"momentum", 0.5}}});
   all.push_back({"adamw", {{"compression", "power_sgd"}, {"min_compression", 1}}});
