@@ -16,6 +16,7 @@
 
 #include "mlbench/compress/coder.h"
 #include "mlbench/compress/error_memory.h"
+#include "mlbench/compress/low_rank.h"
 
 namespace mlbench::compress {
 
@@ -43,26 +44,13 @@ class PowerSgdCoder final : public GradientCoder {
   void import_state(const NamedState& state) override;
 
  private:
-  // M is `rows` x `columns` from `offset` of the flat gradient; P and Q begin at `p` and `q` of theirs.
-  struct Matrix {
-    int64_t offset = 0, rows = 0, columns = 0, rank = 0, p = 0, q = 0;
-  };
-  // What is summed as it is, behind all P.
-  struct Plain {
-    int64_t offset = 0, count = 0, payload = 0;
-  };
+  using Matrix = LowRankParts::Matrix;
 
   bool compresses() const { return step_.step >= options_.start_step; }
-  at::Tensor matrix_in(const at::Tensor& flat, const Matrix& matrix) const;
-  at::Tensor p_of(const at::Tensor& all, const Matrix& matrix) const;
-  at::Tensor q_of(const at::Tensor& all, const Matrix& matrix) const;
-  void draw_q();
 
   PowerSgdOptions options_;
   uint64_t seed_;
-  std::vector<Matrix> matrices_;
-  std::vector<Plain> plain_;
-  int64_t p_elements_ = 0, q_elements_ = 0, plain_elements_ = 0, all_elements_ = 0;
+  LowRankParts parts_;
   ErrorMemory memory_;
   StepContext step_;
   int64_t steps_ = 0;     // that were compressed
