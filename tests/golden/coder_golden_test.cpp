@@ -1,5 +1,5 @@
-// Coders against PyTorch's communication hooks (coder_oracle.py, run at test time by a Python that has its own
-// PyTorch): 50 steps of two ranks from one state.
+// Coders against PyTorch's communication hooks, or NumPy where it has none: 50 steps of two ranks from one state.
+// coder_oracle.py is run at test time by a Python that has its own PyTorch.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -33,10 +33,9 @@ struct CoderCase {
 
 std::vector<CoderCase> coder_cases() {
   const auto power = [](int64_t rank) { return Json{{"rank", rank}, {"min_compression", 1}}; };
-  return {{"power_sgd", {8, 6}, 1, "power_sgd", power(1)},
-          {"power_sgd", {8, 6}, 2, "power_sgd", power(2)},
-          {"power_sgd", {16, 3, 3, 3}, 4, "power_sgd", power(4)},
-          {"fp16", {8, 6}, 0, "half", {{"type", "float16"}}}};
+  return {{"power_sgd", {8, 6}, 1, "power_sgd", power(1)},        {"power_sgd", {8, 6}, 2, "power_sgd", power(2)},
+          {"power_sgd", {16, 3, 3, 3}, 4, "power_sgd", power(4)}, {"acp_sgd", {8, 6}, 1, "acp_sgd", power(1)},
+          {"acp_sgd", {16, 3, 3, 3}, 4, "acp_sgd", power(4)},     {"fp16", {8, 6}, 0, "half", {{"type", "float16"}}}};
 }
 
 int64_t elements_of(const CoderCase& test) {
@@ -60,7 +59,7 @@ std::vector<float> first_q(const CoderCase& test) {
   return drawn(elements_of(test) / test.shape[0] * test.rank, 12345);
 }
 
-Json ask_pytorch(const std::string& python) {
+Json ask_oracles(const std::string& python) {
   const TemporaryFolder folder;
   Json given = {{"cases", Json::array()}};
   for (const CoderCase& test : coder_cases()) {
@@ -105,12 +104,12 @@ double distance(std::vector<double> a, const std::vector<double>& b) {
   return norm_of(a);
 }
 
-TEST(CoderGolden, FiftyStepsAreAsExactAsPyTorchsHooks) {
+TEST(CoderGolden, FiftyStepsAreAsExactAsThoseOfTheOracles) {
   const auto python = environment_variable("MLBENCH_TEST_PYTHON");
   if (!python || python->empty()) {
     GTEST_SKIP() << "missing capability: a Python that imports torch (Debian: python3-torch)";
   }
-  const Json golden = ask_pytorch(*python);
+  const Json golden = ask_oracles(*python);
   ASSERT_EQ(golden.size(), coder_cases().size());
   for (size_t number = 0; number < coder_cases().size(); ++number) {
     const CoderCase test = coder_cases()[number];

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Steps of PyTorch's communication hooks on given gradients, two ranks: what the test of coders compares against.
+"""Steps of PyTorch's communication hooks on given gradients, two ranks: what the test of coders compares against. For
+ACP-SGD, which PyTorch lacks, NumPy as the paper has it (Zhang et al. 2023).
 
-Usage: coder_oracle.py FOLDER. Reads FOLDER/cases.json: {cases: [{hook ("power_sgd" | "fp16"), shape, vector (elements),
-rank, q (the first Q, row by row), gradients: per step and rank, matrix then vector}]}. Writes FOLDER/result.json: per
-case, computed in float32 and in float64, the averaged gradient of each step, matrix then vector.
+Usage: coder_oracle.py FOLDER. Reads FOLDER/cases.json: {cases: [{hook ("power_sgd" | "acp_sgd" | "fp16"), shape,
+vector (elements), rank, q (the first Q, row by row), gradients: per step and rank, matrix then vector}]}. Writes
+FOLDER/result.json: per case, computed in float32 and in float64, the averaged gradient of each step, matrix then vector.
 """
 import json
 import os
@@ -11,6 +12,7 @@ import pathlib
 import socket
 import sys
 
+import numpy
 import torch
 import torch.distributed
 import torch.multiprocessing
@@ -61,12 +63,41 @@ def run(rank, case, dtype):
     return results[VANILLA:]
 
 
+def run_acp_sgd(case, dtype):
+    """Means over the ranks, and an error of each rank that its own factor leaves."""
+    ranks, rows, rank = len(case["gradients"][0]), case["shape"][0], case["rank"]
+    q = numpy.array(case["q"], dtype).reshape(-1, rank)
+    split = rows * q.shape[0]
+    errors = [numpy.zeros((rows, q.shape[0]), dtype)] * ranks
+    results = []
+    for number, gradients in enumerate(numpy.array(case["gradients"], dtype)):
+        whole = [gradients[one][:split].reshape(rows, -1) + errors[one] for one in range(ranks)]
+        if number % 2 == 0:
+            q = numpy.linalg.qr(q)[0]
+            own = [m @ q for m in whole]
+            errors = [m - factor @ q.T for m, factor in zip(whole, own)]
+            p = sum(own) / ranks
+        else:
+            p = numpy.linalg.qr(p)[0]
+            own = [m.T @ p for m in whole]
+            errors = [m - p @ factor.T for m, factor in zip(whole, own)]
+            q = sum(own) / ranks
+        results.append((p @ q.T).ravel().tolist() + gradients[:, split:].mean(axis=0).tolist())
+    return results
+
+
+def results_of(rank, case):
+    if case["hook"] == "acp_sgd":
+        return {"float32": run_acp_sgd(case, numpy.float32), "float64": run_acp_sgd(case, numpy.float64)}
+    return {"float32": run(rank, case, torch.float32), "float64": run(rank, case, torch.float64)}
+
+
 def work(rank, folder, port):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
     torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
     torch.set_num_threads(1)
     cases = json.loads((folder / "cases.json").read_text())["cases"]
-    results = [{"float32": run(rank, case, torch.float32), "float64": run(rank, case, torch.float64)} for case in cases]
+    results = [results_of(rank, case) for case in cases]
     if rank == 0:
         (folder / "result.json").write_text(json.dumps(results))
     torch.distributed.barrier()

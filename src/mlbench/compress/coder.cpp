@@ -2,6 +2,7 @@
 
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/compress/acp_sgd.h"
 #include "mlbench/compress/deep_gradient.h"
 #include "mlbench/compress/ef21.h"
 #include "mlbench/compress/half.h"
@@ -129,6 +130,15 @@ MakeCoder read_power_sgd(OptionReader& options) {
   return [power](const CoderContext& context) { return std::make_unique<PowerSgdCoder>(power, context); };
 }
 
+MakeCoder read_acp_sgd(OptionReader& options) {
+  AcpSgdOptions acp;
+  acp.rank = options.integer("rank", acp.rank, kRanks);
+  acp.error_feedback = options.flag("error_feedback", acp.error_feedback);
+  acp.start_step = options.integer("compression_start", acp.start_step, kSteps);
+  acp.min_compression = options.number("min_compression", acp.min_compression, kFactors);
+  return [acp](const CoderContext& context) { return std::make_unique<AcpSgdCoder>(acp, context); };
+}
+
 struct Row {
   const char* name;
   MakeCoder (*read)(OptionReader& options);
@@ -168,6 +178,9 @@ constexpr Row kCoders[] = {
      "Douillard et al. 2025 (Streaming DiLoCo)"},
     {"power_sgd", read_power_sgd, "two low-rank factors of each matrix, summed: 4 rank (rows + columns) bytes",
      "Vogels et al. 2019; PyTorch's powerSGD_hook, MLBench's PowerSGD"},
+    {"acp_sgd", read_acp_sgd,
+     "one of two low-rank factors of each matrix in turn, summed: 4 rank rows or 4 rank columns bytes",
+     "Zhang et al. 2023, ACP-SGD"},
 };
 
 }  // namespace

@@ -61,6 +61,9 @@ std::vector<Case> cases() {
       {"fp4", {{"error_feedback", true}}},
       {"power_sgd", {{"min_compression", 1}}},
       {"power_sgd", {{"rank", 2}, {"min_compression", 1}, {"warm_start", false}, {"compression_start", 1}}},
+      {"acp_sgd", {{"min_compression", 1}}},
+      {"acp_sgd", {{"rank", 2}, {"min_compression", 1}, {"compression_start", 1}}},
+      {"acp_sgd", {{"min_compression", 1}, {"error_feedback", false}}},
       {"error memory", {}, [](const CoderContext& context) { return std::make_unique<ErrorMemoryCoder>(context); }}};
 }
 

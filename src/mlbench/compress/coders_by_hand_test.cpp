@@ -390,5 +390,104 @@ TEST(PowerSgd, AMatrixOfItsRankArrivesWhole) {
   EXPECT_TRUE(at::allclose(gradient, expected, 1e-5, 1e-6));
 }
 
+// ---- ACP-SGD: rank 1 of a 3 x 4 matrix, and a vector of 2 -----------------------------------------------------------
+
+// M = g + e;  e' = M - out. In odd steps q <- q / |q|, p = M q, out = p q^T; in even ones p <- p / |p|, q = M^T p, and
+// the same.
+class AlternatingReference {
+ public:
+  explicit AlternatingReference(Vector q) : q_(std::move(q)) {}
+  Vector step(const Vector& gradient) {
+    const bool odd = ++steps_ % 2 == 1;
+    normalise(odd ? q_ : p_);
+    (odd ? p_ : q_).assign(odd ? 3 : 4, 0);
+    Vector m(12), out(12);
+    for (size_t r = 0; r < 3; ++r) {
+      for (size_t c = 0; c < 4; ++c) {
+        m[r * 4 + c] = gradient[r * 4 + c] + error_[r * 4 + c];
+        (odd ? p_[r] : q_[c]) += m[r * 4 + c] * (odd ? q_[c] : p_[r]);
+      }
+    }
+    for (size_t r = 0; r < 3; ++r) {
+      for (size_t c = 0; c < 4; ++c) {
+        out[r * 4 + c] = p_[r] * q_[c];
+        error_[r * 4 + c] = m[r * 4 + c] - out[r * 4 + c];
+      }
+    }
+    return out;
+  }
+  const Vector& error() const { return error_; }
+
+ private:
+  static void normalise(Vector& values) {
+    double square = 0;
+    for (const double value : values) square += value * value;
+    for (double& value : values) value /= std::sqrt(square);
+  }
+
+  Vector p_, q_, error_ = Vector(12, 0);
+  int steps_ = 0;
+};
+
+FlatLayout matrix_and_vector() {
+  FlatLayout layout = layout_with_buffer({12, 2});
+  layout.ranges[0].shape = {3, 2, 2};
+  return layout;
+}
+
+TEST(AcpSgd, SixStepsComputedInFloat64) {
+  const FlatLayout layout = matrix_and_vector();
+  const auto coder = make("acp_sgd", {{"min_compression", 1}}, layout);
+  EXPECT_EQ(coder->rounds(), 1);
+  NamedState state;
+  coder->export_state(state);
+  const Vector first = {1, -2, 0.5, 3};
+  const std::vector<float> given(first.begin(), first.end());
+  std::memcpy(state.tensors["coder/q"].bytes.data(), given.data(), 4 * sizeof(float));
+  state.scalars["coder/steps"] = int64_t{2};  // in its first step a coder draws Q
+  coder->import_state(state);
+  AlternatingReference reference(first);
+  RandomSequence random(9);
+  for (int number = 0; number < 6; ++number) {
+    Vector values(12);
+    at::Tensor gradient = at::zeros({32});
+    for (size_t i = 0; i < 12; ++i) {
+      gradient[static_cast<int64_t>(i)] = values[i] = static_cast<float>(random.normal());
+    }
+    gradient[16] = number;
+    gradient[17] = -1;
+    coder->begin({.step = number});
+    const Payload payload = coder->encode(0, gradient);
+    EXPECT_EQ(payload.kind, PayloadKind::kSum);
+    EXPECT_EQ(payload.bytes, 4U * ((number % 2 == 0 ? 3U : 4U) + 2U)) << "rows, then columns; and the vector";
+    EXPECT_EQ(payload.bytes, payload.data.nbytes());
+    coder->absorb(0, std::span(&payload.data, 1), gradient);
+    const Vector out = reference.step(values);
+    EXPECT_THAT(first_of(gradient, 12), Pointwise(FloatNear(5e-6F), std::vector<float>(out.begin(), out.end())));
+    EXPECT_THAT(first_of(gradient.narrow(0, 16, 2), 2), ElementsAre(static_cast<float>(number), -1));
+    const Vector error = tensor_of(*coder, "coder/error", 18);
+    EXPECT_THAT(std::vector<float>(error.begin(), error.begin() + 12),
+                Pointwise(FloatNear(5e-6F), std::vector<float>(reference.error().begin(), reference.error().end())));
+    EXPECT_EQ(error[16], 0) << "a vector leaves nothing";
+  }
+}
+
+// Of M = a b^T the first step sends M q q^T and keeps the rest. The second has P = a / |a|, and sends all that is left:
+// both together are 2 M.
+TEST(AcpSgd, AMatrixOfItsRankArrivesWholeInTwoSteps) {
+  const auto coder = make("acp_sgd", {{"min_compression", 1}}, matrix_and_vector());
+  const at::Tensor matrix = at::outer(at::arange(1, 4, at::kFloat), at::arange(-1, 3, at::kFloat)).view({-1});
+  at::Tensor sum = at::zeros({12});
+  for (int number = 0; number < 2; ++number) {
+    at::Tensor gradient = at::zeros({32});
+    gradient.narrow(0, 0, 12).copy_(matrix);
+    coder->begin({.step = number});
+    const Payload payload = coder->encode(0, gradient);
+    coder->absorb(0, std::span(&payload.data, 1), gradient);
+    sum += gradient.narrow(0, 0, 12);
+    EXPECT_EQ(at::allclose(sum, matrix * (number + 1), 1e-5, 1e-5), number == 1);
+  }
+}
+
 }  // namespace
 }  // namespace mlbench::compress

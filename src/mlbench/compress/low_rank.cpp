@@ -96,6 +96,10 @@ void LowRankParts::take_plain(int64_t factor_elements, const at::Tensor& payload
   }
 }
 
+void LowRankParts::clear_plain(at::Tensor& flat) const {
+  for (const Plain& plain : plain_) flat.narrow(0, plain.offset, plain.count).zero_();
+}
+
 Payload LowRankParts::whole_payload(const at::Tensor& gradient) const {
   Payload payload;
   payload.kind = PayloadKind::kSum;

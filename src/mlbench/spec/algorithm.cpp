@@ -27,6 +27,7 @@ constexpr NamedAlgorithm kNamedAlgorithms[] = {
     {"ef_sign_sgd", "sgd", "ef_sign", "centralized"},
     {"qsgd", "sgd", "qsgd", "centralized"},
     {"power_sgd", "sgd", "power_sgd", "centralized"},
+    {"acp_sgd", "sgd", "acp_sgd", "centralized"},
     {"local_sgd", "sgd", "none", "local"},
     {"diloco", "adamw", "none", "local"},
     {"sparse_loco", "adamw", "top_k", "local"},
