@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/optim/rules/flat_state.h"
+#include "mlbench/optim/rules/hidden_matrices.h"
 
 namespace mlbench::optim {
 
@@ -16,18 +17,6 @@ namespace {
 constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
 constexpr double kLeastNorm = 1e-7;
 const std::string kMuonMomentum = "optimizer/momentum";
-
-bool is_matrix(const FlatRange& range) { return range.use == TensorUse::kMatrix && range.shape.size() >= 2; }
-
-// The trainable ranges that are matrices, or those that are not, where they lie in the whole buffer.
-FlatLayout part_of(const FlatLayout& layout, bool matrices) {
-  FlatLayout part;
-  part.parameter_elements = layout.parameter_elements;
-  for (const FlatRange& range : layout.ranges) {
-    if (range.trainable && is_matrix(range) == matrices) part.ranges.push_back(range);
-  }
-  return part;
-}
 
 MuonOptions checked(MuonOptions options) {
   if (!(options.momentum >= 0 && options.momentum < 1)) {
@@ -56,36 +45,30 @@ at::Tensor orthogonalised(const at::Tensor& matrix, int64_t steps) {
 MuonRule::MuonRule(const MuonOptions& options, const FlatLayout& layout, SeparateMemory* memory)
     : options_(checked(options)),
       memory_(memory),
-      matrices_(part_of(layout, true)),
-      others_(part_of(layout, false)),
+      matrices_(hidden_matrices(layout)),
+      others_(other_tensors(layout)),
       momentum_(at::zeros({layout.parameter_elements}, options_beside(memory))),
       adam_(options_.adam, others_, memory) {}
 
 // Adam updates the whole flat buffer in one pass; the matrices are computed before it, and written behind it.
 void MuonRule::update(FlatTensors& tensors, double lr, double gradient_scale) {
-  struct Update {
-    at::Tensor place, weights;
-  };
-  std::vector<Update> updates;
+  std::vector<MatrixUpdate> updates;
   for (const FlatRange& range : matrices_.ranges) {
     const int64_t rows = range.shape[0], columns = range.count / rows;
-    const auto matrix_in = [&](const at::Tensor& flat) {
-      return flat.narrow(0, range.offset, range.count).view({rows, columns});
-    };
-    at::Tensor momentum = matrix_in(momentum_);
-    const at::Tensor gradient = at::mul(matrix_in(tensors.gradients), gradient_scale);
+    at::Tensor momentum = matrix_in(momentum_, range);
+    const at::Tensor gradient = at::mul(matrix_in(tensors.gradients, range), gradient_scale);
     momentum.mul_(options_.momentum).add_(gradient, 1 - options_.momentum);
     const at::Tensor direction =
         options_.nesterov ? at::mul(momentum, options_.momentum).add_(gradient, 1 - options_.momentum) : momentum;
     const auto ratio = static_cast<double>(rows) / static_cast<double>(columns);
     const double scale = options_.match_rms_adamw ? 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)))
                                                   : std::sqrt(std::max(1.0, ratio));
-    const at::Tensor place = matrix_in(tensors.parameters);
+    const at::Tensor place = matrix_in(tensors.parameters, range);
     updates.push_back({place, at::mul(place, 1 - lr * options_.weight_decay)
                                   .sub_(orthogonalised(direction, options_.newton_schulz_steps), lr * scale)});
   }
   adam_.update(tensors, lr * options_.adam_rate, gradient_scale);
-  for (Update& update : updates) update.place.copy_(update.weights);
+  for (MatrixUpdate& update : updates) update.place.copy_(update.weights);
 }
 
 void MuonRule::export_state(NamedState& state) const {
