@@ -12,6 +12,7 @@
 #include "mlbench/base/options.h"
 #include "mlbench/optim/exchange/exchange.h"
 #include "mlbench/optim/rules/adam.h"
+#include "mlbench/optim/rules/dion.h"
 #include "mlbench/optim/rules/lamb.h"
 #include "mlbench/optim/rules/lars.h"
 #include "mlbench/optim/rules/lion.h"
@@ -24,7 +25,7 @@ namespace mlbench::optim {
 
 namespace {
 
-constexpr Range kShareRange{0, 1}, kDecayRange{0, 1e6}, kEpsRange{0, 1}, kNormRange{0, 1e30};
+constexpr Range kShareRange{0, 1}, kDecayRange{0, 1e6}, kEpsRange{0, 1}, kFractionRange{1e-9, 1}, kNormRange{0, 1e30};
 constexpr Range kPatienceRange{0, 1e6};
 
 // Rules are made when all options are read: a misspelt option is then reported before what its absence does to others.
@@ -109,6 +110,16 @@ MakeRule read_muon(OptionReader& options) {
   return maker_of<MuonRule>(muon);
 }
 
+MakeRule read_dion(OptionReader& options) {
+  DionOptions dion;
+  dion.momentum = options.number("momentum", dion.momentum, kShareRange);
+  dion.rank_fraction = options.number("rank_fraction", dion.rank_fraction, kFractionRange);
+  dion.weight_decay = options.number("weight_decay", dion.weight_decay, kDecayRange);
+  dion.adam_rate = options.number("adam_rate", dion.adam_rate, kDecayRange);
+  dion.adam = read_adam_options(options);
+  return maker_of<DionRule>(dion);
+}
+
 MakeRule read_schedule_free_sgd(OptionReader& options) {
   ScheduleFreeOptions free;
   free.beta1 = options.number("momentum", free.beta1, kShareRange);
@@ -147,6 +158,7 @@ constexpr RuleRow kRules[] = {
     {"lamb", read_lamb, "You et al. 2020"},
     {"lion", read_lion, "Chen et al. 2023"},
     {"muon", read_muon, "Jordan et al. 2024, Liu et al. 2025, torch.optim.Muon"},
+    {"dion", read_dion, "Ahn et al. 2025"},
     {"schedule_free_sgd", read_schedule_free_sgd, "Defazio et al. 2024, schedulefree.SGDScheduleFree"},
     {"schedule_free_adamw", read_schedule_free_adamw, "Defazio et al. 2024, schedulefree.AdamWScheduleFree"},
 };

@@ -208,13 +208,14 @@ INSTANTIATE_TEST_SUITE_P(Table, EveryOptimizer, testing::ValuesIn(cases()),
 TEST(Factory, EveryRowHasACase) {
   std::set<std::string> tested;
   for (const Case& c : cases()) tested.insert(c.spec.name);
-  // Those whose ranks or gradients differ from the sum have tests of their own (exchange/patterns_test.cpp), and so has
-  // Muon, which treats tensors differently (rules/rules_test.cpp).
+  // Those whose ranks or gradients differ from the sum have tests of their own (exchange/patterns_test.cpp). So have
+  // Muon and Dion, which treat tensors differently (rules/rules_test.cpp).
   const auto comm = alone();
   for (const std::string& name : optimizer_names()) {
     const spec::OptimizerSpec optimizer = optimizer_spec(name, Json::object());
     const bool centralized = spec::algorithm_of(optimizer).pattern == "centralized";
-    if (centralized && name != "muon" && make_optimizer(optimizer, kLayout, *comm)->promise().exact) {
+    const bool of_matrices = name == "muon" || name == "dion";
+    if (centralized && !of_matrices && make_optimizer(optimizer, kLayout, *comm)->promise().exact) {
       EXPECT_TRUE(tested.contains(name)) << name;
     }
   }

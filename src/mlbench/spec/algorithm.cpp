@@ -20,6 +20,7 @@ constexpr NamedAlgorithm kNamedAlgorithms[] = {
     {"lamb", "lamb", "none", "centralized"},
     {"lion", "lion", "none", "centralized"},
     {"muon", "muon", "none", "centralized"},
+    {"dion", "dion", "none", "centralized"},
     {"schedule_free_sgd", "schedule_free_sgd", "none", "centralized"},
     {"schedule_free_adamw", "schedule_free_adamw", "none", "centralized"},
     {"sparsified_sgd", "sgd", "top_k", "centralized"},

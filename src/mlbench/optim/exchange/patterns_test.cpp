@@ -261,6 +261,7 @@ TEST(Sharded, RefusesWhatNeedsTheWholeGradient) {
   };
   refused("lars", Json::object());
   refused("muon", Json::object());
+  refused("dion", Json::object());
   refused("schedule_free_sgd", Json::object());
   refused("centralized_sgd", {{"clip_norm", 1}});
   refused("centralized_sgd", {{"averaging_patience", 1}});

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <vector>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/optim/factory.h"
+#include "mlbench/optim/rules/dion.h"
 #include "mlbench/optim/rules/lion.h"
 #include "mlbench/optim/rules/muon.h"
 #include "mlbench/optim/test_ranks.h"
@@ -292,6 +294,82 @@ TEST(Muon, ResumesIdentically) {
   }
 }
 
+// ---- Dion -----------------------------------------------------------------------------------------------------------
+
+FlatLayout two_by_two() {
+  return {.ranges = {{"weight", {2, 2}, 0, 4, true, TensorUse::kMatrix}}, .parameter_elements = 16};
+}
+
+// Momentum 0.5, rate 0.5, no decay, rank 1. Whatever the first Q: B = (3, 4) e1^T gives P = +-(0.6, 0.8), Q = +-e1, and
+// M = B / 2. Without a gradient B is half as long, and the step is the same, M = (0.75, 1) e1^T. The third gradient
+// makes B = (0, 5) e1^T, and the step (0, 1) e1^T. Each step moves by half of it.
+TEST(Dion, ThreeStepsComputedByHand) {
+  DionRule rule({.momentum = 0.5, .rank_fraction = 0.5, .weight_decay = 0}, two_by_two());
+  FlatTensors tensors{at::zeros({16}), at::zeros({16})};
+  const Vector gradients[3] = {{3, 0, 4, 0}, {0, 0, 0, 0}, {-0.75, 0, 4, 0}};
+  const Vector weights[3] = {{-0.3, 0, -0.4, 0}, {-0.6, 0, -0.8, 0}, {-0.6, 0, -1.3, 0}};
+  for (size_t step = 0; step < 3; ++step) {
+    put(tensors.gradients, 0, gradients[step]);
+    rule.update(tensors, 0.5, 1);
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_NEAR(tensors.parameters[static_cast<int64_t>(i)].item<float>(), weights[step][i], 1e-6) << "step " << step;
+    }
+  }
+}
+
+// Rank 1 of the diagonal (4, 1): what is not along P stays whole in the momentum, what is along P shrinks by half.
+TEST(Dion, WhatIsNotOfTheRankStaysInTheMomentum) {
+  DionRule rule({.momentum = 0.5, .rank_fraction = 0.5, .weight_decay = 0}, two_by_two());
+  FlatTensors tensors{at::zeros({16}), at::zeros({16})};
+  const at::Tensor diagonal = at::diag(at::tensor({4.0F, 1.0F}));
+  tensors.gradients.narrow(0, 0, 4).copy_(diagonal.view({-1}));
+  rule.update(tensors, 1, 1);
+  NamedState state;
+  rule.export_state(state);
+  at::Tensor momentum = at::empty({2, 2});
+  std::memcpy(momentum.data_ptr<float>(), state.tensor("optimizer/momentum/weight").bytes.data(), 16);
+  const at::Tensor kept = at::sub(diagonal, momentum);  // (1 - momentum) P P^T B
+  const at::Tensor step = tensors.parameters.narrow(0, 0, 4).view({2, 2});
+  EXPECT_NEAR(at::linalg_det(kept).item<float>(), 0, 1e-5) << "of rank 1";
+  EXPECT_NEAR(step.norm().item<float>(), 1, 1e-5) << "the step is P Q^T, both of length 1";
+  // P P^T keeps 2 kept, so P^T momentum = P^T B / 2.
+  EXPECT_TRUE(at::allclose(at::mm(kept.t(), at::sub(at::mul(kept, 2), diagonal)), at::zeros({2, 2}), 0, 1e-4));
+}
+
+TEST(Dion, WithoutAnyGradientItsBasisStays) {
+  DionRule rule({.weight_decay = 0.5}, two_by_two());
+  FlatTensors tensors{at::ones({16}), at::zeros({16})};
+  rule.update(tensors, 1, 1);
+  EXPECT_TRUE(at::equal(tensors.parameters.narrow(0, 0, 4), at::full({4}, 0.5F))) << "decay alone";
+  put(tensors.gradients, 0, {3, 0, 4, 0});
+  rule.update(tensors, 1, 1);
+  EXPECT_NEAR(tensors.parameters[0].item<float>(), 0.25 - 0.6, 1e-6);
+}
+
+TEST(Dion, ResumesIdentically) {
+  const FlatLayout layout = two_tensors();
+  const auto run = [](DionRule& rule, FlatTensors& tensors, int first, int last) {
+    for (int i = first; i < last; ++i) {
+      tensors.gradients.zero_();
+      put(tensors.gradients, 0, drawn(6, static_cast<uint64_t>(i)));
+      put(tensors.gradients, 16, drawn(2, static_cast<uint64_t>(i)));
+      rule.update(tensors, 0.1, 1);
+    }
+  };
+  DionRule whole(DionOptions(), layout), first(DionOptions(), layout), second(DionOptions(), layout);
+  FlatTensors expected{at::ones({32}), at::zeros({32})}, tensors{at::ones({32}), at::zeros({32})};
+  run(whole, expected, 0, 7);
+  run(first, tensors, 0, 3);
+  NamedState state;
+  first.export_state(state);
+  EXPECT_EQ(state.tensors.size(), 4U);
+  second.import_state(state);
+  run(second, tensors, 3, 7);
+  for (const auto& [offset, count] : {std::pair{0, 6}, {16, 2}}) {
+    EXPECT_TRUE(at::equal(tensors.parameters.narrow(0, offset, count), expected.parameters.narrow(0, offset, count)));
+  }
+}
+
 TEST(Lion, TheKernelEqualsItsReferenceToTheBit) {
   constexpr size_t kCount = 100003;
   std::vector<float> start(kCount), gradients(kCount), momentum(kCount);
@@ -317,6 +395,8 @@ TEST(Rules, RefuseWhatCannotBe) {
     EXPECT_THAT([&] { make_optimizer(spec, two_tensors(), *comm); }, ThrowsMessage<UserError>(HasSubstr(text)));
   };
   refusal("lion", {{"betas", {0.9, 1}}}, "expected 0 or more and less than 1");
+  refusal("dion", {{"momentum", 1}}, "expected 0 or more and less than 1");
+  refusal("dion", {{"rank_fraction", 0}}, "rank_fraction");
   refusal("muon", {{"adjust_lr", "none"}}, "unknown adjust_lr 'none'");
   refusal("centralized_sgd", {{"rule", "adagrad"}}, "unknown rule 'adagrad'");
   refusal("centralized_sgd", {{"pattern", "tree"}}, "unknown pattern 'tree'");
