@@ -94,7 +94,7 @@ constexpr ExchangeRow kExchanges[] = {
      "Rajbhandari et al. 2020 (ZeRO-1); PyTorch's ZeroRedundancyOptimizer"},
     {"local", read_local, "differences of weights, over all ranks, every so many steps", false,
      "Stich 2019 (local SGD), Lin et al. 2020 (post-local SGD), Wang et al. 2020 (SlowMo), Douillard et al. 2023 "
-     "(DiLoCo); PyTorch's PostLocalSGDOptimizer"},
+     "(DiLoCo); PyTorch's PostLocalSGDOptimizer, MLBench's agg_grad=False (every = 1)"},
     {"gossip", read_gossip, "weights, with the neighbours of a graph", false,
      "Lian et al. 2017 (D-PSGD), Assran et al. 2019; MLBench's DecentralizedSGD"},
     {"choco", read_choco, "compressed differences of weights, with the neighbours of a graph", false,

@@ -6,7 +6,8 @@
 //
 // An average is a step of an outer optimizer (outer_optimizer.h) by the mean of (x - y_i), where y_i are the parameters
 // of rank i. The difference goes through the coder, so that it may be compressed. SlowMo's momentum is that of d / lr;
-// with a constant rate both are the same. What the inner rule remembers stays each rank's own.
+// with a constant rate both are the same. What the inner rule remembers stays each rank's own. With every = 1, weights
+// are averaged in each step instead of gradients, by the number of ranks (MLBench's agg_grad = False).
 //
 // Bytes: the coder's, in one step of `every` and in those before `start_step`; none in the others.
 

@@ -22,6 +22,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::FloatEq;
+using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pointwise;
@@ -88,6 +89,72 @@ TEST(SparseLoco, ThreeRoundsComputedByHand) {
   });
   expect_refusal(named("sparse_loco", {{"error_feedback", false}, {"error_decay", 0.9}}),
                  "error_decay with error_feedback false");
+}
+
+// ---- weights are averaged instead of gradients (MLBench's agg_grad = False): local with every = 1 -------------------
+
+// As weights_of(), with the gradients of each rank in each step, at the rate 0.5. Every step sends the one weight.
+std::vector<std::vector<float>> weights_with(const spec::OptimizerSpec& spec,
+                                             const std::vector<std::vector<double>>& gradients,
+                                             const std::vector<double>& shares) {
+  std::vector<std::vector<float>> weights(gradients.size());
+  const FlatLayout layout = layout_with_buffer({1});
+  on_ranks(static_cast<int>(gradients.size()), [&](int number, comm::Communicator& comm) {
+    const auto rank = static_cast<size_t>(number);
+    const auto optimizer = make_optimizer(spec, layout, comm);
+    FlatTensors tensors{at::zeros({layout.parameter_elements}), at::zeros({layout.parameter_elements})};
+    for (size_t step = 0; step < gradients[rank].size(); ++step) {
+      tensors.gradients.zero_();
+      tensors.gradients[0] = shares[rank] * gradients[rank][step];
+      optimizer->begin({static_cast<int64_t>(step), 0.5, shares[rank]}, tensors);
+      uint64_t bytes = optimizer->finish();
+      optimizer->step(tensors, 0.5);
+      bytes += optimizer->after_update(tensors);
+      EXPECT_EQ(bytes, sizeof(float));
+      weights[rank].push_back(tensors.parameters[0].item<float>());
+    }
+  });
+  return weights;
+}
+
+// The means 2, 0.5 and -1 of the ranks' gradients move a weight to -1, -1.25 and -0.75. With momentum 0.5 they are
+// summed to 2, 1.5 and -0.25: -1, -1.75 and -1.625. SGD is linear, so the mean of the ranks' steps is the step of the
+// mean.
+TEST(WeightAggregation, OfSgdAreThoseOfAveragedGradients) {
+  const std::vector<std::vector<double>> gradients = {{1, 2, 0}, {3, -1, -2}};
+  for (const auto& [name, options] : {std::pair{"centralized_sgd", Json::object()}, {"local_sgd", {{"every", 1}}}}) {
+    SCOPED_TRACE(name);
+    for (const auto& of_rank : weights_with(named(name, options), gradients, {0.5, 0.5})) {
+      EXPECT_THAT(of_rank, ElementsAre(-1, -1.25, -0.75));
+    }
+    Json momentum = options;
+    momentum["momentum"] = 0.5;
+    for (const auto& of_rank : weights_with(named(name, momentum), gradients, {0.5, 0.5})) {
+      EXPECT_THAT(of_rank, ElementsAre(-1, -1.75, -1.625));
+    }
+  }
+}
+
+// Adam steps by the rate times the sign of a constant gradient. The ranks' steps -0.5 and 0.5 cancel, while the mean
+// gradient -1 moves by 0.5 in each step.
+TEST(WeightAggregation, OfAdamAreOthersThanThoseOfAveragedGradients) {
+  const std::vector<std::vector<double>> gradients = {{1, 1, 1}, {-3, -3, -3}};
+  const auto near = [](float value) { return FloatNear(value, 1e-5F); };
+  for (const auto& of_rank : weights_with(named("centralized_adam", Json::object()), gradients, {0.5, 0.5})) {
+    EXPECT_THAT(of_rank, ElementsAre(near(0.5), near(1), near(1.5)));
+  }
+  const Json averaged = {{"rule", "adam"}, {"every", 1}};
+  for (const auto& of_rank : weights_with(named("local_sgd", averaged), gradients, {0.5, 0.5})) {
+    EXPECT_THAT(of_rank, ElementsAre(near(0), near(0), near(0)));
+  }
+}
+
+// Ranks count alike, whatever their shares of the batch are: the mean of the gradients 1 and 3 of ranks is 2, and that
+// of samples 2.5.
+TEST(WeightAggregation, AreByWorld) {
+  const std::vector<std::vector<double>> gradients = {{1}, {3}};
+  EXPECT_THAT(weights_with(named("local_sgd", {{"every", 1}}), gradients, {0.25, 0.75})[0], ElementsAre(-1));
+  EXPECT_THAT(weights_with(named("centralized_sgd", Json::object()), gradients, {0.25, 0.75})[0], ElementsAre(-1.25));
 }
 
 // ---- gossip ---------------------------------------------------------------------------------------------------------
