@@ -93,7 +93,8 @@ TEST(SparseLoco, ThreeRoundsComputedByHand) {
 
 // ---- weights are averaged instead of gradients (MLBench's agg_grad = False): local with every = 1 -------------------
 
-// As weights_behind_steps(), with the gradients of each rank in each step, at the rate 0.5. Every step sends the one weight.
+// As weights_behind_steps(), with the gradients of each rank in each step, at the rate 0.5. Every step sends the one
+// weight.
 std::vector<std::vector<float>> weights_with(const spec::OptimizerSpec& spec,
                                              const std::vector<std::vector<double>>& gradients,
                                              const std::vector<double>& shares) {
