@@ -117,6 +117,15 @@ TEST_F(Cli, Version) {
   EXPECT_FALSE(json["build_id"].get<std::string>().empty());
 }
 
+TEST_F(Cli, AFileThatCannotBeReachedIsNamedWithTheReason) {
+  const fs::path loop = folder_.path() / "loop";
+  fs::create_symlink(loop, loop);
+  const Result result = mlbench({"status", "--home", loop});
+  EXPECT_EQ(result.code, 4);
+  EXPECT_THAT(result.err, testing::MatchesRegex("mlbench: error: .*/loop.*: Too many levels of symbolic links.*\n"));
+  EXPECT_THAT(result.err, Not(HasSubstr("filesystem error")));
+}
+
 TEST_F(Cli, AReaderThatLeavesEndsThePrintingOfARunAlone) {
   const auto with_reader_gone = [&](const std::string& words) {
     ProcessOptions options;

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/choices.h"
@@ -179,6 +180,13 @@ const char* what_else_is_wrong() {
   return working_folder_is_gone() ? "; the folder in which this command was started is gone: change to another" : "";
 }
 
+// What the error says; of the standard library's about a file, the file and the reason alone.
+std::string words_of(const std::exception& error) {
+  const auto* about_file = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
+  if (about_file == nullptr || about_file->path1().empty()) return error.what();
+  return fmt::format("{}: {}", about_file->path1().string(), about_file->code().message());
+}
+
 }  // namespace
 
 int run_program(int argc, char** argv) {
@@ -199,7 +207,7 @@ int run_program(int argc, char** argv) {
                              printable_lines(error.what(), "")));
     return static_cast<int>(exit_code_of(error));
   } catch (const std::exception& error) {
-    tell(stderr, fmt::format("mlbench: error: {}{}\n", printable_lines(error.what(), ""), what_else_is_wrong()));
+    tell(stderr, fmt::format("mlbench: error: {}{}\n", printable_lines(words_of(error), ""), what_else_is_wrong()));
     return static_cast<int>(exit_code_of(error));
   }
 }
