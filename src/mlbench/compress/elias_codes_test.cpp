@@ -1,6 +1,5 @@
 #include "mlbench/compress/elias_codes.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <bitset>
@@ -15,8 +14,6 @@
 
 namespace mlbench::compress {
 namespace {
-
-using ::testing::ElementsAre;
 
 // The paper's recursion, on text.
 std::string elias_text(uint64_t number) {
