@@ -522,7 +522,7 @@ TEST_F(KubeConfig, WhatIsNotThereOrNotSupportedSaysWhatToDo) {
   write(kConfig);
   write_file_atomically(folder_ / "ca.pem", "ca");
   EXPECT_THAT(error_of([&] { find_cluster("lba", here()); }),
-              HasSubstr("unknown context 'lba'; valid: lab, cloud, proxy"));
+              HasSubstr("unknown context 'lba': did you mean 'lab'? valid: lab, cloud, proxy"));
   EXPECT_THAT(error_of([&] { find_cluster("cloud", here()); }), AllOf(HasSubstr("kubectl proxy"), HasSubstr("exec")));
   write("a: 1");
   EXPECT_THAT(error_of([&] { find_cluster("", here()); }), HasSubstr("--kube-context"));
