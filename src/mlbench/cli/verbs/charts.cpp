@@ -144,18 +144,29 @@ std::string conditions_of(const std::vector<report::MeasuredRun>& runs) {
                                fmt::join(machines, "; "), fmt::join(programs, "; "), fmt::join(days, ", ")));
 }
 
-ExitCode charts(const Context& context, const ChartsOptions& options) {
+bool is_wanted(const ChartsOptions& options, const char* format) {
+  return std::ranges::count(options.formats, format) > 0;
+}
+bool has_images(const ChartsOptions& options) {
+  return is_wanted(options, "png") || is_wanted(options, "svg") || is_wanted(options, "pdf");
+}
+
+// Throws UserError for options that are not valid, and for images where gnuplot is absent.
+void check_options_of_charts(const ChartsOptions& options) {
   for (const std::string& format : options.formats) check_choice("format", format, kFormats);
   for (const std::string& key : options.lines) check_choice("key of --lines", key, report::keys_of_lines());
   check_choice("clock", options.clock, kClocks);
   if (!options.width.empty()) check_choice("width", options.width, kWidths);
-  const auto wanted = [&](const char* format) { return std::ranges::count(options.formats, format) > 0; };
-  const bool images = wanted("png") || wanted("svg") || wanted("pdf");
-  if (images && !report::gnuplot_exists()) {
+  if (has_images(options) && !report::gnuplot_exists()) {
     throw UserError(
         "PNG, SVG and PDF charts need the program gnuplot, which is not installed: apt-get install gnuplot-nox "
         "(without it: --format html,csv)");
   }
+}
+
+ExitCode charts(const Context& context, const ChartsOptions& options) {
+  check_options_of_charts(options);
+  const auto wanted = [&](const char* format) { return is_wanted(options, format); };
   report::Page page;
   page.prices = options.prices.empty() ? report::default_prices()
                                        : report::prices_from_json(read_json_file(options.prices, inputs::kPrices));
@@ -188,7 +199,7 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
     if (wanted("png")) write(chart.id + ".png", report::draw(chart, report::ImageFormat::kPng, style));
     if (wanted("svg")) write(chart.id + ".svg", report::draw(chart, report::ImageFormat::kSvg, style));
     if (wanted("pdf")) write(chart.id + ".pdf", report::draw(chart, report::ImageFormat::kPdf, style));
-    if (images && style.width != report::FigureWidth::kScreen) {
+    if (has_images(options) && style.width != report::FigureWidth::kScreen) {
       write(chart.id + ".caption.txt", caption_of(chart) + measured + "\n");
     }
     if (wanted("csv")) write(chart.id + ".csv", report::chart_csv(chart));
