@@ -1645,7 +1645,7 @@ TEST_F(Cli, TheRealWorkerTrainsAndIsReported) {
   const Result result =
       run({"1", "2", "--data", "made-images", "--threads-per-worker", "1", "--max-steps", "4", "--json"});
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("r-2  finished: goal not reached (max_steps), Prec@1 "));
+  EXPECT_THAT(result.err, HasSubstr("r-2  finished: goal not reached: --max-steps ended the run, Prec@1 "));
   const Json records = result.json();
   ASSERT_EQ(records.size(), 2U);
   for (const Json& record : records) {

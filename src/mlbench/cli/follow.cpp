@@ -52,7 +52,16 @@ std::string why_it_waits(const record::Record& record) {
   return fmt::format("{} {}{}", record.name, printable(reason), cores ? "; --no-wait starts at once" : "");
 }
 
-// "r-2  finished: goal not reached (max_steps), Prec@1 84.20"
+// Why a run without its goal was over; "" where it is not known.
+std::string why_over(const std::string& reason) {
+  if (reason == "epochs") return ": all epochs are done";
+  if (!reason.starts_with("max_")) return reason.empty() ? "" : ": " + reason;
+  std::string flag = "--" + reason;
+  std::ranges::replace(flag, '_', '-');
+  return fmt::format(": {} ended the run", flag);
+}
+
+// "r-2  finished: goal not reached: --max-steps ended the run, Prec@1 84.20"
 std::string ending(const record::Record& record, const report::Progress& progress) {
   const report::RunFigures figures = report::figures_of(record);
   const std::string state = figures.state;
@@ -61,7 +70,7 @@ std::string ending(const record::Record& record, const report::Progress& progres
   if (state == "finished" && figures.time_to_goal_s) {
     line += fmt::format(": goal reached in {} s", report::format_seconds(figures.time_to_goal_s));
   } else if (state == "finished" && figures.has_goal) {
-    line += fmt::format(": goal not reached{}", reason.empty() ? "" : fmt::format(" ({})", reason));
+    line += ": goal not reached" + why_over(reason);
   }
   if (state == "failed" && record.failure) line += ": " + record.failure->message;
   if (!figures.evaluation.empty()) line += ", " + figures.evaluation;
