@@ -55,8 +55,10 @@ Json list_executors() {
   Json rows = Json::array();
   for (const auto& row : catalog::executors()) {
     const Availability here = row.available();
-    rows.push_back(
-        {{"name", row.name}, {"available", here.available}, {"options", names_of(catalog::options_of(row.name))}});
+    rows.push_back({{"name", row.name},
+                    {"about", row.about},
+                    {"available", here.available},
+                    {"options", names_of(catalog::options_of(row.name))}});
     if (!here.available) rows.back()["reason"] = here.reason;
   }
   return rows;

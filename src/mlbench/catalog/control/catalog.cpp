@@ -34,10 +34,11 @@ void check_options(const ExecutorRow& row, const Json& engine) {
 
 const std::vector<ExecutorRow>& executors() {
   static const std::vector<ExecutorRow> rows = {
-      {"local", exec::local::available, exec::local::make},
-      {"mpirun", exec::mpirun::available, exec::mpirun::make},
-      {"slurm", exec::slurm::available, exec::slurm::make},
-      {"kubernetes", exec::kubernetes::available, exec::kubernetes::make},
+      {"local", "processes on this host", exec::local::available, exec::local::make},
+      {"mpirun", "processes on hosts that ssh reaches, by Open MPI's mpirun", exec::mpirun::available,
+       exec::mpirun::make},
+      {"slurm", "a job of Slurm", exec::slurm::available, exec::slurm::make},
+      {"kubernetes", "pods of a Job of Kubernetes", exec::kubernetes::available, exec::kubernetes::make},
   };
   return rows;
 }

@@ -14,6 +14,7 @@ namespace mlbench::catalog {
 
 struct ExecutorRow {
   const char* name;
+  const char* about;  // for lists: where its ranks run, and what starts them
   Availability (*available)();
   std::unique_ptr<exec::Executor> (*make)(const Json& engine);
 };

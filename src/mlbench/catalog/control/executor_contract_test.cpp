@@ -65,12 +65,12 @@ std::unique_ptr<exec::Executor> make_in_image(const Json& engine) {
 std::vector<Case> cases() {
   std::vector<Case> all;
   std::vector<ExecutorRow> rows = executors();
-  rows.push_back({"queueing", exec::local::available, make_queueing});
+  rows.push_back({"queueing", "", exec::local::available, make_queueing});
   for (const ExecutorRow& row : rows) {
     for (const char* backend : {"gloo", "mpi"}) all.push_back({row, backend});
   }
-  all.push_back({{"image", exec::local::available, make_in_image}, "gloo"});
-  all.push_back({{"linked", exec::local::available, make_linked}, "gloo"});
+  all.push_back({{"image", "", exec::local::available, make_in_image}, "gloo"});
+  all.push_back({{"linked", "", exec::local::available, make_linked}, "gloo"});
   return all;
 }
 

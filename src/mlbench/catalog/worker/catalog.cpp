@@ -70,18 +70,21 @@ const std::vector<FrameworkRow>& frameworks() {
       {.name = "torch",
        .available = framework::torch_framework::available,
        .make = framework::torch_framework::make,
+       .about = "LibTorch: PyTorch's kernels and automatic differentiation",
        .inter_op = true,
        .precisions = {"float32", "tf32", "bf16", "fp16"},
        .devices = {"cpu", "cuda"}},
       {.name = "native",
        .available = framework::native_framework::available,
        .make = framework::native_framework::make,
+       .about = "kernels of mlbench and of oneDNN, for CPUs",
        .profile = true,
        .precisions = {"float32", "bf16", "fp16"}},
       // It computes nothing, so any precision will do.
       {.name = "null",
        .available = framework::null_framework::available,
        .make = framework::null_framework::make,
+       .about = "computes nothing: what all else of a step costs",
        .precisions = {"float32", "tf32", "bf16", "fp16"}},
   };
   return kRows;
@@ -104,7 +107,10 @@ Json list(const std::vector<Row>& rows) {
   Json array = Json::array();
   for (const Row& row : rows) {
     const Availability availability = row.available();
-    array.push_back({{"name", row.name}, {"available", availability.available}, {"reason", availability.reason}});
+    array.push_back({{"name", row.name},
+                     {"available", availability.available},
+                     {"reason", availability.reason},
+                     {"about", row.about}});
   }
   return array;
 }
@@ -126,7 +132,6 @@ Json tuning_of(const BackendRow& row) { return {{"algorithms", row.algorithms}, 
 Json list_backends() {
   Json array = list(backends());
   for (size_t i = 0; i < array.size(); ++i) {
-    array[i]["about"] = backends()[i].about;
     array[i].update(tuning_of(backends()[i]));
     array[i]["devices"] = Json::array({"cpu"});
     if (backends()[i].gpu_memory != nullptr) array[i]["devices"].push_back("cuda");

@@ -40,6 +40,7 @@ struct FrameworkRow {
   const char* name;
   Availability (*available)();
   std::unique_ptr<framework::Framework> (*make)(const framework::FrameworkOptions& options);
+  const char* about;      // for lists: whose kernels it runs
   bool inter_op = false;  // whether it uses FrameworkOptions::inter_op_threads
   bool profile = false;   // whether it can time its operations, for --profile and --explain
   // Precisions and devices that it can compute with for at least some models. A run with another one is refused before
@@ -66,10 +67,10 @@ std::unique_ptr<framework::Framework> make_framework(const std::string& name,
                                                      const framework::FrameworkOptions& options);
 
 // What this worker can do, for `mlbench-worker --catalog`: {"build_id", "git_describe", "frameworks": [{"name",
-// "available", "reason", "inter_op", "profile", "precisions", "devices"}], "backends": [{... and "about", "algorithms",
-// "tunables", "devices"}], "optimizers": [...], "rules": [...], "coders": [...], "patterns": [...], "step_options":
-// [...] (rows as optim/factory.h, compress/coder.h and optim/exchange/exchange.h say), "models": [...], "metrics":
-// [...]}.
+// "available", "reason", "about", "inter_op", "profile", "precisions", "devices"}], "backends": [{the first four, and
+// "algorithms", "tunables", "devices"}], "optimizers": [...], "rules": [...], "coders": [...], "patterns": [...],
+// "step_options": [...] (rows as optim/factory.h, compress/coder.h and optim/exchange/exchange.h say), "models": [...],
+// "metrics": [...]}.
 Json describe();
 
 }  // namespace mlbench::catalog

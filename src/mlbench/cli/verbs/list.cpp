@@ -74,12 +74,11 @@ Json list_data() {
 std::string tasks_table(const Json& rows) {
   Table table({{"task", "", Align::kLeft},
                {"rules", "", Align::kLeft},
+               {"trains", "", Align::kLeft},
                {"goal", "", Align::kLeft},
                {"light", "", Align::kRight},
-               {"time", "s", Align::kRight},
                {"workers", "", Align::kLeft},
-               {"variants", "", Align::kLeft},
-               {"", "", Align::kLeft}});
+               {"variants", "", Align::kLeft}});
   for (const Json& row : rows) {
     const Json& goal = row["goal"];
     std::string target, light;
@@ -88,11 +87,9 @@ std::string tasks_table(const Json& rows) {
                            goal["higher_is_better"].get<bool>() ? ">=" : "<=", goal["target"].get<double>());
       light = fmt::format("{:g}", goal["light_target"].get<double>());
     }
-    table.add_row({row["name"].get<std::string>(), row["rules"].get<std::string>(), target, light,
-                   row["max_time_s"].is_null() ? "" : fmt::format("{:g}", row["max_time_s"].get<double>()),
-                   fmt::format("{}", fmt::join(row["workers"].get<std::vector<int64_t>>(), " ")),
-                   fmt::format("{}", fmt::join(row["variants"].get<std::vector<std::string>>(), " ")),
-                   row["title"].get<std::string>()});
+    table.add_row({row["name"].get<std::string>(), row["rules"].get<std::string>(), row["title"].get<std::string>(),
+                   target, light, fmt::format("{}", fmt::join(row["workers"].get<std::vector<int64_t>>(), " ")),
+                   fmt::format("{}", fmt::join(row["variants"].get<std::vector<std::string>>(), " "))});
   }
   return table.render();
 }
