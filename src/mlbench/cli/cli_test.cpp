@@ -241,7 +241,7 @@ TEST_F(Cli, ListsOfTheWorkerComeFromItsCatalog) {
   environment_["KUBECONFIG"] = "/no/such/kubeconfig";
   EXPECT_THAT(
       mlbench({"list", "executors"}).out,
-      AllOf(testing::StartsWith("local\nmpirun"), HasSubstr("\nslurm"),
+      AllOf(testing::StartsWith("local       processes on this host\nmpirun "), HasSubstr("\nslurm"),
             HasSubstr("kubernetes  not available: no Kubernetes is known here: there is no kubeconfig at /no/such")));
   EXPECT_THAT(mlbench({"list", "data"}).out, HasSubstr("60,000 train, 10,000 test"));
   const Json all = mlbench({"list", "--json"}).json();
