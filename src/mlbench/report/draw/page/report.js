@@ -281,7 +281,6 @@
   const main = document.querySelector('main');
   main.append(element('h1', 'mlbench report'), element('p', data.made));
   if (data.notes.length > 0) main.append(list(data.notes));
-  if (timed.length > 0) main.append(priceEditor());
   for (const chart of data.studies.flatMap((study) => study.charts)) {
     let colour = 0;
     for (const one of chart.series) one.colour = one.guide || one.rings ? 0 : colour++;
@@ -306,6 +305,7 @@
     main.append(section);
     charts.append(...study.charts.map(figure));
   }
+  if (timed.length > 0) main.append(priceEditor());
   const drawAll = () => drawn.forEach(draw);
   drawAll();
   dark.addEventListener('change', drawAll);
