@@ -10,14 +10,16 @@ namespace mlbench::optim {
 namespace {
 
 constexpr int kTag = 8;
-const std::string kUpdates = "exchange/updates";
 const std::string kCopy = "exchange/copy";
 const std::string kCopies = "exchange/copies";
 
 }  // namespace
 
 ChocoExchange::ChocoExchange(const ExchangeContext& context, const ChocoOptions& options)
-    : comm_(context.comm), coder_(context.coder), layout_(context.layout), options_(options) {
+    : NeighbourExchange(context, options.every),
+      coder_(context.coder),
+      layout_(context.layout),
+      consensus_rate_(options.consensus_rate) {
   if (!context.coder.decodes_alone()) {
     throw UserError(fmt::format(
         "compression '{}' with the pattern choco, which decodes the payload of each neighbour by "
@@ -30,32 +32,17 @@ ChocoExchange::ChocoExchange(const ExchangeContext& context, const ChocoOptions&
         "topology \"exponential\" with the pattern choco, whose neighbours are always the same; expected "
         "ring, torus, complete or custom");
   }
-  if (context.memory != nullptr) {
-    throw UserError("the pattern choco sends parameters from the host's memory; expected a framework on the CPU");
-  }
+  require_host_memory(context, "choco");
   mixing_ = graph.mixing(0);
 }
 
-Promise ChocoExchange::promise() const {
-  if (comm_.size() == 1) return {true, true, 0};
-  Promise promise{false, false, std::nullopt};
-  if (options_.every == 1) promise.bytes_per_step = coder_.bytes_per_step().value() * mixing_.to.size();
-  return promise;
-}
+uint64_t ChocoExchange::bytes_per_mixing() const { return coder_.bytes_per_step().value() * mixing_.to.size(); }
 
 void ChocoExchange::begin(const compress::StepContext& step, FlatTensors& tensors) {
-  step_ = step;
-  tensors_ = &tensors;
+  NeighbourExchange::begin(step, tensors);
   if (copy_.defined()) return;
   copy_ = tensors.parameters.clone();
   copies_ = tensors.parameters.clone();
-}
-
-uint64_t ChocoExchange::finish() {
-  MLBENCH_CHECK(tensors_ != nullptr, "an exchange that has not begun");
-  take_mean_of_own_samples(step_, *tensors_);
-  tensors_ = nullptr;
-  return 0;
 }
 
 void ChocoExchange::decode(const at::Tensor& payload) {
@@ -64,7 +51,7 @@ void ChocoExchange::decode(const at::Tensor& payload) {
 }
 
 uint64_t ChocoExchange::after_update(FlatTensors& tensors) {
-  if (comm_.size() == 1 || ++updates_ % options_.every != 0) return 0;
+  if (!mixes_behind_this_update()) return 0;
   const at::Tensor difference = at::sub(tensors.parameters, copy_);
   coder_.begin(step_);
   const compress::Payload payload = coder_.encode(0, difference);
@@ -77,26 +64,24 @@ uint64_t ChocoExchange::after_update(FlatTensors& tensors) {
     decode(received[i]);
     copies_.add_(decoded_, mixing_.weights[i]);
   }
-  tensors.parameters.add_(at::sub(copies_, copy_), options_.consensus_rate);
+  tensors.parameters.add_(at::sub(copies_, copy_), consensus_rate_);
   return payload.bytes * mixing_.to.size();
 }
 
 void ChocoExchange::export_state(NamedState& state) const {
-  state.scalars[kUpdates] = updates_;
+  NeighbourExchange::export_state(state);
   if (!copy_.defined()) return;
   export_flat(kCopy, layout_, copy_, nullptr, state);
   export_flat(kCopies, layout_, copies_, nullptr, state);
 }
 
 void ChocoExchange::import_state(const NamedState& state) {
-  updates_ = state.integer(kUpdates);
+  NeighbourExchange::import_state(state);
   if (updates_ == 0) return;
   copy_ = at::zeros({layout_.parameter_elements});
   copies_ = at::zeros_like(copy_);
   import_flat(kCopy, layout_, state, nullptr, copy_);
   import_flat(kCopies, layout_, state, nullptr, copies_);
 }
-
-Json ChocoExchange::effective() const { return effective_as_a_whole(false); }
 
 }  // namespace mlbench::optim

@@ -12,8 +12,8 @@
 // (the difference x - h has it already), qsgd, natural. Bytes per rank in one step of `every`: the payload's per
 // neighbour.
 
-#include "mlbench/optim/exchange/exchange.h"
 #include "mlbench/optim/exchange/graph.h"
+#include "mlbench/optim/exchange/neighbour_exchange.h"
 
 namespace mlbench::optim {
 
@@ -23,33 +23,26 @@ struct ChocoOptions {
   double consensus_rate = 0.5;
 };
 
-class ChocoExchange final : public Exchange {
+class ChocoExchange final : public NeighbourExchange {
  public:
   // Throws UserError for a coder that does not decode payloads by themselves, for the topology "exponential", whose
   // neighbours change, for a graph that is not symmetric, and for tensors in separate memory.
   ChocoExchange(const ExchangeContext& context, const ChocoOptions& options);
-  Promise promise() const override;
   void begin(const compress::StepContext& step, FlatTensors& tensors) override;
-  uint64_t finish() override;
   uint64_t after_update(FlatTensors& tensors) override;
-  // "exchange/updates" and, from the first step on, "exchange/copy/<parameter>" (h) and "exchange/copies/<parameter>"
-  // (s).
+  // Also, from the first step on, "exchange/copy/<parameter>" (h) and "exchange/copies/<parameter>" (s).
   void export_state(NamedState& state) const override;
   void import_state(const NamedState& state) override;
-  Json effective() const override;
 
  private:
+  uint64_t bytes_per_mixing() const override;
   // Decodes `payload` into `decoded_`.
   void decode(const at::Tensor& payload);
 
-  comm::Communicator& comm_;
   compress::GradientCoder& coder_;
   FlatLayout layout_;
-  ChocoOptions options_;
-  Mixing mixing_;  // of every round
-  compress::StepContext step_;
-  FlatTensors* tensors_ = nullptr;
-  int64_t updates_ = 0;
+  double consensus_rate_;
+  Mixing mixing_;             // of every round
   at::Tensor copy_, copies_;  // h, s; undefined before the first step
   at::Tensor decoded_;
 };

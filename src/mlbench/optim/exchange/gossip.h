@@ -6,8 +6,8 @@
 // Bytes per rank in one step of `every`: 4 * parameters per neighbour; none in the others. Parameters go as they are:
 // without a coder.
 
-#include "mlbench/optim/exchange/exchange.h"
 #include "mlbench/optim/exchange/graph.h"
+#include "mlbench/optim/exchange/neighbour_exchange.h"
 
 namespace mlbench::optim {
 
@@ -16,28 +16,22 @@ struct GossipOptions {
   int64_t every = 1;
 };
 
-class GossipExchange final : public Exchange {
+class GossipExchange final : public NeighbourExchange {
  public:
   // Throws UserError for a coder other than "none", and for a graph that is not of so many ranks or whose matrix is not
   // doubly stochastic.
   GossipExchange(const ExchangeContext& context, const GossipOptions& options);
-  Promise promise() const override;
-  void begin(const compress::StepContext& step, FlatTensors& tensors) override;
-  uint64_t finish() override;
   uint64_t after_update(FlatTensors& tensors) override;
-  // "exchange/updates", "exchange/rounds"
+  // Also "exchange/rounds".
   void export_state(NamedState& state) const override;
   void import_state(const NamedState& state) override;
-  Json effective() const override;
 
  private:
-  comm::Communicator& comm_;
+  uint64_t bytes_per_mixing() const override;
+
   uint64_t bytes_;  // of the parameters, without padding
   Graph graph_;
-  int64_t every_;
-  compress::StepContext step_;
-  FlatTensors* tensors_ = nullptr;
-  int64_t updates_ = 0, rounds_ = 0;
+  int64_t rounds_ = 0;
 };
 
 }  // namespace mlbench::optim

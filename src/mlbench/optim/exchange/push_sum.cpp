@@ -2,14 +2,11 @@
 
 #include <cstring>
 
-#include "mlbench/base/errors.h"
-
 namespace mlbench::optim {
 
 namespace {
 
 constexpr int kPushTag = 9;
-const std::string kPushUpdates = "exchange/updates";
 const std::string kPushRounds = "exchange/rounds";
 const std::string kPushSumWeight = "exchange/push_sum_weight";
 // The weight goes behind the values of a message, with the bits that it has.
@@ -31,44 +28,25 @@ double weight_in(const at::Tensor& message) {
 }  // namespace
 
 PushSumExchange::PushSumExchange(const ExchangeContext& context, const PushSumOptions& options)
-    : comm_(context.comm),
+    : NeighbourExchange(context, options.every),
       message_bytes_(static_cast<uint64_t>(context.layout.parameter_count() + kWeightElements) * sizeof(float)),
-      graph_(options.graph, MixingDemand::kColumnStochastic, context.comm.rank(), context.comm.size()),
-      every_(options.every) {
-  if (!context.coder.sends_gradient()) {
-    throw UserError("compression '" + context.coder.name() +
-                    "' with the pattern push_sum, which sends parameters; expected compression \"none\"");
-  }
-  if (context.memory != nullptr) {
-    throw UserError("the pattern push_sum sends parameters from the host's memory; expected a framework on the CPU");
-  }
+      graph_(options.graph, MixingDemand::kColumnStochastic, context.comm.rank(), context.comm.size()) {
+  require_no_coder(context, "push_sum");
+  require_host_memory(context, "push_sum");
 }
 
-Promise PushSumExchange::promise() const {
-  if (comm_.size() == 1) return {true, true, 0};
-  Promise promise{false, false, std::nullopt};
-  if (every_ == 1) promise.bytes_per_step = message_bytes_ * graph_.mixing(0).to.size();
-  return promise;
-}
+uint64_t PushSumExchange::bytes_per_mixing() const { return message_bytes_ * graph_.mixing(0).to.size(); }
 
 void PushSumExchange::begin(const compress::StepContext& step, FlatTensors& tensors) {
-  step_ = step;
-  tensors_ = &tensors;
+  NeighbourExchange::begin(step, tensors);
   before_ = weight_ == 1 ? at::Tensor() : tensors.parameters.clone();
-}
-
-uint64_t PushSumExchange::finish() {
-  MLBENCH_CHECK(tensors_ != nullptr, "an exchange that has not begun");
-  take_mean_of_own_samples(step_, *tensors_);
-  tensors_ = nullptr;
-  return 0;
 }
 
 uint64_t PushSumExchange::after_update(FlatTensors& tensors) {
   if (comm_.size() == 1) return 0;
   at::Tensor& values = tensors.parameters;
   if (before_.defined()) values.add_(before_, weight_ - 1);  // x, behind the rule's step
-  const uint64_t bytes = ++updates_ % every_ == 0 ? push(values) : 0;
+  const uint64_t bytes = mixes_behind_this_update() ? push(values) : 0;
   if (weight_ != 1) values.div_(weight_);
   return bytes;
 }
@@ -87,17 +65,15 @@ uint64_t PushSumExchange::push(at::Tensor& values) {
 }
 
 void PushSumExchange::export_state(NamedState& state) const {
-  state.scalars[kPushUpdates] = updates_;
+  NeighbourExchange::export_state(state);
   state.scalars[kPushRounds] = rounds_;
   state.scalars[kPushSumWeight] = weight_;
 }
 
 void PushSumExchange::import_state(const NamedState& state) {
-  updates_ = state.integer(kPushUpdates);
+  NeighbourExchange::import_state(state);
   rounds_ = state.integer(kPushRounds);
   weight_ = state.real(kPushSumWeight);
 }
-
-Json PushSumExchange::effective() const { return effective_as_a_whole(false); }
 
 }  // namespace mlbench::optim

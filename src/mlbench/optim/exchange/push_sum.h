@@ -16,8 +16,8 @@
 //
 // Bytes per rank in one step of `every`: 4 * parameters + 8 per rank that is sent to; none in the others.
 
-#include "mlbench/optim/exchange/exchange.h"
 #include "mlbench/optim/exchange/graph.h"
+#include "mlbench/optim/exchange/neighbour_exchange.h"
 
 namespace mlbench::optim {
 
@@ -26,33 +26,27 @@ struct PushSumOptions {
   int64_t every = 1;
 };
 
-class PushSumExchange final : public Exchange {
+class PushSumExchange final : public NeighbourExchange {
  public:
   // Throws UserError for a coder other than "none", for tensors in separate memory, and for a graph that is not of so
   // many ranks or whose columns do not sum to 1.
   PushSumExchange(const ExchangeContext& context, const PushSumOptions& options);
-  Promise promise() const override;
   void begin(const compress::StepContext& step, FlatTensors& tensors) override;
-  uint64_t finish() override;
   uint64_t after_update(FlatTensors& tensors) override;
-  // "exchange/updates", "exchange/rounds", "exchange/push_sum_weight"
+  // Also "exchange/rounds" and "exchange/push_sum_weight".
   void export_state(NamedState& state) const override;
   void import_state(const NamedState& state) override;
-  Json effective() const override;
 
  private:
+  uint64_t bytes_per_mixing() const override;
   // Mixes x and w. Returns the bytes.
   uint64_t push(at::Tensor& values);
 
-  comm::Communicator& comm_;
   uint64_t message_bytes_;  // without padding
   Graph graph_;
-  int64_t every_;
-  compress::StepContext step_;
-  FlatTensors* tensors_ = nullptr;
   at::Tensor before_;  // z before the rule's step; undefined where w is 1
   double weight_ = 1;  // w
-  int64_t updates_ = 0, rounds_ = 0;
+  int64_t rounds_ = 0;
 };
 
 }  // namespace mlbench::optim
