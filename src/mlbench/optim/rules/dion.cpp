@@ -76,18 +76,12 @@ at::Tensor DionRule::step_of(const at::Tensor& weights, const at::Tensor& gradie
   return at::addmm(shrunk, p, basis.t(), 1, -lr * std::sqrt(ratio));
 }
 
-// Adam updates the whole flat buffer in one pass; the matrices are computed before it, and written behind it.
 void DionRule::update(FlatTensors& tensors, double lr, double gradient_scale) {
-  std::vector<MatrixUpdate> updates;
-  for (size_t i = 0; i < matrices_.ranges.size(); ++i) {
-    const FlatRange& range = matrices_.ranges[i];
-    const at::Tensor place = matrix_in(tensors.parameters, range);
-    const at::Tensor gradient = at::mul(matrix_in(tensors.gradients, range), gradient_scale);
-    updates.push_back(
-        {place, step_of(place, gradient, matrix_in(momentum_, range), matrix_in(basis_, bases_.ranges[i]), lr)});
-  }
-  adam_.update(tensors, lr * options_.adam_rate, gradient_scale);
-  for (MatrixUpdate& update : updates) update.place.copy_(update.weights);
+  update_beside_adam(tensors, matrices_, gradient_scale, adam_, lr * options_.adam_rate,
+                     [&](size_t i, const at::Tensor& weights, const at::Tensor& gradient) {
+                       return step_of(weights, gradient, matrix_in(momentum_, matrices_.ranges[i]),
+                                      matrix_in(basis_, bases_.ranges[i]), lr);
+                     });
 }
 
 void DionRule::export_state(NamedState& state) const {

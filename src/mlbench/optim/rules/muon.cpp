@@ -50,25 +50,24 @@ MuonRule::MuonRule(const MuonOptions& options, const FlatLayout& layout, Separat
       momentum_(at::zeros({layout.parameter_elements}, options_beside(memory))),
       adam_(options_.adam, others_, memory) {}
 
-// Adam updates the whole flat buffer in one pass; the matrices are computed before it, and written behind it.
+at::Tensor MuonRule::step_of(const at::Tensor& weights, const at::Tensor& gradient, at::Tensor momentum,
+                             double lr) const {
+  const int64_t rows = weights.size(0), columns = weights.size(1);
+  momentum.mul_(options_.momentum).add_(gradient, 1 - options_.momentum);
+  const at::Tensor direction =
+      options_.nesterov ? at::mul(momentum, options_.momentum).add_(gradient, 1 - options_.momentum) : momentum;
+  const auto ratio = static_cast<double>(rows) / static_cast<double>(columns);
+  const double scale = options_.match_rms_adamw ? 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)))
+                                                : std::sqrt(std::max(1.0, ratio));
+  return at::mul(weights, 1 - lr * options_.weight_decay)
+      .sub_(orthogonalised(direction, options_.newton_schulz_steps), lr * scale);
+}
+
 void MuonRule::update(FlatTensors& tensors, double lr, double gradient_scale) {
-  std::vector<MatrixUpdate> updates;
-  for (const FlatRange& range : matrices_.ranges) {
-    const int64_t rows = range.shape[0], columns = range.count / rows;
-    at::Tensor momentum = matrix_in(momentum_, range);
-    const at::Tensor gradient = at::mul(matrix_in(tensors.gradients, range), gradient_scale);
-    momentum.mul_(options_.momentum).add_(gradient, 1 - options_.momentum);
-    const at::Tensor direction =
-        options_.nesterov ? at::mul(momentum, options_.momentum).add_(gradient, 1 - options_.momentum) : momentum;
-    const auto ratio = static_cast<double>(rows) / static_cast<double>(columns);
-    const double scale = options_.match_rms_adamw ? 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)))
-                                                  : std::sqrt(std::max(1.0, ratio));
-    const at::Tensor place = matrix_in(tensors.parameters, range);
-    updates.push_back({place, at::mul(place, 1 - lr * options_.weight_decay)
-                                  .sub_(orthogonalised(direction, options_.newton_schulz_steps), lr * scale)});
-  }
-  adam_.update(tensors, lr * options_.adam_rate, gradient_scale);
-  for (MatrixUpdate& update : updates) update.place.copy_(update.weights);
+  update_beside_adam(tensors, matrices_, gradient_scale, adam_, lr * options_.adam_rate,
+                     [&](size_t i, const at::Tensor& weights, const at::Tensor& gradient) {
+                       return step_of(weights, gradient, matrix_in(momentum_, matrices_.ranges[i]), lr);
+                     });
 }
 
 void MuonRule::export_state(NamedState& state) const {

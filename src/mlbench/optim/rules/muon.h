@@ -39,6 +39,9 @@ class MuonRule final : public UpdateRule {
   void import_state(const NamedState& state) override;
 
  private:
+  // The new weights of one matrix, with its momentum.
+  at::Tensor step_of(const at::Tensor& weights, const at::Tensor& gradient, at::Tensor momentum, double lr) const;
+
   MuonOptions options_;
   SeparateMemory* memory_;
   FlatLayout matrices_, others_;  // the ranges of either, in the whole flat buffer
