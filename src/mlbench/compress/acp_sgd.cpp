@@ -46,10 +46,7 @@ void AcpSgdCoder::absorb(int /*round*/, std::span<const at::Tensor> results, at:
   if (!compresses()) return LowRankParts::take_whole(results[0], gradient);
   at::Tensor& factor = sends_p() ? p_ : q_;
   factor.copy_(results[0].narrow(0, 0, factor.numel()));
-  for (const Matrix& matrix : parts_.matrices()) {
-    at::Tensor sum = LowRankParts::matrix_in(gradient, matrix);
-    at::mm_out(sum, LowRankParts::p_of(p_, matrix), LowRankParts::q_of(q_, matrix).t());
-  }
+  parts_.put_products(p_, q_, gradient);
   parts_.take_plain(factor.numel(), results[0], gradient);
   ++steps_;
 }

@@ -96,6 +96,13 @@ void LowRankParts::take_plain(int64_t factor_elements, const at::Tensor& payload
   }
 }
 
+void LowRankParts::put_products(const at::Tensor& all_p, const at::Tensor& all_q, at::Tensor& flat) const {
+  for (const Matrix& matrix : matrices_) {
+    at::Tensor product = matrix_in(flat, matrix);
+    at::mm_out(product, p_of(all_p, matrix), q_of(all_q, matrix).t());
+  }
+}
+
 void LowRankParts::clear_plain(at::Tensor& flat) const {
   for (const Plain& plain : plain_) flat.narrow(0, plain.offset, plain.count).zero_();
 }

@@ -46,6 +46,8 @@ class LowRankParts {
   Payload payload_of(int64_t factor_elements, const at::Tensor& flat) const;
   // From the sum of such payloads into `flat`.
   void take_plain(int64_t factor_elements, const at::Tensor& payload, at::Tensor& flat) const;
+  // Sets the matrices of `flat` to P Q^T.
+  void put_products(const at::Tensor& all_p, const at::Tensor& all_q, at::Tensor& flat) const;
   // Sets what is sent as it is to zero.
   void clear_plain(at::Tensor& flat) const;
   // The payload of a step that compresses nothing, and what its sum does to the gradient.

@@ -62,13 +62,12 @@ void PowerSgdCoder::absorb(int round, std::span<const at::Tensor> results, at::T
   }
   ++steps_;
   q_.copy_(results[0]);
+  parts_.put_products(p_, q_, gradient);
+  if (!memory_.enabled()) return;
   for (const Matrix& matrix : parts_.matrices()) {
-    at::Tensor sum = LowRankParts::matrix_in(gradient, matrix);
-    at::mm_out(sum, LowRankParts::p_of(p_, matrix), LowRankParts::q_of(q_, matrix).t());
-    if (memory_.enabled()) {
-      at::Tensor error = LowRankParts::matrix_in(memory_.values(), matrix);
-      at::sub_out(error, LowRankParts::matrix_in(corrected_, matrix), sum, step_.share);
-    }
+    at::Tensor error = LowRankParts::matrix_in(memory_.values(), matrix);
+    at::sub_out(error, LowRankParts::matrix_in(corrected_, matrix), LowRankParts::matrix_in(gradient, matrix),
+                step_.share);
   }
 }
 
