@@ -432,6 +432,22 @@ FrozenTask parse_task(const TaskSource& source, const std::string& variant, cons
   return frozen;
 }
 
+namespace {
+
+// Throws UserError, which also names the tasks whose data set's name begins with `name`.
+[[noreturn]] void refuse_unknown_task(const std::string& name) {
+  std::set<std::string> with_such_data;
+  for (const TaskSource& source : embedded_tasks()) {
+    const TaskSpec task = parse_task(source, "", {}).task;
+    if (!name.empty() && task.data.name.starts_with(name)) with_such_data.insert(task.name);
+  }
+  const std::string unknown = unknown_text("task", name, names_of(task_names()));
+  if (with_such_data.empty()) throw UserError(unknown);
+  throw UserError(fmt::format("{}; with data {}...: {}", unknown, name, fmt::join(with_such_data, ", ")));
+}
+
+}  // namespace
+
 FrozenTask find_task(const std::string& name, const std::string& rules, const std::string& variant,
                      const std::vector<Override>& overrides) {
   if (name == kTask0a) {
@@ -439,18 +455,11 @@ FrozenTask find_task(const std::string& name, const std::string& rules, const st
         "task {} measures all-reduce and trains nothing: it is for 'mlbench run NAME K --task {}'", kTask0a, kTask0a));
   }
   std::map<std::string, TaskSource> by_rules;
-  std::vector<std::string> with_such_data;
   for (const TaskSource& source : embedded_tasks()) {
     const TaskSpec task = parse_task(source, "", {}).task;
     if (task.name == name) by_rules[task.rules] = source;
-    const bool listed = std::ranges::count(with_such_data, task.name) > 0;
-    if (!name.empty() && task.data.name.starts_with(name) && !listed) with_such_data.push_back(task.name);
   }
-  if (by_rules.empty()) {
-    const std::string unknown = unknown_text("task", name, names_of(task_names()));
-    if (with_such_data.empty()) throw UserError(unknown);
-    throw UserError(fmt::format("{}; with data {}...: {}", unknown, name, fmt::join(with_such_data, ", ")));
-  }
+  if (by_rules.empty()) refuse_unknown_task(name);
   if (rules.empty()) return parse_task(by_rules.rbegin()->second, variant, overrides);
   const auto found = by_rules.find(rules);
   if (found == by_rules.end()) {
