@@ -214,7 +214,7 @@ std::string results_text(const fs::path& home, const std::vector<record::Record>
   out += fmt::format("         {} download {} -o {}.zip\n", command, last, last);
   if (names.size() > 1) {
     const std::string request = names.front().substr(0, names.front().rfind('-'));
-    out += fmt::format("         {} charts -f {}    (how it scales, over repeats)\n", command, request);
+    out += fmt::format("         {} charts -f {}    (figures over all of these runs)\n", command, request);
     out += fmt::format("         {} compare {} OTHER    (whether a difference to another run is real)\n", command,
                        names.front());
   }
