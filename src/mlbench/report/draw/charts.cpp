@@ -16,6 +16,14 @@ namespace mlbench::report {
 
 namespace {
 
+// What a chart over worker counts has beside a line of each line's figure.
+struct OverWorkers {
+  bool linear = false;               // a guide of linear speed-up
+  std::optional<double> guide = {};  // a guide at that value
+  // The figure of a repeat that took so many seconds, for bars over repeats; empty: none are drawn.
+  std::function<double(const StudyPoint&, double seconds)> of_seconds = {};
+};
+
 class ChartMaker {
  public:
   ChartMaker(const Study& study, const std::vector<MeasuredRun>& runs, const ChartOptions& options)
@@ -36,14 +44,13 @@ class ChartMaker {
     const std::string baselines = "train clock, " + baseline_words();
 
     over_workers("total_time", time, "train clock, geometric mean of the repeats; bars: least and most", seconds,
-                 &StudyPoint::seconds);
-    with_bars("total_time", [](const StudyPoint&, double seconds) { return seconds; });
-    over_workers("speedup", "Speed-up, total", baselines, "times the baseline", &StudyPoint::speed_up, true);
-    with_bars("speedup", [](const StudyPoint& point, double seconds) {
-      return point.speed_up.value_or(NAN) * *point.seconds / seconds;
-    });
+                 &StudyPoint::seconds, {.of_seconds = [](const StudyPoint&, double seconds) { return seconds; }});
+    over_workers("speedup", "Speed-up, total", baselines, "times the baseline", &StudyPoint::speed_up,
+                 {.linear = true, .of_seconds = [](const StudyPoint& point, double seconds) {
+                    return point.speed_up.value_or(NAN) * *point.seconds / seconds;
+                  }});
     over_workers("compute_speedup", "Speed-up, computation only", baselines + "; without communication",
-                 "times the baseline", &StudyPoint::compute_speed_up, true);
+                 "times the baseline", &StudyPoint::compute_speed_up, {.linear = true});
     throughput();
     for (size_t i = 0; i < study_.lines.size(); ++i) step_kinds(i, seconds);
     for (size_t i = 0; i < study_.lines.size(); ++i) hidden_communication(i, seconds);
@@ -59,7 +66,7 @@ class ChartMaker {
     over_workers("price_index", "Price index",
                  fmt::format("price increase / performance increase, {} clock; below 1 distribution pays",
                              name_of(study_.billed)),
-                 "index", &StudyPoint::price_index, false, 1.0);
+                 "index", &StudyPoint::price_index, {.guide = 1.0});
     accuracy("accuracy_epochs", "epoch", "epochs", [](const auto& row) { return row.epoch; });
     accuracy("accuracy_time", "time", "train clock, seconds", [](const auto& row) { return row.train_s; });
     return std::move(charts_);
@@ -95,51 +102,43 @@ class ChartMaker {
     if (!drawn) charts_.pop_back();
   }
 
+  static ChartPoint with_bar(ChartPoint drawn, const StudyPoint& point, const OverWorkers& more) {
+    if (!more.of_seconds || point.repeats_s.size() < 2 || !point.seconds) return drawn;
+    const double one = more.of_seconds(point, *point.least_s), other = more.of_seconds(point, *point.most_s);
+    drawn.low = std::min(one, other);
+    drawn.high = std::max(one, other);
+    return drawn;
+  }
+
   void over_workers(const char* id, const std::string& title, const std::string& subtitle, const std::string& y_label,
-                    const std::function<std::optional<double>(const StudyPoint&)>& figure, bool linear = false,
-                    std::optional<double> guide = {}) {
+                    const std::function<std::optional<double>(const StudyPoint&)>& figure,
+                    const OverWorkers& more = {}) {
     Chart& chart = start(id, title, subtitle, "workers", y_label);
     for (const int64_t count : counts_) chart.ticks.push_back(fmt::format("{}", count));
     int64_t smallest = 0;
     for (const StudyLine& line : study_.lines) {
       ChartSeries series{line.name, {}, false};
       for (const StudyPoint& point : line.points) {
-        if (const auto value = figure(point)) series.points.push_back({index_of(point.workers), *value});
+        if (const auto value = figure(point)) {
+          series.points.push_back(with_bar({index_of(point.workers), *value}, point, more));
+        }
       }
       if (series.points.empty()) continue;
       const int64_t first = line.points.front().workers;
       smallest = smallest == 0 ? first : std::min(smallest, first);
       chart.series.push_back(std::move(series));
     }
-    if (linear && smallest > 0) {
+    if (more.linear && smallest > 0) {
       ChartSeries ideal{"linear", {}, true};
       for (const int64_t count : counts_) {
         ideal.points.push_back({index_of(count), static_cast<double>(count) / static_cast<double>(smallest)});
       }
       chart.series.push_back(std::move(ideal));
     }
-    if (guide) across(chart, fmt::format("{:g}", *guide), *guide, 0, static_cast<double>(counts_.size() - 1));
-    drop_if_empty();
-  }
-
-  // Adds to the chart `id`, where it was drawn, what its figure is in the fastest and in the slowest repeat.
-  // Precondition: no other chart was drawn behind it. `figure_of` takes the seconds of the repeat.
-  void with_bars(std::string_view id, const std::function<double(const StudyPoint&, double)>& figure_of) {
-    if (charts_.empty() || charts_.back().id != id) return;
-    std::map<std::string, const StudyLine*> lines;
-    for (const StudyLine& line : study_.lines) lines[line.name] = &line;
-    for (ChartSeries& series : charts_.back().series) {
-      const auto line = lines.find(series.name);
-      if (series.guide || line == lines.end()) continue;
-      for (ChartPoint& drawn : series.points) {
-        for (const StudyPoint& point : line->second->points) {
-          if (index_of(point.workers) != drawn.x || point.repeats_s.size() < 2 || !point.seconds) continue;
-          const double one = figure_of(point, *point.least_s), other = figure_of(point, *point.most_s);
-          drawn.low = std::min(one, other);
-          drawn.high = std::max(one, other);
-        }
-      }
+    if (more.guide) {
+      across(chart, fmt::format("{:g}", *more.guide), *more.guide, 0, static_cast<double>(counts_.size() - 1));
     }
+    drop_if_empty();
   }
 
   // The linear guide of each line starts at the line's smallest worker count.
