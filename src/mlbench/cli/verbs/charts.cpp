@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <set>
+#include <utility>
 
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/choices.h"
@@ -34,6 +35,8 @@ namespace fs = std::filesystem;
 namespace {
 
 const std::vector<std::string> kFormats = {"png", "svg", "pdf", "csv", "html"};
+constexpr std::pair<const char*, report::ImageFormat> kImageFormats[] = {
+    {"png", report::ImageFormat::kPng}, {"svg", report::ImageFormat::kSvg}, {"pdf", report::ImageFormat::kPdf}};
 const std::vector<std::string> kWidths = {"one", "two"};
 const std::vector<std::string> kClocks = {"wall", "train"};
 
@@ -148,7 +151,7 @@ bool is_wanted(const ChartsOptions& options, const char* format) {
   return std::ranges::count(options.formats, format) > 0;
 }
 bool has_images(const ChartsOptions& options) {
-  return is_wanted(options, "png") || is_wanted(options, "svg") || is_wanted(options, "pdf");
+  return std::ranges::any_of(kImageFormats, [&](const auto& row) { return is_wanted(options, row.first); });
 }
 
 // Throws UserError for options that are not valid, and for images where gnuplot is absent.
@@ -173,9 +176,7 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
   page.worker = options.worker;
   page.preemptible = options.preemptible;
   const double per_hour = report::price_of_worker(page.prices, options.worker, options.preemptible);
-  page.price_note =
-      fmt::format("{}{}: {:g} {}/h per worker, {} clock", options.worker, options.preemptible ? ", preemptible" : "",
-                  per_hour, page.prices.currency, options.clock);
+  page.price_note = report::price_note(page.prices, options.worker, options.preemptible, options.clock);
 
   std::vector<report::MeasuredRun> runs = read_all(context, options, page.notes);
   std::vector<report::Chart> collectives = report::collectives_charts(take_collectives(runs));
@@ -196,9 +197,9 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
   const report::ImageStyle style = style_of(options);
   const std::string measured = conditions_of(runs);
   const auto write_chart = [&](const report::Chart& chart) {
-    if (wanted("png")) write(chart.id + ".png", report::draw(chart, report::ImageFormat::kPng, style));
-    if (wanted("svg")) write(chart.id + ".svg", report::draw(chart, report::ImageFormat::kSvg, style));
-    if (wanted("pdf")) write(chart.id + ".pdf", report::draw(chart, report::ImageFormat::kPdf, style));
+    for (const auto& [name, format] : kImageFormats) {
+      if (wanted(name)) write(fmt::format("{}.{}", chart.id, name), report::draw(chart, format, style));
+    }
     if (has_images(options) && style.width != report::FigureWidth::kScreen) {
       write(chart.id + ".caption.txt", caption_of(chart) + measured + "\n");
     }

@@ -41,6 +41,12 @@ std::string_view meaning_of(TimePart part) {
 
 double total_of(const TimeParts& parts) { return std::accumulate(parts.begin(), parts.end(), 0.0); }
 
+TimePart largest_of(const TimeParts& parts) {
+  return static_cast<TimePart>(std::ranges::max_element(parts) - parts.begin());
+}
+
+double part_of(const TimeParts& parts, TimePart part) { return parts[static_cast<size_t>(part)]; }
+
 std::optional<WorkerTime> worker_time(const TimeSums& sums, double train_s, int64_t workers, double work) {
   const auto seconds = [&](const char* kind) { return spec::find_number(sums.steps_s, kind); };
   const auto compute = compute_seconds(sums.steps_s);
@@ -75,13 +81,13 @@ std::optional<LostEfficiency> lost_efficiency(const WorkerTime& baseline, const 
 }
 
 std::string largest_loss_words(const LostEfficiency& lost) {
-  const auto most = std::ranges::max_element(lost.shares);
-  const auto part = static_cast<TimePart>(most - lost.shares.begin());
-  const bool work = lost.more_work > *most;
+  const TimePart part = largest_of(lost.shares);
+  const double most = part_of(lost.shares, part);
+  const bool work = lost.more_work > most;
   const char* bound = "";
   if (!lost.exact && !work && part == TimePart::kWaiting) bound = "at least ";
   if (!lost.exact && !work && part == TimePart::kCommunication) bound = "at most ";
-  const double share = work ? lost.more_work : *most;
+  const double share = work ? lost.more_work : most;
   constexpr double kAll = 0.995;  // above it where other causes are gains
   return fmt::format("{}, {}{} of the lost efficiency", work ? "more steps to the goal" : meaning_of(part), bound,
                      share < kAll ? format_percent(share) : "all");

@@ -33,6 +33,8 @@ std::string_view meaning_of(TimePart part);  // what costs efficiency where the 
 // Seconds by TimePart.
 using TimeParts = std::array<double, kTimeParts>;
 double total_of(const TimeParts& parts);
+TimePart largest_of(const TimeParts& parts);  // of equal ones, the first
+double part_of(const TimeParts& parts, TimePart part);
 
 // What workers needed for the same end.
 struct WorkerTime {

@@ -96,6 +96,11 @@ double price_of_worker(const PriceTable& table, std::string_view items, bool pre
   return sum;
 }
 
+std::string price_note(const PriceTable& table, std::string_view items, bool preemptible, std::string_view clock) {
+  return fmt::format("{}{}: {:g} {}/h per worker, {} clock", items, preemptible ? ", preemptible" : "",
+                     price_of_worker(table, items, preemptible), table.currency, clock);
+}
+
 double cost_of(double seconds, int64_t workers, double worker_per_hour) {
   return seconds / 3600 * static_cast<double>(workers) * worker_per_hour;
 }

@@ -385,8 +385,7 @@ PricedStudies priced_studies(const std::vector<MeasuredRun>& runs) {
   priced.prices = default_prices();
   priced.worker = "n1-standard-4";
   priced.per_hour = price_of_worker(priced.prices, priced.worker, false);
-  priced.price_note =
-      fmt::format("{}: {:g} {}/h per worker, wall clock", priced.worker, priced.per_hour, priced.prices.currency);
+  priced.price_note = price_note(priced.prices, priced.worker, false, name_of(BilledClock::kWall));
   priced.studies = make_studies(runs, {priced.per_hour, BilledClock::kWall}, priced.notes);
   return priced;
 }

@@ -178,17 +178,16 @@ std::optional<WorkerTime> time_per_sample(const record::Record& record) {
 }
 
 Bottleneck bottleneck_of(const WorkerTime& here) {
-  const auto most = std::ranges::max_element(here.seconds);
-  const auto part = static_cast<TimePart>(most - here.seconds.begin());
-  const double share = *most / total_of(here.seconds);
+  const TimePart part = largest_of(here.seconds);
+  const double share = part_of(here.seconds, part) / total_of(here.seconds);
   return {part, share, fmt::format("{}: {} of the time", name_of(part), format_percent(share))};
 }
 
 Bottleneck bottleneck_of(const WorkerTime& baseline, const WorkerTime& here) {
   const auto lost = lost_efficiency(baseline, here);
   if (!lost) return {std::nullopt, 0, "none: nearly no efficiency is lost"};
-  const auto most = std::ranges::max_element(lost->shares);
-  return {static_cast<TimePart>(most - lost->shares.begin()), *most, largest_loss_words(*lost)};
+  const TimePart part = largest_of(lost->shares);
+  return {part, part_of(lost->shares, part), largest_loss_words(*lost)};
 }
 
 std::optional<size_t> best_of(const std::vector<SweepPoint>& settings) {

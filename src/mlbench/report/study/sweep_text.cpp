@@ -32,7 +32,7 @@ std::string efficiency_text(const SweepPoint& point) {
 auto share_of(TimePart part) {
   return [part](const SweepPoint& point) {
     const double total = point.time ? total_of(point.time->seconds) : 0;
-    return total > 0 ? std::optional(point.time->seconds[static_cast<size_t>(part)] / total) : std::nullopt;
+    return total > 0 ? std::optional(part_of(point.time->seconds, part) / total) : std::nullopt;
   };
 }
 
