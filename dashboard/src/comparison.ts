@@ -24,7 +24,7 @@ export const sampleText = (sample: Sample, format: Format): string =>
   sample.geometric_mean === null ? NONE
     : format(sample.geometric_mean) + (sample.interval ? ` [${sample.interval.map(format).join(', ')}]` : '');
 
-const short = (ratio: number): string => ratio > 0 && ratio < 0.0995 ? ratio.toPrecision(2) : ratio.toFixed(2);
+export const short = (ratio: number): string => ratio > 0 && ratio < 0.0995 ? ratio.toPrecision(2) : ratio.toFixed(2);
 
 const verdict = (of: Ratio, more: string, less: string): string => {
   if (of.differs === null) return of.no_spread ? 'not known: equal repeats' : 'not known: needs repeats';

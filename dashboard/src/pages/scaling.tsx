@@ -5,6 +5,7 @@ import {useMemo} from 'preact/hooks';
 import {get, segment, usePolled} from '../api';
 import {Chart} from '../chart';
 import {ChosenRuns} from '../chosen_runs';
+import {short} from '../comparison';
 import {NONE, number, percent, seconds} from '../format';
 import {go, scalingHref} from '../router';
 import type {Line} from '../series';
@@ -21,7 +22,7 @@ const workers = (value: number): string => Number.isInteger(value) ? String(valu
 const whole = (share: number): string => `${(share * 100).toFixed(0)} %`;
 const span = (interval: [number, number] | null, format: (value: number) => string): string =>
   interval ? `${format(interval[0])} to ${format(interval[1])}` : NONE;
-const ratio = (value: number | null): string => value === null ? NONE : value.toFixed(2);
+const ratio = (value: number | null): string => value === null ? NONE : short(value);
 
 const bound = (cause: string, lost: LostEfficiency): string =>
   lost.exact ? '' : cause === 'waiting' ? '≥ ' : cause === 'communication' ? '≤ ' : '';
