@@ -60,6 +60,9 @@ class ConnectedPair final : public tcp::Pair {
         send_buffer_bytes == 0 ? std::numeric_limits<size_t>::max() : set_send_buffer(fd_, send_buffer_bytes);
   }
 
+  // The device's thread calls changeState() until the pair is closed, for which the object must be whole.
+  ~ConnectedPair() override { tcp::Pair::close(); }
+
   int peer_rank() const { return rank_; }
   // Whether the other side, or the network, ended the connection.
   bool broken() {
