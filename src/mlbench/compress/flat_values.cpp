@@ -1,6 +1,7 @@
 #include "mlbench/compress/flat_values.h"
 
-#include <cstring>
+#include <algorithm>
+#include <cstddef>
 
 #include "mlbench/base/errors.h"
 
@@ -17,7 +18,7 @@ void import_values(const std::string& key, const NamedState& state, at::Tensor& 
   if (stored.dtype != DType::kFloat32 || stored.shape != std::vector<int64_t>{flat.numel()}) {
     throw UserError("checkpoint: '" + key + "' has another size than the model and the options of this run give");
   }
-  std::memcpy(flat.data_ptr<float>(), stored.bytes.data(), stored.bytes.size());
+  std::ranges::copy(stored.bytes, reinterpret_cast<std::byte*>(flat.data_ptr<float>()));
 }
 
 }  // namespace mlbench::compress
