@@ -1,6 +1,7 @@
 #include "mlbench/optim/rules/flat_state.h"
 
-#include <cstring>
+#include <algorithm>
+#include <cstddef>
 
 #include "mlbench/base/errors.h"
 
@@ -39,7 +40,7 @@ void import_flat(const std::string& prefix, const FlatLayout& layout, const Name
       throw UserError("checkpoint: '" + key + "' has another type or shape than parameter '" + range.name +
                       "' of this task: it belongs to another model");
     }
-    std::memcpy(host.data_ptr<float>() + range.offset, tensor.bytes.data(), tensor.bytes.size());
+    std::ranges::copy(tensor.bytes, reinterpret_cast<std::byte*>(host.data_ptr<float>() + range.offset));
   }
   if (memory == nullptr) return;
   flat.copy_(host);
