@@ -1,16 +1,19 @@
 """Runs of two ranks whose figures were computed by hand: what is right passes, each figure that is wrong is found."""
 
+import contextlib
 import copy
+import io
 import json
 import lzma
 import pathlib
 import struct
-import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
-REDERIVE = pathlib.Path(__file__).with_name("rederive.py")
+import rederive
+
 SECOND = 1_000_000_000
 START_US = 1_795_000_000_000_000  # 2026-11-18T11:06:40Z, a quarter of a second after the launch
 KINDS = ["batch_load", "init", "fwd_pass", "comp_loss", "backprop", "agg", "opt_step", "comp_metrics", "checkpoint"]
@@ -131,9 +134,15 @@ class Rederive(unittest.TestCase):
                     path.write_bytes(pack(data) if pack else data)
 
     def run_it(self, *arguments):
-        done = subprocess.run([sys.executable, REDERIVE, *(arguments or [self.root])], capture_output=True, text=True,
-                              timeout=60, check=False)
-        return done.returncode, done.stdout + done.stderr
+        output, code = io.StringIO(), 0
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), \
+                unittest.mock.patch.object(sys, "argv", ["rederive.py", *map(str, arguments or [self.root])]):
+            try:
+                rederive.main()
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else 1
+                print("" if isinstance(end.code, int) else end.code)
+        return code, output.getvalue()
 
     def expect(self, code, text=""):
         got, output = self.run_it()
