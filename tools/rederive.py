@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Re-derives the figures of run records from their raw spools, without any of mlbench's code.
 
-usage: rederive.py [-v] FOLDER...
+usage: rederive.py [-v] [--table] FOLDER...
 
 A FOLDER is a run's (run.json and spool/), or one that holds such folders at any depth. How each figure follows:
 docs/record.md. The files of a spool may be compressed (.xz, .gz). Figures that a record does not have, and those that
 raw files alone do not tell, are named and skipped. Of runs that differ in the number of workers alone, the speed-ups
-are derived, too.
+are derived, too. So are the tables and charts of pages (.md) in a FOLDER that say their command
+"mlbench charts RUN... -o OUT"; a run without spool is taken as recorded there. --table prints the table of the runs in
+FOLDER that such a page has.
 
 Prints each figure of a single run, or with -v of every one: re-derived, as recorded. Exit code: 0 all equal; 1 a figure
 differs, or a record has no spool; 2 nothing to look at.
@@ -23,6 +25,8 @@ import re
 import statistics
 import struct
 import sys
+
+import rederive_pages
 
 KINDS = ["batch_load", "init", "fwd_pass", "comp_loss", "backprop", "agg", "opt_step", "comp_metrics", "checkpoint"]
 HEADER = struct.Struct("<8sIIQIIqI20x")
@@ -357,16 +361,21 @@ def speed_up_of(runs, seconds):
     return {workers: first / time for workers, time in medians.items()}
 
 
-def check_speed_ups(runs, verbose):
+def lines_of(runs):
+    """Lists of runs that differ in the number of workers alone."""
     groups = collections.defaultdict(list)
     for run in runs:
         record = run.record
         key = [record.get(name) for name in ("task_hash", "overrides", "division", "framework", "backend",
-                                             "threads_per_worker", "oversubscribed", "limits", "data")]
-        key += [record["effective"], [(host["cpu"], host["cores"]) for host in record["hosts"]]]
+                                             "threads_per_worker", "oversubscribed", "limits", "data", "effective")]
+        key += [(host["cpu"], host["cores"]) for host in record["hosts"]]
         groups[json.dumps(key, sort_keys=True)].append(run)
+    return groups.values()
+
+
+def check_speed_ups(runs, verbose):
     different = 0
-    for group in groups.values():
+    for group in lines_of(runs):
         if len({run.record["workers"] for run in group}) < 2:
             continue
         print("speed-up: " + ", ".join(run.record["name"] for run in group))
@@ -384,6 +393,8 @@ def check_speed_ups(runs, verbose):
 
 def records_below(folder):
     """Paths of all run records: run.json of folders, and files that are one."""
+    if folder.is_file():
+        return [folder]
     if (folder / "run.json").is_file():
         return [folder / "run.json"]
     found = []
@@ -394,19 +405,87 @@ def records_below(folder):
     return found
 
 
+# ---- pages -----------------------------------------------------------------------------------------------------------
+
+
+def has_spool(path):
+    return path.name == "run.json" and any(path.parent.glob("spool/rank-0.seg-*.steps*"))
+
+
+def shown(path):
+    """What pages show of the run with this record: from its spools, or else as recorded."""
+    record = json.loads(path.read_text())
+    if has_spool(path):
+        run = Run(record, read_spool(path.parent / "spool", len(record["segments"])))
+        return rederive_pages.Shown(path.parent.name, record, run.figures.get, run.evaluations, run.epochs)
+
+    def figure(place):
+        try:
+            return recorded(record, place)
+        except KeyError:
+            return None
+    return rederive_pages.Shown(record["name"], record, figure, record["evaluations"], record["epochs"])
+
+
+def check_page(command, verbose):
+    """The number of complaints and different figures of what the command of a page drew."""
+    print(f"{command.page}: {command.line}")
+    if not command.out:
+        print("  its folder of charts does not exist: NOT RE-DERIVED")
+        return 1
+    paths = [path for folder in command.inputs() for path in records_below(folder)]
+    if not paths:
+        print("  no run records there: NOT RE-DERIVED")
+        return 1
+    for path in paths:
+        if not has_spool(path):
+            print(f"  {path.relative_to(command.root)}: no spool: as recorded")
+    runs = [shown(path) for path in paths]
+    wrong, figures = list(rederive_pages.complaints(command, lines_of(runs))), 0
+    different = len(wrong)
+    for line in wrong:
+        print(f"  {line}: DIFFERENT")
+    for path in sorted(command.out.glob("*.csv")):
+        try:
+            rows = rederive_pages.compared(path, runs)
+        except rederive_pages.NoRule as reason:
+            print(f"  {path.name}: no rule for {reason}: NOT RE-DERIVED")
+            different += 1
+            continue
+        figures += len(rows)
+        different += compare([(f"{path.stem}: {name}", ours, theirs) for name, ours, theirs in rows], verbose)
+    print(f"  {figures} figures of charts, {different or 'none'} different")
+    return different
+
+
+def check_pages(folder, verbose):
+    """(the number of pages' commands, of what differs)"""
+    commands = [one for page in sorted(folder.rglob("*.md")) for one in rederive_pages.commands_of(page)]
+    different = sum(check_page(command, verbose) for command in commands)
+    for path in rederive_pages.of_no_command(folder, commands):
+        print(f"{path}: no page says the command that drew it: NOT RE-DERIVED")
+        different += 1
+    return len(commands), different
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("--table", action="store_true")
     parser.add_argument("folders", nargs="+", type=pathlib.Path)
     arguments = parser.parse_args()
     paths = [path for folder in arguments.folders for path in records_below(folder)]
-    if not paths:
+    if arguments.table:
+        print("\n".join(rederive_pages.table_of(lines_of([shown(path) for path in paths]))))
+        return
+    pages = [check_pages(folder, arguments.verbose) for folder in arguments.folders if folder.is_dir()]
+    if not paths and not sum(commands for commands, _ in pages):
         parser.error("no run records there")
     verbose = arguments.verbose or len(paths) == 1
     runs, different, missing = [], 0, 0
     for path in paths:
         record = json.loads(path.read_text())
-        if path.name == "run.json" and any(path.parent.glob("spool/rank-0.seg-*.steps*")):
+        if has_spool(path):
             if record.get("custom"):
                 print(f"{path.parent}: skipped: its figures are a script's own")
                 continue
@@ -416,7 +495,7 @@ def main():
         else:
             missing += 1
             print(f"{path}: no spool: NOT RE-DERIVED")
-    different += check_speed_ups(runs, verbose)
+    different += check_speed_ups(runs, verbose) + sum(wrong for _, wrong in pages)
     sys.exit(1 if different or missing else 0)
 
 

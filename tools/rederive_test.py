@@ -115,7 +115,7 @@ def numbers(value, place=()):
     return [place] if isinstance(value, (int, float, bool)) else []
 
 
-class Rederive(unittest.TestCase):
+class Case(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.root = pathlib.Path(self.folder.name)
@@ -148,7 +148,10 @@ class Rederive(unittest.TestCase):
         got, output = self.run_it()
         self.assertEqual(got, code, output)
         self.assertIn(text, output)
+        return output
 
+
+class Rederive(Case):
     def test_what_is_right(self):
         self.write()
         self.expect(0, ", none different\n")
@@ -257,6 +260,138 @@ class Rederive(unittest.TestCase):
 
     def test_a_folder_without_records(self):
         self.expect(2, "no run records there")
+
+
+# What the runs of a page have, computed by hand. With 1 worker three times the computation, so 3.5 s in place of 1.5.
+TABLE = """
+| run | framework | workers x threads | epochs to the goal | time | computation | communication | of it waiting |\
+ of it transfer | other | samples/s | speed-up | cost | labels |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
+| r-1 | torch | 1 x 1 | 1.5 | 3.50 s | 3.00 s | 0.30 s | | | 0.20 s | 6 | 1.00 | 0.00022 $ | synthetic |
+| r-2 | torch | 2 x 1 | 1.5 | 1.50 s | 1.00 s | 0.30 s | 0.05 s | 0.25 s | 0.20 s | 27 | 2.33 | 0.00044 $ | synthetic |
+""".replace("\\\n", "")
+CHARTS = {
+    "speedup": 'workers,"torch, gloo",linear\n1,1,1\n2,2.3333333333333335,2\n',
+    "cost": 'workers,"torch, gloo"\n1,0.00021791666666666666\n2,0.0004358333333333333\n',
+    "communication_compute_ratio": 'workers,"torch, gloo"\n1,0.1\n2,0.3\n',
+    "time_for_all_phases": "workers,batch_load,fwd_pass,agg,wait,transfer,checkpoint\n"
+                           "1,0.1,3,0.3,0,0,0.1\n2,0.1,1,0,0.05,0.25,0.1\n",
+    "train_loss": '"train clock, seconds",k = 1,k = 2\n1.5,,0.5\n3.5,0.5,\n',
+    "accuracy_epochs": "epochs,k = 1,k = 2,goal 80\n0,,,80\n0.5,70,70,\n1.5,85,85,80\n",
+    "accuracy_time": '"train clock, seconds",k = 1,k = 2,goal 80\n0,,,80\n0.5,,70,\n1,70,,\n1.5,,85,\n3.5,85,,80\n',
+}
+COMMAND = "mlbench charts docs/results/t/r-? -o docs/results/t/charts --format svg,csv"
+PAGE = COMMAND + "\n" + TABLE + "".join(f"\n![{name}](t/charts/{name}.svg)" for name in CHARTS) + "\n"
+
+
+def run_of_two():
+    """(record, steps, events) of a run without overlap."""
+    record = copy.deepcopy(RECORD) | {"data": {"synthetic": True}}
+    record["exchange"] |= {"exposed_s": [0.3, 0.35], "hidden_s": [0, 0]}
+    ended_at_goal(record)
+    return record, STEPS, EVENTS
+
+
+def run_of_one():
+    record = copy.deepcopy(RECORD) | {"name": "r-1", "workers": 1, "exchange": None, "data": {"synthetic": True}}
+    longer = {"train_s": 3.5, "train_legacy_s": 3.3}
+    record["segments"][0] |= longer
+    record["clocks"] |= longer
+    record["steps_s"]["fwd_pass"] = 3.0
+    record["throughput"] |= {"samples_per_s": 20 / 3.5, "samples": 20, "median_samples_per_s": 4.0, "peak_rss": 5}
+    record["evaluations"] = [evaluated(1, 70.0, 1.0, 1.75, 2.0), evaluated(3, 85.0, 3.5, 3.75, 5.5)]
+    record["epochs"][0]["train_s"] = record["goal"]["train_s"] = record["goal"]["best"]["train_s"] = 3.5
+    ended_at_goal(record)
+    steps = [[step(0, 1, 10, 0.5, [0.1], batch_load=0.1, fwd_pass=0.8, agg=0.1),
+              step(1, 2, 10, 2.5, [0.1, 0.1], fwd_pass=2.2, agg=0.2, checkpoint=0.1)]]
+    events = copy.deepcopy(EVENTS[:1])
+    for index, train_s in ((2, 1.0), (3, 3.5), (4, 3.5)):
+        events[0][index]["train_ns"] = round(train_s * SECOND)
+    return record, steps, events
+
+
+class Pages(Case):
+    """A page that shows two runs."""
+
+    def setUp(self):
+        super().setUp()
+        self.top, self.root = self.root, self.root / "docs" / "results" / "t"
+        for record, steps, events in (run_of_one(), run_of_two()):
+            self.write(record, steps=(steps,), events=(events,), name=record["name"],
+                       encode=lambda steps: spool_of(steps, hidden=False))
+        self.charts, self.page = self.root / "charts", self.root.parent / "t.md"
+        self.charts.mkdir()
+        for name, cells in CHARTS.items():
+            (self.charts / f"{name}.csv").write_text(cells)
+            (self.charts / f"{name}.svg").write_text("<tspan>t: Time per kind of step</tspan>")
+        self.page.write_text(PAGE)
+        self.root = self.root.parent
+
+    def test_what_is_right(self):
+        self.expect(0, "31 figures of charts, none different")
+
+    def test_each_wrong_cell_of_a_chart_is_found(self):
+        changed = 0
+        for name, cells in CHARTS.items():
+            head, *rows = [line.split(",") for line in cells.replace("torch, gloo", "torch").splitlines()]
+            for row in rows:
+                for column, cell in enumerate(row):
+                    if column > 0 and cell not in ("", "0"):
+                        row[column] = str(float(cell) + 1e-3)
+                        changed += 1
+            (self.charts / f"{name}.csv").write_text("\n".join(",".join(row) for row in [head, *rows]))
+        output = self.expect(1, f"31 figures of charts, {changed} different")
+        self.assertEqual(output.count("DIFFERENT"), changed)
+
+    def test_names_of_lines_that_are_others(self):
+        for name, other, of in (("k = 1,k = 2", "k = 2,k = 1", "train_loss"), ("torch", "native", "speedup"),
+                                ("gloo", "mpi", "cost"), ("goal 80", "goal 81", "accuracy_time"),
+                                ("k = 1", "one", "accuracy_epochs"), ("wait", "waiting", "time_for_all_phases")):
+            (self.charts / f"{of}.csv").write_text(CHARTS[of].replace(name, other))
+            with self.subTest(of):
+                self.expect(1, of)
+            (self.charts / f"{of}.csv").write_text(CHARTS[of])
+        (self.charts / "time_for_all_phases.svg").write_text("<tspan>t: Time per kind of step, native</tspan>")
+        self.expect(1, "time_for_all_phases.csv: no rule for no run is 'native'")
+
+    def test_each_wrong_row_of_a_table_is_found(self):
+        for found, other in (("| 3.50 s |", "| 3.51 s |"), ("| 2.33 |", "| 2.34 |"), ("| 27 |", "| 28 |"),
+                             ("| 0.25 s |", "| 0.26 s |"), ("0.00044", "0.00045"), ("| synthetic |", "| |")):
+            self.page.write_text(PAGE.replace(found, other))
+            with self.subTest(found):
+                self.expect(1, "the page lacks the row: | r-")
+
+    def test_charts_that_do_not_stand_together(self):
+        self.page.write_text(PAGE.replace("](t/charts/cost.svg)", "](t/cost.svg)"))
+        self.expect(1, "the page does not show t/charts/cost.svg")
+        self.page.write_text(PAGE)
+        (self.charts / "cost.csv").unlink()
+        self.expect(1, "cost.svg has no cost.csv beside it")
+
+    def test_a_chart_without_a_rule(self):
+        for ending in ("csv", "svg"):
+            (self.charts / f"price_index.{ending}").write_text("workers,1\n1,1\n")
+        self.expect(1, "price_index.csv: no rule for such a chart: NOT RE-DERIVED")
+
+    def test_a_page_without_its_command(self):
+        self.page.write_text(PAGE.replace(COMMAND, ""))
+        self.expect(1, "cost.csv: no page says the command that drew it: NOT RE-DERIVED")
+        self.page.write_text(PAGE.replace("/charts --", "/other --"))
+        self.expect(1, "its folder of charts does not exist: NOT RE-DERIVED")
+        self.page.write_text(PAGE.replace("r-? -o", "s-? -o"))
+        self.expect(1, "no run records there: NOT RE-DERIVED")
+
+    def test_runs_without_spools_are_taken_as_recorded(self):
+        kept = self.top / "earlier"
+        kept.mkdir()
+        for record in (run_of_one()[0], run_of_two()[0]):
+            (kept / f"{record['name']}.json").write_text(json.dumps(record))
+        self.page.write_text(PAGE.replace("docs/results/t/r-? -o", "earlier/r-?.json -o"))
+        self.expect(0, "earlier/r-1.json: no spool: as recorded")
+
+    def test_the_table_of_runs(self):
+        code, output = self.run_it("--table", self.root)
+        self.assertEqual((code, output.strip()), (0, TABLE.strip()))
 
 
 if __name__ == "__main__":
