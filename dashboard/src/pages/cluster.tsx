@@ -127,7 +127,7 @@ function Ranks({ranks}: {ranks: RankOnNode[]}) {
           ))}</tbody>
         </table>
       </div>
-      <p class="soft">The network is that of the rank's pod, or of its whole host, which the first rank there stands for; on this host it is in the chart below.</p>
+      <p class="soft">The network is that of the rank's pod, or of its whole host, which the first rank there stands for. On this host it is in the chart below.</p>
     </section>
   );
 }
