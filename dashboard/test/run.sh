@@ -54,7 +54,10 @@ find_trace_readers() {
 }
 
 case $what in
-  unit) node --test test/unit_test.mjs ;;
+  unit)
+    node --test test/unit_test.mjs
+    node test/texts.mjs | "${MLBENCH_TEST_PYTHON:-python3}" -B ../tools/check_sentences.py --only-texts --texts -
+    ;;
   dist)
     node_modules/.bin/tsc --noEmit
     node test/verify_dist.mjs
