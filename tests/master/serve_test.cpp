@@ -583,7 +583,8 @@ TEST_F(Serve, WhatTheVariablesOfTheMasterSayHoldsForItsRuns) {
   EXPECT_THAT(post("/runs", body, 400)["message"].get<std::string>(), HasSubstr("4 cores"));
   EXPECT_FALSE(fs::exists(home() / "runs" / "c-1"));
   // The page asks for what the usual engine takes.
-  for (const Json& row : get("/catalog")["executors"]) {
+  const Json catalog = get("/catalog");
+  for (const Json& row : catalog["executors"]) {
     EXPECT_EQ(row["usual"], row["name"] == "kubernetes") << row;
     const auto options = row["options"].get<std::vector<std::string>>();
     EXPECT_EQ(std::ranges::find(options, "pod_overlay") != options.end(), row["name"] == "kubernetes") << row;
