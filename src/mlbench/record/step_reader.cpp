@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <system_error>
 
 #include "mlbench/base/errors.h"
@@ -68,8 +69,10 @@ std::optional<StepRecord> StepReader::next() {
   // After a power failure a file may end in blocks that were never written.
   if (record.count == 0 || (sequence_ && record.sequence != *sequence_)) return std::nullopt;
   if (!size || !is_plausible(record) || !sums_.add(record)) {
-    throw UserError(fmt::format("{}: record {} is damaged: {} steps of {} ns, the last ending at {} ns", path_.string(),
-                                record.sequence, record.count, record.total_ns(), record.end_ns));
+    // The sum of damaged times need not fit into total_ns().
+    const double total_ns = std::accumulate(record.kinds_ns.begin(), record.kinds_ns.end(), 0.0);
+    throw UserError(fmt::format("{}: record {} is damaged: {} steps of {:.0f} ns, the last ending at {} ns",
+                                path_.string(), record.sequence, record.count, total_ns, record.end_ns));
   }
   used_ += *size;
   offset_ += *size;
