@@ -19,8 +19,12 @@ struct SeparateMemory {
 
   virtual ~SeparateMemory() = default;
   // Copies a buffer that lies there to the host's memory, or from there; the host waits. Default: of the CPU's memory.
-  virtual void to_host(const BufferView& from, void* to) { std::memcpy(to, from.data, from.size_bytes()); }
-  virtual void from_host(const void* from, const BufferView& to) { std::memcpy(to.data, from, to.size_bytes()); }
+  virtual void to_host(const BufferView& from, void* to) {
+    if (from.size_bytes() > 0) std::memcpy(to, from.data, from.size_bytes());
+  }
+  virtual void from_host(const void* from, const BufferView& to) {
+    if (to.size_bytes() > 0) std::memcpy(to.data, from, to.size_bytes());
+  }
 };
 
 }  // namespace mlbench
