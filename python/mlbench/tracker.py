@@ -211,6 +211,43 @@ class Tracker:
         atexit.unregister(self.close)
         self._sink.close(timeout)
 
+    # ---- for a script that goes on later ----------------------------------------------------------------------------
+
+    _STATE = (
+        "is_training",
+        "goal_reached",
+        "goal_result",
+        "current_epoch",
+        "current_batch",
+        "best_epoch",
+        "best_metric_value",
+        "_is_best",
+        "_epoch_times",
+        "_total_times",
+        "_train_time",
+        "_epoch_train_time",
+    )
+
+    def state_dict(self):
+        """Times, counts and the best value, as numbers, texts, lists and dictionaries alone. The goal and the metrics are
+        the script's own, and not in it."""
+        state = {name.lstrip("_"): getattr(self, name) for name in self._STATE}
+        state["epoch_times"], state["total_times"] = dict(self._epoch_times), dict(self._total_times)
+        state["validation_times"] = list(self.validation_times)
+        state["means"] = {name: [mean.sum, mean.count] for name, mean in self._means.items()}
+        return state
+
+    def load_state_dict(self, state):
+        """Goes on from what state_dict() gave."""
+        for name in self._STATE:
+            setattr(self, name, state[name.lstrip("_")])
+        self._epoch_times, self._total_times = dict(state["epoch_times"]), dict(state["total_times"])
+        self.validation_times = list(state["validation_times"])
+        self._means = {}
+        for name, (total, count) in state["means"].items():
+            self._means[name] = mean = _Mean()
+            mean.sum, mean.count = total, count
+
     # ---- within -----------------------------------------------------------------------------------------------------
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 usage: packages_test.py wheel|install|debian|images
 
-  wheel     the Python client as a wheel, in an environment of its own
+  wheel     the Python client and the paths of mlbench_core as wheels, in an environment of their own
   install   cmake --install, run where neither the source tree nor LibTorch's wheels can be seen; and its removal
   debian    Debian packages in a bare Debian 12, run by a user of it; and their removal
   images    images of these packages, on a base made of a bare Debian 12
@@ -109,18 +109,24 @@ def wheel():
         # A copy: setuptools builds beside its sources.
         shutil.copytree(SOURCE / "python", folder / "python")
         options = ("--no-build-isolation", "--no-index", "--no-deps")
-        run(python, "-m", "pip", "wheel", *options, "--wheel-dir", folder, folder / "python")
-        [made] = folder.glob("*.whl")
-        expect(made.name == f"mlbench_client-{VERSION}-py3-none-any.whl", f"a wheel {made.name}")
+        run(python, "-m", "pip", "wheel", *options, "--wheel-dir", folder, folder / "python", folder / "python/core")
+        made = sorted(folder.glob("*.whl"))
+        names = [f"mlbench_{name}-{VERSION}-py3-none-any.whl" for name in ("client", "compat")]
+        expect([one.name for one in made] == names, f"wheels {made}")
         run(python, "-m", "venv", "--without-pip", folder / "venv")
         own = folder / "venv/bin/python3"
         [packages] = (folder / "venv/lib").glob("python3*/site-packages")
-        run(python, "-m", "pip", "install", "--no-index", "--no-deps", "--target", packages, made)
+        run(python, "-m", "pip", "install", "--no-index", "--no-deps", "--target", packages, *made)
         held = {path.relative_to(packages).as_posix() for path in packages.rglob("*") if path.is_file()}
-        expect(any(name.endswith("dist-info/LICENSE") for name in held), f"no licence among {sorted(held)}")
+        licences = [name for name in held if name.endswith("dist-info/LICENSE")]
+        expect(len(licences) == 2, f"licences {licences} among {sorted(held)}")
         code = "import mlbench; print(mlbench.__file__, mlbench.Tracker.__name__, mlbench.TopKAccuracy(topk=1).name)"
         said = run(own, "-I", "-c", code, cwd=folder)
         expect(said.startswith(str(packages)), f"another module: {said}")
+        code = "import sys; from mlbench_core import utils as u; "
+        code += "print(u.__file__, u.Tracker.__base__.__module__, 'torch' in sys.modules)"
+        said = run(own, "-I", "-c", code, cwd=folder)
+        expect(said.startswith(str(packages)) and said.endswith(" mlbench.tracker False\n"), f"another module: {said}")
 
 
 def install():

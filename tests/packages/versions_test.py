@@ -18,6 +18,9 @@ class Versions(unittest.TestCase):
     def test_python_client(self):
         project = tomllib.loads((ROOT / "python/pyproject.toml").read_text())["project"]
         self.assertEqual(project["version"], VERSION)
+        compat = tomllib.loads((ROOT / "python/core/pyproject.toml").read_text())["project"]
+        self.assertEqual(compat["version"], VERSION)
+        self.assertIn(f"{project['name']}=={VERSION}", compat["dependencies"])
 
     def test_dashboard(self):
         self.assertEqual(json.loads((ROOT / "dashboard/package.json").read_text())["version"], VERSION)
