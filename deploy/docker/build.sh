@@ -2,7 +2,7 @@
 # Builds the images of Dockerfile beside it; says each command before it runs.
 set -euo pipefail
 
-usage="usage: deploy/docker/build.sh [OPTION...] [master] [worker] [worker-cuda]      (default: master worker)
+usage="usage: deploy/docker/build.sh [OPTION...] [master] [worker] [worker-pytorch] [worker-cuda]      (default: master worker)
 
   --engine ENGINE     docker, podman or buildah; default: the first of podman, buildah, docker that is there
   --base IMAGE        what the images stand on, a Debian 12; default: debian:12
@@ -33,7 +33,7 @@ $usage"
       printf '%s\n' "$usage"
       exit
       ;;
-    master | worker | worker-cuda) targets+=("$1") ;;
+    master | worker | worker-pytorch | worker-cuda) targets+=("$1") ;;
     *) fail "unknown argument \"$1\"
 $usage" ;;
   esac

@@ -67,6 +67,17 @@ class ImageCommands(unittest.TestCase):
         self.assertEqual(sum(word.startswith("MLBENCH_GIT_DESCRIBE=") for word in worker), 1)
         self.assertEqual(sum(word.startswith("SOURCE_DATE_EPOCH=") for word in worker), 1)
 
+    def test_pytorch(self):
+        [worker, pytorch] = commands("--engine", "podman", "worker", "worker-pytorch")
+        self.assertEqual([word.replace("worker-pytorch", "worker") for word in pytorch], worker)
+        stage = (ROOT / "deploy/docker/Dockerfile").read_text().split(" AS worker-pytorch\n")[1].split("\nFROM ")[0]
+        copied = [line.split()[1:] for line in stage.splitlines() if line.startswith("COPY ")]
+        self.assertEqual([pathlib.PurePath(to).name for _, to in copied], ["mlbench", "mlbench_core"])
+        for source, to in copied:
+            self.assertTrue((ROOT / source / "__init__.py").is_file(), source)
+            self.assertEqual(pathlib.PurePath(to).parent.as_posix(), "/usr/lib/python3/dist-packages")
+        self.assertTrue(stage.splitlines()[-3].startswith("USER 10001:10001"), stage)
+
     def test_cuda(self):
         [command] = commands("--engine", "podman", "worker-cuda")
         self.assertIn("CUDA=ON", command)
