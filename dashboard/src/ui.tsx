@@ -6,8 +6,30 @@ import {number} from './format';
 import {goalShare} from './series';
 import type {Goal, State} from './types';
 
-export function StateBadge({state}: {state: State}) {
-  return <span class={`badge ${state}`}>{state}</span>;
+export function StateBadge({state, count = 1}: {state: State; count?: number}) {
+  return <span class={`badge ${state}`}>{count > 1 && `${count} `}{state}</span>;
+}
+
+// A button that opens a box below it; Escape, or a click beside it, closes the box.
+export function Menu({title, children}: {title: string; children: ComponentChildren}) {
+  const menu = useRef<HTMLDetailsElement>(null);
+  const [open, setOpen] = useState(false);
+  useEffect(() => {
+    const beside = (event: Event) => { if (!menu.current!.contains(event.target as Node)) menu.current!.open = false; };
+    addEventListener('pointerdown', beside);
+    return () => removeEventListener('pointerdown', beside);
+  }, []);
+  const close = (event: KeyboardEvent) => {
+    if (event.key !== 'Escape' || !menu.current!.open) return;
+    menu.current!.open = false;
+    menu.current!.querySelector('summary')!.focus();
+  };
+  return (
+    <details ref={menu} class="menu" onKeyDown={close} onToggle={() => setOpen(menu.current!.open)}>
+      <summary class="button">{title}</summary>
+      {open && <div class="menu-box">{children}</div>}
+    </details>
+  );
 }
 
 export function ErrorNote({text, again}: {text: string; again?: () => void}) {

@@ -7,23 +7,13 @@ import {build} from 'vite';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 
-async function load(name) {
-  const result = await build({
-    root, configFile: false, logLevel: 'error',
-    build: {write: false, minify: false, lib: {entry: join(root, 'src', name), formats: ['es'], fileName: 'out'}},
-  });
-  const [{output}] = Array.isArray(result) ? result : [result];
-  return import(`data:text/javascript;base64,${Buffer.from(output[0].code).toString('base64')}`);
-}
-
-const collectives = await load('collectives.ts');
-const comparison = await load('comparison.ts');
-const series = await load('series.ts');
-const runSeries = await load('run_series.ts');
-const format = await load('format.ts');
-const request = await load('request.ts');
-const events = await load('events.ts');
-const spans = await load('spans.ts');
+const result = await build({
+  root, configFile: false, logLevel: 'error',
+  build: {write: false, minify: false, lib: {entry: join(root, 'test/modules.ts'), formats: ['es'], fileName: 'out'}},
+});
+const [{output}] = Array.isArray(result) ? result : [result];
+const {collectives, comparison, events, format, request, runList, runSeries, series, spans} =
+  await import(`data:text/javascript;base64,${Buffer.from(output[0].code).toString('base64')}`);
 
 const rank = (number, step, mean, points = step.map(() => 1)) =>
   ({split: 'train', metric: 'loss', rank: number, count: 0, points: {step, time_us: step.map((s) => s * 1e6), mean, points}});
@@ -67,6 +57,86 @@ test('differences are those that the master tells', () => {
   assert.equal(comparison.rangeText([85.5, null, 84.25], String), '84.25 to 85.5');
   assert.equal(comparison.rangeText([undefined, 3], String), '3');
   assert.equal(comparison.rangeText([null], String), '–');
+});
+
+const summary = (name, more = {}) => ({id: 1, name, state: 'finished', task: 'mnist', workers: 2, framework: 'torch', backend: 'gloo', labels: [], tags: [], ...more});
+const column = (key) => runList.COLUMNS.find((one) => one.key === key);
+const goal = (reached, value = 90) => ({metric: 'Prec@1', split: 'test', target: 80, reached, value, epoch: 1, step: 1, train_s: 1});
+
+test('repeats are one row where their settings are the same', () => {
+  const runs = [summary('b-2', {labels: ['open']}), summary('a-2.3', {seed: 44}), summary('a-2.2', {seed: 43, workers: 4}), summary('b-2.2'), summary('a-2', {seed: 42})];
+  assert.deepEqual(runList.rowsOf(runs, true).map((row) => [row.name, row.runs.map((run) => run.name)]),
+    [['b-2', ['b-2']], ['a-2', ['a-2', 'a-2.3']], ['a-2.2', ['a-2.2']], ['b-2.2', ['b-2.2']]]);
+  assert.deepEqual(runList.rowsOf(runs, false).map((row) => row.name), runs.map((run) => run.name));
+  assert.deepEqual(['a-2.2', 'a-2', '.2', 'v1.5-2', 'a.b'].map(runList.withoutRepeat), ['a-2', 'a-2', '.2', 'v1.5-2', 'a.b']);
+});
+
+test('a row of repeats has their mean, and none of the quick ones alone', () => {
+  const row = (...runs) => ({name: 'a-2', runs});
+  const both = row(summary('a-2', {time_to_goal_s: 2, train_s: 1, goal: goal(true, 81), seed: 42, created_at: '2026-01-02T00:00:00Z'}),
+    summary('a-2.2', {time_to_goal_s: 8, train_s: 4, goal: goal(true, 83), seed: 43, created_at: '2026-01-01T00:00:00Z'}));
+  assert.deepEqual(['time_to_goal_s', 'train_s', 'goal_value'].map((key) => runList.rowValue(column(key), both)), [4, 2, 82]);
+  assert.equal(runList.rowText(column('time_to_goal_s'), both), '4.0 s');
+  assert.equal(runList.allValues(column('time_to_goal_s'), both), '2.0 s, 8.0 s');
+  assert.equal(runList.rowText(column('seed'), both), '42, 43');
+  assert.equal(runList.rowValue(column('created_at'), both), '2026-01-02T00:00:00Z');
+  const one = row(summary('a-2', {time_to_goal_s: 2, goal: goal(true)}), summary('a-2.2', {time_to_goal_s: null, goal: goal(false)}));
+  assert.equal(runList.rowValue(column('time_to_goal_s'), one), null);
+  assert.equal(runList.rowText(column('time_to_goal_s'), one), '1 of 2 reached');
+  assert.equal(runList.mean([1, 0], 'geometric'), null);
+  assert.equal(runList.mean([1, 2, 6], 'arithmetic'), 3);
+});
+
+test('rows are filtered by each thing alone and by all together, with all of their repeats', () => {
+  const runs = [summary('a-2', {tags: ['night'], labels: ['open']}), summary('a-2.2', {state: 'failed', tags: [], labels: ['open'], failure: 'Rank 1 was LOST'}), summary('b-4', {workers: 4, task: '1a'})];
+  const found = (part, noted = []) => runList.fitting(runList.rowsOf(runs, true), {...runList.viewOf(new URLSearchParams()), ...part}, new Set(noted)).map((row) => [row.name, row.runs.length]);
+  const a = [['a-2', 2]], b = [['b-4', 1]];
+  assert.deepEqual(found({}), [...a, ...b]);
+  assert.deepEqual([{state: 'failed'}, {task: 'mnist'}, {tag: 'night'}, {label: 'open'}, {workers: '2'}, {q: 'lost'}, {q: '  rank  OPEN '}].map((part) => found(part)), Array(7).fill(a));
+  assert.deepEqual(found({task: '1a', workers: '4', q: 'GLOO b-'}), b);
+  assert.deepEqual(found({task: '1a', workers: '2'}), []);
+  assert.deepEqual(found({q: 'bigger batches'}), []);
+  assert.deepEqual(found({q: 'bigger batches'}, ['b-4']), b, 'the master found the words in its notes');
+  assert.deepEqual([...runList.choicesOf(runs).label], [['open', 2]]);
+  assert.deepEqual([...runList.choicesOf(runs).workers], [['2', 2], ['4', 1]]);
+});
+
+test('rows are in the order of any column, those without a value last', () => {
+  const rows = runList.rowsOf([summary('a-10', {train_s: 3}), summary('a-2', {train_s: null}), summary('A-1', {train_s: 20})], false);
+  const order = (key, descending) => runList.sorted(rows, runList.columnOf(runList.COLUMNS, key), descending).map((row) => row.name);
+  assert.deepEqual(order('name', false), ['A-1', 'a-2', 'a-10']);
+  assert.deepEqual(order('name', true), ['a-10', 'a-2', 'A-1']);
+  assert.deepEqual(order('train_s', false), ['a-10', 'A-1', 'a-2']);
+  assert.deepEqual(order('train_s', true), ['A-1', 'a-10', 'a-2']);
+  assert.deepEqual(order('none', true), ['a-10', 'a-2', 'A-1'], 'a column that is not known orders nothing');
+  for (const {key} of runList.COLUMNS) assert.equal(order(key, true).length, 3, key);
+});
+
+test('a view of the list is its link, and the usual one is none', () => {
+  const link = (text) => runList.queryOf(runList.viewOf(new URLSearchParams(text)));
+  const said = (text) => Object.fromEntries(Object.entries(link(text)).filter(([, value]) => value !== ''));
+  assert.deepEqual(said(''), {});
+  const all = 'q=a b&state=failed&task=1a&tag=x&label=open&workers=4&sort=-train_s&columns=state,seed&repeats=apart&page=3';
+  assert.deepEqual(said(all), Object.fromEntries(new URLSearchParams(all)));
+  assert.deepEqual(said('sort=-created_at&page=-1&columns=,'), {columns: ','});
+  assert.deepEqual(runList.viewOf(new URLSearchParams(said('columns=,'))).columns, []);
+});
+
+test('what a later master says of runs becomes a column, and a CSV has each run', () => {
+  const runs = [summary('a-2', {cost: 1.5, labels: ['open', 'light'], train_s: 61}), summary('a-2.2', {labels: ['open', 'light']})];
+  const added = runList.columnsOf(runs).at(-1);
+  assert.deepEqual([added.key, added.title, added.value(runs[0]), added.text(1.5)], ['cost', 'Cost', 1.5, '1.5']);
+  assert.equal(runList.columnsOf([summary('a')]).length, runList.COLUMNS.length);
+  assert.equal(runList.listCsv(runList.rowsOf(runs, true), [column('train_s'), added]),
+    'Run,Labels,Tags,Train clock,Cost\r\na-2.2,"open, light",,,\r\na-2,"open, light",,61,1.5\r\n');
+});
+
+test('a list of runs is refreshed in part, and read anew where that does not explain it', () => {
+  const old = [summary('b', {state: 'running'}), summary('a')], names = (runs) => runs?.map((run) => `${run.name} ${run.state}`) ?? null;
+  const done = summary('b'), made = summary('c', {state: 'queued'});
+  assert.deepEqual(names(runList.refreshed(old, [[made, done], [], [made]], 3)), ['c queued', 'b finished', 'a finished']);
+  assert.equal(runList.refreshed(old, [[made], [], [made]], 3), null, 'b ended, and nobody said how');
+  assert.equal(runList.refreshed(old, [[done], [], []], 1), null, 'a was deleted');
 });
 
 test('text of others is shown as what it is', () => {
