@@ -1,5 +1,6 @@
 // Pure functions of the page: lines of series, which get a chart, rates, CSV, what the dialog sends. Bundled in memory, run by Node.
 import assert from 'node:assert/strict';
+import {readFileSync} from 'node:fs';
 import test from 'node:test';
 import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
@@ -312,4 +313,15 @@ test('spans of a trace lie below those that they lie within, rank by rank', () =
     span(0, 1, 'layer', 2, 3, 'layer'), span(0, 1, 'fwd_pass', 0, 10), span(0, 1, 'backprop', 10, 5)]});
   assert.deepEqual(rows.map((row) => [row.rank, row.name, row.depth]), [[0, 'training thread', 2], [1, '', 1]]);
   assert.deepEqual(rows[0].spans.map((one) => [one.name, one.level]), [['fwd_pass', 0], ['layer', 1], ['backprop', 0]]);
+});
+
+test('sizes of text and room between boxes are those of the scale', () => {
+  const style = readFileSync(join(root, 'src/style.css'), 'utf8');
+  const rules = style.slice(style.indexOf('}') + 1);
+  const others = [...rules.matchAll(/(?<=[;{\s])(font-size|padding|margin|gap|border-radius)[a-z-]*:([^;}]*)/g)].flatMap(([text, of, value]) => {
+    const left = value.replaceAll(/var\(--(text|space|radius)-?[a-z0-9]*\)|calc\(-1 \* |!important/g, '');
+    return (of === 'font-size' ? /[\d.]+(rem|px)/ : /[\d.]+rem/).test(left) || (of === 'border-radius' && /[\d.]+px/.test(left.replaceAll(/\b(2|3|99)px/g, ''))) ? [text] : [];
+  });
+  assert.deepEqual(others, []);
+  assert.ok([...rules.matchAll(/var\(--space-/g)].length > 50);
 });
