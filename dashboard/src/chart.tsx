@@ -6,18 +6,38 @@ import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import {save} from './api';
 import {NONE, number, visible} from './format';
-import {csv, linesCsv, table, type Column, type Line} from './series';
+import {aboveZero, csv, linesCsv, table, type Column, type Line} from './series';
 import {colour, useThemeRound} from './theme';
+import {axisTitle, unitOf, type Quantity, type Unit} from './units';
 
 export const COLOURS = 9;
-const HEIGHT = 240;
+const HEIGHT = 260;
+
+// The part of x that is looked at, null for all of it. Charts that are given the same one follow each other.
+export type Range = [number, number];
+export interface Zoom {
+  range: Range | null;
+  set: (range: Range | null) => void;
+}
+
+// For charts that follow each other as long as they have this axis.
+export function useZoom(axis: string): Zoom {
+  const [state, setState] = useState<{axis: string; range: Range | null}>({axis, range: null});
+  const range = state.axis === axis ? state.range : null;
+  return useMemo(() => ({range, set: (next: Range | null) => setState({axis, range: next})}), [axis, range]);
+}
 
 export interface ChartProps {
   title: string;
   file: string;           // of the downloads, without its ending
   xLabel: string;
+  xQuantity?: Quantity;   // else a plain number; values are in its own unit: seconds, bytes
   yLabel: string;
+  yQuantity?: Quantity | undefined;
+  rightLabel?: string | undefined;  // of the axis at the right, where lines have one
+  rightQuantity?: Quantity | undefined;
   lines: Line[];
+  zoom?: Zoom;
   note?: string;
   empty?: string;         // what to say when there is nothing to draw
   kind?: 'lines' | 'stacked' | 'bars';  // bars: x counts the categories; both are stacked
@@ -27,7 +47,7 @@ export interface ChartProps {
   xRange?: [number, number];
   xTime?: boolean;        // x is seconds since 1970
   xFormat?: (value: number) => string;
-  log?: boolean;          // both axes; all values are above 0
+  log?: '' | 'x' | 'y' | 'xy';  // which axes are logarithmic
   format?: (value: number | null) => string;
 }
 
@@ -45,8 +65,35 @@ function stack(columns: Column[], shown: boolean[]): Column[] {
   });
 }
 
-function drawData(props: ChartProps, hidden: Set<string>): uPlot.AlignedData {
-  const {x, columns} = table(props.lines);
+// What is drawn: all lines in the units of the axes, those that were measured faintly behind the smoothed ones.
+interface Drawn {
+  lines: Line[];
+  faint: number;   // how many of them, at the end
+  left: number;    // values that a logarithmic axis cannot show
+  x: Unit;
+  y: Unit;
+  right: Unit;
+}
+
+const largest = (values: (number | null)[]): number => values.reduce<number>((most, value) => Math.max(most, Math.abs(value ?? 0)), 0);
+const divided = (values: (number | null)[], by: number): (number | null)[] => by === 1 ? values : values.map((value) => value === null ? null : value / by);
+
+function drawnOf(props: ChartProps): Drawn {
+  const log = props.log ?? '';
+  const {lines, left} = log === '' ? {lines: props.lines, left: 0} : aboveZero(props.lines, log.includes('x'), log.includes('y'));
+  const most = (right: boolean) => Math.max(right ? 0 : props.yMax ?? 0, ...lines.map((line) => (line.right ?? false) === right ? largest(line.y) : 0));
+  const x = unitOf(props.xQuantity, Math.max(0, ...lines.map((line) => largest(line.x)), ...(props.xRange ?? [])));
+  const y = unitOf(props.yQuantity, most(false)), right = unitOf(props.rightQuantity, most(true));
+  const scaled = lines.map((line) => {
+    const by = (line.right ? right : y).factor;
+    return {...line, x: divided(line.x, x.factor) as number[], y: divided(line.y, by), ...(line.measured ? {measured: divided(line.measured, by)} : {})};
+  });
+  const faint = scaled.flatMap((line) => line.measured ? [{...line, y: line.measured}] : []);
+  return {lines: [...scaled, ...faint], faint: faint.length, left, x, y, right};
+}
+
+function drawData(props: ChartProps, drawn: Drawn, hidden: Set<string>): uPlot.AlignedData {
+  const {x, columns} = table(drawn.lines);
   if (props.kind !== 'stacked' && props.kind !== 'bars') return [x, ...columns];
   // The highest sum is drawn first, what lies lower over it.
   const guides = props.lines.map((line) => line.guide === true);
@@ -54,13 +101,19 @@ function drawData(props: ChartProps, hidden: Set<string>): uPlot.AlignedData {
   return [x, ...stack(columns, shown).reverse()];
 }
 
-function options(props: ChartProps, hidden: Set<string>, width: number, onCursor: (index: number | null) => void): uPlot.Options {
+interface Told {
+  onCursor: (index: number | null) => void;
+  onZoom: (range: Range | null) => void;
+}
+
+function options(props: ChartProps, drawn: Drawn, hidden: Set<string>, width: number, told: Told): uPlot.Options {
   const stacked = props.kind === 'stacked' || props.kind === 'bars';
+  const log = props.log ?? '', font = '12px system-ui, sans-serif';
   const axis: uPlot.Axis = {
-    stroke: colour('--soft'), font: '11px system-ui, sans-serif', labelFont: '11px system-ui, sans-serif',
+    stroke: colour('--soft'), font, labelFont: font, labelSize: 20, labelGap: 2,
     grid: {stroke: colour('--grid'), width: 1}, ticks: {stroke: colour('--grid'), width: 1, size: 4},
   };
-  const x: uPlot.Axis = {...axis, size: 34, space: 56};
+  const x: uPlot.Axis = {...axis, size: 28, space: 56, ...(props.xTime || props.kind === 'bars' ? {} : {label: axisTitle(props.xLabel, drawn.x)})};
   if (props.kind === 'bars') {
     const names = props.categories ?? [];
     x.splits = () => names.map((_, i) => i);
@@ -76,45 +129,62 @@ function options(props: ChartProps, hidden: Set<string>, width: number, onCursor
     x.values = (_, splits) => splits.map((value) => value === null ? '' : props.xFormat?.(value) ?? value.toLocaleString('en'));
   }
   const y: uPlot.Axis = {
-    ...axis, space: 32,
+    ...axis, space: 32, label: axisTitle(props.yLabel, drawn.y),
     values: (_, splits) => splits.map((value) => value === null ? '' : number(value, 4)),
     size: (self, values) => {
       if (!values) return 44;
-      self.ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
-      return Math.ceil(Math.max(...values.map((text) => self.ctx.measureText(text).width)) / devicePixelRatio) + 14;
+      self.ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+      return Math.ceil(Math.max(...values.map((text) => self.ctx.measureText(text).width)) / devicePixelRatio) + 12;
     },
   };
-  const range = (_: uPlot, low: number | null, high: number | null): [number, number] => {
-    if (low === null || high === null) return [0, props.yMax ?? 1];
-    const from = props.fromZero ? Math.min(0, low) : low;
-    const to = Math.max(high, props.yMax ?? high);
+  const rangeOf = (fromZero: boolean | undefined, yMax: number | null | undefined) => (_: uPlot, low: number | null, high: number | null): Range => {
+    if (low === null || high === null) return [0, yMax ?? 1];
+    const from = fromZero ? Math.min(0, low) : low;
+    const to = Math.max(high, yMax ?? high);
     const room = (to - from) * 0.06 || Math.abs(to) * 0.1 || 1;
-    return [props.fromZero && from === 0 ? 0 : from - room, to === props.yMax ? to + room / 2 : to + room];
+    return [fromZero && from === 0 ? 0 : from - room, to === yMax ? to + room / 2 : to + room];
   };
-  const logRange = (_: uPlot, low: number | null, high: number | null): [number, number] =>
-    low === null || high === null || low <= 0 ? [1, 10] : uPlot.rangeLog(low, high, 10, false) as [number, number];
+  const logRange = (_: uPlot, low: number | null, high: number | null): Range =>
+    low === null || high === null || low <= 0 ? [1, 10] : uPlot.rangeLog(low, high, 10, false) as Range;
   const one = (line: Line, index: number): uPlot.Series => {
-    const stroke = paint(line, index);
-    const base: uPlot.Series = {label: '', stroke, show: !hidden.has(line.label)};
+    const faint = index >= drawn.lines.length - drawn.faint;
+    const stroke = faint ? `${paint(line, index)}4d` : paint(line, index);
+    const base: uPlot.Series = {label: '', stroke, show: !hidden.has(line.label), scale: line.right ? 'right' : 'y'};
     if (props.kind === 'bars') return {...base, fill: stroke, width: 0, points: {show: false}, paths: uPlot.paths.bars!({size: [0.6, 90]})};
     if (props.kind === 'stacked') return {...base, fill: stroke, width: 1, points: {show: false}};
     return {
-      ...base, width: line.guide ? 1.25 : 1.75, points: {show: !line.guide && !props.xTime && line.x.length <= 30, size: 5},
-      ...(line.guide ? {dash: [6, 4]} : {}),
+      ...base, width: line.guide || faint ? 1.25 : 1.75, points: {show: !line.guide && !faint && !props.xTime && line.x.length <= 30, size: 5},
+      ...(line.guide ? {dash: [6, 4]} : line.right ? {dash: [8, 3]} : {}),
     };
   };
-  const drawn = props.lines.map(one);
-  const xRange = (): [number, number] | undefined => props.kind === 'bars' ? [-0.5, (props.categories ?? []).length - 0.5] : props.xRange;
-  const fixed = xRange() !== undefined;
+  const series = drawn.lines.map((line, i) => one({...line, colour: line.colour ?? (i < props.lines.length ? i : props.lines.findIndex((other) => other.label === line.label))}, i));
+  const xRange = (): Range | undefined => props.kind === 'bars' ? [-0.5, (props.categories ?? []).length - 0.5]
+    : props.xRange && [props.xRange[0] / drawn.x.factor, props.xRange[1] / drawn.x.factor];
+  const fixed = props.kind === 'bars' || props.xTime === true;
+  const right = drawn.lines.some((line) => line.right);
+  const scaleOf = (range: ReturnType<typeof rangeOf>): uPlot.Scale => log.includes('y') ? {distr: 3, range: logRange} : {range};
   return {
-    width, height: HEIGHT, padding: [8, 12, 0, 0],
-    scales: props.log ? {x: {time: false, distr: 3, range: logRange}, y: {distr: 3, range: logRange}}
-      : {x: {time: props.xTime === true, ...(fixed ? {range: () => xRange() ?? [0, 1]} : {})}, y: {range}},
-    axes: [x, y],
+    width, height: HEIGHT, padding: [8, right ? 0 : 12, 0, 0],
+    scales: {
+      x: log.includes('x') ? {time: false, distr: 3, range: logRange} : {time: props.xTime === true, ...(xRange() ? {range: () => xRange() ?? [0, 1]} : {})},
+      y: scaleOf(rangeOf(props.fromZero, props.yMax == null ? props.yMax : props.yMax / drawn.y.factor)), ...(right ? {right: scaleOf(rangeOf(false, null))} : {}),
+    },
+    axes: [x, y, ...(right ? [{...y, side: 1, scale: 'right', grid: {show: false}, label: axisTitle(props.rightLabel ?? '', drawn.right)} as uPlot.Axis] : [])],
     legend: {show: false},
-    cursor: {drag: {x: !fixed, y: false}, points: {size: 6}, y: false},
-    series: [{}, ...(stacked ? drawn.reverse() : drawn)],
-    hooks: {setCursor: [(self) => onCursor(self.cursor.idx ?? null)]},
+    cursor: {drag: {x: !fixed, y: false, setScale: false}, points: {size: 6}, y: false, bind: {dblclick: () => () => {
+      told.onZoom(null);
+      return null;
+    }}},
+    series: [{}, ...(stacked ? series.reverse() : series)],
+    hooks: {
+      setCursor: [(self) => told.onCursor(self.cursor.idx ?? null)],
+      setSelect: [(self) => {
+        const {left, width: wide} = self.select;
+        if (wide < 3) return;
+        self.setSelect({left: 0, top: 0, width: 0, height: 0}, false);
+        told.onZoom([self.posToVal(left, 'x') * drawn.x.factor, self.posToVal(left + wide, 'x') * drawn.x.factor]);
+      }],
+    },
   };
 }
 
@@ -149,7 +219,7 @@ async function savePng(plot: uPlot, props: ChartProps, hidden: Set<string>): Pro
   draw.fillText(visible(props.title), pad, pad, source.width);
   draw.fillStyle = colour('--soft');
   draw.font = font(12);
-  draw.fillText(visible(`${props.yLabel} over ${props.xLabel}`), pad, pad + 20 * scale, source.width);
+  draw.fillText(visible(props.note ?? ''), pad, pad + 20 * scale, source.width);
   draw.drawImage(source, pad, top);
   for (const place of places) {
     const y = top + source.height + place.row * 20 * scale + 4 * scale;
@@ -163,10 +233,15 @@ async function savePng(plot: uPlot, props: ChartProps, hidden: Set<string>): Pro
   if (blob) save(blob, `${safeFile(props.file)}.png`);
 }
 
+const withUnit = (label: string, quantity: Quantity | undefined): string =>
+  quantity === undefined ? label : `${label}, ${{'seconds': 's', 'bytes': 'B', 'bytes/s': 'B/s'}[quantity]}`;
+
+// What was measured, whatever is drawn.
 function csvOf(props: ChartProps): string {
-  if (props.kind !== 'bars') return linesCsv(props.xLabel, props.lines);
-  const {x, columns} = table(props.lines);
-  return csv([props.xLabel, ...props.lines.map((line) => line.label)],
+  const lines = props.lines.map((line) => ({...line, label: withUnit(line.label, line.guide ? undefined : line.right ? props.rightQuantity : props.yQuantity), y: line.measured ?? line.y}));
+  if (props.kind !== 'bars') return linesCsv(withUnit(props.xLabel, props.xQuantity), lines);
+  const {x, columns} = table(lines);
+  return csv([props.xLabel, ...lines.map((line) => line.label)],
     x.map((at, i) => [props.categories?.[at] ?? String(at), ...columns.map((column) => column[i] ?? null)]));
 }
 
@@ -175,23 +250,34 @@ export function Chart(props: ChartProps) {
   const plot = useRef<uPlot | null>(null);
   const [hidden, setHidden] = useState<Set<string>>(new Set());
   const [cursor, setCursor] = useState<number | null>(null);
+  const [own, setOwn] = useState<Range | null>(null);
+  const zoom = props.zoom ?? {range: own, set: setOwn};
   const theme = useThemeRound();
-  const latest = useRef(props);
-  latest.current = props;
+  const drawn = useMemo(() => drawnOf(props), [props.lines, props.log, props.xQuantity, props.yQuantity, props.rightQuantity, props.yMax, props.xRange?.[1]]);
+  const latest = useRef({props, drawn, zoom});
+  latest.current = {props, drawn, zoom};
   const points = props.lines.reduce((sum, line) => sum + (line.guide ? 0 : line.x.length), 0);
   const nothing = points === 0;
+  const part = zoom.range;
 
+  const showPart = (made: uPlot) => {
+    const {zoom: {range}, drawn: {x}} = latest.current;
+    if (range !== null) made.setScale('x', {min: range[0] / x.factor, max: range[1] / x.factor});
+  };
   // What makes another chart of it, not just other numbers.
-  const shape = [theme, nothing, props.kind, props.xTime, props.title, props.xLabel, props.yLabel, props.categories?.join('\n'),
-    props.lines.map((line) => `${line.label}\t${line.guide}\t${line.colour}`).join('\n'), [...hidden].join('\n'),
+  const shape = [theme, nothing, props.kind, props.xTime, props.log, props.title, props.xLabel, props.yLabel, props.rightLabel, props.categories?.join('\n'),
+    props.xRange !== undefined, drawn.x.name, drawn.y.name, drawn.right.name,
+    drawn.lines.map((line) => `${line.label}\t${line.guide}\t${line.colour}\t${line.right}`).join('\n'), [...hidden].join('\n'),
     props.kind !== undefined || props.lines.some((line) => line.x.length > 30)].join('|');
   useEffect(() => {
     if (nothing || place.current === null) return undefined;
     const parent = place.current;
     // What it is made with is read when it draws, so that new numbers do not need a new chart.
-    const made = new uPlot(options(new Proxy({} as ChartProps, {get: (_, key) => latest.current[key as keyof ChartProps]}),
-      hidden, parent.clientWidth, setCursor), drawData(latest.current, hidden), parent);
+    const now = new Proxy({} as ChartProps, {get: (_, key) => latest.current.props[key as keyof ChartProps]});
+    const made = new uPlot(options(now, latest.current.drawn, hidden, parent.clientWidth, {onCursor: setCursor, onZoom: (range) => latest.current.zoom.set(range)}),
+      drawData(now, latest.current.drawn, hidden), parent);
     plot.current = made;
+    showPart(made);
     const observer = new ResizeObserver(() => {
       if (parent.clientWidth > 0) made.setSize({width: parent.clientWidth, height: HEIGHT});
     });
@@ -206,15 +292,16 @@ export function Chart(props: ChartProps) {
     const made = plot.current;
     if (made === null) return;
     // Who looks at a part goes on looking at it while the run goes on.
-    const {min, max} = made.scales['x']!, before = made.data[0];
-    const part = min != null && max != null && (min > before[0]! || max < before[before.length - 1]!);
-    const zoomed = part && props.kind !== 'bars' && !props.xRange && before.length > 1;
-    made.setData(drawData(props, hidden), !zoomed);
-    if (zoomed) made.setScale('x', {min, max});
-  }, [props.lines, props.xRange?.[0], props.xRange?.[1]]);
+    made.setData(drawData(props, drawn, hidden), part === null);
+    if (part !== null) showPart(made);
+  }, [drawn, props.xRange?.[0], part?.[0], part?.[1]]);
 
-  const {x, columns} = useMemo(() => table(props.lines), [props.lines]);
-  const format = props.format ?? ((value: number | null) => number(value, 4));
+  const {x, columns} = useMemo(() => table(drawn.lines), [drawn]);
+  const shownUnit = (index: number): Unit => props.lines[index]!.right ? drawn.right : drawn.y;
+  const textOf = (index: number): string => {
+    const value = shownValue(index);
+    return props.format ? props.format(value) : value === null || shownUnit(index).name === '' ? number(value, 4) : `${number(value, 4)} ${shownUnit(index).name}`;
+  };
   const at = cursor !== null && cursor < x.length ? cursor : null;
   // Where the cursor is; without one the last value of each line. A line without a value at that x shows its nearest.
   const shownValue = (index: number): number | null => {
@@ -227,13 +314,23 @@ export function Chart(props: ChartProps) {
     return null;
   };
   const xText = at === null ? '' : props.kind === 'bars' ? props.categories?.[x[at]!] ?? ''
-    : props.xTime ? new Date(x[at]! * 1000).toLocaleTimeString() : `${props.xLabel} ${props.log ? x[at]!.toLocaleString('en') : number(x[at]!, 5)}`;
+    : props.xTime ? new Date(x[at]! * 1000).toLocaleTimeString() : `${props.xLabel} ${props.xFormat ? x[at]!.toLocaleString('en') : number(x[at]! / drawn.x.factor, 5)}${drawn.x.name && ` ${drawn.x.name}`}`;
+  // Half of what is shown, or twice, around the cursor.
+  const zoomBy = (factor: number) => {
+    const {min, max} = plot.current!.scales['x']!;
+    const middle = at === null ? (min! + max!) / 2 : x[at]!, half = (max! - min!) * factor / 2;
+    const from = Math.max(x[0]!, middle - half), to = Math.min(x.at(-1)!, middle + half);
+    zoom.set(from <= x[0]! && to >= x.at(-1)! || to <= from ? null : [from * drawn.x.factor, to * drawn.x.factor]);
+  };
+  const mayZoom = props.kind !== 'bars' && !props.xTime && !props.log?.includes('x');
   const onKey = (event: KeyboardEvent) => {
     const made = plot.current;
     const move = event.key === 'ArrowLeft' ? -1 : event.key === 'ArrowRight' ? 1 : 0;
-    if (made === null || (move === 0 && event.key !== 'Escape')) return;
+    const factor = mayZoom ? {'+': 0.5, '-': 2}[event.key] : undefined;
+    if (made === null || (move === 0 && factor === undefined && event.key !== 'Escape')) return;
     event.preventDefault();
-    if (move === 0) return made.setCursor({left: -10, top: -10});
+    if (factor !== undefined) return zoomBy(factor);
+    if (move === 0) return at === null ? zoom.set(null) : made.setCursor({left: -10, top: -10});
     const next = at === null ? (move < 0 ? x.length - 1 : 0) : Math.min(x.length - 1, Math.max(0, at + move * (event.shiftKey ? 10 : 1)));
     made.setCursor({left: made.valToPos(x[next]!, 'x'), top: 20});
   };
@@ -242,17 +339,19 @@ export function Chart(props: ChartProps) {
     if (!next.delete(label)) next.add(label);
     return next;
   });
-  const summary = props.lines.filter((line) => !line.guide).slice(0, 4)
-    .map((line, i) => `${line.label}: ${format(shownValue(i))}`).join(', ');
+  const summary = props.lines.flatMap((line, i) => line.guide ? [] : [`${line.label}: ${textOf(i)}`]).slice(0, 4).join(', ');
+  const axes = `${axisTitle(props.yLabel, drawn.y)}${props.rightLabel ? ` and ${axisTitle(props.rightLabel, drawn.right)}` : ''}${props.xTime || props.kind === 'bars' ? '' : ` over ${axisTitle(props.xLabel, drawn.x)}`}`;
+  const note = [props.note, drawn.left > 0 ? `${drawn.left} values of 0 or less are not drawn` : ''].filter(Boolean).join(' · ');
 
   return (
-    <figure class="chart" data-points={points} data-chart={props.file}>
+    <figure class="chart" data-points={points} data-chart={props.file} data-part={part?.map((value) => value.toPrecision(4)).join(' ')}>
       <figcaption>
         <div>
           <h3>{props.title}</h3>
-          <p class="soft">{props.yLabel}{props.kind === 'bars' ? '' : props.xTime ? '' : ` over ${props.xLabel}`}{props.note && ` · ${props.note}`}</p>
+          {note !== '' && <p class="soft">{note}</p>}
         </div>
         <div class="actions">
+          {part !== null && <button type="button" class="small" aria-label={`${props.title}: show all`} onClick={() => zoom.set(null)}>Show all</button>}
           <button type="button" class="small" disabled={nothing} aria-label={`${props.title} as PNG`}
             onClick={() => plot.current && void savePng(plot.current, props, hidden)}>PNG</button>
           <button type="button" class="small" disabled={nothing} aria-label={`${props.title} as CSV`}
@@ -261,14 +360,14 @@ export function Chart(props: ChartProps) {
       </figcaption>
       {nothing ? <div class="plot none"><p class="soft">{props.empty ?? 'No values yet.'}</p></div> : (
         <div class="plot" ref={place} tabIndex={0} role="img" onKeyDown={onKey} onBlur={() => plot.current?.setCursor({left: -10, top: -10})}
-          aria-label={`${props.title}. Last values: ${summary}. Arrow keys move along the chart.`} />
+          aria-label={`${props.title}: ${axes}. Last values: ${summary}. Arrow keys move along the chart${mayZoom ? ', + and - zoom' : ''}.`} />
       )}
       {!nothing && (
         <div class="legend">
           {props.lines.map((line, i) => (
             <button key={line.label} type="button" aria-pressed={!hidden.has(line.label)} onClick={() => toggle(line.label)}>
               <Swatch index={(line.colour ?? i) % COLOURS} guide={line.guide === true} />
-              <span class="legend-name">{line.label}</span> <span class="legend-value">{hidden.has(line.label) ? NONE : format(shownValue(i))}</span>
+              <span class="legend-name">{line.label}</span> <span class="legend-value">{hidden.has(line.label) ? NONE : textOf(i)}</span>
             </button>
           ))}
           <span class="legend-x">{xText}</span>

@@ -110,7 +110,7 @@ function App() {
       </header>
       <main id="main" tabIndex={-1}>
         {page === 'runs' && name === undefined && <RunsPage query={place.query} onNew={() => setMaking(true)} />}
-        {page === 'runs' && name !== undefined && part !== 'timeline' && <RunPage key={name} name={name} />}
+        {page === 'runs' && name !== undefined && part !== 'timeline' && <RunPage key={name} name={name} query={place.query} />}
         {page === 'runs' && name !== undefined && part === 'timeline' && <TimelinePage key={name} name={name} />}
         {page === 'cluster' && <ClusterPage />}
         {page === 'compare' && <ComparePage query={place.query} />}

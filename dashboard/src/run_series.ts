@@ -2,6 +2,7 @@
 
 import {get, segment} from './api';
 import type {Metric, SeriesHead, SeriesPoints} from './types';
+import type {Quantity} from './units';
 
 export const POINTS = 600;
 
@@ -11,7 +12,8 @@ export const KIND_TITLES: Record<string, string> = {
   opt_step: 'optimizer', comp_metrics: 'metrics', checkpoint: 'checkpoint',
 };
 export const kinds: readonly string[] = KINDS;
-export const kindOf = (kind: string): Metric => ({split: '', metric: `${kind}_s`});
+// A script of a custom run reports them under their bare names, whenever it likes.
+export const kindOf = (kind: string, custom = false): Metric => ({split: '', metric: custom ? kind : `${kind}_s`});
 
 export const LOSS: Metric = {split: 'train', metric: 'loss'};
 export const RATE: Metric = {split: '', metric: 'samples_per_s'};
@@ -20,16 +22,22 @@ export const isSame = (a: Metric, b: Metric | null | undefined): boolean => a.sp
 // In the names of files.
 export const idOf = ({split, metric}: Metric): string => split === '' ? metric : `${split}-${metric}`;
 
+export interface Title {
+  title: string;
+  unit: string;  // in words, of the axis
+  quantity?: Quantity;
+}
+
 // Of what belongs to no split, the most telling first.
-const TITLES = new Map<string, [string, string]>([
-  ['samples_per_s', ['Throughput', 'samples per second']],
-  ['step_s', ['Step time', 'seconds per step']],
-  ['lr', ['Learning rate', 'learning rate']],
-  ['bytes', ['Bytes sent', 'bytes per step']],
-  ['cpu_cores', ['Processors', 'cores in use']],
-  ['memory_bytes', ['Memory', 'bytes in use']],
-  ['network_in_bytes_per_s', ['Network in', 'bytes per second']],
-  ['network_out_bytes_per_s', ['Network out', 'bytes per second']],
+const TITLES = new Map<string, Title>([
+  ['samples_per_s', {title: 'Throughput', unit: 'samples per second'}],
+  ['step_s', {title: 'Step time', unit: 'time per step', quantity: 'seconds'}],
+  ['lr', {title: 'Learning rate', unit: 'learning rate'}],
+  ['bytes', {title: 'Data sent', unit: 'data per step', quantity: 'bytes'}],
+  ['cpu_cores', {title: 'Processors', unit: 'cores in use'}],
+  ['memory_bytes', {title: 'Memory', unit: 'memory in use', quantity: 'bytes'}],
+  ['network_in_bytes_per_s', {title: 'Network in', unit: 'received', quantity: 'bytes/s'}],
+  ['network_out_bytes_per_s', {title: 'Network out', unit: 'sent', quantity: 'bytes/s'}],
 ]);
 const ORDER = [...TITLES.keys()];
 
@@ -37,17 +45,16 @@ const ORDER = [...TITLES.keys()];
 export const isOverTime = ({split, metric}: Metric): boolean => split === '' &&
   ['cpu_cores', 'memory_bytes', 'network_in_bytes_per_s', 'network_out_bytes_per_s'].includes(metric);
 
-export function titleOf(of: Metric): {title: string; unit: string} {
+export function titleOf(of: Metric): Title {
   const {split, metric} = of;
   if (isSame(of, LOSS)) return {title: 'Training loss', unit: metric};
   if (split === 'test') return {title: `Evaluation: ${metric}`, unit: metric};
   if (split === 'train') return {title: `Training: ${metric}`, unit: metric};
-  const [title, unit] = TITLES.get(metric) ?? [metric, metric];
-  return {title, unit};
+  return TITLES.get(metric) ?? {title: metric, unit: metric};
 }
 
 // What gets a chart of its own, the most telling first.
-export function charted(metrics: Metric[], goal: Metric | null | undefined): Metric[] {
+export function charted(metrics: Metric[], goal: Metric | null | undefined, custom = false): Metric[] {
   const weight = (of: Metric): number => {
     if (isSame(of, goal)) return 0;
     if (isSame(of, LOSS)) return 10;
@@ -55,7 +62,7 @@ export function charted(metrics: Metric[], goal: Metric | null | undefined): Met
     const place = ORDER.indexOf(of.metric);
     return place >= 0 ? 11 + place : 30;
   };
-  return metrics.filter((of) => !kinds.some((kind) => isSame(of, kindOf(kind))))
+  return metrics.filter((of) => !kinds.some((kind) => isSame(of, kindOf(kind, custom))))
     .sort((a, b) => weight(a) - weight(b) || (a.metric < b.metric ? -1 : 1));
 }
 

@@ -8,6 +8,41 @@ export interface Line {
   y: (number | null)[];
   guide?: boolean;     // a thin dashed line, e.g. the goal
   colour?: number;     // index into the palette; default: the place in the list
+  right?: boolean;     // its values belong to the axis at the right
+  measured?: (number | null)[];  // where y is smoothed: what was measured
+}
+
+// The exponential moving average of weight `weight` without its start at 0, as TensorBoard draws it. A gap stays one.
+export function smoothed(y: (number | null)[], weight: number): (number | null)[] {
+  let sum = 0, share = 0;
+  return y.map((value) => {
+    if (value === null) return null;
+    sum = weight * sum + (1 - weight) * value;
+    share = weight * share + (1 - weight);
+    return sum / share;
+  });
+}
+
+export const smooth = (of: Line[], weight: number): Line[] =>
+  weight === 0 ? of : of.map((line) => line.guide ? line : {...line, y: smoothed(line.y, weight), measured: line.y});
+
+// Whether there is a line to draw: some series with two points or more.
+export const isCurve = (of: SeriesPoints[]): boolean => of.some((one) => one.points.step.length > 1);
+
+// What a logarithmic axis cannot show becomes a gap.
+export function aboveZero(of: Line[], x: boolean, y: boolean): {lines: Line[]; left: number} {
+  let left = 0;
+  const made = of.map((line) => {
+    const keep = line.x.map((value) => !x || value > 0);
+    left += line.guide ? 0 : keep.filter((one) => !one).length;
+    const above = (values: (number | null)[]) => values.filter((_, i) => keep[i]).map((value) => {
+      if (!y || value === null || value > 0) return value;
+      if (!line.guide && values === line.y) ++left;
+      return null;
+    });
+    return {...line, x: line.x.filter((_, i) => keep[i]), y: above(line.y), ...(line.measured ? {measured: above(line.measured)} : {})};
+  });
+  return {lines: made, left};
 }
 
 export const labelOf = ({rank, merge, ranks}: SeriesHead): string =>
@@ -71,6 +106,15 @@ export function csv(head: string[], rows: (string | number | null)[][]): string 
 export function linesCsv(xLabel: string, of: Line[]): string {
   const {x, columns} = table(of);
   return csv([xLabel, ...of.map((line) => line.label)], x.map((value, i) => [value, ...columns.map((column) => column[i] ?? null)]));
+}
+
+// A table of the page, row by row, each cell with how many columns it spans. Rows of the head become one.
+export type TableCell = {text: string; span: number};
+export function tableCsv(head: TableCell[][], body: TableCell[][]): string {
+  const spread = (row: TableCell[]): string[] => row.flatMap(({text, span}) => Array<string>(span).fill(text));
+  const heads = head.map(spread);
+  const titles = (heads.at(-1) ?? []).map((_, i) => [...new Set(heads.map((row) => row[i] ?? '').filter((text) => text !== ''))].join(' '));
+  return csv(titles, body.map((row) => spread(row).map((text) => text !== '' && /^-?\d+(\.\d+)?(e[+-]?\d+)?$/.test(text) ? Number(text) : text)));
 }
 
 // How far a run is on the way to its goal, from 0 to 1.

@@ -343,7 +343,8 @@ test('ranks are shown merged or each, over steps or time', async () => {
   await page.getByRole('button', {name: 'By rank'}).click();
   await legend.getByText('rank 1').waitFor();
   await page.getByRole('button', {name: 'Time', exact: true}).click();
-  await page.locator('figure[data-chart="first-2-train-loss"]').getByText('loss over seconds').waitFor();
+  await page.getByRole('img', {name: /^Training loss: loss over time since the start \((s|min)\)/}).waitFor();
+  assert.match(page.url(), /first-2\?ranks=each&x=time$/);
   await page.getByText('Average per step').waitFor();
 });
 
@@ -351,7 +352,7 @@ test('a chart is read with the arrow keys', async () => {
   const figure = page.locator('figure[data-chart="first-2-train-loss"]');
   await figure.locator('.plot').focus();
   await page.keyboard.press('ArrowRight');
-  await eventually('the legend says where the cursor is', async () => /seconds/.test(await figure.locator('.legend-x').innerText()));
+  await eventually('the legend says where the cursor is', async () => /time since the start/.test(await figure.locator('.legend-x').innerText()));
 });
 
 test('a chart is saved as CSV and as PNG', async () => {
@@ -367,8 +368,74 @@ test('a chart is saved as CSV and as PNG', async () => {
   assert.ok(png.bytes.readUInt32BE(16) > 250 && png.bytes.readUInt32BE(20) > 250, 'the picture is too small');
   // Each chart of the page has both.
   const charts = await page.locator('figure.chart').count();
-  assert.equal(await page.getByRole('button', {name: / as PNG$/}).count(), charts);
-  assert.equal(await page.getByRole('button', {name: / as CSV$/}).count(), charts);
+  assert.equal(await page.locator('figure.chart').getByRole('button', {name: / as PNG$/}).count(), charts);
+  assert.equal(await page.locator('figure.chart').getByRole('button', {name: / as CSV$/}).count(), charts);
+  // So has each table, with values that are not rounded.
+  const tables = await page.locator('.table-box').count();
+  assert.ok(tables > 0);
+  assert.equal(await page.locator('.table-box').getByRole('button', {name: / as CSV$/}).count(), tables);
+  const saved = await download(() => page.getByRole('button', {name: 'Step time by kind, as a table as CSV'}).click());
+  assert.equal(saved.name, 'first-2-step-kinds-table.csv');
+  const cells = saved.bytes.toString().trim().split('\r\n').map((line) => line.split(','));
+  assert.deepEqual(cells[0], ['Average per step', 'rank 0', 'rank 1', 'Share']);
+  const sum = (at) => cells.slice(1, -1).reduce((total, line) => total + Number(line[at]), 0);
+  assert.equal(cells.at(-1)[0], 'Sum');
+  for (const at of [1, 2]) assert.ok(Math.abs(sum(at) - Number(cells.at(-1)[at])) < 1e-12, saved.bytes.toString());
+});
+
+test('several metrics share a chart, and a zoom is that of all charts', async () => {
+  await eventually('first-2 finishes', async () => (await stateOf('first-2')) === 'finished');
+  await show('#/runs/first-2');
+  await page.getByText('Several in one chart').click();
+  await page.getByLabel('Training loss', {exact: true}).check();
+  await page.getByLabel('Throughput', {exact: true}).check();
+  assert.ok(await page.getByLabel('Learning rate (a chart has two axes)').isDisabled());
+  await page.keyboard.press('Escape');
+  const figure = (what) => page.locator(`figure[data-chart="first-2-${what}"]`);
+  await figure('several').locator('canvas').waitFor();
+  assert.match(await figure('several').locator('.legend').innerText(), /Training loss[^]*Throughput/);
+  await page.getByRole('img', {name: /^Several metrics: loss and samples per second over step/}).waitFor();
+  await show(new URL(page.url()).hash);
+  await figure('several').locator('canvas').waitFor();
+  // With the mouse, as on most charts.
+  const over = figure('train-loss').locator('.u-over');
+  await over.scrollIntoViewIfNeeded();
+  const box = await over.boundingBox();
+  await page.mouse.move(box.x + box.width * 0.25, box.y + 50);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.75, box.y + 60, {steps: 5});
+  await page.mouse.up();
+  const part = await eventually('a part is shown', () => figure('train-loss').getAttribute('data-part'));
+  const [from, to] = part.split(' ').map(Number);
+  assert.ok(from > 30 && to < 270 && to - from > 100, part);
+  for (const what of ['several', 'samples_per_s', 'step-kinds']) assert.equal(await figure(what).getAttribute('data-part'), part, what);
+  await figure('samples_per_s').getByRole('button', {name: 'Throughput: show all'}).click();
+  await eventually('all is shown', async () => await figure('train-loss').getAttribute('data-part') === null);
+  // And with the keyboard.
+  await figure('several').locator('.plot').focus();
+  await page.keyboard.press('+');
+  await eventually('a part is shown', () => figure('train-loss').getAttribute('data-part'));
+  await page.keyboard.press('Escape');
+  await eventually('all is shown', async () => await figure('train-loss').getAttribute('data-part') === null);
+});
+
+test('smoothing and logarithmic axes change what is drawn, not what is saved', async () => {
+  await show('#/runs/first-2');
+  const csv = async () => (await download(() => page.getByRole('button', {name: 'Training loss as CSV'}).click())).bytes.toString();
+  const before = await csv();
+  const picture = () => page.locator('figure[data-chart="first-2-train-loss"] canvas').evaluate((canvas) => canvas.toDataURL());
+  let last = await picture();
+  for (const [label, value] of [['Smoothing', '0.9'], ['Logarithmic axes', 'y']]) {
+    await page.getByLabel(label).selectOption(value);
+    const old = last;
+    last = await eventually(`${label} changes the picture`, async () => {
+      const now = await picture();
+      return now !== old && now;
+    });
+  }
+  await page.locator('figure[data-chart="first-2-train-loss"]').getByText('moving average of weight 0.9, measured values behind it').waitFor();
+  assert.equal(await csv(), before);
+  assert.match(page.url(), /smoothing=0.9&log=y$/);
 });
 
 test('a log is searched', async () => {
@@ -569,6 +636,29 @@ test('a command of mine becomes a run', async () => {
   await page.getByText("sh -c echo I am {rank}", {exact: false}).first().waitFor();
 });
 
+test('a custom run has charts of curves, a table of single values, and the kinds of its steps', async () => {
+  await page.getByText('Loading charts …').waitFor({state: 'detached'});
+  assert.equal(await page.getByText('Where the time goes').count(), 0);
+  assert.equal(await page.locator('figure.chart').count(), 0);
+  const values = [{speed: 1, fwd_pass: 3, agg: 1, cpu_cores: 1}, {speed: 2, fwd_pass: 3, agg: 1, cpu_cores: 2}, {speed: 4, final: 0.25, cpu_cores: 1}];
+  const begin = Date.parse((await api('/runs/mine-2')).started_at) / 1000, after = [1, 30, 60];
+  await api('/runs/mine-2/points', {
+    method: 'POST', headers: {'Content-Type': 'application/x-ndjson'},
+    body: values.map((one, n) => JSON.stringify({rank: 0, sequence: n + 1, step: 10 * n, time: begin + after[n], values: one})).join('\n'),
+  });
+  await show('#/runs/mine-2');
+  await page.locator('figure[data-chart="mine-2-speed"] canvas').waitFor();
+  assert.equal(await page.locator('figure[data-chart="mine-2-final"]').count(), 0);
+  // What ranks use has time as its axis, and all samples of the run, whatever the others are drawn over.
+  const [head, ...used] = (await download(() => page.getByRole('button', {name: 'Processors as CSV'}).click())).bytes.toString().trim().split('\r\n');
+  assert.equal(head, '"time since the start, s",rank 0');
+  assert.deepEqual(used.map((line) => line.split(',').map((value) => Math.round(Number(value) * 100) / 100)), [[1, 1], [30, 2], [60, 1]]);
+  const single = page.getByRole('region', {name: 'Single values'});
+  assert.deepEqual((await single.locator('tbody tr').allInnerTexts()).filter((row) => /final|speed|fwd|agg/.test(row)), ['final\trank 0\t20\t0.25']);
+  const kinds = page.getByRole('region', {name: 'Step time by kind, as a table'});
+  assert.match(await kinds.innerText(), /Average per report of the script[^]*forward\s+3.0 s[^]*75.0 %[^]*communication\s+1.0 s[^]*25.0 %/);
+});
+
 // A run folder like that of first-2, with another record.
 function copyOfRun(name, id, record = {}) {
   const from = join(home, 'runs', 'first-2'), to = join(home, 'runs', name);
@@ -628,7 +718,7 @@ test('a benchmark of collectives has a table, charts and pairs of its own', asyn
   await chart.locator('canvas').waitFor();
   assert.match(await chart.locator('.legend').innerText(), /float, out of place[^]*float, in place/);
   await page.getByRole('button', {name: 'Bus bandwidth'}).click();
-  await chart.getByText('GB/s over bytes').waitFor();
+  await chart.getByRole('img', {name: /: GB\/s over bytes\./}).waitFor();
   await page.getByText('Slow: none; two hosts').waitFor();
   assert.match(await page.getByRole('region', {name: /^Latency/}).innerText(), /40/);
   assert.equal(await page.getByText('Where the time goes').count(), 0, 'it has no steps');

@@ -13,7 +13,7 @@ const result = await build({
   build: {write: false, minify: false, lib: {entry: join(root, 'test/modules.ts'), formats: ['es'], fileName: 'out'}},
 });
 const [{output}] = Array.isArray(result) ? result : [result];
-const {collectives, comparison, events, format, request, runList, runSeries, series, spans} =
+const {collectives, comparison, events, format, request, runList, runSeries, runView, series, spans, units} =
   await import(`data:text/javascript;base64,${Buffer.from(output[0].code).toString('base64')}`);
 
 const rank = (number, step, mean, points = step.map(() => 1)) =>
@@ -159,6 +159,7 @@ test('charts are in order, the goal first', () => {
     ['test-Prec@1', 'test-loss', 'train-loss', 'samples_per_s', 'lr', 'train-Prec@1', 'mine']);
   assert.deepEqual(all.map((of) => runSeries.titleOf(of).title),
     ['agg_s', 'mine', 'Learning rate', 'Throughput', 'Training: Prec@1', 'Training loss', 'Evaluation: loss', 'Evaluation: Prec@1']);
+  assert.deepEqual(runSeries.charted([metric('', 'agg'), metric('', 'agg_s')], null, true).map(runSeries.idOf), ['agg_s'], 'a script reports kinds under bare names');
   assert.deepEqual([metric('', 'cpu_cores'), metric('', 'memory_bytes'), metric('test', 'cpu_cores'), metric('', 'lr')].map(runSeries.isOverTime), [true, true, false, false]);
 });
 
@@ -201,6 +202,63 @@ test('what is no number is a gap, and what another line has alone is none', () =
   const {x, columns} = series.table([{label: 'a', x: [1, 2, 4], y: [1, null, 3]}, {label: 'b', x: [3], y: [5]}]);
   assert.deepEqual(x, [1, 2, 3, 4]);
   assert.deepEqual(columns, [[1, null, undefined, 3], [undefined, undefined, 5, undefined]]);
+});
+
+test('smoothing is a moving average without a start at 0, and a gap stays one', () => {
+  assert.deepEqual(series.smoothed([4, 4, null, 4], 0.9).map((value) => value && Number(value.toFixed(9))), [4, 4, null, 4]);
+  assert.deepEqual(series.smoothed([0, 3], 0.5), [0, 2]);
+  const [line, guide] = series.smooth([{label: 'a', x: [1, 2], y: [0, 3]}, {label: 'goal', x: [1, 2], y: [5, 6], guide: true}], 0.5);
+  assert.deepEqual([line.y, line.measured, guide.y, guide.measured], [[0, 2], [0, 3], [5, 6], undefined]);
+  assert.deepEqual(series.smooth([{label: 'a', x: [1], y: [7]}], 0)[0].y, [7]);
+});
+
+test('a logarithmic axis leaves out what it cannot show, and counts it', () => {
+  const of = [{label: 'a', x: [0, 1, 2], y: [5, 0, 3], measured: [5, -1, 3]}, {label: 'goal', x: [0, 2], y: [0, 0], guide: true}];
+  assert.deepEqual(series.aboveZero(of, false, true), {lines: [{label: 'a', x: [0, 1, 2], y: [5, null, 3], measured: [5, null, 3]}, {...of[1], y: [null, null]}], left: 1});
+  assert.deepEqual(series.aboveZero(of, true, false).lines.map((line) => [line.x, line.y]), [[[1, 2], [0, 3]], [[2], [0]]]);
+  assert.equal(series.aboveZero(of, true, true).left, 2);
+});
+
+test('a curve has two points', () => {
+  assert.equal(series.isCurve([rank(0, [5], [1]), rank(1, [5], [1])]), false);
+  assert.equal(series.isCurve([rank(0, [5], [1]), rank(1, [5, 6], [1, 2])]), true);
+  assert.equal(series.isCurve([]), false);
+});
+
+test('axes have units that people read', () => {
+  const name = (quantity, ...values) => values.map((value) => units.unitOf(quantity, value).name);
+  assert.deepEqual(name('seconds', 0, 5e-6, 0.03, 1.5, 90, 119, 150, 7199, 7200, 1e6), ['s', 'µs', 'ms', 's', 's', 's', 'min', 'min', 'h', 'h']);
+  assert.deepEqual(name('bytes', 0, 100, 1024, 3 * 2 ** 30), ['B', 'B', 'KiB', 'GiB']);
+  assert.deepEqual(name('bytes/s', 5 * 2 ** 20), ['MiB/s']);
+  assert.deepEqual(units.unitOf(undefined, 1e9), {factor: 1, name: ''});
+  assert.equal(units.axisTitle('memory', units.unitOf('bytes', 2048)), 'memory (KiB)');
+  assert.equal(units.axisTitle('step', units.unitOf(undefined, 5)), 'step');
+});
+
+test('metrics share a chart of at most two axes', () => {
+  const charted = (split, metric, ...lines) => ({of: {split, metric}, drawn: lines.map((label) => ({label, x: [1], y: [1]}))});
+  const goal = charted('test', 'loss', 'all ranks');
+  goal.drawn.push({label: 'goal 1', x: [1], y: [1], guide: true});
+  const made = runView.combined([charted('train', 'loss', 'rank 0', 'rank 1'), goal, charted('', 'memory_bytes', 'mean'), charted('', 'lr', 'mean')]);
+  assert.deepEqual(made.lines.map((line) => [line.label, line.right ?? false, line.colour]),
+    [['Training loss, rank 0', false, 0], ['Training loss, rank 1', false, 1], ['Evaluation: loss', false, 2], ['Memory', true, 3]]);
+  assert.deepEqual([made.yLabel, made.yQuantity, made.rightLabel, made.rightQuantity], ['loss', undefined, 'memory in use', 'bytes']);
+  const [loss, rate, lr] = [{split: 'train', metric: 'loss'}, {split: '', metric: 'samples_per_s'}, {split: '', metric: 'lr'}];
+  assert.deepEqual([runView.hasAxis(lr, []), runView.hasAxis(lr, [loss]), runView.hasAxis(lr, [loss, rate]), runView.hasAxis({split: 'test', metric: 'loss'}, [loss, rate])], [true, true, false, true]);
+});
+
+test('how charts are looked at is a link, and the usual way is none', () => {
+  const again = (text) => String(runView.runQueryOf(runView.runViewOf(new URLSearchParams(text))));
+  assert.equal(again(''), '');
+  const all = String(new URLSearchParams([['ranks', 'each'], ['x', 'time'], ['smoothing', '0.9'], ['log', 'y'], ['chart', 'train/loss'], ['chart', '/a,b&c']]));
+  assert.equal(again(all), all);
+  assert.equal(again('ranks=no&x=no&smoothing=2&log=z'), '');
+});
+
+test('a table is saved with its heads in one row, and numbers as numbers', () => {
+  const cell = (text, span = 1) => ({text, span});
+  assert.equal(series.tableCsv([[cell('', 1), cell('in place', 2)], [cell('Size'), cell('µs'), cell('GB/s')]], [[cell('8'), cell('1.5e-3'), cell('')], [cell('all', 2), cell('1,000')]]),
+    'Size,in place µs,in place GB/s\r\n8,0.0015,\r\nall,all,"1,000"\r\n');
 });
 
 test('the way to a goal goes both ways', () => {

@@ -7,6 +7,7 @@ import {Chart} from '../chart';
 import {bytes, NONE, number, plural, taskLabel} from '../format';
 import {runHref} from '../router';
 import {rates, type Line} from '../series';
+import {TableBox} from '../table';
 import type {Cluster, ClusterNode, Host, NodeCluster, NodePage, RankOnNode, RunPage} from '../types';
 import {Empty, ErrorNote, Loading} from '../ui';
 
@@ -98,24 +99,24 @@ function NodeRow({node, ranks}: {node: ClusterNode; ranks: RankOnNode[]}) {
 function Nodes({cluster, ranks}: {cluster: NodeCluster; ranks: RankOnNode[]}) {
   const name = `Nodes of ${cluster.executor}${cluster.context === null ? '' : ` (${cluster.context})`}`;
   return (
-    <section class="panel">
+    <section>
       <h2>{name}<span class="soft"> · {plural(cluster.nodes.length, 'node')}</span></h2>
       {cluster.problem !== null && <p class="note">{cluster.problem}</p>}
-      {cluster.nodes.length > 0 && <div class="scroll" tabIndex={0} role="region" aria-label={name}>
+      {cluster.nodes.length > 0 && <TableBox title={name} file={`nodes-${cluster.executor}`}>
         <table class="figures">
           <thead><tr><th>Node</th><th>State</th><th class="num">CPUs</th><th class="num">Memory</th><th class="num">GPUs</th><th class="num">Slots</th><th class="num">Ranks</th></tr></thead>
           <tbody>{cluster.nodes.map((node) => <NodeRow key={node.name} node={node} ranks={ranks.filter((rank) => rank.executor === cluster.executor && rank.node === node.name)} />)}</tbody>
         </table>
-      </div>}
+      </TableBox>}
     </section>
   );
 }
 
 function Ranks({ranks}: {ranks: RankOnNode[]}) {
   return (
-    <section class="panel">
+    <section>
       <h2>What ranks use</h2>
-      <div class="scroll" tabIndex={0} role="region" aria-label="What ranks use">
+      <TableBox title="What ranks use" file="ranks">
         <table class="figures">
           <thead><tr><th>Run</th><th class="num">Rank</th><th>Node</th><th class="num">Cores</th><th class="num">Memory</th><th class="num">Network in</th><th class="num">Network out</th></tr></thead>
           <tbody>{ranks.map((rank) => (
@@ -126,7 +127,7 @@ function Ranks({ranks}: {ranks: RankOnNode[]}) {
             </tr>
           ))}</tbody>
         </table>
-      </div>
+      </TableBox>
       <p class="soft">The network is that of the rank's pod, or of its whole host, which the first rank there stands for. On this host it is in the chart below.</p>
     </section>
   );

@@ -2,7 +2,7 @@
 
 import {useEffect, useMemo, useState} from 'preact/hooks';
 import {get, segment, usePolled} from '../api';
-import {Chart} from '../chart';
+import {Chart, useZoom} from '../chart';
 import {ChosenRuns} from '../chosen_runs';
 import {CollectiveCharts} from '../collectives_view';
 import {heading, rangeText, ratioText, sampleText, speedUps} from '../comparison';
@@ -10,6 +10,7 @@ import {NONE, number, percent, plural, seconds, taskLabel} from '../format';
 import {compareHref, go, runHref} from '../router';
 import {KIND_TITLES, kinds, loadSeries, LOSS, RATE, type Measured} from '../run_series';
 import {lines, type Line} from '../series';
+import {TableBox} from '../table';
 import type {ComparedRun, Comparison, FullRecord, RepeatedRun, RunPage} from '../types';
 import {Empty, ErrorNote, Loading, Segmented, StateBadge} from '../ui';
 
@@ -40,6 +41,7 @@ type Axis = 'time' | 'epoch';
 
 function Charts({data}: {data: Loaded}) {
   const [axis, setAxis] = useState<Axis>('time');
+  const overQuality = useZoom(axis), overSteps = useZoom('step');
   const names = data.groups.map((group) => group.name);
   const made = useMemo(() => {
     const metrics = [...new Set(data.records.flatMap((run) => run.goal ? [run.goal.metric] : []))];
@@ -76,10 +78,10 @@ function Charts({data}: {data: Loaded}) {
       {data.groups.some((group) => group.runs > 1) && <p class="soft">Of runs with repeats the one of the median time is drawn: {data.groups.filter((group) => group.runs > 1).map((group) => group.shown).join(', ')}</p>}
       <div class="charts">
         {made.quality.map(({metric, lines}) => (
-          <Chart key={metric} title={`Evaluation: ${metric}`} file={file(metric)} xLabel={axis === 'time' ? 'seconds of the train clock' : 'epoch'} yLabel={metric} lines={lines} empty="No run has an evaluation yet." />
+          <Chart key={metric} title={`Evaluation: ${metric}`} file={file(metric)} {...(axis === 'time' ? {xLabel: 'train clock', xQuantity: 'seconds' as const} : {xLabel: 'epoch'})} yLabel={metric} zoom={overQuality} lines={lines} empty="No run has an evaluation yet." />
         ))}
-        <Chart title="Training loss" file={file('train-loss')} xLabel="step" yLabel="loss, mean of ranks" lines={made.overSteps[0]!} empty="No step is on record yet." />
-        <Chart title="Throughput" file={file('throughput')} xLabel="step" yLabel="samples per second, all ranks" fromZero lines={made.overSteps[1]!} empty="No step is on record yet." />
+        <Chart title="Training loss" file={file('train-loss')} xLabel="step" yLabel="loss, mean of ranks" zoom={overSteps} lines={made.overSteps[0]!} empty="No step is on record yet." />
+        <Chart title="Throughput" file={file('throughput')} xLabel="step" yLabel="samples per second, all ranks" fromZero zoom={overSteps} lines={made.overSteps[1]!} empty="No step is on record yet." />
         <Chart title="Where the time goes" file={file('time')} kind="bars" fromZero yMax={100} xLabel="run" yLabel="percent of rank 0's train clock" categories={names} lines={made.steps}
           empty="Known when the runs are over." />
       </div>
@@ -108,7 +110,7 @@ function Figures({data}: {data: Loaded}) {
     ...speedUps.map(([name, cell]): [string, (i: number) => string, boolean] => [name, (i) => cell(groups[i]!.scaling), false]),
   ];
   return (
-    <div class="scroll panel" tabIndex={0} role="region" aria-label="Figures">
+    <TableBox title="Figures" file="compare">
       <table class="figures compare">
         <thead><tr><th><span class="hidden">Figure</span></th>{groups.map((group, i) => (
           <th key={group.name} class="num"><span class="swatch" style={{background: `var(--series-${i % 9})`}} /> <a href={runHref(group.shown)}>{group.name}</a><br /><StateBadge state={records[i]!.state} /></th>
@@ -122,7 +124,7 @@ function Figures({data}: {data: Loaded}) {
           })}
         </tbody>
       </table>
-    </div>
+    </TableBox>
   );
 }
 

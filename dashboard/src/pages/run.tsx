@@ -3,7 +3,7 @@
 import type {ComponentChildren} from 'preact';
 import {useEffect, useMemo, useState} from 'preact/hooks';
 import {download, get, post, remove, segment, textOf, useEvents, usePolled} from '../api';
-import {Chart} from '../chart';
+import {Chart, useZoom, type Zoom} from '../chart';
 import {wrongOf} from '../collectives';
 import {CollectiveCharts, CollectiveTable, Pairs} from '../collectives_view';
 import {bytes, NONE, number, percent, plural, seconds, stamp, taskLabel} from '../format';
@@ -11,9 +11,11 @@ import {Logs} from '../logs';
 import {Notes} from '../notes';
 import {compareHref, go, runHref, timelineHref} from '../router';
 import {charted, idOf, isOverTime, isSame, KIND_TITLES, kindOf, kinds, loadSeries, LOSS, metricsOf, titleOf, type Measured, type Ranks} from '../run_series';
-import {average, labelOf, lines, type Line, type XAxis} from '../series';
+import {combined, hasAxis, keyOf, LOG_AXES, runQueryOf, runViewOf, SMOOTHING, type Charted, type RunView} from '../run_view';
+import {average, isCurve, labelOf, lines, smooth, type Line} from '../series';
+import {TableBox} from '../table';
 import type {Exchange, FullRecord, Json, Metric, Progress, RunSummary, SeriesPoints} from '../types';
-import {Dialog, ErrorNote, Facts, GoalBar, Loading, Segmented, StateBadge} from '../ui';
+import {Dialog, ErrorNote, Facts, GoalBar, Loading, Menu, Segmented, StateBadge} from '../ui';
 
 const PERIOD_MS = 2000;
 const isActive = (state: string): boolean => state === 'running' || state === 'queued';
@@ -81,16 +83,18 @@ interface Loaded {
 
 const NOTHING: Loaded = {charts: [], kinds: [], shares: []};
 
-async function load(run: string, ranks: Ranks, goal: Metric | null | undefined): Promise<Loaded> {
+async function load(run: string, ranks: Ranks, goal: Metric | null | undefined, custom: boolean): Promise<Loaded> {
   const metrics = await metricsOf(run);
-  const present = kinds.map(kindOf).filter((kind) => metrics.some((one) => isSame(one, kind)));
-  const [charts, all] = await Promise.all([loadSeries(run, charted(metrics, goal), ranks), loadSeries(run, present, 'merged')]);
+  const present = kinds.map((kind) => kindOf(kind, custom)).filter((kind) => metrics.some((one) => isSame(one, kind)));
+  const [charts, all] = await Promise.all([loadSeries(run, charted(metrics, goal, custom), ranks), loadSeries(run, present, 'merged')]);
   return {charts, kinds: all, shares: ranks === 'merged' ? all : await loadSeries(run, present, ranks)};
 }
 
-function Breakdown({run, data, x, start_us}: {run: string; data: Loaded; x: XAxis; start_us: number}) {
-  const present = kinds.filter((kind) => data.kinds.some((one) => isSame(one.of, kindOf(kind)) && one.series.length > 0));
-  const seriesOf = (measured: Measured[], kind: string): SeriesPoints[] => measured.find((one) => isSame(one.of, kindOf(kind)))?.series ?? [];
+const X_AXES = {step: {xLabel: 'step'}, time: {xLabel: 'time since the start', xQuantity: 'seconds'}} as const;
+
+function Breakdown({run, custom, data, view, start_us, zoom}: {run: string; custom: boolean; data: Loaded; view: RunView; start_us: number; zoom: Zoom}) {
+  const present = kinds.filter((kind) => data.kinds.some((one) => isSame(one.of, kindOf(kind, custom)) && one.series.length > 0));
+  const seriesOf = (measured: Measured[], kind: string): SeriesPoints[] => measured.find((one) => isSame(one.of, kindOf(kind, custom)))?.series ?? [];
   const columns = [...new Set(present.flatMap((kind) => seriesOf(data.shares, kind).map(labelOf)))];
   const share = (kind: string, column: string): number => {
     const found = seriesOf(data.shares, kind).find((one) => labelOf(one) === column);
@@ -99,57 +103,83 @@ function Breakdown({run, data, x, start_us}: {run: string; data: Loaded; x: XAxi
   const whole = (kind: string): number => average(seriesOf(data.kinds, kind)[0]!);
   const all = present.reduce((sum, kind) => sum + whole(kind), 0);
   const area = useMemo((): Line[] => present.map((kind) => {
-    const [line] = lines(seriesOf(data.kinds, kind), x, start_us);
-    return {label: KIND_TITLES[kind] ?? kind, colour: kinds.indexOf(kind), x: line!.x, y: line!.y.map((value) => value === null ? null : value * 1e3)};
-  }), [data, x, start_us]);
+    const [line] = lines(seriesOf(data.kinds, kind), view.x, start_us);
+    return {label: KIND_TITLES[kind] ?? kind, colour: kinds.indexOf(kind), x: line!.x, y: line!.y};
+  }), [data, view.x, start_us]);
   const note = present.flatMap((kind) => seriesOf(data.kinds, kind)).find((one) => one.merge !== undefined);
+  // A script reports as often as it likes: an epoch, with the Python client.
+  const per = custom ? 'report of the script' : 'step';
+  const sum = (column: string) => present.reduce((total, kind) => total + share(kind, column), 0);
   return (
-    <div class="charts two">
-      <Chart title="Step time by kind" file={`${run}-step-kinds`} kind="stacked" fromZero xLabel={x === 'step' ? 'step' : 'seconds'}
-        yLabel="milliseconds per step" note={note ? labelOf(note) : ''} lines={area} empty="No step is on record yet." />
-      {present.length > 0 && <div class="panel scroll" tabIndex={0} role="region" aria-label="Step time by kind, as a table">
+    <div class={present.length > 0 ? 'charts two' : 'charts'}>
+      <Chart title="Step time by kind" file={`${run}-step-kinds`} kind="stacked" fromZero {...X_AXES[view.x]} yLabel={`time per ${per}`} yQuantity="seconds" zoom={zoom}
+        note={note ? labelOf(note) : ''} lines={area} empty="No step is on record yet." />
+      {present.length > 0 && <TableBox title="Step time by kind, as a table" file={`${run}-step-kinds-table`}>
         <table class="figures">
-          <thead><tr><th>Average per step</th>{columns.map((column) => <th class="num" key={column}>{column}</th>)}<th class="num">Share</th></tr></thead>
+          <thead><tr><th>Average per {per}</th>{columns.map((column) => <th class="num" key={column}>{column}</th>)}<th class="num">Share</th></tr></thead>
           <tbody>
             {present.map((kind) => (
               <tr key={kind}>
                 <th><span class="swatch" style={{background: `var(--series-${kinds.indexOf(kind)})`}} /> {KIND_TITLES[kind]}</th>
-                {columns.map((column) => <td class="num" key={column}>{seconds(share(kind, column))}</td>)}
-                <td class="num">{percent(all > 0 ? whole(kind) / all : null)}</td>
+                {columns.map((column) => <td class="num" key={column} data-value={share(kind, column)}>{seconds(share(kind, column))}</td>)}
+                <td class="num" data-value={all > 0 ? whole(kind) / all : ''}>{percent(all > 0 ? whole(kind) / all : null)}</td>
               </tr>
             ))}
-            <tr class="total"><th>together</th>{columns.map((column) => <td class="num" key={column}>{seconds(present.reduce((sum, kind) => sum + share(kind, column), 0))}</td>)}<td class="num" /></tr>
+            <tr class="total"><th>Sum</th>{columns.map((column) => <td class="num" key={column} data-value={sum(column)}>{seconds(sum(column))}</td>)}<td class="num" /></tr>
           </tbody>
         </table>
-      </div>}
+      </TableBox>}
     </div>
   );
 }
 
 // Waiting for the slowest rank and moving bytes, as the record has it.
-function Exchanges({exchange}: {exchange: Exchange}) {
+function Exchanges({run, exchange}: {run: string; exchange: Exchange}) {
   const [atLeast, atMost] = exchange.exact ? ['', ''] : ['at least ', 'at most '];
   return (
-    <div class="panel scroll" tabIndex={0} role="region" aria-label="Wait and transfer of each rank">
+    <TableBox title="Wait and transfer of each rank" file={`${run}-exchange`}>
       <table class="figures">
-        <thead><tr><th>Communication, {plural(exchange.steps, 'step')}</th><th class="num">wait for the slowest rank</th><th class="num">transfer</th></tr></thead>
+        <thead><tr><th>Communication, {plural(exchange.steps, 'step')}</th><th class="num">{atLeast}wait for the slowest rank</th><th class="num">{atMost}transfer</th></tr></thead>
         <tbody>
           {exchange.wait_s.map((wait, rank) => (
-            <tr key={rank}><th>rank {rank}</th><td class="num">{atLeast}{seconds(wait)}</td><td class="num">{atMost}{seconds(exchange.transfer_s[rank])}</td></tr>
+            <tr key={rank}><th>rank {rank}</th><td class="num" data-value={wait}>{seconds(wait)}</td><td class="num" data-value={exchange.transfer_s[rank]}>{seconds(exchange.transfer_s[rank])}</td></tr>
           ))}
         </tbody>
       </table>
-    </div>
+    </TableBox>
   );
 }
 
-function Charts({run, active, by, x}: {run: FullRecord; active: boolean; by: Ranks; x: XAxis}) {
-  const polled = usePolled(`series ${run.name} ${active} ${by}`, () => load(run.name, by, run.goal), active ? PERIOD_MS : 0);
+// What was measured once has no curve.
+function SingleValues({run, of}: {run: string; of: Measured[]}) {
+  const rows = of.flatMap(({of: metric, series}) => series.filter((one) => one.points.step.length > 0)
+    .map((one) => ({title: titleOf(metric).title, rank: labelOf(one), step: one.points.step[0]!, value: one.points.mean[0]!})));
+  if (rows.length === 0) return null;
+  return (
+    <TableBox title="Single values" file={`${run}-values`} shown>
+      <table class="figures">
+        <thead><tr><th>Metric</th><th>Of</th><th class="num">Step</th><th class="num">Value</th></tr></thead>
+        <tbody>{rows.map(({title, rank, step, value}) => (
+          <tr key={`${title} ${rank}`}><th>{title}</th><td>{rank}</td><td class="num" data-value={step}>{step.toLocaleString('en')}</td><td class="num" data-value={value ?? ''}>{number(value, 5)}</td></tr>
+        ))}</tbody>
+      </table>
+    </TableBox>
+  );
+}
+
+function Charts({run, active, view, onView}: {run: FullRecord; active: boolean; view: RunView; onView: (part: Partial<RunView>) => void}) {
+  const {ranks, x, log} = view;
+  const custom = run.custom !== null;
+  const polled = usePolled(`series ${run.name} ${active} ${ranks}`, () => load(run.name, ranks, run.goal, custom), active ? PERIOD_MS : 0);
   const [kept, setKept] = useState<Loaded>(NOTHING);
+  const overSteps = useZoom('step'), overTime = useZoom('time');
+  const zoomOf = (axis: 'step' | 'time'): Zoom => axis === 'step' ? overSteps : overTime;
+  const axisOf = (of: Metric) => isOverTime(of) ? 'time' : x;
   useEffect(() => { if (polled.data) setKept(polled.data); }, [polled.data]);
   const start_us = run.started_at ? Date.parse(run.started_at) * 1000 : 0;
-  const charts = useMemo(() => kept.charts.map(({of, series}) => {
-    const drawn = lines(series, isOverTime(of) ? 'time' : x, start_us);
+  const weight = Number(view.smoothing);
+  const charts = useMemo(() => kept.charts.filter(({series}) => isCurve(series)).map(({of, series}): Charted => {
+    const drawn = smooth(lines(series, axisOf(of), start_us), weight);
     const target = isSame(of, run.goal) ? run.goal!.target : isSame(of, LOSS) ? run.goal?.target_loss : undefined;
     const all = drawn.flatMap((line) => line.x);
     if (target !== undefined && all.length > 0) {
@@ -158,22 +188,53 @@ function Charts({run, active, by, x}: {run: FullRecord; active: boolean; by: Ran
       drawn.push({label: `goal ${number(target, 4)}`, x: ends, y: [target, target], guide: true});
     }
     return {of, drawn};
-  }), [kept, x, start_us, run.goal?.split, run.goal?.metric, run.goal?.target]);
+  }), [kept, x, start_us, weight, run.goal?.split, run.goal?.metric, run.goal?.target]);
+  const chosen = charts.filter(({of}) => view.together.includes(keyOf(of)) && axisOf(of) === x);
+  const together = useMemo(() => combined(chosen), [charts, view.together.join('\n'), x]);
+  const steps = kept.kinds.some(({series}) => series.length > 0);
   const waiting = active ? 'The first values come soon after the start.' : 'Nothing was measured.';
+  const smoothing = weight > 0 ? `moving average of weight ${weight}, measured values behind it` : '';
   return (
     <>
+      <div class="section-head">
+        <h2>Charts</h2>
+        <div class="choices">
+          <Segmented label="Ranks" value={ranks} choices={[['merged', 'Merged'], ['rank', 'By rank']]} onChoose={(one) => onView({ranks: one})} />
+          <Segmented label="Horizontal axis" value={x} choices={[['step', 'Steps'], ['time', 'Time']]} onChoose={(one) => onView({x: one})} />
+          <select aria-label="Smoothing" value={view.smoothing} onChange={(event) => onView({smoothing: event.currentTarget.value as RunView['smoothing']})}>
+            {SMOOTHING.map((one) => <option key={one} value={one}>{one === '0' ? 'No smoothing' : `Smoothing ${one}`}</option>)}
+          </select>
+          <select aria-label="Logarithmic axes" value={log} onChange={(event) => onView({log: event.currentTarget.value as RunView['log']})}>
+            {LOG_AXES.map((one) => <option key={one} value={one}>{{'': 'Linear axes', y: 'Log values', x: 'Log steps or time', xy: 'Both axes log'}[one]}</option>)}
+          </select>
+          <Menu title="Several in one chart">
+            {charts.map(({of}) => {
+              const key = keyOf(of), on = view.together.includes(key);
+              const reason = axisOf(of) !== x ? 'over time only' : !on && !hasAxis(of, chosen.map((one) => one.of)) ? 'a chart has two axes' : '';
+              return (
+                <label key={key} class="check"><input type="checkbox" checked={on} disabled={!on && reason !== ''}
+                  onChange={(event) => onView({together: event.currentTarget.checked ? [...view.together, key] : view.together.filter((one) => one !== key)})} /> {titleOf(of).title}{reason !== '' && <span class="soft"> ({reason})</span>}</label>
+              );
+            })}
+          </Menu>
+        </div>
+      </div>
       <ErrorNote text={polled.error} />
-      {charts.length === 0 && <div class="empty"><p class="empty-title">{polled.data === null ? 'Loading charts …' : waiting}</p></div>}
+      {charts.length === 0 && (polled.data === null || kept.charts.length === 0) && <div class="empty"><p class="empty-title">{polled.data === null ? 'Loading charts …' : waiting}</p></div>}
+      {chosen.length > 0 && <div class="charts wide"><Chart title="Several metrics" file={`${run.name}-several`} {...X_AXES[x]} {...together} log={log} zoom={zoomOf(x)} note={smoothing}
+        empty={waiting} /></div>}
       <div class="charts">
         {charts.map(({of, drawn}) => {
-          const {title, unit} = titleOf(of);
-          return <Chart key={`${of.split}/${of.metric}`} title={title} file={`${run.name}-${idOf(of)}`} xLabel={x === 'step' && !isOverTime(of) ? 'step' : 'seconds'} yLabel={unit} lines={drawn} empty={waiting}
-            note={run.goal && isSame(of, run.goal) && run.goal.higher_is_better !== undefined ? `goal: ${run.goal.higher_is_better ? 'at least' : 'at most'} ${number(run.goal.target, 4)}` : ''} />;
+          const {title, unit, quantity} = titleOf(of);
+          const goal = run.goal && isSame(of, run.goal) && run.goal.higher_is_better !== undefined ? `goal: ${run.goal.higher_is_better ? 'at least' : 'at most'} ${number(run.goal.target, 4)}` : '';
+          return <Chart key={keyOf(of)} title={title} file={`${run.name}-${idOf(of)}`} {...X_AXES[axisOf(of)]} yLabel={unit} yQuantity={quantity} lines={drawn} empty={waiting} log={log}
+            zoom={zoomOf(axisOf(of))} note={[goal, smoothing].filter(Boolean).join(' · ')} />;
         })}
       </div>
-      <h2>Where the time goes</h2>
-      <Breakdown run={run.name} data={kept} x={x} start_us={start_us} />
-      {run.exchange && <Exchanges exchange={run.exchange} />}
+      <SingleValues run={run.name} of={kept.charts.filter(({series}) => !isCurve(series))} />
+      {(!custom || steps || run.exchange) && <h2>Where the time goes</h2>}
+      {(!custom || steps) && <Breakdown run={run.name} custom={custom} data={kept} view={view} start_us={start_us} zoom={zoomOf(x)} />}
+      {run.exchange && <Exchanges run={run.name} exchange={run.exchange} />}
     </>
   );
 }
@@ -238,18 +299,25 @@ function Measured({run, active}: {run: FullRecord; active: boolean}) {
         <div class="tile"><span class="tile-name">Started</span><span class="tile-value small-value">{stamp(run.started_at)}</span></div>
       </div>
       <CollectiveCharts runs={runs} file={run.name} empty={waiting} />
-      {rows.length > 0 && <CollectiveTable rows={rows} />}
-      {run.collectives!.pairs && <Pairs pairs={run.collectives!.pairs} />}
+      {rows.length > 0 && <CollectiveTable run={run.name} rows={rows} />}
+      {run.collectives!.pairs && <Pairs run={run.name} pairs={run.collectives!.pairs} />}
     </>
   );
 }
 
-export function RunPage({name}: {name: string}) {
+function Tile({name, wide = false, children}: {name: string; wide?: boolean; children: ComponentChildren}) {
+  return <div class={wide ? 'tile wide' : 'tile'}><span class="tile-name">{name}</span>{children}</div>;
+}
+
+export function RunPage({name, query}: {name: string; query: URLSearchParams}) {
   const [period, setPeriod] = useState(0);
   const record = usePolled(`run ${name}`, () => get<FullRecord>(`/runs/${segment(name)}`), period);
   const [live, setLive] = useState<{run: RunSummary; progress: Progress} | null>(null);
-  const [by, setBy] = useState<Ranks>('merged');
-  const [x, setX] = useState<XAxis>('step');
+  const view = useMemo(() => runViewOf(query), [query]);
+  const onView = (part: Partial<RunView>) => {
+    const next = runQueryOf({...view, ...part});
+    go(`${runHref(name)}${next.size > 0 ? `?${next}` : ''}`, true);
+  };
   const run = record.data;
   // What comes live is newer than the record, while there is something to come.
   const state = live?.run.state ?? run?.state ?? 'queued';
@@ -289,27 +357,23 @@ export function RunPage({name}: {name: string}) {
         <div class="note error" role="alert">
           <p><strong>{run.failure.kind}</strong>{run.failure.rank !== null && <> · rank {run.failure.rank}</>}{run.failure.host && <> on {run.failure.host}</>}{run.failure.operation && <> · in {run.failure.operation}</>}</p>
           <p>{run.failure.message}</p>
-          {run.failure.log_tail.length > 0 && <pre class="tail">{run.failure.log_tail.join('\n')}</pre>}
+          {run.failure.log_tail.length > 0 && <pre class="tail" tabIndex={0} aria-label="The end of the log">{run.failure.log_tail.join('\n')}</pre>}
         </div>
       )}
       {run.collectives && <Measured run={run} active={active} />}
       {!run.collectives && <><div class="tiles">
-        <div class="tile wide"><span class="tile-name">Goal</span>{now.goal ? <GoalBar goal={now.goal} value={value} /> : <span class="tile-value soft">none</span>}</div>
-        <div class="tile"><span class="tile-name">Time to goal</span><span class="tile-value">{seconds(now.time_to_goal_s)}</span></div>
-        <div class="tile"><span class="tile-name">Train clock</span><span class="tile-value">{seconds(now.train_s)}</span></div>
-        <div class="tile"><span class="tile-name">Throughput</span><span class="tile-value">{number(rate)}<small> samples/s</small></span></div>
-        <div class="tile"><span class="tile-name">Epoch</span><span class="tile-value">{epoch === null ? NONE : epoch.toFixed(2)}{progress && progress.steps_done > 0 && <small> step {progress.steps_done.toLocaleString('en')}</small>}</span></div>
-        <div class="tile"><span class="tile-name">Communication</span><span class="tile-value">{percent(now.communication_share)}</span></div>
-        <div class="tile"><span class="tile-name">Started</span><span class="tile-value small-value">{stamp(now.started_at)}</span></div>
+        {(now.goal || !run.custom) && <Tile name="Goal" wide>{now.goal ? <GoalBar goal={now.goal} value={value} /> : <span class="tile-value soft">none</span>}</Tile>}
+        {(now.goal || !run.custom) && <Tile name="Time to goal"><span class="tile-value">{seconds(now.time_to_goal_s)}</span></Tile>}
+        {(now.train_s != null || !run.custom) && <Tile name="Train clock"><span class="tile-value">{seconds(now.train_s)}</span></Tile>}
+        {run.custom && <Tile name="Wall clock"><span class="tile-value">{seconds(now.wall_s)}</span></Tile>}
+        {(rate != null || !run.custom) && <Tile name="Throughput"><span class="tile-value">{number(rate)}<small> samples/s</small></span></Tile>}
+        {(epoch !== null || !run.custom) && <Tile name="Epoch"><span class="tile-value">{epoch === null ? NONE : epoch.toFixed(2)}{progress && progress.steps_done > 0 && <small> step {progress.steps_done.toLocaleString('en')}</small>}</span></Tile>}
+        {(now.communication_share != null || !run.custom) && <Tile name="Communication"><span class="tile-value">{percent(now.communication_share)}</span></Tile>}
+        {run.custom && <Tile name="Workers"><span class="tile-value">{run.workers}</span></Tile>}
+        {run.custom && run.custom.result !== null && <Tile name="Result"><span class="tile-value small-value">{plain(run.custom.result)}</span></Tile>}
+        <Tile name="Started"><span class="tile-value small-value">{stamp(now.started_at)}</span></Tile>
       </div>
-      <div class="section-head">
-        <h2>Charts</h2>
-        <div class="choices">
-          <Segmented label="Ranks" value={by} choices={[['merged', 'Merged'], ['rank', 'By rank']]} onChoose={setBy} />
-          <Segmented label="Horizontal axis" value={x} choices={[['step', 'Steps'], ['time', 'Time']]} onChoose={setX} />
-        </div>
-      </div>
-      <Charts run={run} active={active} by={by} x={x} /></>}
+      <Charts run={run} active={active} view={view} onView={onView} /></>}
       <h2>What it is, and where it ran</h2>
       <Notes run={name} />
       <About run={run} />

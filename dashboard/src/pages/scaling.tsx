@@ -9,6 +9,7 @@ import {short} from '../comparison';
 import {NONE, number, percent, seconds} from '../format';
 import {go, scalingHref} from '../router';
 import type {Line} from '../series';
+import {TableBox} from '../table';
 import type {LostEfficiency, RunPage, ScalingAnswer, Study, StudyPoint} from '../types';
 import {Empty, ErrorNote, Loading} from '../ui';
 
@@ -40,7 +41,7 @@ function Answer({study}: {study: Study}) {
   );
 }
 
-function Figures({study, currency}: {study: Study; currency: string}) {
+function Figures({study, currency, file}: {study: Study; currency: string; file: string}) {
   const toGoal = study.unit === 'seconds to the goal';
   const columns: [string, (point: StudyPoint) => string][] = [
     ['Workers', (point) => String(point.workers)], ['Runs', (point) => String(point.runs.length)],
@@ -55,25 +56,25 @@ function Figures({study, currency}: {study: Study; currency: string}) {
   const rows = study.lines.flatMap((line) => line.points.map((point) => ({line: line.name, point})));
   const shown = columns.filter(([, cell]) => rows.some(({point}) => cell(point) !== NONE));
   return (
-    <div class="scroll panel" tabIndex={0} role="region" aria-label={`Figures of ${study.title}`}>
+    <TableBox title={`Figures of ${study.title}`} file={`${file}-figures`}>
       <table class="figures">
         <thead><tr>{study.lines.length > 1 && <th>Line</th>}{shown.map(([name], i) => <th class="num" key={i}>{name}</th>)}</tr></thead>
         <tbody>{rows.map(({line, point}) => (
           <tr key={`${line} ${point.workers}`}>{study.lines.length > 1 && <th>{line}</th>}{shown.map(([, cell], i) => <td class="num" key={i}>{cell(point)}</td>)}</tr>
         ))}</tbody>
       </table>
-    </div>
+    </TableBox>
   );
 }
 
 // What of the efficiency is lost to which cause.
-function Losses({study}: {study: Study}) {
+function Losses({study, file}: {study: Study; file: string}) {
   const rows = study.lines.flatMap((line) => line.points.flatMap((point) => point.lost_efficiency ? [{line: line.name, workers: point.workers, lost: point.lost_efficiency}] : []));
   if (rows.length === 0) return null;
   return (
     <>
       <h3>Lost efficiency by cause</h3>
-      <div class="scroll panel" tabIndex={0} role="region" aria-label={`Lost efficiency of ${study.title}`}>
+      <TableBox title={`Lost efficiency of ${study.title}`} file={`${file}-lost-efficiency`}>
         <table class="figures">
           <thead><tr>{study.lines.length > 1 && <th>Line</th>}<th class="num">Workers</th><th class="num">Lost</th>{CAUSES.map(([cause, words]) => <th class="num" key={cause}>{words}</th>)}</tr></thead>
           <tbody>{rows.map(({line, workers, lost}) => (
@@ -81,7 +82,7 @@ function Losses({study}: {study: Study}) {
               {CAUSES.map(([cause]) => <td class="num" key={cause}>{bound(cause, lost)}{whole(lost.shares[cause] ?? 0)}</td>)}</tr>
           ))}</tbody>
         </table>
-      </div>
+      </TableBox>
       <p class="soft">Shares of what is lost; their sum is 100 %, and one below 0 is a gain.</p>
     </>
   );
@@ -103,11 +104,11 @@ function Charts({study, file}: {study: Study; file: string}) {
     const linear: Line = {label: 'linear', guide: true, x: [least, most], y: [1, most / least]};
     return {speedUp: [...over((point) => point.speed_up), ...bands, linear], time: over((point) => point.seconds), cost: over((point) => point.cost)};
   }, [study]);
-  const unit = study.unit === 'seconds to the goal' ? 'seconds to the goal' : 'seconds per 1,000 samples';
+  const unit = study.unit === 'seconds to the goal' ? 'time to the goal' : 'time per 1,000 samples';
   return (
     <div class="charts">
       <Chart title="Speed-up" file={`${file}-speed-up`} xLabel="workers" xFormat={workers} yLabel="times as fast as the fewest workers" fromZero lines={made.speedUp} empty="No worker count has a speed-up." />
-      <Chart title="Time" file={`${file}-time`} xLabel="workers" xFormat={workers} yLabel={unit} fromZero lines={made.time} empty="No worker count has a time." />
+      <Chart title="Time" file={`${file}-time`} xLabel="workers" xFormat={workers} yLabel={unit} yQuantity="seconds" fromZero lines={made.time} empty="No worker count has a time." />
       <Chart title="Cost" file={`${file}-cost`} xLabel="workers" xFormat={workers} yLabel="cost" fromZero lines={made.cost} empty="No worker count has a cost." />
     </div>
   );
@@ -132,8 +133,8 @@ export function ScalingPage({query}: {query: URLSearchParams}) {
         <section class="scaling" key={study.title}>
           <h2>{study.title}</h2>
           <Answer study={study} />
-          <Figures study={study} currency={data.currency} />
-          <Losses study={study} />
+          <Figures study={study} currency={data.currency} file={`scaling-${i + 1}`} />
+          <Losses study={study} file={`scaling-${i + 1}`} />
           <Charts study={study} file={`scaling-${i + 1}`} />
           <details><summary>Notes</summary>{study.notes.map((note) => <p class="soft" key={note}>{note}</p>)}</details>
         </section>

@@ -6,6 +6,7 @@ import {bytes, NONE, percent, plural, seconds} from '../format';
 import {runHref} from '../router';
 import {KIND_TITLES} from '../run_series';
 import {rowsOf, type Placed} from '../spans';
+import {TableBox} from '../table';
 import type {TimelineRank, TimelineSummary, Trace} from '../types';
 import {Empty, ErrorNote, Loading} from '../ui';
 
@@ -31,7 +32,7 @@ function colourOf({name, cat}: Placed): number {
   return COLOURS[cat] ?? 6;
 }
 
-function Ranks({summary}: {summary: TimelineSummary}) {
+function Ranks({run, summary}: {run: string; summary: TimelineSummary}) {
   const present = PARTS.filter(([, , of]) => summary.ranks.some((rank) => of(rank) > 0));
   const longest = Math.max(...summary.ranks.map((rank) => rank.elapsed_s), 1e-9);
   return (
@@ -49,42 +50,42 @@ function Ranks({summary}: {summary: TimelineSummary}) {
         ))}
         <p class="small-text">{present.map(([name, colour]) => <span class="time-key" key={name}><span class="swatch" style={{background: `var(--series-${colour})`}} /> {name}</span>)}</p>
       </div>
-      <div class="panel scroll" tabIndex={0} role="region" aria-label="The time of each rank">
+      <TableBox title="The time of each rank" file={`${run}-rank-times`}>
         <table class="figures">
           <thead><tr><th>Rank</th><th class="num">together</th>{present.map(([name]) => <th class="num" key={name}>{name}</th>)}<th class="num">hidden communication</th><th>waits for</th></tr></thead>
           <tbody>
             {summary.ranks.map((rank) => (
               <tr key={rank.rank}>
-                <th>rank {rank.rank}</th><td class="num">{seconds(rank.elapsed_s)}</td>
-                {present.map(([name, , of]) => <td class="num" key={name}>{seconds(of(rank))}</td>)}
-                <td class="num">{seconds(rank.communication.hidden_s)}</td>
+                <th>rank {rank.rank}</th><td class="num" data-value={rank.elapsed_s}>{seconds(rank.elapsed_s)}</td>
+                {present.map(([name, , of]) => <td class="num" key={name} data-value={of(rank)}>{seconds(of(rank))}</td>)}
+                <td class="num" data-value={rank.communication.hidden_s}>{seconds(rank.communication.hidden_s)}</td>
                 <td>{rank.waits_for.map((one) => `rank ${one.rank}: ${seconds(one.s)}`).join(', ') || NONE}</td>
               </tr>
             ))}
           </tbody>
         </table>
-      </div>
+      </TableBox>
     </>
   );
 }
 
-function Operations({summary}: {summary: TimelineSummary}) {
+function Operations({run, summary}: {run: string; summary: TimelineSummary}) {
   if (summary.operations.length === 0) return <p class="soft">There was no communication.</p>;
   return (
-    <div class="panel scroll" tabIndex={0} role="region" aria-label="Operations with most wait">
+    <TableBox title="Operations with most wait" file={`${run}-operations`}>
       <table class="figures">
         <thead><tr><th>Operation</th><th class="num">size</th><th class="num">count</th><th class="num">wait</th><th class="num">transfer</th><th>verdict</th><th>longest wait</th></tr></thead>
         <tbody>
           {summary.operations.slice(0, 15).map((one) => (
             <tr key={`${one.name} ${one.bytes}`}>
-              <th>{one.name}</th><td class="num">{bytes(one.bytes)}</td><td class="num">{one.count.toLocaleString('en')}</td>
-              <td class="num">{seconds(one.wait_s)}</td><td class="num">{seconds(one.transfer_s)}</td><td>{one.verdict}</td>
+              <th>{one.name}</th><td class="num" data-value={one.bytes}>{bytes(one.bytes)}</td><td class="num" data-value={one.count}>{one.count.toLocaleString('en')}</td>
+              <td class="num" data-value={one.wait_s}>{seconds(one.wait_s)}</td><td class="num" data-value={one.transfer_s}>{seconds(one.transfer_s)}</td><td>{one.verdict}</td>
               <td>{one.worst === null ? NONE : `${seconds(one.worst.wait_s)}${one.worst.rank === null ? '' : ` for rank ${one.worst.rank}`}${one.worst.step === null ? '' : `, step ${one.worst.step}`}`}</td>
             </tr>
           ))}
         </tbody>
       </table>
-    </div>
+    </TableBox>
   );
 }
 
@@ -206,9 +207,9 @@ export function TimelinePage({name}: {name: string}) {
       </div>
       {summary.notes.length > 0 && <div class="note"><ul class="plain">{summary.notes.map((note) => <li key={note}>{note}</li>)}</ul></div>}
       <h2>The time of each rank</h2>
-      <Ranks summary={summary} />
+      <Ranks run={name} summary={summary} />
       <h2>Operations with most wait</h2>
-      <Operations summary={summary} />
+      <Operations run={name} summary={summary} />
       <OneStep name={name} first={summary.operations.find((one) => one.worst?.step !== null && one.worst !== null)?.worst?.step ?? 0} />
     </>
   );
