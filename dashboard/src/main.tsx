@@ -89,7 +89,10 @@ function App() {
 
   const title = page === 'runs' && name !== undefined ? name : page;
   useEffect(() => { document.title = `${title} · mlbench`; }, [title]);
-  useEffect(() => { window.scrollTo(0, 0); }, [page, name, part]);
+  useEffect(() => {
+    window.scrollTo(0, 0);
+    setMaking(false);
+  }, [page, name, part]);
 
   if (login.state === 'asking') return null;
   if (login.state === 'out') return <LoginPage key={login.message} message={login.message} onLogin={() => setLogin({state: 'in'})} />;

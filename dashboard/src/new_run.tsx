@@ -79,12 +79,12 @@ function OneOf({label, field, among, usual, value, onChoose}: {label: string; fi
 
 function Preview({plan, error, waiting}: {plan: Plan | null; error: string; waiting: boolean}) {
   if (error !== '') return <div class="note error" role="alert"><p>{error}</p></div>;
-  if (plan === null) return <p class="soft">{waiting ? 'Asking the master …' : 'The name, what to run and the workers come first.'}</p>;
+  if (plan === null) return <p class="soft">{waiting ? 'Asking the master …' : 'Enter a name and worker counts to see the runs.'}</p>;
   return (
     <>
       <div class="scroll" tabIndex={0} role="region" aria-label="Planned runs">
         <table class="figures plan">
-          <thead><tr><th>Run</th><th class="num">Workers</th><th class="num">CPUs each</th><th>Task</th><th>Division</th><th>By</th><th>Data</th><th class="num">Seed</th></tr></thead>
+          <thead><tr><th>Run</th><th class="num">Workers</th><th class="num">CPUs each</th><th>Task</th><th>Division</th><th>Framework, backend</th><th>Data</th><th class="num">Seed</th></tr></thead>
           <tbody>{plan.runs.map((run) => (
             <tr key={run.name}>
               <th>{run.name}{run.taken && <span class="badge failed">name taken</span>}</th><td class="num">{run.workers}</td><td class="num">{run.cpus ?? run.threads_per_worker}</td>
@@ -141,6 +141,9 @@ export function NewRun({onClose}: {onClose: () => void}) {
   }, [key, complete]);
 
   const current = complete && plan.key === key ? plan : null;
+  // The master says what it takes where nothing is chosen.
+  const planned = current?.plan?.runs[0];
+  const usualOf = (name: string | undefined): string => name === undefined || name === '' || name === 'none' ? 'default' : `default (${name})`;
   const taken = current?.plan?.runs.some((run) => run.taken) ?? false;
   const start = async (event: Event) => {
     event.preventDefault();
@@ -180,17 +183,18 @@ export function NewRun({onClose}: {onClose: () => void}) {
       <ErrorNote text={offered.error} again={offered.again} />
       {offer !== null && (
         <form class="new-run" onSubmit={(event) => void start(event)}>
+          <div class="new-run-body">
           {offer.problem !== '' && <ErrorNote text={`Nothing can run here now: ${offer.problem}`} />}
           <fieldset>
-            <legend>What</legend>
+            <legend class="hidden">What to run</legend>
             {offer.fields['command'] !== undefined && (
               <Segmented<'task' | 'command'> label="Kind of run" value={custom ? 'command' : 'task'} onChoose={(chosen) => change({kind: chosen, backend: ''})}
-                choices={[['task', 'A task'], ['command', 'A command of yours']]} />
+                choices={[['task', 'A task'], ['command', 'Your own command']]} />
             )}
             <div class="fields">
               <label>Name
                 <input required ref={first} pattern="[A-Za-z0-9][A-Za-z0-9._\-]*" maxLength={60} spellcheck={false} autocomplete="off" value={form.name} onInput={typed('name')} />
-                <span class="hint">The runs are called NAME-K, K being the workers.</span>
+                <span class="hint">Runs are called NAME-WORKERS.</span>
               </label>
               {has('command') && (
                 <label class="full">Command, started once per rank
@@ -198,9 +202,9 @@ export function NewRun({onClose}: {onClose: () => void}) {
                   <span class="hint">{'{rank}, {run_id}, {hosts} and {backend} are filled in. Quotes hold words together; no shell runs.'}</span>
                 </label>
               )}
-              {custom && textField('image', 'Custom image', {placeholder: engine?.name === 'kubernetes' ? 'that of the workers' : 'none: programs of the host'})}
-              {has('work_dir') && <label>Folder where it starts<input spellcheck={false} placeholder={form.image === '' ? 'home of the master' : 'that of the image'} value={form.work_dir} onInput={typed('work_dir')} /></label>}
-              {has('env') && <label>Environment<textarea class="mono" rows={1} spellcheck={false} placeholder="NAME=VALUE, one per line" value={form.env} onInput={typed('env')} /></label>}
+              {custom && textField('image', 'Custom image', {placeholder: engine?.name === 'kubernetes' ? 'default (image of the workers)' : 'none: programs of the host'})}
+              {has('work_dir') && <label>Working folder<input spellcheck={false} placeholder={form.image === '' ? 'default (home of the master)' : 'default (of the image)'} value={form.work_dir} onInput={typed('work_dir')} /></label>}
+              {has('env') && <label>Environment variables<textarea class="mono" rows={1} spellcheck={false} placeholder="NAME=VALUE, one per line" value={form.env} onInput={typed('env')} /></label>}
               {has('task') && <label>Task
                 <select value={form.task} onChange={(event) => change({task: event.currentTarget.value, rules: '', variant: ''})}>
                   {[...new Map(offer.tasks.map((one) => [one.name, one])).values()].map((one) => <option key={one.name} value={one.name}>{one.name}: {one.title}</option>)}
@@ -209,7 +213,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
               {has('rules') && ruleSets.length > 1 && (
                 <label>Rules
                   <select value={form.rules} onChange={(event) => change({rules: event.currentTarget.value, variant: ''})}>
-                    <option value="">newest</option>
+                    <option value="">default (newest)</option>
                     {ruleSets.map((rules) => <option key={rules} value={rules}>{rules}</option>)}
                   </select>
                 </label>
@@ -217,7 +221,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
               {has('variant') && task !== undefined && task.variants.length > 0 && (
                 <label>Variant
                   <select value={form.variant} onChange={(event) => change({variant: event.currentTarget.value})}>
-                    <option value="">{task.variants[0]} (usual)</option>
+                    <option value="">default ({task.variants[0]})</option>
                     {task.variants.slice(1).map((variant) => <option key={variant} value={variant}>{variant}</option>)}
                   </select>
                 </label>
@@ -232,91 +236,94 @@ export function NewRun({onClose}: {onClose: () => void}) {
             </div>
           </fieldset>
           <fieldset>
-            <legend>How</legend>
+            <legend>Where and how</legend>
             <div class="fields">
               <label>Workers
                 <input required inputMode="numeric" pattern="[0-9]+([ ,]+[0-9]+)*" autocomplete="off" value={form.workers} onInput={typed('workers')} />
-                <span class="hint">One run for each number{!custom && task !== undefined && task.workers.length > 0 && `; official: ${task.workers.join(', ')}`}.</span>
+                <span class="hint">One run per number{!custom && task !== undefined && task.workers.length > 0 && `; official: ${task.workers.join(', ')}`}.</span>
               </label>
-              <NumberInput label="CPUs per worker" field={fieldOf('threads_per_worker')} usual="a fair share" value={form.threads_per_worker} onInput={typed('threads_per_worker')} />
-              {catalog && has('framework') && <Choices label="Framework" usual="the usual one" value={form.framework} choices={catalog.frameworks} onChoose={(framework) => change({framework})} />}
+              <NumberInput label="CPUs per worker" field={fieldOf('threads_per_worker')} usual="default (cores / workers)" value={form.threads_per_worker} onInput={typed('threads_per_worker')} />
+              {catalog && has('framework') && <Choices label="Framework" usual={usualOf(planned?.framework)} value={form.framework} choices={catalog.frameworks} onChoose={(framework) => change({framework})} />}
               {custom && (
                 <label>Communication backend
                   <input list="backends" spellcheck={false} autocomplete="off" placeholder="gloo" value={form.backend} onInput={typed('backend')} />
                   <datalist id="backends">{(catalog?.backends ?? []).map((one) => <option key={one.name} value={one.name} />)}</datalist>
-                  <span class="hint">Any name. With mpi the ranks are started by mpirun, with any other the command is started on all of them.</span>
+                  <span class="hint">Any name. With mpi, mpirun starts the ranks; with any other, the command starts on each rank.</span>
                 </label>
               )}
-              {catalog && !custom && <Choices label="Communication backend" usual="the usual one" value={form.backend} choices={catalog.backends} onChoose={(backend) => change({backend})} />}
-              {catalog && catalog.executors.length > 1 && <Choices label="Executor" usual="the usual one" value={form.executor} choices={catalog.executors} onChoose={(executor) => change({executor})} />}
+              {catalog && !custom && <Choices label="Communication backend" usual={usualOf(planned?.backend)} value={form.backend} choices={catalog.backends} onChoose={(backend) => change({backend})} />}
+              {catalog && catalog.executors.length > 1 && <Choices label="Executor" usual={usualOf(engineOf(engines, '')?.name)} value={form.executor} choices={catalog.executors} onChoose={(executor) => change({executor})} />}
+              {textField('data_dir', 'Data folder', {placeholder: 'default (folder of the master)', hint: 'An absolute path for the master.'})}
               {has('gpu') && offersGpus(engines, form.executor) && <label class="check"><input type="checkbox" checked={form.gpu} onChange={(event) => change({gpu: event.currentTarget.checked})} /> on GPUs, one per worker
-                {engine !== undefined && engine.gpus === null && <span class="hint">Whether the hosts of {engine.name} have any is not known here.</span>}
+                {engine !== undefined && engine.gpus === null && <span class="hint">The master does not know whether the hosts of {engine.name} have GPUs.</span>}
               </label>}
             </div>
           </fieldset>
           <details>
-            <summary>{kind === 'task' ? 'Limits, checkpoints, seed, overrides' : 'Seed, repeats'}</summary>
+            <summary>{kind === 'task' ? 'Limits, data, checkpoints, seed, overrides' : 'Seed, repeats'}</summary>
             <div class="fields">
-              <NumberInput label="At most so many epochs" field={fieldOf('max_epochs')} value={form.max_epochs} onInput={typed('max_epochs')} />
-              <NumberInput label="At most so many steps" field={fieldOf('max_steps')} value={form.max_steps} onInput={typed('max_steps')} />
-              <NumberInput label="At most so long" field={fieldOf('max_time')} usual="90s, 5m, 2h, official" value={form.max_time} onInput={typed('max_time')} />
-              <NumberInput label="Checkpoint every so many steps" field={fieldOf('checkpoint_every')} usual="epoch, or one at the end" value={form.checkpoint_every} onInput={typed('checkpoint_every')} />
-              <NumberInput label="Go on by itself, at most so often" field={fieldOf('requeue')} usual="never" value={form.requeue} onInput={typed('requeue')} />
+              <NumberInput label="Stop after (epochs)" field={fieldOf('max_epochs')} value={form.max_epochs} onInput={typed('max_epochs')} />
+              <NumberInput label="Stop after (steps)" field={fieldOf('max_steps')} value={form.max_steps} onInput={typed('max_steps')} />
+              <NumberInput label="Stop after (time)" field={fieldOf('max_time')} usual="90s, 5m, 2h, official" value={form.max_time} onInput={typed('max_time')} />
+              <NumberInput label="Checkpoint interval (steps)" field={fieldOf('checkpoint_every')} usual="default (one at the end); epoch" value={form.checkpoint_every} onInput={typed('checkpoint_every')} />
+              <NumberInput label="Restarts after a lost host" field={fieldOf('requeue')} usual="default (none)" value={form.requeue} onInput={typed('requeue')} />
               <NumberInput label="Seed" field={fieldOf('seed')} value={form.seed} onInput={typed('seed')} />
               <NumberInput label="Repeats" field={fieldOf('repeat')} value={form.repeat} onInput={typed('repeat')} />
+              {textField('data', 'Data set', {placeholder: task?.data ? `default (${task.data})` : 'default'})}
               <div class="checks">
-                {has('to_the_end') && <label class="check"><input type="checkbox" checked={form.to_the_end} onChange={(event) => change({to_the_end: event.currentTarget.checked})} /> past the goal, to the last epoch or limit</label>}
-                {has('synthetic') && <label class="check"><input type="checkbox" checked={form.synthetic} onChange={(event) => change({synthetic: event.currentTarget.checked})} /> made data instead of the real set</label>}
-                {has('no_wait') && <label class="check"><input type="checkbox" checked={form.no_wait} onChange={(event) => change({no_wait: event.currentTarget.checked})} /> start at once, beside others (labelled oversubscribed)</label>}
-                {has('share_host') && <label class="check"><input type="checkbox" checked={form.share_host} onChange={(event) => change({share_host: event.currentTarget.checked})} /> beside others that share the host, on cores of its own (its times stand in no table)</label>}
+                {has('to_the_end') && <label class="check"><input type="checkbox" checked={form.to_the_end} onChange={(event) => change({to_the_end: event.currentTarget.checked})} /> continue past the goal, to the last epoch or limit</label>}
+                {has('synthetic') && <label class="check"><input type="checkbox" checked={form.synthetic} onChange={(event) => change({synthetic: event.currentTarget.checked})} /> synthetic data instead of the real set</label>}
+                {has('no_wait') && <label class="check"><input type="checkbox" checked={form.no_wait} onChange={(event) => change({no_wait: event.currentTarget.checked})} /> start at once, without waiting for cores (labelled oversubscribed)</label>}
+                {has('share_host') && <label class="check"><input type="checkbox" checked={form.share_host} onChange={(event) => change({share_host: event.currentTarget.checked})} /> share the host with other such runs, each on its own cores (its times stand in no table)</label>}
               </div>
-              {has('set') && <label class="full">Overrides, one KEY=VALUE per line; they open the run
+              {has('set') && <label class="full">Overrides, one KEY=VALUE per line (the run becomes open)
                 <textarea rows={2} spellcheck={false} placeholder="batch_size=64" value={form.set} onInput={typed('set')} />
               </label>}
             </div>
           </details>
           {engine?.options !== undefined && <details>
-            <summary>What {engine.name} is told</summary>
+            <summary>Options of the executor {engine.name}</summary>
             <div class="fields">
-              {!custom && textField('image', 'Image of the ranks', {placeholder: engine.name === 'kubernetes' ? 'that of the workers' : 'none: programs of the host'})}
-              {textField('hosts', 'Hosts', {placeholder: 'h1:2,h2:2', hint: 'With how many ranks each takes.'})}
-              <NumberInput label="Ranks per host" field={fieldOf('ranks_per_host')} usual="what a host has room for" value={form.ranks_per_host} onInput={typed('ranks_per_host')} />
-              {textField('ssh_config', 'Configuration of ssh', {placeholder: 'a path on the machine of the master'})}
-              {textField('scratch', 'Scratch folder on the hosts', {placeholder: '/tmp'})}
-              {textField('slurm', 'Options of sbatch, one KEY or KEY=VALUE per line', {placeholder: 'partition=gpu', lines: true})}
-              {textField('setup', 'Set-up: lines of shell before the ranks', {placeholder: 'module load openmpi', lines: true})}
+              {!custom && textField('image', 'Image of the ranks', {placeholder: engine.name === 'kubernetes' ? 'default (image of the workers)' : 'none: programs of the host'})}
+              {textField('hosts', 'Hosts', {placeholder: 'h1:2,h2:2', hint: 'Each host with its number of ranks.'})}
+              <NumberInput label="Ranks per host" field={fieldOf('ranks_per_host')} usual="default (slots of the host)" value={form.ranks_per_host} onInput={typed('ranks_per_host')} />
+              {textField('ssh_config', 'SSH configuration file', {placeholder: 'path on the machine of the master'})}
+              {textField('scratch', 'Scratch folder on the hosts', {placeholder: 'default (/tmp)'})}
+              {textField('slurm', 'sbatch options, one KEY or KEY=VALUE per line', {placeholder: 'partition=gpu', lines: true})}
+              {textField('setup', 'Setup commands (shell) before the ranks start', {placeholder: 'module load openmpi', lines: true})}
               {textField('namespace', 'Namespace')}
-              {textField('kube_context', 'Context of the kubeconfig')}
-              {textField('memory', 'Memory of a rank', {placeholder: '4Gi'})}
-              {textField('data_volume', 'Volume of data sets', {placeholder: 'a claim, or /path of the nodes'})}
-              {textField('queue', 'Queue of Kueue')}
-              {textField('pod_overlay', 'Overlay of the pods, JSON or YAML', {placeholder: 'spec: {nodeSelector: {pool: bench}}', lines: true})}
-              {has('host_network') && <div class="checks"><label class="check"><input type="checkbox" checked={form.host_network} onChange={(event) => change({host_network: event.currentTarget.checked})} /> on the network of the nodes, not that of the cluster</label></div>}
+              {textField('kube_context', 'Kubeconfig context')}
+              {textField('memory', 'Memory per rank', {placeholder: '4Gi'})}
+              {textField('data_volume', 'Volume with data sets', {placeholder: 'a claim, or a path on the nodes'})}
+              {textField('queue', 'Kueue queue')}
+              {textField('pod_overlay', 'Pod overlay (JSON or YAML)', {placeholder: 'spec: {nodeSelector: {pool: bench}}', lines: true})}
+              {has('host_network') && <div class="checks"><label class="check"><input type="checkbox" checked={form.host_network} onChange={(event) => change({host_network: event.currentTarget.checked})} /> use the network of the nodes</label></div>}
             </div>
           </details>}
           {has('algorithm') && <details>
-            <summary>How ranks communicate</summary>
+            <summary>Communication</summary>
             <div class="fields">
-              <OneOf label="Algorithm of all-reduce" field={fieldOf('algorithm')} among={catalog?.backends.find((one) => one.name === form.backend)?.algorithms} usual="that of the backend" value={form.algorithm} onChoose={(algorithm) => change({algorithm})} />
-              <NumberInput label="Connections between two ranks" field={fieldOf('links')} value={form.links} onInput={typed('links')} />
-              {has('socket_buffer') && <label>Socket buffers<input spellcheck={false} autocomplete="off" placeholder="64K, 4M" value={form.socket_buffer} onInput={typed('socket_buffer')} /></label>}
-              {has('interface') && <label>Network interface<input spellcheck={false} autocomplete="off" placeholder="loopback" value={form.interface} onInput={typed('interface')} /></label>}
-              <NumberInput label="Longest wait for a peer" field={fieldOf('comm_timeout')} usual="30s" value={form.comm_timeout} onInput={typed('comm_timeout')} />
-              <OneOf label="Type on the wire" field={fieldOf('wire_dtype')} usual="that of the gradient" value={form.wire_dtype} onChoose={(wire_dtype) => change({wire_dtype})} />
-              {has('netem') && <label>Made network<input class="mono" spellcheck={false} autocomplete="off" placeholder="latency=0.2ms,bandwidth=1Gbit" value={form.netem} onInput={typed('netem')} /></label>}
+              <OneOf label="All-reduce algorithm" field={fieldOf('algorithm')} among={catalog?.backends.find((one) => one.name === form.backend)?.algorithms} usual="default (of the backend)" value={form.algorithm} onChoose={(algorithm) => change({algorithm})} />
+              <NumberInput label="Connections per pair of ranks" field={fieldOf('links')} value={form.links} onInput={typed('links')} />
+              {has('socket_buffer') && <label>Socket buffer size<input spellcheck={false} autocomplete="off" placeholder="64K, 4M" value={form.socket_buffer} onInput={typed('socket_buffer')} /></label>}
+              {has('interface') && <label>Network interface<input spellcheck={false} autocomplete="off" placeholder="default (loopback)" value={form.interface} onInput={typed('interface')} /></label>}
+              <NumberInput label="Timeout of an operation" field={fieldOf('comm_timeout')} usual="default (30s)" value={form.comm_timeout} onInput={typed('comm_timeout')} />
+              <OneOf label="Data type on the wire" field={fieldOf('wire_dtype')} usual="default (of the gradient)" value={form.wire_dtype} onChoose={(wire_dtype) => change({wire_dtype})} />
+              {has('netem') && <label>Emulated network<input class="mono" spellcheck={false} autocomplete="off" placeholder="latency=0.2ms,bandwidth=1Gbit" value={form.netem} onInput={typed('netem')} /></label>}
               <div class="checks">
-                {has('overlap') && <label class="check"><input type="checkbox" checked={form.overlap} onChange={(event) => change({overlap: event.currentTarget.checked})} /> exchange gradients while they are computed</label>}
-                {has('check_collectives') && <label class="check"><input type="checkbox" checked={form.check_collectives} onChange={(event) => change({check_collectives: event.currentTarget.checked})} /> name ranks that do not call the same operation (slower)</label>}
-                {has('timeline') && <label class="check"><input type="checkbox" checked={form.timeline} onChange={(event) => change({timeline: event.currentTarget.checked})} /> keep a timeline of all ranks</label>}
+                {has('overlap') && <label class="check"><input type="checkbox" checked={form.overlap} onChange={(event) => change({overlap: event.currentTarget.checked})} /> overlap communication with the backward pass</label>}
+                {has('check_collectives') && <label class="check"><input type="checkbox" checked={form.check_collectives} onChange={(event) => change({check_collectives: event.currentTarget.checked})} /> check that all ranks call the same operation (slower)</label>}
+                {has('timeline') && <label class="check"><input type="checkbox" checked={form.timeline} onChange={(event) => change({timeline: event.currentTarget.checked})} /> record a timeline of all ranks</label>}
               </div>
             </div>
-            <p class="soft">Another type on the wire and a made network open the run.</p>
+            <p class="soft">With another data type on the wire or an emulated network, the run is open.</p>
           </details>}
           <section class="preview" aria-live="polite">
-            <h3>What would run</h3>
+            <h3>Planned runs</h3>
             <Preview plan={current?.plan ?? null} error={current?.error ?? ''} waiting={complete} />
             <code class="command">{commandOf(request)}</code>
           </section>
+          </div>
           <ErrorNote text={error} />
           <div class="dialog-actions">
             <button type="button" onClick={onClose}>Cancel</button>

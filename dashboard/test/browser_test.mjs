@@ -211,12 +211,12 @@ test('a run is made in the dialog, with the keyboard alone', async () => {
   await dialog().getByLabel(/^Workers/).focus();
   await page.keyboard.press('Control+A');
   await page.keyboard.type('1 2');
-  await page.getByText('Limits, checkpoints, seed, overrides').focus();
+  await page.getByText('Limits, data, checkpoints, seed, overrides').focus();
   await page.keyboard.press('Enter');
-  await page.getByLabel('made data instead of the real set').focus();
+  await page.getByLabel('synthetic data instead of the real set').focus();
   await page.keyboard.press('Space');
   // For a real worker; the fake one has a number of its own.
-  await dialog().getByLabel('At most so many steps').fill('400');
+  await dialog().getByLabel('Stop after (steps)').fill('400');
   const planned = page.getByRole('region', {name: 'Planned runs'});
   await planned.getByText('first-2').waitFor();
   assert.equal(await planned.locator('tbody tr').count(), 2);
@@ -250,8 +250,8 @@ test('a wrong choice is said before anything starts', async () => {
   await page.getByRole('button', {name: 'New run'}).first().click();
   await dialog().getByLabel(/^Name/).fill('first');
   await dialog().getByLabel(/^Workers/).fill('1');
-  await page.getByText('Limits, checkpoints, seed, overrides').click();
-  await page.getByLabel('made data instead of the real set').check();
+  await page.getByText('Limits, data, checkpoints, seed, overrides').click();
+  await page.getByLabel('synthetic data instead of the real set').check();
   await page.getByText('name taken').waitFor();
   assert.ok(await page.getByRole('button', {name: 'Start the run'}).isDisabled());
   await page.getByLabel(/^Overrides/).fill('no_such_key=1');
@@ -263,14 +263,14 @@ test('how ranks communicate is chosen, checked and said as a command', async () 
   await page.getByRole('button', {name: 'New run'}).first().click();
   await dialog().getByLabel(/^Name/).fill('tuned');
   await dialog().getByLabel(/^Workers/).fill('2');
-  await page.getByText('Limits, checkpoints, seed, overrides').click();
-  await page.getByLabel('made data instead of the real set').check();
-  await page.getByText('How ranks communicate').click();
-  await page.getByLabel('Made network').fill('latency=1');
+  await page.getByText('Limits, data, checkpoints, seed, overrides').click();
+  await page.getByLabel('synthetic data instead of the real set').check();
+  await page.getByText('Communication', {exact: true}).click();
+  await page.getByLabel('Emulated network').fill('latency=1');
   await page.locator('.preview .note.error').getByText(/latency=1/).waitFor();
-  await page.getByLabel('Made network').fill('latency=1ms');
-  await page.getByLabel('Type on the wire').selectOption('float16');
-  await page.getByLabel('keep a timeline of all ranks').check();
+  await page.getByLabel('Emulated network').fill('latency=1ms');
+  await page.getByLabel('Data type on the wire').selectOption('float16');
+  await page.getByLabel('record a timeline of all ranks').check();
   await page.locator('.preview code').getByText('--wire-dtype float16 --netem latency=1ms --timeline tuned-timeline.json').waitFor();
   await eventually('it may be started', async () => page.getByRole('button', {name: 'Start the run'}).isEnabled());
   await page.keyboard.press('Escape');
@@ -280,18 +280,18 @@ test('an engine is told what it takes', async () => {
   await page.getByRole('button', {name: 'New run'}).first().click();
   await dialog().getByLabel(/^Name/).fill('told');
   await dialog().getByLabel(/^Workers/).fill('4');
-  await page.getByText('Limits, checkpoints, seed, overrides').click();
-  await page.getByLabel('made data instead of the real set').check();
-  await page.getByText('How ranks communicate').click();
-  await page.getByLabel('exchange gradients while they are computed').check();
-  await page.getByLabel('Longest wait for a peer').fill('2m');
+  await page.getByText('Limits, data, checkpoints, seed, overrides').click();
+  await page.getByLabel('synthetic data instead of the real set').check();
+  await page.getByText('Communication', {exact: true}).click();
+  await page.getByLabel('overlap communication with the backward pass').check();
+  await page.getByLabel('Timeout of an operation').fill('2m');
   const said = (words) => page.locator('.preview code').getByText(words, {exact: true}).waitFor();
   await said('mlbench run told 4 --task fashion-mnist --comm-timeout 2m --overlap --synthetic');
   // Of this machine there is little to say.
-  await page.getByText('What local is told').click();
+  await page.getByText('Options of the executor local').click();
   await page.getByLabel('Image of the ranks').waitFor();
   assert.equal(await page.getByLabel('Ranks per host').count(), 0);
-  assert.equal(await page.getByLabel(/^Go on by itself/).count(), 0);
+  assert.equal(await page.getByLabel('Restarts after a lost host').count(), 0);
   assert.equal(await page.getByLabel('Namespace').count(), 0);
   // Engines that are not here are shown as such.
   const executor = dialog().getByLabel('Executor');
@@ -301,7 +301,7 @@ test('an engine is told what it takes', async () => {
     assert.equal(disabled, name !== '' && !row.available, name);
   }
   await executor.selectOption('mpirun');
-  await page.getByText('What mpirun is told').waitFor();
+  await page.getByText('Options of the executor mpirun').waitFor();
   await page.getByLabel(/^Hosts/).fill('h1:2,h2:x');
   await page.locator('.preview .note.error').getByText(/slots of host h2/).waitFor();
   await page.getByLabel(/^Hosts/).fill('h1:2,h2:2');
@@ -309,24 +309,67 @@ test('an engine is told what it takes', async () => {
   await said('mlbench run told 4 --task fashion-mnist --executor mpirun --comm-timeout 2m --hosts h1:2,h2:2 --ranks-per-host 2 --overlap --synthetic');
   await eventually('it may be started', async () => page.getByRole('button', {name: 'Start the run'}).isEnabled());
   // Going on by itself needs checkpoints, in the master's words.
-  const requeue = page.getByLabel(/^Go on by itself/);
+  const requeue = page.getByLabel('Restarts after a lost host');
   await requeue.fill('101');
   await page.locator('.preview .note.error').getByText(/requeue '101' is not a whole number from 1 to 100/).waitFor();
   await requeue.fill('2');
   await page.locator('.preview .note.error').getByText(/goes on from the last checkpoint/).waitFor();
-  await page.getByLabel(/^Checkpoint every/).fill('epoch');
+  await page.getByLabel('Checkpoint interval (steps)').fill('epoch');
   await said('mlbench run told 4 --task fashion-mnist --executor mpirun --checkpoint-every epoch --requeue=2 --comm-timeout 2m --hosts h1:2,h2:2 --ranks-per-host 2 --overlap --synthetic');
   await eventually('it may be started', async () => page.getByRole('button', {name: 'Start the run'}).isEnabled());
-  await page.getByLabel(/^Checkpoint every/).fill('');
+  await page.getByLabel('Checkpoint interval (steps)').fill('');
   // Back again, what mpirun was told is no matter.
   await executor.selectOption('');
   await said('mlbench run told 4 --task fashion-mnist --comm-timeout 2m --overlap --synthetic');
   await page.keyboard.press('Escape');
 });
 
+test('the dialog says its defaults, takes a data folder, and closes when the page changes', async () => {
+  await page.getByRole('button', {name: 'New run'}).first().click();
+  await dialog().getByLabel(/^Name/).fill('elsewhere');
+  await dialog().getByLabel(/^Workers/).fill('1');
+  const option = (label) => dialog().getByLabel(new RegExp(`^${label}`)).locator('option').first();
+  const plan = await api('/plan', {method: 'POST', headers: {'Content-Type': 'application/json'}, body: JSON.stringify({name: 'elsewhere', workers: [1], task: 'fashion-mnist', synthetic: true})});
+  await dialog().getByText('Limits, data, checkpoints, seed, overrides').click();
+  await dialog().getByLabel('synthetic data instead of the real set').check();
+  await eventually('the defaults are named', async () => await option('Framework').innerText() === `default (${plan.runs[0].framework})`);
+  assert.equal(await option('Communication backend').innerText(), `default (${plan.runs[0].backend})`);
+  assert.equal(await option('Executor').innerText(), 'default (local)');
+  await dialog().getByLabel('synthetic data instead of the real set').uncheck();
+  await dialog().getByLabel(/^Data folder/).fill('not/absolute');
+  await page.locator('.preview .note.error').getByText(/data_dir|absolute/).waitFor();
+  await dialog().getByLabel(/^Data folder/).fill('/no/such');
+  await page.locator('.preview code').getByText('mlbench run elsewhere 1 --task fashion-mnist --data-dir /no/such', {exact: true}).waitFor();
+  await page.evaluate(() => { location.hash = '#/cluster'; });
+  await page.locator('dialog').waitFor({state: 'detached'});
+  await show('#/runs');
+});
+
+test('the dialog fits its screen', async () => {
+  for (const [width, height] of [[1280, 900], [390, 844]]) {
+    await page.setViewportSize({width, height});
+    await show('#/runs');
+    await page.getByRole('link', {name: 'first-1'}).waitFor();
+    await page.keyboard.press('n');
+    await dialog().getByLabel(/^Name/).fill('fits');
+    await dialog().getByLabel(/^Workers/).fill('1 2');
+    await page.locator('.preview table, .preview .note').first().waitFor();
+    const seen = await page.evaluate(() => {
+      const box = document.querySelector('dialog').getBoundingClientRect(), start = document.querySelector('dialog .primary').getBoundingClientRect();
+      const body = document.querySelector('.new-run-body');
+      return {box: [box.left, box.top, innerWidth - box.right, innerHeight - box.bottom], below: innerHeight - start.bottom, wide: body.scrollWidth - body.clientWidth, high: body.scrollHeight - body.clientHeight};
+    });
+    assert.ok(Math.min(...seen.box, seen.below) >= 0, `at ${width}: ${JSON.stringify(seen)}`);
+    assert.ok(seen.wide <= 0, `at ${width} it scrolls sideways: ${JSON.stringify(seen)}`);
+    if (width === 1280) assert.ok(seen.high <= 0, `at ${width} it scrolls: ${JSON.stringify(seen)}`);
+    await page.keyboard.press('Escape');
+  }
+  await page.setViewportSize({width: 1440, height: 900});
+});
+
 test('a command runs in an image of its own', async () => {
   await page.getByRole('button', {name: 'New run'}).first().click();
-  await page.getByRole('button', {name: 'A command of yours'}).click();
+  await page.getByRole('button', {name: 'Your own command'}).click();
   await dialog().getByLabel(/^Name/).fill('imaged');
   await dialog().getByLabel(/^Workers/).fill('1');
   await dialog().getByLabel(/^Command, started once/).fill('python3 train.py');
@@ -621,7 +664,7 @@ test('the scaling of selected runs has the figures of the command line', async (
 test('a command of mine becomes a run', async () => {
   await show('#/runs');
   await page.getByRole('button', {name: 'New run'}).click();
-  await page.getByRole('button', {name: 'A command of yours'}).click();
+  await page.getByRole('button', {name: 'Your own command'}).click();
   await dialog().getByLabel(/^Name/).fill('mine');
   await dialog().getByLabel(/^Workers/).fill('2');
   await dialog().getByLabel(/^Command/).fill("sh -c 'echo I am {rank} of {run_id} over {backend}'");
@@ -734,7 +777,7 @@ test('a benchmark of collectives has a table, charts and pairs of its own', asyn
   await dialog().getByLabel(/^Name/).fill('measured');
   await dialog().getByLabel(/^Workers/).fill('2');
   await page.getByRole('region', {name: 'Planned runs'}).getByText('measured-2').waitFor();
-  assert.equal(await dialog().getByLabel('At most so many steps').count(), 0);
+  assert.equal(await dialog().getByLabel('Stop after (steps)').count(), 0);
   assert.match(await page.locator('.command').innerText(), /^mlbench run measured 2 --task 0a$/);
   await page.keyboard.press('Escape');
   for (const name of ['gloo-2', 'mpi-2']) await fetch(`${url}/api/v1/runs/${name}`, {method: 'DELETE', headers: {Authorization: `Bearer ${token}`}});

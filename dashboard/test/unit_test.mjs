@@ -305,6 +305,15 @@ test('the request holds what was given, and the command says the same', () => {
   assert.equal(request.commandOf(made), `mlbench run mine 1 2 --task 1a --rules 2021 --threads-per-worker 2 --light --set a=1 --set 'b=x y'\\''s'`);
 });
 
+test('a data folder and a data set go with training', () => {
+  const fields = {...FIELDS, data: task(text), data_dir: task(text)};
+  const form = {...request.EMPTY, name: 'd', workers: '1', task: '1a', data: 'madelon', data_dir: ' /my data '};
+  const made = request.requestOf(form, fields);
+  assert.deepEqual(made, {name: 'd', workers: ['1'], task: '1a', data: 'madelon', data_dir: '/my data'});
+  assert.equal(request.commandOf(made), "mlbench run d 1 --task 1a --data madelon --data-dir '/my data'");
+  assert.deepEqual(request.requestOf({...form, kind: 'command', command: 'true'}, fields), {name: 'd', workers: ['1'], command: ['true']});
+});
+
 test('how ranks communicate goes with tasks, and a timeline is named in the command', () => {
   const form = {...request.EMPTY, kind: 'measure', name: 'r', workers: '2', task: '0a', netem: 'latency=1ms;0>1:latency=2ms', timeline: true};
   const made = request.requestOf(form, FIELDS);
