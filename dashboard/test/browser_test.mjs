@@ -1032,7 +1032,7 @@ test('each page fits and is readable, light and dark, wide and narrow', async ()
         await shown.goto(`${url}/${place}`);
         await shown.getByRole('heading').first().waitFor();
         if (['run', 'custom', 'collectives', 'cluster', 'compare', 'scaling'].includes(name)) await shown.locator('figure canvas').first().waitFor();
-        if (['runs', 'columns'].includes(name)) await shown.getByRole('link', {name: 'first-1'}).waitFor();
+        if (['runs', 'columns', 'new'].includes(name)) await shown.getByRole('link', {name: 'first-1'}).waitFor();
         if (name === 'no-run') await shown.getByText('No run fits.').waitFor();
         if (name === 'timeline') await shown.getByRole('img', {name: /training thread/}).first().waitFor();
         if (name === 'columns') await shown.getByText('Columns', {exact: true}).click();
