@@ -16,6 +16,9 @@ import zipfile
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 CLIENT = os.path.join(FOLDER, "..", "..", "python")
+sys.path.insert(0, os.path.join(FOLDER, "..", "..", "tests", "master"))
+
+from serving import serving  # noqa: E402
 
 MLBENCH = os.environ.get("MLBENCH_TEST_MLBENCH")
 
@@ -111,22 +114,7 @@ class TrainDist(unittest.TestCase):
                 return made.stdout
 
             os.mkdir(environment["MLBENCH_HOME"])
-            serve = subprocess.Popen(
-                [MLBENCH, "serve", "--listen", "127.0.0.1:0", "--json"],
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-            self.addCleanup(serve.wait)
-            self.addCleanup(serve.terminate)
-            self.addCleanup(serve.stdout.close)
-            said = ""
-            while not said.endswith("}\n"):
-                line = serve.stdout.readline()
-                self.assertTrue(line, said)
-                said += line
-            address = json.loads(said)
+            address = self.enterContext(serving(environment["MLBENCH_HOME"], environment=environment))
             script = [sys.executable, os.path.join(FOLDER, "train_dist.py"), "{run_id}", "{rank}", "{hosts}"]
             script += ["--backend", "{backend}", "--data", folder, "--epochs", "20", "--target", "60"]
             record = json.loads(mlbench("run", "mnist", "2", "--json", "--env", "PYTHONPATH=" + CLIENT, "--", *script))[0]

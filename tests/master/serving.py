@@ -1,4 +1,7 @@
-"""`mlbench serve` as a context: with serving(home) as address, its URL and the file with its token."""
+"""`mlbench serve` as a context: with serving(home) as address, its URL and the file with its token.
+
+`options` are more of its options; `environment` is that of the master, by default this process's.
+"""
 
 import contextlib
 import json
@@ -8,9 +11,10 @@ import sys
 
 
 @contextlib.contextmanager
-def serving(home):
+def serving(home, *options, environment=None):
     process = subprocess.Popen(
-        [os.environ["MLBENCH_TEST_MLBENCH"], "serve", "--home", home, "--listen", "127.0.0.1:0", "--json"],
+        [os.environ["MLBENCH_TEST_MLBENCH"], "serve", "--home", home, "--listen", "127.0.0.1:0", "--json", *options],
+        env=environment,
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -25,3 +29,4 @@ def serving(home):
     finally:
         process.terminate()
         process.wait()
+        process.stdout.close()

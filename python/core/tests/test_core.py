@@ -15,12 +15,13 @@ from unittest import mock
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 PATHS = [os.path.join(FOLDER, "..", ".."), os.path.join(FOLDER, "..")]
-sys.path[:0] = PATHS
+sys.path[:0] = [*PATHS, os.path.join(FOLDER, "..", "..", "..", "tests", "master")]
 
 from mlbench_core.evaluation import goals  # noqa: E402
 from mlbench_core.utils import AverageMeter, Tracker  # noqa: E402
 from mlbench_core.utils.log_metrics import LogMetrics, sink_for  # noqa: E402
 from mlbench_core.utils.task_args import task_main  # noqa: E402
+from serving import serving  # noqa: E402
 
 try:
     import requests
@@ -277,29 +278,15 @@ class ApiTest(unittest.TestCase):
             MLBENCH_HOME=os.path.join(folder.name, "home"),
             MLBENCH_CORE_LOCK=os.path.join(folder.name, "cores"),
         )
-        os.mkdir(environment["MLBENCH_HOME"])
-        serve = subprocess.Popen(
-            [MLBENCH, "serve", "--legacy-api", "--listen", "127.0.0.1:0", "--json"],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        cls.addClassCleanup(serve.wait)
-        cls.addClassCleanup(serve.terminate)
-        cls.addClassCleanup(serve.stdout.close)
-        said = ""
-        while not said.endswith("}\n"):
-            line = serve.stdout.readline()
-            if not line:
-                raise RuntimeError("the master does not start: " + said)
-            said += line
+        home = environment["MLBENCH_HOME"]
+        os.mkdir(home)
+        address = cls.enterClassContext(serving(home, "--legacy-api", environment=environment))
         script = "from mlbench_core.utils import Tracker; import os; t = Tracker([], os.environ['MLBENCH_RUN_ID'], 0); "
         script += "[t.record_stat('x', i, log_to_api=True) for i in range(4)]; t.close()"
         paths = "PYTHONPATH=" + os.pathsep.join(PATHS)
         command = [MLBENCH, "run", "api", "1", "--env", paths, "--", sys.executable, "-B", "-c", script]
         subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
-        cls.client = ApiClient(url=json.loads(said)["url"])
+        cls.client = ApiClient(url=address["url"])
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             cls.runs = cls.client.get_runs().result().json()
