@@ -2,8 +2,8 @@
 commands run in one shell, and its blocks of text are what the commands before them say, whatever the fractions are."""
 
 import os
+import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -17,6 +17,9 @@ try:
 except ImportError as missing:
     print("SKIPPED: missing capability: %s" % missing)
     sys.exit(77)
+sys.path.insert(0, os.path.join(ROOT, "tests", "first_use"))
+from follow import Session, clone  # noqa: E402
+
 if not os.path.exists("/usr/share/datasets/fashion-mnist"):
     print("SKIPPED: missing capability: dataset-fashion-mnist")
     sys.exit(77)
@@ -40,45 +43,30 @@ class Tutorial(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.home = folder.name
-        # What a clone has where it was built; this build's folder may be another one.
-        self.clone = os.path.join(self.home, "clone")
-        os.makedirs(os.path.join(self.clone, "build", "release"))
-        built = os.path.dirname(os.environ["MLBENCH_TEST_MLBENCH"])
-        os.symlink(built, os.path.join(self.clone, "build", "release", "bin"))
-        os.symlink(os.path.join(ROOT, "python"), os.path.join(self.clone, "python"))
+        programs = pathlib.Path(os.environ["MLBENCH_TEST_MLBENCH"]).parent
         own = os.path.join(self.home, "bin")
         os.mkdir(own)
         os.symlink(sys.executable, os.path.join(own, "python3"))
         kept = ("PATH", "LANG", "MLBENCH_DATA_DIR")
-        self.environment = {name: os.environ[name] for name in kept if name in os.environ}
-        self.environment.update(
-            HOME=self.home, MLBENCH_CORE_LOCK=os.path.join(self.home, "cores"), PYTHONDONTWRITEBYTECODE="1"
+        environment = {name: os.environ[name] for name in kept if name in os.environ}
+        environment.update(
+            HOME=self.home,
+            PWD=str(clone(pathlib.Path(self.home), pathlib.Path(ROOT), programs)),
+            MLBENCH_CORE_LOCK=os.path.join(self.home, "cores"),
+            PYTHONDONTWRITEBYTECODE="1",
         )
-        self.environment["PATH"] = own + os.pathsep + self.environment["PATH"]
+        environment["PATH"] = own + os.pathsep + environment["PATH"]
+        self.session = Session(pathlib.Path(self.home), environment)
+        self.addCleanup(self.session.end)
 
-    def shell(self, commands, state):
-        """Runs a block where the block before left off: its folder and its variables. Returns what was said."""
-        script = "set -e\n%s\n%s\n{ declare -px; printf 'cd %%q\\n' \"$PWD\"; } >'%s'\n" % (
-            "[ ! -e '%s' ] || . '%s'" % (state, state),
-            commands,
-            state,
-        )
-        done = subprocess.run(
-            ["bash", "-c", script],
-            cwd=self.clone,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=1200,
-            check=False,
-        )
-        self.assertEqual(done.returncode, 0, "%s\n%s" % (commands, done.stdout))
-        return done.stdout
+    def shell(self, commands):
+        """Runs a block where the block before left off. Returns what was said."""
+        code, said = self.session.run(commands, timeout_s=1200)
+        self.assertEqual(code, 0, "%s\n%s" % (commands, said))
+        return said
 
     def test_the_page_as_it_stands(self):
-        state, said, counts = os.path.join(self.home, "state"), "", {}
+        said, counts = "", {}
         for info, content in blocks():
             kind = info[0] if info else ""
             counts[kind] = counts.get(kind, 0) + 1
@@ -86,7 +74,7 @@ class Tutorial(unittest.TestCase):
                 with open(os.path.join(self.home, "tutorial", info[1]), "w", encoding="utf-8") as file:
                     file.write(content)
             elif kind == "sh":
-                said = self.shell(content, state)
+                said = self.shell(content)
             elif kind == "text":
                 for line in content.splitlines():
                     self.assertRegex(said, pattern(line))

@@ -4,9 +4,9 @@ usage: follow.py PAGE [--print]
 
 A block of code marked `sh` is run by bash; each of its commands has to end with 0. A block marked `text` behind it is
 what the page says one sees: each of its lines has to be among the lines that the commands wrote, in that order. Numbers
-may be others, since times and threads are those of a machine; "..." stands for anything. Blocks keep variables and the folder of
-those before. A page begins in a clone of the repository that is built: here a folder with links to the sources and to
-the programs under test. --print shows what the commands write.
+may be others, since times and threads are those of a machine; "..." stands for anything. Blocks keep variables and
+the folder of those before. A page begins in a clone of the repository that is built: here a folder with links to the
+sources and to the programs under test. --print shows what the commands write.
 
 Needs MLBENCH_TEST_SOURCE_DIR and MLBENCH_TEST_MLBENCH. Prints PAGE:LINE for what differs; exits 1 then.
 """
@@ -81,7 +81,7 @@ class Session:
         self.environment = environment
         self.groups = []  # of processes, one for each block
 
-    def run(self, commands: str) -> tuple[int, str]:
+    def run(self, commands: str, timeout_s: int = TIMEOUT_S) -> tuple[int, str]:
         # All variables are exported, so that env says them to the next block.
         script = f"set -ae\n{commands}\nenv -0 >{self.state}\n"
         # A program in the background goes on writing to the file of its block.
@@ -90,7 +90,7 @@ class Session:
             bash = subprocess.Popen(["bash", "-c", script], cwd=self.environment["PWD"], env=self.environment, stdout=output,
                                     stderr=output, stdin=subprocess.DEVNULL, process_group=0)
             self.groups.append(bash.pid)
-            code = bash.wait(TIMEOUT_S)
+            code = bash.wait(timeout_s)
         if code == 0:
             pairs = self.state.read_bytes().decode().split("\0")
             self.environment = dict(pair.split("=", 1) for pair in pairs if pair)
