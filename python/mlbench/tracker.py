@@ -1,6 +1,7 @@
 """The tracker of a training script: what it measures, and the calls by which the script says where it is."""
 
 import atexit
+import copy
 import math
 import os
 import time
@@ -226,23 +227,20 @@ class Tracker:
         "_total_times",
         "_train_time",
         "_epoch_train_time",
+        "validation_times",
     )
 
     def state_dict(self):
         """Times, counts and the best value, as numbers, texts, lists and dictionaries alone. The goal and the metrics are
         the script's own, and not in it."""
-        state = {name.lstrip("_"): getattr(self, name) for name in self._STATE}
-        state["epoch_times"], state["total_times"] = dict(self._epoch_times), dict(self._total_times)
-        state["validation_times"] = list(self.validation_times)
+        state = {name.lstrip("_"): copy.copy(getattr(self, name)) for name in self._STATE}
         state["means"] = {name: [mean.sum, mean.count] for name, mean in self._means.items()}
         return state
 
     def load_state_dict(self, state):
         """Goes on from what state_dict() gave."""
         for name in self._STATE:
-            setattr(self, name, state[name.lstrip("_")])
-        self._epoch_times, self._total_times = dict(state["epoch_times"]), dict(state["total_times"])
-        self.validation_times = list(state["validation_times"])
+            setattr(self, name, copy.copy(state[name.lstrip("_")]))
         self._means = {}
         for name, (total, count) in state["means"].items():
             self._means[name] = mean = _Mean()
