@@ -147,6 +147,17 @@ function(mlbench_test name)
   set_property(TEST ${name} PROPERTY SKIP_REGULAR_EXPRESSION "\\[  PASSED  \\] 0 tests")
 endfunction()
 
+# mlbench_test_python(<variable>)
+#   The Python of tests that need libraries: MLBENCH_TEST_PYTHON, Debian's where it has PyTorch; else the python3 on the
+#   PATH, with which such tests say what they lack.
+function(mlbench_test_python variable)
+  set(${variable} ${MLBENCH_TEST_PYTHON} PARENT_SCOPE)
+  if(NOT MLBENCH_TEST_PYTHON)
+    find_package(Python3 3.11 REQUIRED COMPONENTS Interpreter)
+    set(${variable} ${Python3_EXECUTABLE} PARENT_SCOPE)
+  endif()
+endfunction()
+
 # The properties that every ctest entry has, for tests that are not GoogleTest binaries too.
 function(mlbench_test_properties name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS;RESOURCE_LOCK;ENVIRONMENT")
