@@ -14,6 +14,8 @@ export interface Column {
   numeric: boolean;
   // Of repeats. Times and rates have the mean that `mlbench compare` gives; what has none is listed.
   mean?: 'geometric' | 'arithmetic';
+  complete?: true;  // a mean over some repeats would be of those that were quick, so there is none
+  date?: true;      // the last one stands for repeats
 }
 
 export interface View {
@@ -45,7 +47,7 @@ const asNumber = (format: (value: number) => string) => (value: Cell): string =>
 const text = (key: string, title: string, value = member(key)): Column => ({key, title, value, text: words, numeric: false});
 const figure = (key: string, title: string, format: (value: number) => string, mean?: 'geometric' | 'arithmetic', value = member(key)): Column =>
   ({key, title, value, text: asNumber(format), numeric: true, ...(mean ? {mean} : {})});
-const time = (key: string, title: string): Column => ({key, title, value: member(key), text: (value) => stamp(value as string | null), numeric: true});
+const time = (key: string, title: string): Column => ({key, title, value: member(key), text: (value) => stamp(value as string | null), numeric: true, date: true});
 
 const plain = (value: number) => String(value);
 export const COLUMNS: Column[] = [
@@ -56,7 +58,7 @@ export const COLUMNS: Column[] = [
   text('goal_metric', 'Metric of the goal', ofGoal('metric')), figure('goal_target', 'Target', (value) => number(value, 4), 'arithmetic', ofGoal('target')),
   figure('goal_value', 'Value for the goal', (value) => number(value, 4), 'arithmetic', ofGoal('value')),
   figure('goal_epoch', 'Epoch of the goal', (value) => number(value, 4), 'arithmetic', ofGoal('epoch')),
-  figure('time_to_goal_s', 'Time to goal', seconds, 'geometric'), figure('train_s', 'Train clock', seconds, 'geometric'),
+  {...figure('time_to_goal_s', 'Time to goal', seconds, 'geometric'), complete: true}, figure('train_s', 'Train clock', seconds, 'geometric'),
   figure('wall_s', 'Wall clock', seconds, 'geometric'), figure('samples_per_s', 'Samples/s', (value) => number(value), 'geometric'),
   figure('communication_share', 'Communication', percent, 'arithmetic'), text('evaluation', 'Last evaluation'), text('failure', 'Failure'),
   text('light', 'Light goal'), figure('seed', 'Seed', plain), figure('repeat', 'Repeat', plain), figure('id', 'Number', plain),
@@ -189,20 +191,19 @@ export function rowValue(column: Column, row: Row): Cell {
   if (others.length === 0) return first ?? null;
   const known = [first!, ...others].filter((value) => value !== null);
   if (column.mean) {
-    // A mean over some repeats would be of those that were quick.
-    if (column.key === 'time_to_goal_s' && known.length < row.runs.length) return null;
+    if (column.complete && known.length < row.runs.length) return null;
     return mean(known as number[], column.mean);
   }
-  if (column.key.endsWith('_at')) return known.sort().at(-1) ?? null;
+  if (column.date) return known.sort().at(-1) ?? null;
   return new Set(known).size === 1 ? known[0]! : known[0] ?? null;
 }
 
 export function rowText(column: Column, row: Row): string {
   if (row.runs.length > 1) {
     const values = row.runs.map(column.value).filter((value) => value !== null);
-    if (column.key === 'time_to_goal_s' && values.length < row.runs.length) return row.runs.some((run) => run.goal) ? `${reached(row)} of ${row.runs.length} reached` : NONE;
+    if (column.complete && values.length < row.runs.length) return row.runs.some((run) => run.goal) ? `${reached(row)} of ${row.runs.length} reached` : NONE;
     const distinct = [...new Set(values)];
-    if (column.mean === undefined && !column.key.endsWith('_at') && distinct.length > 1) return distinct.map(column.text).join(', ');
+    if (column.mean === undefined && !column.date && distinct.length > 1) return distinct.map(column.text).join(', ');
   }
   return column.text(rowValue(column, row));
 }
@@ -218,7 +219,7 @@ export function sorted(rows: Row[], column: Column | undefined, descending: bool
   if (column === undefined) return rows;
   const keyed = rows.map((row) => {
     const value = rowValue(column, row);
-    return {row, value: typeof value === 'string' && !column.key.endsWith('_at') ? natural(value) : value};
+    return {row, value: typeof value === 'string' && !column.date ? natural(value) : value};
   });
   const way = descending ? -1 : 1;
   keyed.sort((a, b) => {
