@@ -442,6 +442,23 @@ TEST_P(EachBackEnd, StoppedRankIsNamed) {
   expect_kept_and_clean(run);
 }
 
+// The rank runs again before the supervisor, which was stopped, too, can see it.
+TEST_F(EndToEnd, ARankThatWasStoppedUnseenIsNamed) {
+  ChildProcess process = start_long_run("unseen", {"--comm-timeout", "3"});
+  const auto lease = wait_for_training("unseen-2");
+  kill(lease.holder.pid, SIGSTOP);
+  kill(lease.ranks[0].pid, SIGSTOP);
+  std::this_thread::sleep_for(8s);
+  kill(lease.ranks[0].pid, SIGCONT);
+  std::this_thread::sleep_for(1s);
+  kill(lease.holder.pid, SIGCONT);
+  EXPECT_EQ(wait(process), code_of(ExitCode::kRunFailed));
+  const Json failure = record("unseen-2")["failure"];
+  EXPECT_EQ(failure["kind"], "comm_timeout") << failure;
+  EXPECT_EQ(failure["rank"], 0) << failure;
+  EXPECT_THAT(failure["message"].get<std::string>(), HasSubstr("did not run for"));
+}
+
 // Somebody who connects to every port of supervisor, ranks and mpirun, silent or with bytes that mean harm. The ports
 // of mpirun are not ours: there a run may fail to start, but no rank is blamed.
 TEST_P(EachBackEnd, AStrangerOnAllPortsIsNoRanksFault) {

@@ -244,6 +244,27 @@ std::optional<size_t> who_waited_in_vain(const Ranks& ranks) {
   return missing ? waited : std::nullopt;
 }
 
+// How long the rank did not run just before, as it says itself.
+double paused_s(const RankFacts& rank) {
+  constexpr double kMost = 1e6;  // a rank may say anything
+  const double reported = field<double>(rank.report, "paused_s", 0);
+  return std::min(kMost, std::max(reported, field<double>(rank.heartbeat, "paused_s", 0)));
+}
+
+std::optional<size_t> longest_paused(const Ranks& ranks) {
+  std::optional<size_t> longest;
+  double second = 0;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const double one = paused_s(ranks[rank]), before = longest ? paused_s(ranks[*longest]) : 0;
+    if (!longest || one > before) longest = rank;
+    if (rank > 0) second = std::max(second, std::min(one, before));
+  }
+  if (!longest || paused_s(ranks[*longest]) < kSilent_s) return std::nullopt;
+  // When others paused about as long, the machine was stopped: that is no evidence against one rank.
+  if (second > paused_s(ranks[*longest]) - kSilent_s / 2) return std::nullopt;
+  return longest;
+}
+
 std::optional<size_t> longest_silent(const Ranks& ranks) {
   std::optional<size_t> silent;
   double freshest = 0;
@@ -324,6 +345,12 @@ record::Failure reported(const Ranks& ranks, size_t rank) {
 record::Failure is_stopped(const Ranks& ranks, size_t rank) {
   return says(ranks, rank, "comm_timeout",
               fmt::format("is stopped (state {}, as by SIGSTOP)", ranks[rank].process_state),
+              what_peers_say(ranks, rank));
+}
+
+record::Failure was_paused(const Ranks& ranks, size_t rank) {
+  return says(ranks, rank, "comm_timeout",
+              fmt::format("did not run for {:.0f} s (stopped, or without a processor)", paused_s(ranks[rank])),
               what_peers_say(ranks, rank));
 }
 
@@ -410,6 +437,7 @@ constexpr Weight kWeights[] = {
     {who_failed_itself, ended},  // a signal, an error that is none of communication, a host out of reach
     {first_that<reported_own_failure>, reported},
     {first_that<stopped>, is_stopped},
+    {longest_paused, was_paused},
     {who_waited_in_vain, was_waited_for},
     {longest_silent, is_silent},
     {first_with_reason, noticed},

@@ -32,7 +32,7 @@ struct RankFacts {
   TimePoint fault_seen;
   std::optional<TimePoint> heard_at = {};  // its last heartbeat, or since when there could be one
   std::optional<double> heartbeat_age_s;   // time since `heard_at`
-  Json heartbeat = Json::object();         // {"operation", "sequence", "in_progress", "since_s", "step"}
+  Json heartbeat = Json::object();         // {"operation", "sequence", "in_progress", "since_s", "step", "paused_s"}
   std::optional<Json> report;              // {"event": "failure", "kind", "operation", ...}
   TimePoint report_seen;
   std::string log_reason = {};  // the last line of its log that holds a reason (holds_reason()), if any
@@ -70,12 +70,13 @@ record::Failure not_joined(const std::vector<RankFacts>& ranks, const std::vecto
 //     out of reach, with the others there. A rank that ended without a word gives way to one that ended with a reason;
 //  3. a rank that reports an error of its own;
 //  4. a rank whose process is stopped;
-//  5. a rank that has not joined the rendezvous, where others gave up waiting for it;
-//  6. a rank that is alive but has stopped sending heartbeats (the one that is silent for longest);
-//  7. the first rank that ended or reported a failure and has a reason in its report or its log;
-//  8. nobody, where the ranks wait in MPI_Init: mpirun, or whoever connects to its ports, keeps them from coming up;
-//  9. the rank with the lowest sequence number, where they differ;
-// 10. the first rank that ended or reported a failure: the cause stays with its message.
+//  5. a rank that did not run just before, as it says itself (the one with the longest pause);
+//  6. a rank that has not joined the rendezvous, where others gave up waiting for it;
+//  7. a rank that is alive but has stopped sending heartbeats (the one that is silent for longest);
+//  8. the first rank that ended or reported a failure and has a reason in its report or its log;
+//  9. nobody, where the ranks wait in MPI_Init: mpirun, or whoever connects to its ports, keeps them from coming up;
+// 10. the rank with the lowest sequence number, where they differ;
+// 11. the first rank that ended or reported a failure: the cause stays with its message.
 // Where ranks are commands of others (not `own_worker`), only their ends are seen: the first with an error is named, as
 // in 2. The caller adds log_tail and times.
 record::Failure name_culprit(const std::vector<RankFacts>& ranks, bool own_worker = true);

@@ -121,6 +121,30 @@ TEST(Culprit, StoppedProcess) {
             "took longer than 2 s");
 }
 
+// The supervisor may have been stopped meanwhile, so that it saw nothing itself.
+TEST(Culprit, ARankThatSaysThatItDidNotRun) {
+  RankFacts paused = timed_out(124);
+  paused.report = {{"event", "failure"}, {"kind", "comm_error"}, {"message", "lost rank 0"}, {"paused_s", 12.4}};
+  RankFacts noticed = timed_out(124);
+  noticed.report.value()["paused_s"] = 0.0;
+  const auto failure = name_culprit({noticed, paused});
+  EXPECT_EQ(failure.kind, "comm_timeout");
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_THAT(failure.message, HasSubstr("rank 1 on node1 did not run for 12 s (stopped, or without a processor)"));
+  EXPECT_THAT(failure.message, HasSubstr("; rank 0 reported: all_reduce took longer than 2 s"));
+
+  RankFacts by_heartbeat = working(124);
+  by_heartbeat.heartbeat["paused_s"] = 12.4;
+  EXPECT_EQ(name_culprit({by_heartbeat, timed_out(124)}).rank, 0);
+
+  noticed.report.value()["paused_s"] = 11.0;
+  EXPECT_THAT(name_culprit({noticed, paused}).message, testing::Not(HasSubstr("did not run")))
+      << "the whole machine was stopped";
+  RankFacts liar = working(124);
+  liar.heartbeat["paused_s"] = "long";
+  EXPECT_EQ(name_culprit({timed_out(124), liar}).rank, 0);
+}
+
 TEST(Culprit, ARankThatSaidNothingYetIsNamedWithWhatItsPeersWaitIn) {
   RankFacts frozen = working(0);
   frozen.heartbeat = {{"step", 0}};

@@ -108,6 +108,7 @@ Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInf
     client_->get(prefix_of(segment_) + "joined/" + std::to_string(rank), join_timeout);
   }
   sample_clock(kClockBurst);
+  pauses_ = Pauses(std::chrono::steady_clock::now());
   watch_thread_ = std::jthread([this](const std::stop_token& stop) {
     while (!stop.stop_requested()) watch();
   });
@@ -151,7 +152,16 @@ void Session::sample_clock(int times) {
   }
 }
 
+double Session::recent_pause_s() {
+  const std::lock_guard lock(pauses_mutex_);
+  return pauses_.recent_s(std::chrono::steady_clock::now());
+}
+
 void Session::watch() {
+  {
+    const std::lock_guard lock(pauses_mutex_);
+    pauses_.round(std::chrono::steady_clock::now());
+  }
   const auto entry = board_->read();
   const auto in_operation = entry.in_progress ? std::chrono::steady_clock::now() - entry.since : Nanoseconds{0};
   try {
@@ -159,7 +169,8 @@ void Session::watch() {
                         {"sequence", entry.sequence},
                         {"in_progress", entry.in_progress},
                         {"since_s", to_seconds(in_operation)},
-                        {"step", progress_.load()}});
+                        {"step", progress_.load()},
+                        {"paused_s", recent_pause_s()}});
   } catch (const CommError&) {
     // The connection is lost, which on_lost handles.
   }
@@ -188,12 +199,14 @@ void Session::end_now(int exit_code, const std::string& reason) {
 
 void Session::report_failure(const std::string& kind, const std::string& message) {
   const auto entry = board_->read();
+  const double paused_s = recent_pause_s();
   Json event = make_event(EventKind::kFailure, {member::kKind(kind), member::kStep(progress_.load()),
                                                 member::kOperation(std::string(entry.operation)),
                                                 member::kSequenceNumber(entry.sequence), member::kMessage(message)});
   recorder_.event(event);
   recorder_.flush();
   event["sequence"] = entry.sequence;
+  event["paused_s"] = paused_s;
   event["message"] = reason_of(peer_words::kMessage, message);  // the whole message is in the log and the spool
   try {
     client_->report(event);

@@ -2,8 +2,8 @@
 
 // The life of a rank among the others: rendezvous, heartbeats, the watchdog over its collectives, and every way to end.
 //
-// - Four times a second, a heartbeat tells the supervisor what the rank is doing (comm::OperationBoard) and how many
-//   steps it has done.
+// - Four times a second, a heartbeat tells the supervisor what the rank is doing (comm::OperationBoard), how many steps
+//   it has done, and how long it did not run just before. A report of a failure tells the last, too.
 // - For a timeline, the session compares the rank's clock with the clock of the rendezvous: once with each heartbeat,
 //   and 20 times at the beginning and at the end, as the shortest of many round trips tells most.
 // - The watchdog ends a rank whose operation lasts longer than the communication timeout plus 1 s, since some back ends
@@ -17,6 +17,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -26,6 +27,7 @@
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/track/recorder.h"
 #include "mlbench/track/timeline_recorder.h"
+#include "mlbench/worker/pauses.h"
 
 namespace mlbench::worker {
 
@@ -64,7 +66,8 @@ class Session {
   void finish();
 
  private:
-  void watch();                  // one round of the heartbeat and watchdog thread
+  void watch();  // one round of the heartbeat and watchdog thread
+  double recent_pause_s();
   void sample_clock(int times);  // for the timeline, if there is one
   // Flushes the spool, and ends the process without destructors, from any thread.
   [[noreturn]] void end_now(int exit_code, const std::string& reason);
@@ -80,6 +83,8 @@ class Session {
   std::atomic<int64_t> progress_{0};
   std::atomic<bool> finished_{false};
   std::atomic<bool> ending_{false};
+  std::mutex pauses_mutex_;
+  Pauses pauses_{std::chrono::steady_clock::now()};
   std::unique_ptr<net::KvServer> server_;
   std::shared_ptr<net::KvClient> client_;
   std::jthread watch_thread_;
