@@ -1,6 +1,7 @@
 #include "mlbench/base/files.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -11,9 +12,12 @@
 #include <cerrno>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "mlbench/base/atomic_file.h"
+#include "mlbench/base/process_status.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/base/temporary_folders.h"
 
 namespace mlbench {
 
@@ -143,8 +147,15 @@ std::optional<FileLock> FileLock::acquire(const std::filesystem::path& path, std
   return FileLock(std::move(owned));
 }
 
+namespace {
+// Of all temporary folders of a process. Processes that share the system's temporary files may have the same number in
+// several PID namespaces.
+std::string prefix_of_temporary_folders(pid_t pid) { return fmt::format("mlbench-{}.{}-", own_pid_namespace(), pid); }
+}  // namespace
+
 TemporaryFolder::TemporaryFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "mlbench-XXXXXX").string();
+  std::string name =
+      (std::filesystem::temp_directory_path() / (prefix_of_temporary_folders(getpid()) + "XXXXXX")).string();
   if (mkdtemp(name.data()) == nullptr) fail("create", name);
   path_ = name;
 }
@@ -152,6 +163,20 @@ TemporaryFolder::TemporaryFolder() {
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+}
+
+void remove_temporary_folders_of(pid_t pid) {
+  const std::string prefix = prefix_of_temporary_folders(pid);
+  std::error_code error;
+  std::vector<std::filesystem::path> left;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    struct stat info {};
+    if (!entry->path().filename().string().starts_with(prefix)) continue;
+    if (lstat(entry->path().c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) continue;
+    left.push_back(entry->path());
+  }
+  for (const std::filesystem::path& one : left) std::filesystem::remove_all(one, error);
 }
 
 }  // namespace mlbench

@@ -12,6 +12,7 @@
 
 #include "mlbench/base/process.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/base/temporary_folders.h"
 
 namespace mlbench {
 namespace {
@@ -55,6 +56,24 @@ TEST_F(Files, AFailedWriteLeavesTheOldFileAndNoTemporaryOne) {
   EXPECT_THROW(write_file_atomically(folder_ / "target", "x"), IoError);
   EXPECT_TRUE(fs::is_directory(folder_ / "target" / "inside"));
   EXPECT_EQ(entries(), 1U);
+}
+
+TEST_F(Files, TemporaryFoldersOfAKilledProcessAreRemoved) {
+  const fs::path named = folder_ / "named";
+  const pid_t child = fork();
+  if (child == 0) {
+    const TemporaryFolder left;
+    write_file_atomically(left / "content", "x");
+    write_file_atomically(named, left.path().string());
+    _exit(0);  // without destructors
+  }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  const fs::path left = read_file(named);
+  remove_temporary_folders_of(child + 1);
+  EXPECT_TRUE(fs::exists(left / "content"));
+  remove_temporary_folders_of(child);
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_TRUE(fs::exists(folder_.path())) << "that of another process";
 }
 
 TEST_F(Files, AFolderTakesThePlaceOfAnother) {

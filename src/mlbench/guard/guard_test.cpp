@@ -19,6 +19,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/process_status.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
 #include "mlbench/guard/openmpi.h"
@@ -189,6 +190,17 @@ TEST_F(GuardTest, SharedMemoryOfAKilledRankIsRemoved) {
     EXPECT_TRUE(fs::remove(kept)) << kept << " is none of this rank's";
   }
   munmap(memory, 1);
+}
+
+TEST_F(GuardTest, TemporaryFoldersOfAKilledRankAreRemoved) {
+  const std::filesystem::path temporary = std::filesystem::temp_directory_path();
+  start("mkdir " + (temporary / ("mlbench-" + std::to_string(own_pid_namespace()) + ".$$-x")).string() +
+        "; echo $$; kill -9 $$");
+  EXPECT_EQ(next(), "end 137 9");
+  channel_.reset();
+  expect_nothing_left(137);
+  const std::string pid = std::to_string(std::stoi(read_file(folder_ / "log")));
+  EXPECT_FALSE(std::filesystem::exists(temporary / fmt::format("mlbench-{}.{}-x", own_pid_namespace(), pid)));
 }
 
 TEST_F(GuardTest, WithoutASupervisorItWaitsForOthersThatShareTheMemory) {
