@@ -37,9 +37,9 @@
 #include "mlbench/comm/shm/shm.h"
 #include "mlbench/comm/test_stores.h"
 
+namespace mlbench {
 namespace {
 
-using namespace mlbench;
 using Values = std::span<float>;
 using AllReduce = std::function<void(Values)>;
 
@@ -134,9 +134,7 @@ std::vector<AllReduce> raw_gloo(int rank, const std::string& folder) {
   return ways;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) try {
+int run(int argc, char** argv) {
   CLI::App app{"The communicator beside the libraries' own calls."};
   Plan plan;
   std::string ours = "mpi", folder;
@@ -168,7 +166,12 @@ int main(int argc, char** argv) try {
   compare(ours, plan, mpi, comm, ours == "shm-in-place" ? shared : on_heap, raws);
   mpi.barrier();
   return 0;
-} catch (const std::exception& error) {
+}
+
+}  // namespace
+}  // namespace mlbench
+
+int main(int argc, char** argv) try { return mlbench::run(argc, argv); } catch (const std::exception& error) {
   fmt::print(stderr, "{}\n", error.what());
   return 1;
 }

@@ -30,7 +30,7 @@ void row_largest(const float* __restrict z, int64_t classes, float& largest, dou
     for (int64_t lane = 0; lane < kEntropyLanes; ++lane) {
       const float value = z[j + lane];
       // NaN wins, so that the loss becomes NaN.
-      most[lane] = (value > most[lane]) | (value != value) ? value : most[lane];
+      most[lane] = ((value > most[lane]) | (value != value)) ? value : most[lane];
       sums[lane] += value;
     }
   }

@@ -104,7 +104,8 @@ struct MultiHeadAttention {
     if (!pass.training || dropout == 0) {
       return join(at::scaled_dot_product_attention(q, k, v, seen, 0, causal), out);
     }
-    at::Tensor scores = q.matmul(k.transpose(2, 3)) * (1 / std::sqrt(static_cast<double>(features / heads)));
+    const int64_t width = features / heads;
+    at::Tensor scores = q.matmul(k.transpose(2, 3)) * (1 / std::sqrt(static_cast<double>(width)));
     if (causal) seen = at::ones({queries, keys}, scores.options().dtype(at::kBool)).tril();
     scores = scores.masked_fill(seen->logical_not(), kHidden).softmax(-1);
     const at::Tensor mask = dropout_mask_of(pass, index, dropout, scores.sizes(), scores.device());
