@@ -468,6 +468,27 @@ TEST_P(SupervisorOfEachTest, ADaemonOfARankEndsWithTheRun) {
   expect_no_process_left();
 }
 
+// A rank was killed while it wrote a checkpoint: nobody will write the next one.
+TEST_F(SupervisorTest, AnUnfinishedCheckpointIsRemovedWithTheRun) {
+  const std::string left = "checkpoints/.tmp-step-000000004-1";
+  const std::string write = "mkdir -p $MLBENCH_RUN_DIR/" + left + "; echo half > $MLBENCH_RUN_DIR/" + left + "/model; ";
+  const fs::path dir = make_command("half-1", 1, write + "kill -9 $$");
+  EXPECT_EQ(run(options(dir)), static_cast<int>(ExitCode::kRunFailed));
+  EXPECT_FALSE(fs::exists(dir / left));
+
+  const fs::path lost = make_command("lost-1", 1, write + "echo written; sleep 300");
+  {
+    SupervisorHandle handle = start(options(lost));
+    wait_for_logs(lost, 1, "written");
+    ASSERT_TRUE(eventually([&] { return state(lost) == "running"; }));
+    kill(handle.pid(), SIGKILL);
+    waitpid(handle.pid(), nullptr, 0);
+  }
+  EXPECT_TRUE(settle_if_lost(lost));
+  EXPECT_FALSE(fs::exists(lost / left));
+  expect_no_process_left();
+}
+
 TEST_P(SupervisorOfEachTest, AKilledGuardIsNoWayOut) {
   const fs::path dir = make_command("guard-1", 1, "setsid sleep 300 & echo $PPID; sleep 300");
   SupervisorHandle handle = start(options(dir));

@@ -179,4 +179,13 @@ void remove_temporary_folders_of(pid_t pid) {
   for (const std::filesystem::path& one : left) std::filesystem::remove_all(one, error);
 }
 
+void remove_unfinished(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::vector<std::filesystem::path> left;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->path().filename().string().starts_with(kUnfinished)) left.push_back(entry->path());
+  }
+  for (const std::filesystem::path& one : left) std::filesystem::remove_all(one, error);
+}
+
 }  // namespace mlbench

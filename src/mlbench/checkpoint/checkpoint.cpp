@@ -7,10 +7,12 @@
 #include <cmath>
 #include <system_error>
 
+#include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/base/temporary_folders.h"
 
 namespace mlbench::checkpoint {
 
@@ -19,7 +21,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kFormat = 1;
-constexpr std::string_view kTemporaryPrefix = ".tmp-";
 
 // ---- scalars as JSON ------------------------------------------------------------------------------------------------
 
@@ -87,13 +88,10 @@ void remove_quietly(const fs::path& path) {
 fs::path write_checkpoint(const fs::path& folder, int64_t step, const NamedState& state) {
   MLBENCH_CHECK(step >= 0, "a checkpoint before the first step");
   make_folder(folder);
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    // A writer that was killed left it: there is one writer at a time.
-    if (entry.path().filename().string().starts_with(kTemporaryPrefix)) remove_quietly(entry.path());
-  }
+  remove_unfinished(folder);  // there is one writer at a time
 
   const fs::path target = folder / checkpoint_name(step);
-  const fs::path made = folder / fmt::format("{}{}-{}", kTemporaryPrefix, checkpoint_name(step), getpid());
+  const fs::path made = folder / fmt::format("{}{}-{}", kUnfinished, checkpoint_name(step), getpid());
   try {
     make_folder(made);
     write_safetensors(made / kTensorFile, state.tensors);

@@ -12,6 +12,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/base/temporary_folders.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/progress.h"
@@ -126,6 +127,7 @@ bool settle(const std::filesystem::path& run_dir, bool without_record) {
 
   const auto owner = read_lease(run_dir);
   if (owner) end_ranks_of(*owner);
+  remove_unfinished(checkpoints_dir(run_dir));
   const auto before = read_progress(run_dir);
   record::RunProgress progress = settled_progress(run_dir, owner);
   if (progress.failure && before && record::is_active_state(std::string(record::name_of(before->state)))) {

@@ -15,10 +15,12 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/base/temporary_folders.h"
 #include "mlbench/exec/horovod.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/link/link.h"
 #include "mlbench/net/sockets.h"
+#include "mlbench/spec/hosts.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/control.h"
 #include "mlbench/supervise/core_lock.h"
@@ -104,6 +106,7 @@ class Supervisor {
     beside_.reset();
     server_.reset();
     links_.reset();
+    remove_unfinished(checkpoints_dir(options_.run_dir));
     if (own_segment_) {
       segment().finished_at = utc_now();
       segment().failure = outcome.failure;

@@ -13,6 +13,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/peer_words.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/base/temporary_folders.h"
 #include "mlbench/net/kv/wire.h"
 
 namespace mlbench::net::link {
@@ -21,8 +22,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Checkpoints that are being written have this prefix, too (checkpoint/): nobody takes such a folder for a checkpoint.
-constexpr const char* kUnfinished = ".tmp-";
 constexpr size_t kMostFilesOfFolder = 10'000;
 // So many bytes are flushed at a time: flushing a large file at its end would keep all links waiting.
 constexpr int64_t kSyncedBytes = int64_t{8} << 20;
@@ -52,7 +51,7 @@ FolderTaker::FolderTaker(const fs::path& root, const std::vector<std::string>& p
     throw wire::ProtocolError(fmt::format("'{}' is none of its folders", name_));
   }
   target_ = root / name;
-  made_ = target_.parent_path() / (kUnfinished + name.filename().string());
+  made_ = target_.parent_path() / (std::string(kUnfinished) + name.filename().string());
   const auto files = message.find("files");
   if (files == message.end() || !files->is_array() || files->size() > kMostFilesOfFolder) {
     throw wire::ProtocolError(fmt::format("'{}' without a list of files", name_));
