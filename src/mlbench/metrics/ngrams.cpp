@@ -17,7 +17,7 @@ std::strong_ordering compare(const Ngrams::Suffix& a, const Ngrams::Suffix& b, s
 // How many suffixes from `from` on begin with the same n symbols as `ngram`.
 size_t run_length(std::span<const Ngrams::Suffix> suffixes, size_t from, const Ngrams::Suffix& ngram, size_t n) {
   size_t end = from;
-  while (end < suffixes.size() && compare(suffixes[end], ngram, n) == 0) ++end;
+  while (end < suffixes.size() && std::is_eq(compare(suffixes[end], ngram, n))) ++end;
   return end - from;
 }
 
@@ -55,7 +55,7 @@ int64_t clipped_matches(const Ngrams& hypothesis, std::span<const Ngrams> refere
     size_t most = 0;
     for (size_t r = 0; r < references.size(); ++r) {
       const auto others = references[r].sorted();
-      while (places[r] < others.size() && compare(others[places[r]], ngram, n) < 0) ++places[r];
+      while (places[r] < others.size() && std::is_lt(compare(others[places[r]], ngram, n))) ++places[r];
       most = std::max(most, run_length(others, places[r], ngram, n));
     }
     matches += static_cast<int64_t>(std::min(count, most));

@@ -187,7 +187,8 @@ TEST_F(LinkTest, FilesComeWhileTheyGrow) {
 }
 
 TEST_F(LinkTest, LargeFilesComeWhole) {
-  std::string large(9'000'000, '\0');
+  std::string large;
+  large.resize(9'000'000);
   for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>(i * 7 % 251);
   write_file_atomically(there("spool/steps-0"), large);
   write_file_atomically(there("log-0"), "small");
