@@ -7,8 +7,10 @@
 #include "mlbench/exec/local/local.h"
 #include "mlbench/supervise/supervisor.h"
 
-int main(int argc, char** argv) {
-  using namespace mlbench;
+namespace mlbench {
+namespace {
+
+int run(int argc, char** argv) {
   begin_program({.held = end_signals()});
   set_up_logging("supervise");
   try {
@@ -21,3 +23,8 @@ int main(int argc, char** argv) {
     return static_cast<int>(exit_code_of(error));
   }
 }
+
+}  // namespace
+}  // namespace mlbench
+
+int main(int argc, char** argv) { return mlbench::run(argc, argv); }
