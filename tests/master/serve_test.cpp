@@ -142,6 +142,7 @@ class Serve : public testing::Test {
 
 TEST_F(Serve, EndsOrderlyAndSaysWhereItIs) {
   start();
+  EXPECT_TRUE(eventually([&] { return output_of("serve.log").find("token in ") != std::string::npos; }));
   EXPECT_THAT(output_of("serve.log"), AllOf(HasSubstr("serving " + home().string() + " at http://127.0.0.1:"),
                                             HasSubstr("token in " + (home() / "token").string())));
   const ProcessOutput dashboard = mlbench({"dashboard"});

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -977,8 +978,8 @@ class OtherHostTest : public EngineRunTest {
     options_.attached = false;
     begin(std::make_unique<exec::LinkedExecutor>(exec::OtherHost{.way =
                                                                      [this](int port) {
-                                                                       network_.emplace(port);
-                                                                       return network_->port();
+                                                                       const std::lock_guard lock(network_mutex_);
+                                                                       return network_.emplace(port).port();
                                                                      },
                                                                  .files = {"spec.json"}}));
   }
@@ -1023,6 +1024,13 @@ class OtherHostTest : public EngineRunTest {
     }
   }
 
+  // The network towards the other host, which the supervisor's thread makes.
+  test::Relay& network() {
+    const std::lock_guard lock(network_mutex_);
+    return network_.value();
+  }
+
+  std::mutex network_mutex_;
   std::optional<test::Relay> network_;
 };
 
@@ -1091,9 +1099,9 @@ TEST_F(OtherHostTest, ACutOfThreeSecondsLeavesNoGap) {
   const fs::path dir = make_run("far-cut-2", 2);
   begin_there(dir);
   wait_for_steps(dir, 2, 20);
-  network_->cut();
+  network().cut();
   std::this_thread::sleep_for(3s);
-  network_->heal();
+  network().heal();
   EXPECT_EQ(end(), 0);
   for (int rank = 0; rank < 2; ++rank) {
     const auto recorded = record::read_spool(dir, 1, rank).steps;
@@ -1110,7 +1118,7 @@ TEST_F(OtherHostTest, ALongerCutFailsTheRun) {
   begin_there(dir);
   wait_for_steps(dir, 2, 20);
   const size_t before = steps_recorded(dir, 0);
-  network_->hold();
+  network().hold();
   EXPECT_EQ(end(), static_cast<int>(ExitCode::kRunFailed));
   const Json json = record(dir);
   EXPECT_EQ(json["failure"]["kind"], "host_lost");
@@ -1208,8 +1216,8 @@ TEST_F(OtherHostTest, WhatARunGoesOnFromIsSentOncePerHost) {
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_THAT(read_file(rank_log_path(dir / "logs", 2, rank)), StartsWith(hash)) << "rank " << rank;
   }
-  EXPECT_GE(network_->bytes_to_clients(), kBytes);
-  EXPECT_LT(network_->bytes_to_clients(), 2 * kBytes);
+  EXPECT_GE(network().bytes_to_clients(), kBytes);
+  EXPECT_LT(network().bytes_to_clients(), 2 * kBytes);
   expect_no_process_left();
 }
 
@@ -1220,7 +1228,7 @@ TEST_F(OtherHostTest, ALostHostIsRequeued) {
   requeue(dir, 1);
   begin_there(dir);
   EXPECT_TRUE(eventually([&] { return fs::exists(dir / "checkpoints/step-000000040/state.json"); }));
-  network_->hold();
+  network().hold();
   EXPECT_EQ(end(), 0);
   const Json json = record(dir);
   EXPECT_EQ(json["state"], "finished");
