@@ -59,22 +59,22 @@ class SkewedClock final : public Clock {
 
 double number_in(const char* variable) { return std::stod(environment_variable(variable).value_or("0")); }
 
+int run(int argc, char** argv) {
+  const auto of_mpi = environment_variable("OMPI_COMM_WORLD_RANK");
+  const auto rank = of_mpi ? of_mpi : environment_variable("RANK");
+  RankOptions options;
+  if (rank && rank == environment_variable("SLOW_RANK")) {
+    options.wrap_loader = [](std::unique_ptr<data::TrainLoader> loader) {
+      const std::chrono::milliseconds delay(static_cast<int64_t>(number_in("SLOW_MS")));
+      return std::make_unique<SlowLoader>(std::move(loader), delay, environment_variable("SLOW_FILE"));
+    };
+  }
+  const SkewedClock skewed(number_in("MLBENCH_TEST_CLOCK_OFFSET_S"), number_in("MLBENCH_TEST_CLOCK_DRIFT_PPM"));
+  if (rank && rank == environment_variable("MLBENCH_TEST_CLOCK_RANK")) options.clock = &skewed;
+  return run_program(argc, argv, options);
+}
+
 }  // namespace
 }  // namespace mlbench::worker
 
-int main(int argc, char** argv) {
-  using namespace mlbench;
-  const auto of_mpi = environment_variable("OMPI_COMM_WORLD_RANK");
-  const auto rank = of_mpi ? of_mpi : environment_variable("RANK");
-  worker::RankOptions options;
-  if (rank && rank == environment_variable("SLOW_RANK")) {
-    options.wrap_loader = [](std::unique_ptr<data::TrainLoader> loader) {
-      const std::chrono::milliseconds delay(static_cast<int64_t>(worker::number_in("SLOW_MS")));
-      return std::make_unique<worker::SlowLoader>(std::move(loader), delay, environment_variable("SLOW_FILE"));
-    };
-  }
-  const worker::SkewedClock skewed(worker::number_in("MLBENCH_TEST_CLOCK_OFFSET_S"),
-                                   worker::number_in("MLBENCH_TEST_CLOCK_DRIFT_PPM"));
-  if (rank && rank == environment_variable("MLBENCH_TEST_CLOCK_RANK")) options.clock = &skewed;
-  return worker::run_program(argc, argv, options);
-}
+int main(int argc, char** argv) { return mlbench::worker::run(argc, argv); }
