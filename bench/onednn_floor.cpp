@@ -13,6 +13,7 @@
 #include <cmath>
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -29,7 +30,12 @@ using mlbench::models::LayerSpec;
 struct Shape {
   int64_t in, out, kernel, stride, padding, size;  // size: height = width of the input
   bool first;
-  auto operator<=>(const Shape&) const = default;
+  friend bool operator<(const Shape& a, const Shape& b) {
+    const auto key = [](const Shape& shape) {
+      return std::tie(shape.in, shape.out, shape.kernel, shape.stride, shape.padding, shape.size, shape.first);
+    };
+    return key(a) < key(b);
+  }
   int64_t output_size() const { return (size + 2 * padding - kernel) / stride + 1; }
   double flops(int64_t batch) const {
     return 2.0 * static_cast<double>(batch * in * out * kernel * kernel * output_size() * output_size());

@@ -17,8 +17,8 @@ int64_t expected_steps_per_epoch(const spec::TaskSpec& task, int64_t workers, in
   const int64_t global_batch = task.global_batch > 0 ? task.global_batch : task.batch_size * workers;
   if (data.batching == "columns") {
     const double mean = static_cast<double>(data.bptt) * (1 - data.short_probability / 2);
-    const auto height = static_cast<double>(training_samples / global_batch);
-    return std::max<int64_t>(1, std::llround(height / mean));
+    const int64_t height = training_samples / global_batch;
+    return std::max<int64_t>(1, std::llround(static_cast<double>(height) / mean));
   }
   if (data.batching == "tokens") {
     constexpr int64_t kUsualLength = 32;

@@ -1,5 +1,7 @@
 #include "mlbench/framework/tensors/token_loss.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>

@@ -408,7 +408,7 @@ TEST_P(Overlap, AllRanksFollowTheOrderThatRankZeroFoundInItsFirstStep) {
       std::vector<size_t> order = {2, 0, 3, 1};
       for (int step = 0; step < 4; ++step) {
         std::vector<size_t> own = order;
-        std::ranges::rotate(own, own.begin() + (rank + step) % 4);
+        std::rotate(own.begin(), own.begin() + (rank + step) % 4, own.end());
         one.begin(step);
         one.backward(gradient_of(layout, rank, step), own);
         one.exchange().finish();

@@ -134,7 +134,7 @@ record::Record record_of_dashboard(const std::vector<ZipMember>& members, const 
   }
   record.limits.light = result.value("light", Json(nullptr)) == true;
   record.clocks.train_s = record.clocks.train_legacy_s = number(result, "/seconds/total");
-  if (text(result, "/goal/metric") != "") {
+  if (!text(result, "/goal/metric").empty()) {
     record::Goal& goal = record.goal.emplace();
     goal.metric = text(result, "/goal/metric");
     goal.split = text(result, "/goal/split");

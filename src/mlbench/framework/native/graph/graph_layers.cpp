@@ -127,7 +127,8 @@ class PositionsLayer final : public GraphLayer {
  private:
   // Appends the row of P (models/layer_kinds.h) for the next position.
   void append(int64_t features) {
-    const auto t = static_cast<double>(static_cast<int64_t>(table_.size()) / features);
+    const int64_t row = static_cast<int64_t>(table_.size()) / features;
+    const auto t = static_cast<double>(row);
     for (int64_t j = 0; j < features; ++j) {
       const double angle = t * std::pow(10000.0, -static_cast<double>(j - j % 2) / static_cast<double>(features));
       table_.push_back(static_cast<float>(j % 2 == 0 ? std::sin(angle) : std::cos(angle)));
