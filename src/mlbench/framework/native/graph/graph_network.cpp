@@ -1,5 +1,6 @@
 #include "mlbench/framework/native/graph/graph_network.h"
 
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
