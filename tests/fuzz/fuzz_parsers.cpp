@@ -19,13 +19,12 @@ extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/);
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 extern "C" int LLVMFuzzerInitialize(int* /*argc*/, char*** /*argv*/) {
-  using namespace mlbench;
   const char* name = std::getenv("MLBENCH_FUZZ_PARSER");
   const char* corpus = std::getenv("MLBENCH_FUZZ_CORPUS");
-  chosen = find_parser(name != nullptr ? name : "");
+  chosen = mlbench::find_parser(name != nullptr ? name : "");
   if (chosen == nullptr || corpus == nullptr) {
     std::fputs("fuzz_parsers: MLBENCH_FUZZ_PARSER names a parser, MLBENCH_FUZZ_CORPUS a folder; parsers:", stderr);
-    for (const Parser& parser : parsers()) std::fprintf(stderr, " %s", parser.name);
+    for (const mlbench::Parser& parser : mlbench::parsers()) std::fprintf(stderr, " %s", parser.name);
     std::fputs("\n", stderr);
     std::exit(2);
   }

@@ -24,8 +24,18 @@
 namespace mlbench::catalog {
 namespace {
 
-using namespace framework;
-using contract::step;
+using framework::flat_tensor;
+using framework::Framework;
+using framework::FrameworkOptions;
+using framework::language_batch;
+using framework::MetricSums;
+using framework::Mode;
+using framework::sentence_pair;
+using framework::SentencePair;
+using framework::TextReference;
+using framework::TokenBatch;
+using framework::translation_batch;
+using framework::contract::step;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
