@@ -252,17 +252,15 @@ double paused_s(const RankFacts& rank) {
 }
 
 std::optional<size_t> longest_paused(const Ranks& ranks) {
-  std::optional<size_t> longest;
-  double second = 0;
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const double one = paused_s(ranks[rank]), before = longest ? paused_s(ranks[*longest]) : 0;
-    if (!longest || one > before) longest = rank;
-    if (rank > 0) second = std::max(second, std::min(one, before));
-  }
-  if (!longest || paused_s(ranks[*longest]) < kSilent_s) return std::nullopt;
+  const auto longest = std::ranges::max_element(ranks, {}, paused_s);
+  if (longest == ranks.end() || paused_s(*longest) < kSilent_s) return std::nullopt;
   // When others paused about as long, the machine was stopped: that is no evidence against one rank.
-  if (second > paused_s(ranks[*longest]) - kSilent_s / 2) return std::nullopt;
-  return longest;
+  const double about_as_long = paused_s(*longest) - kSilent_s / 2;
+  if (std::ranges::count_if(
+          ranks, [&](double pause) { return pause > about_as_long; }, paused_s) > 1) {
+    return std::nullopt;
+  }
+  return static_cast<size_t>(longest - ranks.begin());
 }
 
 std::optional<size_t> longest_silent(const Ranks& ranks) {
