@@ -491,12 +491,18 @@ TEST_F(SupervisorTest, AnUnfinishedCheckpointIsRemovedWithTheRun) {
 }
 
 TEST_P(SupervisorOfEachTest, AKilledGuardIsNoWayOut) {
-  const fs::path dir = make_command("guard-1", 1, "setsid sleep 300 & echo $PPID; sleep 300");
+  const std::string left = "-of-" + std::to_string(getpid());
+  const std::string folder = fs::temp_directory_path() / ("mlbench-" + std::to_string(own_pid_namespace()) + ".$$-");
+  const fs::path dir =
+      make_command("guard-1", 1, "mkdir " + folder + left + "; setsid sleep 300 & echo $PPID; sleep 300");
   SupervisorHandle handle = start(options(dir));
   wait_for_logs(dir, 1, "\n");
   kill(std::stoi(read_file(rank_log_path(dir / "logs", 1, 0))), SIGKILL);
   EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kRunFailed));
   EXPECT_EQ(record(dir)["failure"]["kind"], "rank_died");
+  for (const auto& entry : fs::directory_iterator(fs::temp_directory_path())) {
+    EXPECT_FALSE(entry.path().filename().string().ends_with(left)) << "a temporary folder of the rank is left";
+  }
   expect_no_process_left();
 }
 

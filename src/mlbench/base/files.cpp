@@ -165,27 +165,29 @@ TemporaryFolder::~TemporaryFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-void remove_temporary_folders_of(pid_t pid) {
-  const std::string prefix = prefix_of_temporary_folders(pid);
-  std::error_code error;
-  std::vector<std::filesystem::path> left;
-  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    struct stat info {};
-    if (!entry->path().filename().string().starts_with(prefix)) continue;
-    if (lstat(entry->path().c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) continue;
-    left.push_back(entry->path());
-  }
-  for (const std::filesystem::path& one : left) std::filesystem::remove_all(one, error);
+namespace {
+bool is_own_folder(const std::filesystem::path& path) {
+  struct stat info {};
+  return lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
 }
 
-void remove_unfinished(const std::filesystem::path& folder) {
+// Removes this user's folders in `folder` whose names begin with `prefix`.
+void remove_folders(const std::filesystem::path& folder, std::string_view prefix) {
   std::error_code error;
   std::vector<std::filesystem::path> left;
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().filename().string().starts_with(kUnfinished)) left.push_back(entry->path());
+    const std::string name = entry->path().filename();
+    if (name.starts_with(prefix) && is_own_folder(entry->path())) left.push_back(entry->path());
   }
   for (const std::filesystem::path& one : left) std::filesystem::remove_all(one, error);
 }
+}  // namespace
+
+void remove_temporary_folders_of(pid_t pid) {
+  std::error_code error;
+  remove_folders(std::filesystem::temp_directory_path(error), prefix_of_temporary_folders(pid));
+}
+
+void remove_unfinished(const std::filesystem::path& folder) { remove_folders(folder, kUnfinished); }
 
 }  // namespace mlbench

@@ -103,7 +103,7 @@ class GuardedGroup final : public RankGroup {
     }
     guard::end_descendants({}, kGuardPatience);
     // Removes what guards did not: those that were killed, or had no time for it because mpirun was.
-    for (const guard::MemoryOfRank& memory : left) guard::remove_left_memory(memory, milliseconds(0));
+    for (const guard::MemoryOfRank& memory : left) guard::remove_left(memory, milliseconds(0));
     if (around_.clear_up) around_.clear_up();
   }
 

@@ -37,7 +37,6 @@
 #include "mlbench/base/process.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/base/temporary_folders.h"
 #include "mlbench/base/text.h"
 #include "mlbench/base/to_number.h"
 #include "mlbench/guard/channel.h"
@@ -229,12 +228,11 @@ class Guard {
     if (!end_descendants(launched(), kSweepPatience)) {
       std::fputs("mlbench-guard: a process that the rank left behind cannot be ended\n", stderr);
     }
-    remove_temporary_folders_of(memory.pid);
     start.descriptors.clear();  // the core lock is free from now on
     if (!closed_ && supervisor_->elsewhere()) supervisor_->send_behind_files(std::string(DrainedWord::kWord));
     stay_until_closed();
     // The other ranks of this host have ended with the run; or their guards, without a supervisor too, end them now.
-    remove_left_memory(memory, alone ? kEndPatience + kStopPatience : milliseconds(0));
+    remove_left(memory, alone ? kEndPatience + kStopPatience : milliseconds(0));
     return end.code;
   }
 

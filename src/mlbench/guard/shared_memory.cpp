@@ -12,6 +12,7 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/process_status.h"
+#include "mlbench/base/temporary_folders.h"
 
 namespace mlbench::guard {
 namespace {
@@ -57,7 +58,8 @@ std::set<ino_t> files_of_memory(const fs::path& folder) {
   return files;
 }
 
-void remove_left_memory(const MemoryOfRank& of, std::chrono::milliseconds patience, const fs::path& folder) {
+void remove_left(const MemoryOfRank& of, std::chrono::milliseconds patience, const fs::path& folder) {
+  remove_temporary_folders_of(of.pid);
   const auto deadline = std::chrono::steady_clock::now() + patience;
   const uint64_t pid_namespace = own_pid_namespace();
   std::vector<fs::path> files;

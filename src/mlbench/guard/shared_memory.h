@@ -1,6 +1,7 @@
 #pragma once
 
-// What a rank that was killed leaves in /dev/shm, from which nobody else removes it before the host starts again.
+// What a rank that was killed leaves in /dev/shm, from which nobody else removes it before the host starts again, and
+// among temporary files.
 
 #include <sys/types.h>
 
@@ -20,11 +21,11 @@ struct MemoryOfRank {
   std::set<ino_t> before;  // files_of_memory() when it began
 };
 
-// Removes what the rank left: Open MPI's file (vader_segment.HOST.UID.JOB.RANK), and the segments that its process made
-// for the back end shm (comm/shm/segment.h). A file is removed where it is this user's, was not there before the rank,
-// and is mapped by no process that this one sees. Waits up to `patience` for processes that map a file to end.
-// Precondition: the rank has ended.
-void remove_left_memory(const MemoryOfRank& of, std::chrono::milliseconds patience,
-                        const std::filesystem::path& folder = "/dev/shm");
+// Removes what the rank left: its temporary folders; Open MPI's file (vader_segment.HOST.UID.JOB.RANK), and the
+// segments that its process made for the back end shm (comm/shm/segment.h). A file is removed where it is this user's,
+// was not there before the rank, and is mapped by no process that this one sees. Waits up to `patience` for processes
+// that map a file to end. Precondition: the rank has ended.
+void remove_left(const MemoryOfRank& of, std::chrono::milliseconds patience,
+                 const std::filesystem::path& folder = "/dev/shm");
 
 }  // namespace mlbench::guard
