@@ -17,7 +17,7 @@ Connection* Connections::add(int fd, std::chrono::milliseconds idle_time) {
   const std::lock_guard lock(mutex_);
   all_.insert(made.get());
   made->unknown = unknown_.insert(unknown_.end(), made.get());
-  if (!room || unknown_.size() > most_unknown_) close_an_unknown_one();
+  if (!room || unknown_.size() > most_unknown_) close_an_unknown_one_but(*made);
   if (all_.size() > most_) close_an_idle_one();
   return made.release();
 }
@@ -29,9 +29,10 @@ void Connections::remove(Connection* connection) {
   delete connection;
 }
 
-void Connections::close_an_unknown_one() {
-  const auto idle = std::find_if(unknown_.begin(), unknown_.end(), [](const Connection* one) { return !one->busy; });
-  close(**(idle == unknown_.end() ? unknown_.begin() : idle));
+void Connections::close_an_unknown_one_but(const Connection& newest) {
+  const auto idle = std::ranges::find_if(unknown_, [&](const Connection* one) { return !one->busy && one != &newest; });
+  Connection* chosen = idle == unknown_.end() ? unknown_.front() : *idle;
+  if (chosen != &newest) close(*chosen);
 }
 
 void Connections::close_an_idle_one() {

@@ -42,8 +42,9 @@ class Connections {
         bytes_(bytes) {}
 
   // Adds the connection of a sender who is unknown so far; it stays until remove(). When unknown senders have too many
-  // connections, or there is no memory, one of theirs makes room: the oldest idle one, or the oldest. When hardly any
-  // connection is left, the one that has been idle longest makes room, whoever its sender is.
+  // connections, or there is no memory, another one of theirs makes room: the oldest idle one, or the oldest. The new
+  // one stays, since its sender may be known as soon as its request is read. When hardly any connection is left, the
+  // one that has been idle longest makes room, whoever its sender is.
   Connection* add(int fd, std::chrono::milliseconds idle_time);
   void remove(Connection* connection);
   // Notes that the connection's sender showed who it is.
@@ -54,7 +55,7 @@ class Connections {
  private:
   static constexpr size_t kSpare = 16;  // one of so many connections stays free for whoever comes next
 
-  void close_an_unknown_one();
+  void close_an_unknown_one_but(const Connection& newest);
   void close_an_idle_one();
   void close(Connection& connection);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -18,6 +19,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/process.h"
 #include "mlbench/net/http/client.h"
+#include "mlbench/net/http/connections.h"
 #include "mlbench/net/http/gzip.h"
 #include "mlbench/net/http/server.h"
 
@@ -87,6 +89,45 @@ TEST(Gzip, DamageIsSeen) {
   for (size_t cut = 1; cut < packed.size(); ++cut) {
     EXPECT_EQ(gunzip(packed.substr(0, cut), 100).error, GzipError::kDamaged) << cut;
   }
+}
+
+// ---- connections ----------------------------------------------------------------------------------------------------
+
+// A connection whose other end the test holds.
+struct HeldConnection {
+  explicit HeldConnection(Connections& connections) {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+    near = FileDescriptor(ends[0]);
+    far = FileDescriptor(ends[1]);
+    connection = connections.add(near.get(), 1h);
+  }
+  bool closed() const {
+    char byte = 0;
+    return recv(far.get(), &byte, 1, MSG_DONTWAIT) == 0;
+  }
+  FileDescriptor near, far;
+  Connection* connection = nullptr;
+};
+
+TEST(Connections, ANewOneIsNotClosedForLackOfMemory) {
+  const MemoryBudget budget(8 * 1000);  // unknown senders may hold two connections of 1,000 bytes
+  Connections connections(budget, 100, 1000);
+  HeldConnection first(connections), second(connections);
+  first.connection->busy = second.connection->busy = true;
+  HeldConnection third(connections);
+  EXPECT_TRUE(first.closed());
+  EXPECT_FALSE(second.closed());
+  EXPECT_FALSE(third.closed()) << "it is the only idle one, and nobody knows yet who its sender is";
+  HeldConnection fourth(connections);
+  EXPECT_TRUE(third.closed()) << "the oldest idle one makes room";
+  for (const HeldConnection* one : {&first, &second, &third, &fourth}) connections.remove(one->connection);
+
+  const MemoryBudget none(0);
+  Connections poor(none, 100, 1000);
+  HeldConnection alone(poor);
+  EXPECT_FALSE(alone.closed());
+  poor.remove(alone.connection);
 }
 
 // ---- the server -----------------------------------------------------------------------------------------------------
