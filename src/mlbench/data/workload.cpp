@@ -8,6 +8,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/data/transform.h"
 #include "mlbench/spec/evaluation_columns.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::data {
 
@@ -130,7 +131,7 @@ std::unique_ptr<Workload> make_planned_workload(std::shared_ptr<const SampleSour
 
 std::unique_ptr<Workload> make_workload(const spec::TaskSpec& task, const dataset::PreparedDataset& data,
                                         int64_t workers, uint64_t seed) {
-  Ingredients from{task, data.split("train"), data.split("test"), {}};
+  Ingredients from{task, data.split(spec::kTrainSplit), data.split(spec::kTestSplit), {}};
   from.plan.workers = workers;
   from.plan.batch_size = task.batch_size;
   from.plan.global_batch = task.global_batch;

@@ -33,7 +33,7 @@ struct Lookalike {
   std::string advice;
 };
 struct SplitSpec {
-  std::string name;               // "train" | "test"
+  std::string name;               // those of spec/split.h, or one that no task reads
   int64_t samples = 0;            // for one text (format "words"): its number of tokens
   std::vector<FileSource> files;  // in the order that the format's reader expects; empty for data that are only made
 };

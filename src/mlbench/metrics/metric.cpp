@@ -11,6 +11,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/metrics/text_metric.h"
 #include "mlbench/spec/loss.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::metrics {
 
@@ -300,9 +301,9 @@ void check_metrics(const spec::TaskSpec& task) {
       throw UserError(
           fmt::format("metric '{}' is of translations, and 'decoding.beam' is 0; expected a table [decoding]", name));
     }
-    if (task.goal.metric == name && task.goal.split != "test") {
-      throw UserError(fmt::format("metric '{}' is of translations: 'goal.split' is \"{}\"; expected \"test\"", name,
-                                  task.goal.split));
+    if (task.goal.metric == name && task.goal.split != spec::kTestSplit) {
+      throw UserError(fmt::format("metric '{}' is of translations: 'goal.split' is \"{}\"; expected \"{}\"", name,
+                                  task.goal.split, spec::kTestSplit));
     }
   }
 }

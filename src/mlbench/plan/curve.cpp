@@ -9,6 +9,7 @@
 #include "mlbench/dataset/description.h"
 #include "mlbench/schedule/schedule.h"
 #include "mlbench/spec/epoch.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::plan {
 
@@ -30,10 +31,11 @@ int64_t expected_steps_per_epoch(const spec::TaskSpec& task, int64_t workers, in
 
 int64_t train_split_samples(const spec::TaskSpec& task) {
   for (const dataset::SplitSpec& split : dataset::find_description(task.data.name).splits) {
-    if (split.name != "train") continue;
+    if (split.name != spec::kTrainSplit) continue;
     return split.samples - spec::held_out_samples(split.samples, task.data.holdout);
   }
-  throw UserError(fmt::format("data set '{}' of task '{}' has no split 'train'", task.data.name, task.name));
+  throw UserError(
+      fmt::format("data set '{}' of task '{}' has no split '{}'", task.data.name, task.name, spec::kTrainSplit));
 }
 
 Curve lr_curve(const spec::TaskSpec& task, int64_t workers, int64_t training_samples, int64_t points) {

@@ -11,6 +11,7 @@
 #include "mlbench/record/events.h"
 #include "mlbench/record/measured_value.h"
 #include "mlbench/record/record_parts.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::record {
 
@@ -54,7 +55,7 @@ std::optional<BestValue> best_of(const spec::GoalSpec& goal, const std::vector<E
     const auto so_far = best ? std::optional(best->value) : std::nullopt;
     if (spec::is_better(goal, *value, so_far)) best = BestValue{*value, seen.epoch, seen.step, seen.train_s};
   };
-  if (goal.split == "train") {
+  if (goal.split == spec::kTrainSplit) {
     for (const Epoch& epoch : epochs) look_at(epoch);
   } else {
     for (const Evaluation& evaluation : evaluations) {

@@ -9,6 +9,7 @@
 #include "mlbench/record/events.h"
 #include "mlbench/record/legacy_names.h"
 #include "mlbench/record/measured_value.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::record {
 
@@ -21,7 +22,7 @@ void add_points(Points& points, const StepRecord& record, const SpoolHeader& hea
     point.value = value;
     points[{split, std::move(metric), header.rank}].push_back(point);
   };
-  if (record.samples > 0) add("loss", record.loss_sum / static_cast<double>(record.samples), kTrainSplit);
+  if (record.samples > 0) add("loss", record.loss_sum / static_cast<double>(record.samples), spec::kTrainSplit);
   add("lr", record.lr);
   if (record.total_ns() > 0) add("samples_per_s", double(record.samples) / to_seconds(record.total_ns()));
   add("step_s", to_seconds(record.total_ns()) / count);
@@ -41,13 +42,13 @@ void add_points(Points& points, const Json& event, const SpoolHeader& header) {
   if (const auto scale = find(event, member::kLossScale); scale && is(event, EventKind::kLossScale)) {
     add("", "loss_scale", *scale);
   }
-  const bool evaluation = is(event, EventKind::kEvaluation) && get(event, member::kSplit) == "test";
+  const bool evaluation = is(event, EventKind::kEvaluation) && get(event, member::kSplit) == spec::kTestSplit;
   if (!evaluation && !is(event, EventKind::kEpoch)) return;
   const Json metrics = get(event, member::kMetrics, Json::object());
   for (const auto& [metric, value] : metrics.items()) {
     const auto measured = measured_value(value);
     if (!measured || (!evaluation && metric == "loss")) continue;  // the steps have the loss of training
-    add(evaluation ? kTestSplit : kTrainSplit, metric, *measured);
+    add(evaluation ? spec::kTestSplit : spec::kTrainSplit, metric, *measured);
   }
   if (const auto norm = find(event, member::kGradientNorm)) add("", "gradient_norm", *norm);
 }

@@ -8,6 +8,7 @@
 
 #include "mlbench/base/run_folder.h"
 #include "mlbench/record/test_spool.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::record {
 namespace {
@@ -95,7 +96,7 @@ TEST(Points, OfWhatIsNoNumberAreNaN) {
               {{{"event", "epoch"}, {"step", 1}, {"metrics", metrics}},
                {{"event", "evaluation"}, {"split", "test"}, {"step", 1}, {"metrics", metrics}}});
   const Points points = read_points(folder.path(), 1, 0);
-  for (const char* split : {kTrainSplit, kTestSplit}) {
+  for (const char* split : {spec::kTrainSplit, spec::kTestSplit}) {
     ASSERT_EQ(steps_of(points, {split, "Perplexity", kAllRanks}).size(), 1U) << split;
     EXPECT_TRUE(std::isnan(points.at({split, "Perplexity", kAllRanks})[0].value)) << split;
   }

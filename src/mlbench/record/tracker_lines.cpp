@@ -12,6 +12,7 @@
 #include "mlbench/record/measured_value.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/spec/goal.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::record {
 
@@ -145,9 +146,9 @@ void FigureMaker::add(const TrackerLine& line) {
       epoch_s = value;
     } else if (name == "TotalCumulativeTrainTime") {
       total_s = value;
-    } else if (key.split == kTestSplit && key.rank == kAllRanks) {
+    } else if (key.split == spec::kTestSplit && key.rank == kAllRanks) {
       set_number(evaluated, key.metric, metric);
-    } else if (key.split == kTrainSplit) {
+    } else if (key.split == spec::kTrainSplit) {
       set_number(trained_, key.metric, metric);
     } else if (std::find(kStepKindNames.begin(), kStepKindNames.end(), name) != kStepKindNames.end()) {
       kinds_[name] += value;
@@ -183,7 +184,7 @@ void FigureMaker::add_evaluation(const TrackerLine& line, const NamedNumbers& ev
     evaluation.step = line.step;
     evaluation.epoch = line.epoch;
     evaluation.samples = 0;
-    evaluation.split = "test";
+    evaluation.split = spec::kTestSplit;
     evaluation.train_s = rounded_to_ns(train_s_);
     evaluation.wall_s = std::max(0.0, wall_s);
     evaluation.duration_s = 0;
@@ -197,7 +198,7 @@ void FigureMaker::add_goal(const TrackerLine& line, std::optional<double> total_
   if (!field("metric").is_string() || !field("target").is_number()) return;
   Goal& goal = figures_.goal.emplace();
   goal.metric = field("metric").get<std::string>();
-  goal.split = field("split") == "train" ? "train" : "test";
+  goal.split = field("split") == spec::kTrainSplit ? spec::kTrainSplit : spec::kTestSplit;
   goal.target = field("target").get<double>();
   goal.reached = true;
   if (field("value").is_number()) goal.value = field("value").get<double>();

@@ -32,9 +32,9 @@ bool is_better(const GoalSpec& goal, double value, std::optional<double> best) {
 
 const std::vector<PublishedGoal>& published_goals() {
   static const std::vector<PublishedGoal> kGoals = {
-      {"1a", {"Prec@1", "test", 80, 70, true}},      {"2a", {"Prec@1", "test", 89, 80, true}},
-      {"3a", {"Perplexity", "test", 70, 90, false}}, {"4a", {"BLEU-Score", "test", 24, 20, true}},
-      {"4b", {"BLEU-Score", "test", 25, 20, true}},
+      {"1a", {"Prec@1", kTestSplit, 80, 70, true}},      {"2a", {"Prec@1", kTestSplit, 89, 80, true}},
+      {"3a", {"Perplexity", kTestSplit, 70, 90, false}}, {"4a", {"BLEU-Score", kTestSplit, 24, 20, true}},
+      {"4b", {"BLEU-Score", kTestSplit, 25, 20, true}},
   };
   return kGoals;
 }

@@ -7,11 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "mlbench/spec/split.h"
+
 namespace mlbench::spec {
 
 struct GoalSpec {
-  std::string metric;          // e.g. "Prec@1"
-  std::string split = "test";  // test | train
+  std::string metric;              // e.g. "Prec@1"
+  std::string split = kTestSplit;  // kTestSplit | kTrainSplit
   double target = 0;
   double light_target = 0;
   bool higher_is_better = true;  // must agree with higher_is_better(metric) where that is known

@@ -18,6 +18,7 @@
 #include "mlbench/spec/loss.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/schedule_fields.h"
+#include "mlbench/spec/split.h"
 #include "mlbench/spec/task_hash.h"
 #include "mlbench/spec/toml_document.h"
 
@@ -29,7 +30,6 @@ namespace mlbench::spec {
 
 namespace {
 
-constexpr std::array<std::string_view, 2> kSplits = {"test", "train"};
 constexpr std::array<std::string_view, 7> kIdentity = {"name",    "title",   "rules", "variants",
                                                        "variant", "workers", "limits"};
 constexpr std::array<std::string_view, 2> kTablesWithOptions = {"model", "optimizer"};

@@ -11,6 +11,7 @@
 #include "mlbench/base/storage.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/record/events.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::train {
 
@@ -97,8 +98,8 @@ void RunLog::evaluation(int64_t step, int64_t duration_ns, bool cadence, const M
   Json event = make_event(EventKind::kEvaluation, {member::kStep(step), member::kDurationNs(duration_ns)});
   if (is_first_rank()) {
     add_members(event, {member::kEpoch(plan_.epochs_after(step)), member::kSamples(plan_.samples_after(step)),
-                        member::kSplit("test"), member::kTrainNs(clock_.train_ns()), member::kMetrics(metrics.values()),
-                        member::kCadence(cadence)});
+                        member::kSplit(spec::kTestSplit), member::kTrainNs(clock_.train_ns()),
+                        member::kMetrics(metrics.values()), member::kCadence(cadence)});
   }
   c_.recorder.event(std::move(event));
 }

@@ -7,6 +7,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/dataset/text/prepared_text.h"
 #include "mlbench/metrics/metric.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::train {
 
@@ -16,7 +17,7 @@ namespace {
 class PreparedTexts final : public TranslationTexts {
  public:
   explicit PreparedTexts(std::shared_ptr<const dataset::text::PreparedText> text)
-      : text_(std::move(text)), references_(text_->references("test")) {}
+      : text_(std::move(text)), references_(text_->references(spec::kTestSplit)) {}
 
   std::string text_of(std::span<const int64_t> ids) const override { return text_->vocabulary().text(ids); }
   int64_t sentences() const override { return std::ssize(references_); }

@@ -8,6 +8,7 @@
 #include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/framework/host_values.h"
 #include "mlbench/models/model.h"
+#include "mlbench/spec/split.h"
 #include "mlbench/train/evaluation.h"
 #include "mlbench/train/snapshot.h"
 
@@ -54,7 +55,7 @@ Json evaluate_stored(const std::filesystem::path& model, int64_t average, const 
       models::weights_sha256(framework.layout(), framework::HostValues(framework, framework.parameters()).values(),
                              framework::HostValues(framework, framework.buffers()).values());
   const dataset::PreparedDataset data = prepare();
-  return {{"samples", data.split("test").samples},
+  return {{"samples", data.split(spec::kTestSplit).samples},
           {"data", data.record()},
           {"metrics", evaluate_whole(framework, run, data)},
           {"weights_sha256", hash},

@@ -8,6 +8,7 @@
 #include "mlbench/data/workload.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/schedule/schedule.h"
+#include "mlbench/spec/split.h"
 #include "mlbench/track/step_clock.h"
 #include "mlbench/train/checkpoint_keeper.h"
 #include "mlbench/train/evaluation.h"
@@ -234,7 +235,7 @@ void TrainRun::train_step() {
 
 void TrainRun::finish_epoch() {
   log_.epoch(step_, train_metrics_);
-  check_goal("train", train_metrics_);
+  check_goal(spec::kTrainSplit, train_metrics_);
   train_metrics_.reset();
 }
 
@@ -270,7 +271,7 @@ void TrainRun::evaluate() {
   const int64_t duration_ns = (c_.clock.now() - start).count();
   stop_rule_.add_evaluation(step_, duration_ns);
   log_.evaluation(step_, duration_ns, cadence, evaluation_metrics_);
-  if (cadence) check_goal("test", evaluation_metrics_);
+  if (cadence) check_goal(spec::kTestSplit, evaluation_metrics_);
   clock_.skip(SpanKind::kEvaluation, "evaluation");
 }
 

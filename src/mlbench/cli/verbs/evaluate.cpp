@@ -33,6 +33,7 @@
 #include "mlbench/report/draw/table.h"
 #include "mlbench/spec/evaluation_columns.h"
 #include "mlbench/spec/loss.h"
+#include "mlbench/spec/split.h"
 #include "mlbench/supervise/core_lock.h"
 
 namespace mlbench::cli {
@@ -165,7 +166,7 @@ metrics::PredictionMetrics text_metrics(const fs::path& file, const spec::TaskSp
                                         const dataset::PreparedDataset& data, const dataset::CachedSplit& split) {
   const auto predictions = metrics::read_text_predictions(file, shape_of(task.data, split));
   std::vector<std::string> references;
-  if (!predictions.texts.empty() && !data.synthetic()) references = data.text()->references("test");
+  if (!predictions.texts.empty() && !data.synthetic()) references = data.text()->references(spec::kTestSplit);
   return metrics::evaluate(predictions, references, task.evaluation.metrics);
 }
 
@@ -185,7 +186,7 @@ Json evaluate_predictions(const fs::path& file, const spec::RunSpec& run) {
         "predictions are of classes or of text, and 'loss' is \"{}\"; expected a checkpoint or weights", task.loss));
   }
   const dataset::PreparedDataset data = prepare(run);
-  const dataset::CachedSplit& split = data.split("test");
+  const dataset::CachedSplit& split = data.split(spec::kTestSplit);
   const metrics::PredictionMetrics result =
       over_tokens ? text_metrics(file, task, data, split) : class_metrics(file, task, split);
   return {{"samples", split.samples},  {"data", data.record()}, {"metrics", result.values},
@@ -279,7 +280,7 @@ Json goal_json(const spec::GoalSpec& goal, const Json& values) {
       {"metric", goal.metric}, {"split", goal.split}, {"target", goal.target},   {"light_target", goal.light_target},
       {"value", nullptr},      {"reached", nullptr},  {"light_reached", nullptr}};
   const Json value = values.value(goal.metric, Json());
-  if (goal.split != "test" || !value.is_number()) return json;
+  if (goal.split != spec::kTestSplit || !value.is_number()) return json;
   json["value"] = value;
   json["reached"] = spec::goal_met(goal, false, value.get<double>());
   json["light_reached"] = spec::goal_met(goal, true, value.get<double>());
@@ -338,7 +339,7 @@ ExitCode evaluate(const Context& context, const EvaluateOptions& options) {
   Json overrides = Json::array();
   for (const spec::Override& one : run.overrides) overrides.push_back({{"key", one.key}, {"value", one.value}});
   Json notes = found["notes"];
-  if (task.goal.split != "test") {
+  if (task.goal.split != spec::kTestSplit) {
     notes.push_back("the goal watches the training split: an evaluation does not tell whether it is met");
   }
   const Json answer = {{"kind", kKindNames[static_cast<size_t>(kind)]},
@@ -349,7 +350,7 @@ ExitCode evaluate(const Context& context, const EvaluateOptions& options) {
                        {"overrides", overrides},
                        {"task_hash", run.task.hash},
                        {"data", found["data"]},
-                       {"split", "test"},
+                       {"split", spec::kTestSplit},
                        {"samples", found["samples"]},
                        {"metrics", found["metrics"]},
                        {"goal", goal_json(task.goal, found["metrics"])},

@@ -18,6 +18,7 @@
 #include "mlbench/report/records.h"
 #include "mlbench/report/run_figures.h"
 #include "mlbench/report/summary.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::cli {
 
@@ -29,7 +30,7 @@ namespace {
 std::string current_values(const record::Record& record, const std::string& metric) {
   record::Evaluation last;
   for (const record::Evaluation& one : record.evaluations) {
-    if (one.split == "test") last = one;
+    if (one.split == spec::kTestSplit) last = one;
   }
   const auto value_line = [&](const std::string& key, const std::string& what, const char* missing) {
     const auto value = spec::find_number(last.metrics, key);

@@ -12,6 +12,7 @@
 #include "mlbench/dataset/text/subword_dictionary.h"
 #include "mlbench/dataset/text/text_format.h"
 #include "mlbench/dataset/text/text_writer.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::dataset::text {
 
@@ -137,7 +138,7 @@ TextCounts write_evaluated(const TextJob& job, size_t split, const SideTokenizer
 }
 
 void write_training(const TextJob& job, const TrainingText& text, TextVocabulary& vocabulary) {
-  PairWriter writer(job, kTrainSplit, job.description.classes);
+  PairWriter writer(job, spec::kTrainSplit, job.description.classes);
   const std::vector<fs::path> paths = text.paths();
   TextLines sources(paths[0], TextFile::Origin::kOwn), targets(paths[1], TextFile::Origin::kOwn);
   ProgressLines news(job, "writing tokens");
@@ -155,7 +156,8 @@ void write_training(const TextJob& job, const TrainingText& text, TextVocabulary
 
 Json make_pairs(const TextJob& job) {
   const DatasetDescription& description = job.description;
-  const auto train = std::ranges::find(description.splits, kTrainSplit, &SplitSpec::name) - description.splits.begin();
+  const auto train =
+      std::ranges::find(description.splits, spec::kTrainSplit, &SplitSpec::name) - description.splits.begin();
   if (train == std::ssize(description.splits)) {
     throw UserError(fmt::format("data set {} has no split 'train', of which its vocabulary is made", description.name));
   }

@@ -6,6 +6,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/dataset/text/lines.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::dataset::text {
 
@@ -36,7 +37,7 @@ TextFiles describe_files(const std::vector<fs::path>& files, const TextFileOptio
   description.text.pieces = options.vocabulary;
   description.text.cleaning.most_words = options.most_words;
   SplitSpec& split = description.splits.emplace_back();
-  split.name = "train";
+  split.name = spec::kTrainSplit;
   auto& located = made.located.files.emplace_back();
   for (const fs::path& file : files) {
     split.files.emplace_back().pattern = file.filename().string();

@@ -54,7 +54,6 @@ Json make_marked_pairs(const TextJob& job);
 Json make_indexed_pairs(const TextJob& job);
 
 // Names of the files in a prepared folder.
-inline constexpr const char* kTrainSplit = "train";
 std::filesystem::path tokens_path(const std::filesystem::path& folder, const std::string& split,
                                   const std::string& column);  // `column`: "tokens", "source", "target"
 std::filesystem::path references_path(const std::filesystem::path& folder, const std::string& split);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "mlbench/base/system_error.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::dataset::text {
 
@@ -38,7 +39,7 @@ void LineWriter::check() const {
 PairWriter::PairWriter(const TextJob& job, const std::string& split, int64_t vocabulary)
     : source_(tokens_path(job.folder, split, "source"), vocabulary),
       target_(tokens_path(job.folder, split, "target"), vocabulary) {
-  if (split != kTrainSplit) references_.emplace(references_path(job.folder, split));
+  if (split != spec::kTrainSplit) references_.emplace(references_path(job.folder, split));
 }
 
 void PairWriter::add(std::span<const int32_t> source, std::span<const int32_t> target, std::string_view reference) {

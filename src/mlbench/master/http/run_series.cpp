@@ -11,6 +11,7 @@
 #include "mlbench/home/runs.h"
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/points.h"
+#include "mlbench/spec/split.h"
 #include "mlbench/store/merge.h"
 
 namespace mlbench::master {
@@ -45,9 +46,9 @@ struct Wanted {
 Wanted wanted_of(const Request& request) {
   Wanted wanted;
   wanted.split = request.query("split");
-  if (wanted.split && *wanted.split != record::kTrainSplit && *wanted.split != record::kTestSplit &&
+  if (wanted.split && *wanted.split != spec::kTrainSplit && *wanted.split != spec::kTestSplit &&
       !wanted.split->empty()) {
-    throw HttpError(400, unknown_text("split", *wanted.split, {record::kTrainSplit, record::kTestSplit, "(none)"}));
+    throw HttpError(400, unknown_text("split", *wanted.split, {spec::kTrainSplit, spec::kTestSplit, "(none)"}));
   }
   wanted.metric = request.query("metric");
   if (const auto rank = request.query("rank")) {

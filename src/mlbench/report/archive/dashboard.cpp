@@ -13,6 +13,7 @@
 #include "mlbench/record/spool.h"
 #include "mlbench/report/archive/derivation.h"
 #include "mlbench/report/archive/zip.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::report {
 
@@ -39,12 +40,12 @@ std::optional<OfficialText> parse_official(const std::string& text) {
   std::string times;
   if (std::regex_match(text, match, kAccuracy)) {
     official.goal = {.metric = "Prec@" + match[2].str(),
-                     .split = match[3] == "Training" ? "train" : "test",
+                     .split = match[3] == "Training" ? spec::kTrainSplit : spec::kTestSplit,
                      .target = number_in(match[1])};
     times = match[4];
   } else if (std::regex_match(text, match, kOther)) {
     official.goal = {.metric = match[2],
-                     .split = match[1] == "Training" ? "train" : "test",
+                     .split = match[1] == "Training" ? spec::kTrainSplit : spec::kTestSplit,
                      .target = number_in(match[3]),
                      .higher_is_better = spec::higher_is_better(match[2].str()).value_or(true)};
     times = match[4];

@@ -6,12 +6,13 @@
 #include "mlbench/record/legacy_names.h"
 #include "mlbench/record/record.h"
 #include "mlbench/report/archive/zip.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::report {
 
 std::string series_of(const spec::GoalSpec& goal) {
   return record::legacy_name_of(
-             {goal.split == "train" ? record::kTrainSplit : record::kTestSplit, goal.metric, record::kAllRanks})
+             {goal.split == spec::kTrainSplit ? spec::kTrainSplit : spec::kTestSplit, goal.metric, record::kAllRanks})
       .name;
 }
 

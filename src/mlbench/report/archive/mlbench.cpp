@@ -13,6 +13,7 @@
 #include "mlbench/report/archive/derivation.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
+#include "mlbench/spec/split.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::report {
@@ -60,7 +61,7 @@ void check_against_task(const Record& record, const std::optional<spec::GoalSpec
 // How many of the goal's values can meet the goal: all but the run's last where a limit brought that evaluation about.
 size_t judged_values(const Record& record, const spec::GoalSpec& goal, size_t values) {
   const bool at_limit =
-      goal.split == "test" && !record.evaluations.empty() && record.evaluations.back().cadence == false;
+      goal.split == spec::kTestSplit && !record.evaluations.empty() && record.evaluations.back().cadence == false;
   return at_limit && values > 0 ? values - 1 : values;
 }
 
@@ -69,14 +70,14 @@ size_t judged_values(const Record& record, const spec::GoalSpec& goal, size_t va
 void check_evaluations(const Record& record, const ArchiveEvents& events, const std::optional<spec::GoalSpec>& goal,
                        bool resumed, Claims& claims) {
   std::map<std::string, std::vector<double>> claimed;
-  if (goal && goal->split == "test") claimed[goal->metric];  // also when run.json shows none
+  if (goal && goal->split == spec::kTestSplit) claimed[goal->metric];  // also when run.json shows none
   for (const record::Evaluation& evaluation : record.evaluations) {
-    if (evaluation.split != "test") continue;
+    if (evaluation.split != spec::kTestSplit) continue;
     for (const auto& [name, value] : evaluation.metrics) claimed[name].push_back(value);
   }
   for (const auto& [name, values] : claimed) {
     const std::vector<double> found =
-        events.numbers(record::legacy_name_of({record::kTestSplit, name, record::kAllRanks}).name);
+        events.numbers(record::legacy_name_of({spec::kTestSplit, name, record::kAllRanks}).name);
     auto from = found.begin();
     const bool in_order = std::all_of(values.begin(), values.end(), [&](double value) {
       from = std::find_if(from, found.end(),

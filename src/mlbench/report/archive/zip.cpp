@@ -28,6 +28,7 @@
 #include "mlbench/report/figures.h"
 #include "mlbench/report/notes.h"
 #include "mlbench/report/records.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::report {
 
@@ -93,7 +94,7 @@ struct RankTotals {
 RankTotals add_rank(Series& series, const std::filesystem::path& run_dir, int64_t segments, int64_t rank) {
   RankTotals totals;
   std::map<uint32_t, EpochSums> epochs;
-  const record::LegacyName train_loss = record::legacy_name_of({record::kTrainSplit, "loss", rank});
+  const record::LegacyName train_loss = record::legacy_name_of({spec::kTrainSplit, "loss", rank});
   for (int64_t segment = 1; segment <= segments; ++segment) {
     record::StepReader steps(run_dir, segment, rank);
     double loss = 0, samples = 0;
@@ -239,7 +240,7 @@ std::string official_result(const record::Record& record) {
   if (!reached_goal(record) || !record.goal->target || !total_s || !ended_at_goal(record)) return "";
   const std::string& metric = record.goal->metric;
   const double target = *record.goal->target;
-  const std::string split = record.goal->split == "train" ? "Training" : "Validation";
+  const std::string split = record.goal->split == spec::kTrainSplit ? "Training" : "Validation";
   std::string out = metric.starts_with("Prec@")
                         ? fmt::format("{:g}% Top {} {} Accuracy reached in ", target, metric.substr(5), split)
                         : fmt::format("{} {} of {:g} reached in ", split, metric, target);

@@ -11,6 +11,7 @@
 
 #include "mlbench/base/printable.h"
 #include "mlbench/report/figures.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::report {
 
@@ -279,7 +280,7 @@ class ChartMaker {
         if (x && y) points.push_back({*x, *y});
         return x && y && std::isfinite(*y);
       };
-      if (study_.split == "train") {
+      if (study_.split == spec::kTrainSplit) {
         std::ranges::for_each(run.record.epochs, take);
       } else {
         for (const record::Evaluation& row : run.record.evaluations) {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "mlbench/spec/split.h"
+
 namespace mlbench::report {
 
 namespace {
@@ -30,9 +32,9 @@ void take(Course& course, const record::NamedNumbers& metrics, std::optional<dou
 Course course_of(const record::Record& record) {
   Course course;
   if (record.goal) course.metric = record.goal->metric;
-  course.split = record.goal && !record.goal->split.empty() ? record.goal->split : "test";
+  course.split = record.goal && !record.goal->split.empty() ? record.goal->split : spec::kTestSplit;
   const std::vector<std::pair<double, double>> times = evaluation_times(record);
-  if (course.split == "train") {
+  if (course.split == spec::kTrainSplit) {
     for (const record::Epoch& epoch : record.epochs) {
       // The training metrics of an epoch are known at its last step, before the evaluation that follows.
       std::optional<double> at_s = epoch.train_s;

@@ -22,6 +22,7 @@
 #include "mlbench/report/collectives/result.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::report {
 
@@ -155,10 +156,10 @@ record::Record record_of_dashboard(const std::vector<ZipMember>& members, const 
   const std::string metric = record.goal ? record.goal->metric : "";
   double epoch = 0;
   for (const DatedValue& point :
-       series_of(archive, record::legacy_name_of({record::kTestSplit, metric, record::kAllRanks}).name)) {
+       series_of(archive, record::legacy_name_of({spec::kTestSplit, metric, record::kAllRanks}).name)) {
     record::Evaluation& evaluation = record.evaluations.emplace_back();
     evaluation.epoch = ++epoch;
-    evaluation.split = "test";
+    evaluation.split = spec::kTestSplit;
     if (clock.known()) evaluation.train_s = clock.at(point.unix_s);
     const bool finite = std::isfinite(point.value);
     evaluation.metrics = {{metric, finite ? point.value : std::numeric_limits<double>::quiet_NaN()}};

@@ -16,6 +16,7 @@
 #include "mlbench/report/figures.h"
 #include "mlbench/report/study/comparison.h"
 #include "mlbench/report/study/course.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::report {
 
@@ -226,7 +227,7 @@ Json ratio_json(const std::optional<RatioEstimate>& value) {
 }
 
 std::string value_heading(const Significance& significance) {
-  return significance.metric + (significance.split == "train" ? ", training" : "");
+  return significance.metric + (significance.split == spec::kTrainSplit ? ", training" : "");
 }
 
 auto sample_of_run(Sample RepeatedFigures::*sample) {

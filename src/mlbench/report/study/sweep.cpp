@@ -12,6 +12,7 @@
 #include "mlbench/report/study/comparison.h"
 #include "mlbench/report/study/scaling.h"
 #include "mlbench/report/study/statistics.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::report {
 
@@ -30,7 +31,7 @@ std::optional<double> last_accuracy(const record::Record& record, const std::str
   const auto look_at = [&](const auto& row) {
     if (const auto value = spec::find_number(row.metrics, metric)) last = value;
   };
-  if (split == "train") {
+  if (split == spec::kTrainSplit) {
     std::ranges::for_each(record.epochs, look_at);
   } else {
     for (const record::Evaluation& evaluation : record.evaluations) {

@@ -9,6 +9,7 @@
 #include "mlbench/report/draw/figure.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/study/sweep.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::report {
 
@@ -135,7 +136,7 @@ SweepTable nodes_table(const Sweep& sweep) {
 SweepTable accuracy_table(const Sweep& sweep) {
   const std::string metric = sweep.metric.empty() ? "accuracy" : sweep.metric;
   const Figures<SweepPoint> both = chosen(point_figures(), {"accuracy", "best_accuracy"});
-  SweepTable table{fmt::format("{} on {} data", metric, sweep.split.empty() ? "test" : sweep.split),
+  SweepTable table{fmt::format("{} on {} data", metric, sweep.split.empty() ? spec::kTestSplit : sweep.split),
                    columns_of(chosen(point_figures(), {"nodes", "workers"})),
                    {}};
   for (const bool scaled : {true, false}) {
