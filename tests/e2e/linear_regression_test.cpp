@@ -33,10 +33,11 @@ struct Optimum {
 Optimum ask_numpy(const std::string& python, const TemporaryFolder& folder) {
   const dataset::PreparedDataset data = dataset::make_synthetic(dataset::find_description(kData), folder / "cache");
   const dataset::CachedSplit& train = data.split("train");
-  const auto* features = static_cast<const float*>(train.features.data);
-  golden::write_values(folder / "features.bin", std::vector<float>(features, features + train.features.count));
-  golden::write_values(folder / "labels.bin", std::vector<int64_t>(train.labels.begin(), train.labels.end()));
-  write_json_file(folder / "case.json", {{"dimension", train.sample_volume()}, {"l2", kL2}});
+  const auto features = train.column<dataset::FixedColumn>("features").as<float>();
+  golden::write_values(folder / "features.bin", std::vector<float>(features.begin(), features.end()));
+  golden::write_values(folder / "labels.bin", std::vector<int64_t>(train.labels().begin(), train.labels().end()));
+  write_json_file(folder / "case.json",
+                  {{"dimension", train.column<dataset::FixedColumn>("features").volume()}, {"l2", kL2}});
   golden::run_oracle(python, "linear_optimum.py", folder);
   return {golden::read_values(folder / "optimum.bin"), read_json_file(folder / "result.json")["loss"].get<double>()};
 }

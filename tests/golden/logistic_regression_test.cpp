@@ -54,10 +54,8 @@ struct Rows {
     }
     split.name = "train";
     split.samples = kSamples;
-    split.sample_shape = {kDimension};
-    split.dtype = DType::kFloat32;
-    split.features = {features.data(), static_cast<int64_t>(features.size()), DType::kFloat32};
-    split.labels = labels;
+    split.columns = {dataset::FixedColumn{"features", {kDimension}, const_view_of(std::span<const float>(features))},
+                     dataset::FixedColumn{"labels", {}, const_view_of(std::span<const int64_t>(labels))}};
   }
   Rows(const Rows&) = delete;
   Rows& operator=(const Rows&) = delete;

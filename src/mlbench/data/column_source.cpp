@@ -40,7 +40,7 @@ class ColumnSource final : public SampleSource {
 }  // namespace
 
 std::shared_ptr<const SampleSource> make_column_source(const dataset::CachedSplit& split, int64_t columns) {
-  return std::make_shared<ColumnSource>(split.column("tokens").tokens, columns);
+  return std::make_shared<ColumnSource>(split.column<dataset::TokenColumn>("tokens").elements, columns);
 }
 
 }  // namespace mlbench::data

@@ -32,9 +32,14 @@ Part shard_of(int64_t samples, const EvalShard& shard) {
 class CachePieceLoader final : public EvalLoader {
  public:
   CachePieceLoader(const dataset::CachedSplit& split, int64_t begin, int64_t end, int64_t batch_size)
-      : split_(split), begin_(begin), end_(end), row_(begin), batch_size_(batch_size) {
+      : features_(split.column<dataset::FixedColumn>("features")),
+        labels_(split.labels()),
+        begin_(begin),
+        end_(end),
+        row_(begin),
+        batch_size_(batch_size) {
     std::vector<int64_t> shape = {0};
-    shape.insert(shape.end(), split.sample_shape.begin(), split.sample_shape.end());
+    shape.insert(shape.end(), features_.shape.begin(), features_.shape.end());
     view_.tensors = {{"features", std::move(shape), {}, {}}, {"labels", {0}, {}, {}}};
   }
 
@@ -42,19 +47,19 @@ class CachePieceLoader final : public EvalLoader {
 
   const BatchView* next() override {
     if (row_ == end_) return nullptr;
-    const int64_t count = std::min(batch_size_, end_ - row_), volume = split_.sample_volume();
+    const int64_t count = std::min(batch_size_, end_ - row_), volume = features_.volume();
     view_.samples = view_.weight = count;
     BatchTensor &features = view_.tensors[0], &labels = view_.tensors[1];
     features.shape[0] = labels.shape[0] = count;
-    features.values = ConstBufferView(static_cast<const float*>(split_.features.data) + row_ * volume, count * volume,
-                                      DType::kFloat32);
-    labels.values = ConstBufferView(split_.labels.data() + row_, count, DType::kInt64);
+    features.values = features_.values.slice(row_ * volume, count * volume);
+    labels.values = const_view_of(labels_.subspan(static_cast<size_t>(row_), static_cast<size_t>(count)));
     row_ += count;
     return &view_;
   }
 
  private:
-  const dataset::CachedSplit& split_;
+  const dataset::FixedColumn& features_;
+  std::span<const int64_t> labels_;
   int64_t begin_, end_, row_, batch_size_;
   BatchView view_;
 };
@@ -140,7 +145,8 @@ std::unique_ptr<EvalLoader> make_column_eval_loader(const dataset::CachedSplit& 
                                                     const EvalShard& shard) {
   check_shard(shard, bptt);
   auto source = make_column_source(split, columns);
-  const int64_t positions = column_height(std::ssize(split.column("tokens").tokens), columns) - 1;
+  const int64_t positions =
+      column_height(std::ssize(split.column<dataset::TokenColumn>("tokens").elements), columns) - 1;
   const int64_t begin = shard.rank * columns / shard.workers, end = (shard.rank + 1) * columns / shard.workers;
   std::vector<int64_t> rows(static_cast<size_t>(end - begin));
   std::iota(rows.begin(), rows.end(), begin);

@@ -31,14 +31,13 @@ class Numbers {
     for (size_t i = 0; i < labels_.size(); ++i) labels_[i] = static_cast<int64_t>(i % 7);
     split_.name = "train";
     split_.samples = samples;
-    split_.sample_shape = {1};
-    split_.dtype = DType::kFloat32;
-    split_.features = const_view_of(std::span<const float>(values_));
-    split_.labels = labels_;
+    split_.columns = {dataset::FixedColumn{"features", {1}, const_view_of(std::span<const float>(values_))},
+                      dataset::FixedColumn{"labels", {}, const_view_of(std::span<const int64_t>(labels_))}};
   }
   Numbers(const Numbers&) = delete;
   Numbers& operator=(const Numbers&) = delete;
   const dataset::CachedSplit& split() const { return split_; }
+  const float* values() const { return values_.data(); }
 
  private:
   std::vector<float> values_;
@@ -307,7 +306,7 @@ TEST(TrainLoader, CopiesNothingWhereSamplesStayAsTheyAre) {
     const auto copies = make_train_loader(numbers.split(), copied(), options);
     for (int step = 0; step < 15; ++step) {  // beyond an epoch
       const BatchView& view = rows->next().micro.front();
-      EXPECT_EQ(view.at("features").values.data, numbers.split().features.data);
+      EXPECT_EQ(view.at("features").values.data, numbers.values());
       EXPECT_FALSE(view.at("features").dense());
       const BatchView& copy = copies->next().micro.front();
       EXPECT_TRUE(copy.at("features").dense());
@@ -321,7 +320,7 @@ TEST(EvalLoader, GivesPiecesOfTheCacheWhereSamplesStayAsTheyAre) {
   const Numbers numbers(103);
   const auto pieces = make_sample_eval_loader(numbers.split(), as_they_are(), {3, 1}, 10);
   const auto copies = make_sample_eval_loader(numbers.split(), copied(), {3, 1}, 10);
-  const auto* cache = static_cast<const float*>(numbers.split().features.data);
+  const float* cache = numbers.values();
   int64_t row = 103 / 3;
   for (int pass = 0; pass < 2; ++pass) {
     for (const BatchView* copy = copies->next(); copy != nullptr; copy = copies->next()) {
@@ -358,7 +357,7 @@ class Moody final : public Transform {
     std::this_thread::sleep_for(delay_);
     for (size_t i = 0; i < rows.size(); ++i) {
       if (rows[i] == bad_sample_) throw std::runtime_error("bad sample");
-      out[i] = static_cast<const float*>(split.features.data)[rows[i]];
+      out[i] = split.column<dataset::FixedColumn>("features").as<float>()[static_cast<size_t>(rows[i])];
     }
   }
 

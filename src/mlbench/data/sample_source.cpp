@@ -26,9 +26,13 @@ namespace {
 class RecordSource final : public SampleSource {
  public:
   RecordSource(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform)
-      : split_(split), transform_(std::move(transform)), as_it_is_(transform_->leaves_as_is(split)) {
+      : split_(split),
+        features_(split.column<dataset::FixedColumn>("features")),
+        labels_(split.labels()),
+        transform_(std::move(transform)),
+        as_it_is_(transform_->leaves_as_is(split)) {
     shape_.push_back(0);
-    shape_.insert(shape_.end(), split.sample_shape.begin(), split.sample_shape.end());
+    shape_.insert(shape_.end(), features_.shape.begin(), features_.shape.end());
   }
 
   void fill(std::span<const int64_t> rows, const Piece&, int64_t epoch, BatchView& view,
@@ -39,16 +43,16 @@ class RecordSource final : public SampleSource {
     BatchTensor &features = view.tensors[0], &labels = view.tensors[1];
     features.shape[0] = labels.shape[0] = count;
     if (as_it_is_) {
-      features.values = split_.features;
+      features.values = features_.values;
       features.rows = rows;
     } else {
-      const int64_t values = count * split_.sample_volume();
+      const int64_t values = count * features_.volume();
       float* floats = memory.floats(values);
       transform_->apply(split_, rows, epoch, {floats, static_cast<size_t>(values)});
       features.values = ConstBufferView(floats, values, DType::kFloat32);
     }
     const std::span<int64_t> own = memory.integers(0, count);
-    for (size_t i = 0; i < own.size(); ++i) own[i] = split_.labels[static_cast<size_t>(rows[i])];
+    for (size_t i = 0; i < own.size(); ++i) own[i] = labels_[static_cast<size_t>(rows[i])];
     labels.values = const_view_of(std::span<const int64_t>(own));
   }
 
@@ -56,6 +60,8 @@ class RecordSource final : public SampleSource {
 
  private:
   const dataset::CachedSplit& split_;
+  const dataset::FixedColumn& features_;
+  std::span<const int64_t> labels_;
   std::unique_ptr<Transform> transform_;
   bool as_it_is_;
   std::vector<int64_t> shape_;  // the shape of features; each batch sets the first extent

@@ -31,7 +31,9 @@ void write_row(std::span<const int32_t> tokens, int32_t first, int32_t last, std
 }  // namespace
 
 SentenceSource::SentenceSource(const dataset::CachedSplit& split, const SentenceOptions& options)
-    : source_(split.column("source")), target_(split.column("target")), options_(options) {
+    : source_(split.column<dataset::TokenColumn>("source")),
+      target_(split.column<dataset::TokenColumn>("target")),
+      options_(options) {
   for (int64_t i = 0; i < source_.records(); ++i) {
     const int64_t longer = std::max(source_.length(i), target_.length(i));
     if (options.max_length == 0 || longer <= options.max_length) kept_.push_back(i);

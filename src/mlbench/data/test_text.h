@@ -36,7 +36,7 @@ class Pairs {
       : source_(source_lengths, vocabulary), target_(target_lengths, vocabulary) {
     split_.name = "train";
     split_.samples = static_cast<int64_t>(source_lengths.size());
-    split_.tokens = {source_.column("source"), target_.column("target")};
+    split_.columns = {source_.column("source"), target_.column("target")};
   }
   Pairs(const Pairs&) = delete;
   Pairs& operator=(const Pairs&) = delete;
@@ -56,7 +56,7 @@ class Text {
     }
     split_.name = "train";
     split_.samples = 1;
-    split_.tokens = {{"tokens", tokens_, offsets_}};
+    split_.columns = {dataset::TokenColumn{"tokens", tokens_, offsets_}};
   }
   Text(const Text&) = delete;
   Text& operator=(const Text&) = delete;

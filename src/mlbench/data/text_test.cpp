@@ -89,7 +89,11 @@ TEST(SentenceSource, LeavesOutOrCutsWhatIsTooLong) {
 TEST(SentenceSource, ASplitOfImagesIsAnError) {
   dataset::CachedSplit images;
   images.name = "train";
-  EXPECT_THAT([&] { SentenceSource(images, {}); }, ThrowsMessage<UserError>(HasSubstr("no tokens 'source'")));
+  const std::vector<uint8_t> pixels(6);
+  images.columns = {dataset::FixedColumn{"features", {1, 2, 3}, const_view_of(std::span(pixels))}};
+  EXPECT_THAT(
+      [&] { SentenceSource(images, {}); },
+      ThrowsMessage<UserError>(HasSubstr("split 'train' has no tokens 'source'; it has features (uint8 [1, 2, 3])")));
 }
 
 TEST(SentenceEvalLoader, GivesEachPairOnceWithItsNumberWhateverTheNumberOfWorkers) {

@@ -83,36 +83,37 @@ class StageTransform final : public Transform {
 
   void apply(const dataset::CachedSplit& split, std::span<const int64_t> rows, int64_t epoch,
              std::span<float> out) const override {
-    check_shape(split);
+    const dataset::FixedColumn& features = checked_features(split);
     MLBENCH_CHECK(static_cast<int64_t>(out.size()) == static_cast<int64_t>(rows.size()) * volume_,
                   "size of the output");
     for (size_t i = 0; i < rows.size(); ++i) {
       const int64_t row = rows[i];
-      MLBENCH_CHECK(row >= 0 && row < split.samples, fmt::format("row {} of {}", row, split.samples));
+      MLBENCH_CHECK(row >= 0 && row < features.records(), fmt::format("row {} of {}", row, features.records()));
       float* to = out.data() + static_cast<int64_t>(i) * volume_;
-      switch (split.dtype) {
+      switch (features.values.dtype) {
         case DType::kUInt8:
-          one(static_cast<const uint8_t*>(split.features.data) + row * volume_, row, epoch, to);
+          one(static_cast<const uint8_t*>(features.values.data) + row * volume_, row, epoch, to);
           break;
         case DType::kFloat32:
-          one(static_cast<const float*>(split.features.data) + row * volume_, row, epoch, to);
+          one(static_cast<const float*>(features.values.data) + row * volume_, row, epoch, to);
           break;
         default:
-          throw UserError(fmt::format("no transform for values of type {}: uint8, float32", name_of(split.dtype)));
+          throw UserError(
+              fmt::format("no transform for values of type {}: uint8, float32", name_of(features.values.dtype)));
       }
     }
   }
 
   bool leaves_as_is(const dataset::CachedSplit& split) const override {
-    check_shape(split);
-    return split.dtype == DType::kFloat32 && stages_.empty() && !moved_at_;
+    return checked_features(split).values.dtype == DType::kFloat32 && stages_.empty() && !moved_at_;
   }
 
  private:
-  void check_shape(const dataset::CachedSplit& split) const {
-    if (split.sample_shape == shape_) return;
-    throw UserError(fmt::format("data set has samples of [{}], the task expects [{}]",
-                                fmt::join(split.sample_shape, ", "), fmt::join(shape_, ", ")));
+  const dataset::FixedColumn& checked_features(const dataset::CachedSplit& split) const {
+    const auto& features = split.column<dataset::FixedColumn>("features");
+    if (features.shape == shape_) return features;
+    throw UserError(fmt::format("data set has samples of [{}], the task expects [{}]", fmt::join(features.shape, ", "),
+                                fmt::join(shape_, ", ")));
   }
 
   void add_stage(const std::string& name, const spec::DataSpec& data) {

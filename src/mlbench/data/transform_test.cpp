@@ -23,17 +23,16 @@ struct Samples {
     const int64_t volume = volume_of(shape);
     split.name = "train";
     split.samples = static_cast<int64_t>(values.size()) / volume;
-    split.sample_shape = std::move(shape);
-    split.dtype = dtype_of<T>();
-    split.features = const_view_of(std::span<const T>(values));
     labels.resize(static_cast<size_t>(split.samples));
-    split.labels = labels;
+    split.columns = {dataset::FixedColumn{"features", std::move(shape), const_view_of(std::span<const T>(values))},
+                     dataset::FixedColumn{"labels", {}, const_view_of(std::span<const int64_t>(labels))}};
   }
   Samples(const Samples&) = delete;
   Samples& operator=(const Samples&) = delete;
 
   std::vector<float> through(const Transform& transform, const std::vector<int64_t>& rows, int64_t epoch = 0) const {
-    std::vector<float> out(rows.size() * static_cast<size_t>(split.sample_volume()), -1e9F);
+    const auto volume = static_cast<size_t>(split.column<dataset::FixedColumn>("features").volume());
+    std::vector<float> out(rows.size() * volume, -1e9F);
     transform.apply(split, rows, epoch, out);
     return out;
   }
@@ -46,7 +45,7 @@ struct Samples {
 spec::DataSpec spec_of(const dataset::CachedSplit& split, std::vector<double> mean = {},
                        std::vector<double> stddev = {}) {
   spec::DataSpec spec;
-  spec.sample_shape = split.sample_shape;
+  spec.sample_shape = split.column<dataset::FixedColumn>("features").shape;
   spec.mean = std::move(mean);
   spec.stddev = std::move(stddev);
   return spec;
@@ -182,21 +181,18 @@ TEST(Transform, CropsAndFlipsAreUniform) {
 
 TEST(Transform, AugmentationDependsOnSeedEpochAndSampleButNotOnWorkers) {
   constexpr int64_t kSamples = 48;
-  const Samples<uint8_t> samples({1, 8, 8}, counting(kSamples * 64));
+  Samples<uint8_t> samples({1, 8, 8}, counting(kSamples * 64));
   const spec::DataSpec spec = spec_of(samples.split);
   const auto transform = [&](uint64_t seed) { return make_transform({"pad_crop_flip", "scale_255"}, spec, seed); };
   // Label = sample number tells which image a batch holds.
-  dataset::CachedSplit split = samples.split;
-  std::vector<int64_t> numbers(kSamples);
-  std::iota(numbers.begin(), numbers.end(), 0);
-  split.labels = numbers;
+  std::iota(samples.labels.begin(), samples.labels.end(), 0);
 
   const auto images_of_epoch = [&](int64_t workers, int64_t epoch, uint64_t seed) {
     std::map<int64_t, std::vector<float>> images;
     for (int64_t rank = 0; rank < workers; ++rank) {
       const std::shared_ptr<const BatchPlan> plan =
           make_sample_plan(kSamples, {.workers = workers, .batch_size = 5, .seed = seed});
-      const auto loader = make_train_loader(make_sample_source(split, transform(seed)), plan,
+      const auto loader = make_train_loader(make_sample_source(samples.split, transform(seed)), plan,
                                             {.rank = rank, .first_step = plan->first_step(epoch)});
       for (int64_t step = 0; step < plan->steps_per_epoch(); ++step) {
         for (const BatchView& view : loader->next().micro) {

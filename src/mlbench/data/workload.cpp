@@ -70,7 +70,7 @@ std::unique_ptr<Workload> image_workload(const Ingredients& from) {
 
 std::unique_ptr<Workload> language_model_workload(const Ingredients& from) {
   const spec::DataSpec& data = from.task.data;
-  const auto tokens = std::ssize(from.train.column("tokens").tokens);
+  const auto tokens = std::ssize(from.train.column<dataset::TokenColumn>("tokens").elements);
   const int64_t columns = spec::evaluation_columns(data);
   const auto make_eval = [&test = from.test, columns, bptt = data.bptt](const EvalShard& shard) {
     return make_column_eval_loader(test, columns, bptt, shard);

@@ -6,6 +6,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -14,6 +15,7 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/base/shape.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/dataset/verified_mark.h"
 
@@ -28,91 +30,141 @@ constexpr std::chrono::hours kLockTimeout{1};
 
 size_t next_page(size_t offset) { return (offset + kPage - 1) / kPage * kPage; }
 
-struct SplitLayout {
-  size_t features = 0, features_bytes = 0;
-  size_t labels = 0, labels_bytes = 0;
+using ColumnType = ColumnSpec::Type;
+
+struct Section {
+  size_t offset = 0, bytes = 0;
+};
+// Where a column lies in the file.
+struct ColumnPlace {
+  Section known;         // its values or offsets
+  Section payload = {};  // the bytes to which the offsets refer; add_payloads() knows where
 };
 struct Layout {
-  std::vector<SplitLayout> splits;
-  size_t bytes = kPage;
+  std::vector<std::vector<ColumnPlace>> splits;  // [split][column]
+  size_t bytes = kPage;                          // of the header, all known sections, and the payloads that were added
 };
 
-DType dtype_of_format(const DatasetDescription& description) {
-  const Format* format = find_format(description.format);
-  MLBENCH_CHECK(format != nullptr, "parse_description() checks the format");
-  return format->dtype;
+size_t known_bytes(const ColumnSpec& column, size_t samples) {
+  if (column.type == ColumnType::kBytes) return (samples + 1) * sizeof(int64_t);
+  return samples * static_cast<size_t>(volume_of(column.shape)) * size_of(column.dtype);
 }
 
-Layout layout_of(const DatasetDescription& description) {
-  const size_t record = static_cast<size_t>(description.sample_volume()) * size_of(dtype_of_format(description));
+// The layout up to where payloads begin.
+Layout layout_of(const CacheId& id) {
   Layout layout;
-  for (const SplitSpec& split : description.splits) {
-    const auto samples = static_cast<size_t>(split.samples);
-    SplitLayout section;
-    section.features = layout.bytes;
-    section.features_bytes = samples * record;
-    section.labels = next_page(section.features + section.features_bytes);
-    section.labels_bytes = samples * sizeof(int64_t);
-    layout.bytes = next_page(section.labels + section.labels_bytes);
-    layout.splits.push_back(section);
+  for (const SplitSpec& split : id.description.splits) {
+    std::vector<ColumnPlace>& places = layout.splits.emplace_back();
+    for (const ColumnSpec& column : id.columns) {
+      places.push_back({{layout.bytes, known_bytes(column, static_cast<size_t>(split.samples))}});
+      layout.bytes = next_page(layout.bytes + places.back().known.bytes);
+    }
   }
   return layout;
 }
 
-std::vector<CachedSplit> split_views(const DatasetDescription& description, const Layout& layout,
-                                     const std::byte* base) {
-  const DType dtype = dtype_of_format(description);
+std::span<const int64_t> offsets_at(const Section& section, const std::byte* base) {
+  return {reinterpret_cast<const int64_t*>(base + section.offset), section.bytes / sizeof(int64_t)};
+}
+
+// Adds the places of payloads, as the offsets in `file` say. Returns why the file cannot have this layout, or "".
+std::string add_payloads(const CacheId& id, std::span<const std::byte> file, Layout& layout) {
+  for (size_t split = 0; split < layout.splits.size() && file.size() >= layout.bytes; ++split) {
+    for (size_t i = 0; i < id.columns.size(); ++i) {
+      if (id.columns[i].type != ColumnType::kBytes) continue;
+      ColumnPlace& place = layout.splits[split][i];
+      const std::span<const int64_t> offsets = offsets_at(place.known, file.data());
+      if (offsets.front() != 0 || !std::ranges::is_sorted(offsets) ||
+          static_cast<size_t>(offsets.back()) > file.size() - layout.bytes) {
+        return fmt::format("the offsets of column '{}' do not fit the file", id.columns[i].name);
+      }
+      place.payload = {layout.bytes, static_cast<size_t>(offsets.back())};
+      layout.bytes += place.payload.bytes;
+    }
+  }
+  return file.size() == layout.bytes ? "" : fmt::format("{} bytes instead of {}", file.size(), layout.bytes);
+}
+
+Column column_view(const ColumnSpec& column, const ColumnPlace& place, const std::byte* base) {
+  if (column.type == ColumnType::kBytes) {
+    return BytesColumn{column.name, {base + place.payload.offset, place.payload.bytes}, offsets_at(place.known, base)};
+  }
+  const auto elements = static_cast<int64_t>(place.known.bytes / size_of(column.dtype));
+  return FixedColumn{column.name, column.shape, ConstBufferView(base + place.known.offset, elements, column.dtype)};
+}
+
+std::vector<CachedSplit> split_views(const CacheId& id, const Layout& layout, const std::byte* base) {
   std::vector<CachedSplit> views;
   for (size_t i = 0; i < layout.splits.size(); ++i) {
-    const SplitSpec& split = description.splits[i];
-    const SplitLayout& section = layout.splits[i];
-    CachedSplit view;
-    view.name = split.name;
-    view.samples = split.samples;
-    view.sample_shape = description.sample_shape;
-    view.dtype = dtype;
-    view.features = ConstBufferView(base + section.features, split.samples * description.sample_volume(), dtype);
-    view.labels = {reinterpret_cast<const int64_t*>(base + section.labels), static_cast<size_t>(split.samples)};
-    views.push_back(std::move(view));
+    CachedSplit& view = views.emplace_back();
+    view.name = id.description.splits[i].name;
+    view.samples = id.description.splits[i].samples;
+    for (size_t j = 0; j < id.columns.size(); ++j) {
+      view.columns.push_back(column_view(id.columns[j], layout.splits[i][j], base));
+    }
   }
   return views;
+}
+
+void hash_record(const FixedColumn& column, int64_t number, Sha256& hash) {
+  const ConstBufferView record = column.record(number);
+  hash.update(std::span(static_cast<const std::byte*>(record.data), record.size_bytes()));
+}
+
+template <typename Element>
+void hash_record(const VariableColumn<Element>& column, int64_t number, Sha256& hash) {
+  const int64_t length = column.length(number);
+  hash.update(std::as_bytes(std::span(&length, 1)));
+  hash.update(std::as_bytes(column.record(number)));
 }
 
 std::string fingerprint_of(const std::string& generator, const std::vector<CachedSplit>& splits) {
   Sha256 hash;
   hash.update(generator);
   for (const CachedSplit& split : splits) {
-    const auto record = static_cast<size_t>(split.sample_volume()) * size_of(split.dtype);
-    const auto* features = static_cast<const std::byte*>(split.features.data);
-    for (size_t i = 0; i < split.labels.size(); ++i) {
-      hash.update(std::span(features + i * record, record));
-      hash.update(std::as_bytes(split.labels.subspan(i, 1)));
+    for (int64_t i = 0; i < split.samples; ++i) {
+      for (const Column& column : split.columns) {
+        std::visit([&](const auto& one) { hash_record(one, i, hash); }, column);
+      }
     }
   }
   return hash.hex();
 }
 
+Json column_json(const ColumnSpec& column, const ColumnPlace& place) {
+  Json json = {{"name", column.name}, {"offset", place.known.offset}};
+  if (column.type == ColumnType::kBytes) {
+    json.update({{"type", "bytes"}, {"bytes_offset", place.payload.offset}});
+  } else {
+    json.update({{"type", name_of(column.dtype)}, {"shape", column.shape}});
+  }
+  return json;
+}
+
 std::string header_of(const CacheId& id, const Layout& layout, const std::string& fingerprint) {
   Json splits = Json::array();
   for (size_t i = 0; i < layout.splits.size(); ++i) {
+    Json columns = Json::array();
+    for (size_t j = 0; j < id.columns.size(); ++j) {
+      columns.push_back(column_json(id.columns[j], layout.splits[i][j]));
+    }
     const SplitSpec& split = id.description.splits[i];
-    splits.push_back({{"name", split.name},
-                      {"samples", split.samples},
-                      {"features_offset", layout.splits[i].features},
-                      {"labels_offset", layout.splits[i].labels}});
+    splits.push_back({{"name", split.name}, {"samples", split.samples}, {"columns", std::move(columns)}});
   }
   const Json json = {{"name", id.description.name},
                      {"synthetic", !id.generator.empty()},
                      {"key", id.key},
                      {"fingerprint", fingerprint},
-                     {"dtype", name_of(dtype_of_format(id.description))},
-                     {"sample_shape", id.description.sample_shape},
                      {"bytes", layout.bytes},
                      {"splits", std::move(splits)}};
   std::string header = fmt::format("mlbench data cache, version {}\n{}\n", kCacheVersion, json.dump());
   MLBENCH_CHECK(header.size() <= kPage, "the header is one page");
   header.resize(kPage, '\0');
   return header;
+}
+
+bool has_header(std::span<const std::byte> file, const std::string& header) {
+  return std::memcmp(file.data(), header.data(), header.size()) == 0;
 }
 
 struct OpenedCache {
@@ -139,30 +191,28 @@ std::optional<PreparedDataset> open_checked_cache(const CacheId& id, const fs::p
       facts.value("checksums", Json()) != checksums_of(id.description)) {
     return {};
   }
-  const Layout layout = layout_of(id.description);
+  Layout layout = layout_of(id);
   const auto file = std::make_shared<const MappedFile>(path);
   const auto fingerprint = fingerprint_fact.get<std::string>();
-  if (file->bytes().size() != layout.bytes ||
-      std::memcmp(file->bytes().data(), header_of(id, layout, fingerprint).data(), kPage) != 0) {
+  if (!add_payloads(id, file->bytes(), layout).empty() ||
+      !has_header(file->bytes(), header_of(id, layout, fingerprint))) {
     return {};
   }
-  return PreparedDataset(id.description, file, split_views(id.description, layout, file->bytes().data()), fingerprint,
-                         id.generator, official.get<bool>());
+  return PreparedDataset(id.description, file, split_views(id, layout, file->bytes().data()), fingerprint, id.generator,
+                         official.get<bool>());
 }
 
 OpenedCache open_cache(const CacheId& id, const fs::path& path) {
   if (auto data = open_checked_cache(id, path)) return {std::move(data), ""};
-  const Layout layout = layout_of(id.description);
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return {};
   const VerifiedMark mark(path);
   const auto file = std::make_shared<const MappedFile>(path);
-  if (file->bytes().size() != layout.bytes) {
-    return {{}, fmt::format("{} bytes instead of {}", file->bytes().size(), layout.bytes)};
-  }
-  auto splits = split_views(id.description, layout, file->bytes().data());
+  Layout layout = layout_of(id);
+  if (std::string problem = add_payloads(id, file->bytes(), layout); !problem.empty()) return {{}, std::move(problem)};
+  auto splits = split_views(id, layout, file->bytes().data());
   const std::string fingerprint = fingerprint_of(id.generator, splits);
-  if (std::memcmp(file->bytes().data(), header_of(id, layout, fingerprint).data(), kPage) != 0) {
+  if (!has_header(file->bytes(), header_of(id, layout, fingerprint))) {
     return {{}, "records and header do not agree"};
   }
   PreparedDataset data(id.description, file, std::move(splits), fingerprint, id.generator);
@@ -171,8 +221,9 @@ OpenedCache open_cache(const CacheId& id, const fs::path& path) {
   return {std::move(data), ""};
 }
 
-// A new file under a temporary name, with its space reserved, mapped for writing; removed unless committed. Reserving
-// first turns a full disk into an error here, where a write into the mapping would be killed by SIGBUS.
+// A new file under a temporary name, with the space of its known sections reserved and mapped for writing; removed
+// unless committed. Reserving first turns a full disk into an error here, where a write into the mapping would be
+// killed by SIGBUS.
 class NewCache {
  public:
   // Precondition: the lock of the cache is held. So one name is enough, and what an earlier, killed process left is
@@ -194,6 +245,7 @@ class NewCache {
       fail("map", error);
     }
     base_ = static_cast<std::byte*>(base);
+    if (lseek(fd_.get(), static_cast<off_t>(bytes), SEEK_SET) < 0) fail("write", errno);
   }
   NewCache(const NewCache&) = delete;
   NewCache& operator=(const NewCache&) = delete;
@@ -203,6 +255,12 @@ class NewCache {
   }
 
   std::byte* base() { return base_; }
+  const std::string& temporary() const { return temporary_; }
+
+  // Writes behind the known sections and what was appended before.
+  void append(std::span<const std::byte> bytes) {
+    write_all(fd_.get(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, temporary_);
+  }
 
   void commit() {
     if (msync(base_, bytes_, MS_SYNC) != 0) fail("write", errno);
@@ -237,20 +295,81 @@ class NewCache {
   bool committed_ = false;
 };
 
+class NewSplit final : public SplitWriter {
+ public:
+  NewSplit(const CacheId& id, const std::vector<ColumnPlace>& places, NewCache& file)
+      : columns_(id.columns), places_(places), file_(file), records_(places.size()) {}
+
+  std::span<std::byte> values(std::string_view column) override {
+    const Section& known = places_[index_of(column, ColumnType::kValues)].known;
+    return {file_.base() + known.offset, known.bytes};
+  }
+
+  void append(std::string_view column, std::span<const std::byte> record) override {
+    const size_t index = index_of(column, ColumnType::kBytes);
+    const auto begun_later = std::span(records_).subspan(index + 1);
+    MLBENCH_CHECK(std::ranges::all_of(begun_later, [](size_t count) { return count == 0; }), "columns in their order");
+    const std::span<int64_t> offsets = offsets_of(index);
+    size_t& written = records_[index];
+    MLBENCH_CHECK(written + 1 < offsets.size(), "more records than samples");
+    file_.append(record);
+    offsets[written + 1] = offsets[written] + std::ssize(record);
+    ++written;
+  }
+
+  void check_whole() {
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      MLBENCH_CHECK(columns_[i].type != ColumnType::kBytes || records_[i] + 1 == offsets_of(i).size(),
+                    "fewer records than samples in column " + columns_[i].name);
+    }
+  }
+
+ private:
+  size_t index_of(std::string_view name, ColumnType type) const {
+    const auto found = std::ranges::find(columns_, name, &ColumnSpec::name);
+    MLBENCH_CHECK(found != columns_.end() && found->type == type, std::string(name));
+    return static_cast<size_t>(found - columns_.begin());
+  }
+  std::span<int64_t> offsets_of(size_t column) {
+    const Section& known = places_[column].known;
+    return {reinterpret_cast<int64_t*>(file_.base() + known.offset), known.bytes / sizeof(int64_t)};
+  }
+
+  const std::vector<ColumnSpec>& columns_;
+  const std::vector<ColumnPlace>& places_;
+  NewCache& file_;
+  std::vector<size_t> records_;  // [column] that were appended
+};
+
 void make_cache(const CacheId& id, const fs::path& path, const FillSplit& fill) {
-  const Layout layout = layout_of(id.description);
+  Layout layout = layout_of(id);
   NewCache file(path, layout.bytes);
   for (size_t i = 0; i < layout.splits.size(); ++i) {
-    const SplitLayout& section = layout.splits[i];
-    fill(i, {{file.base() + section.features, section.features_bytes},
-             {reinterpret_cast<int64_t*>(file.base() + section.labels), section.labels_bytes / sizeof(int64_t)}});
+    NewSplit split(id, layout.splits[i], file);
+    fill(i, split);
+    split.check_whole();
   }
-  const std::string fingerprint = fingerprint_of(id.generator, split_views(id.description, layout, file.base()));
+  const MappedFile written(file.temporary());
+  const std::string problem = add_payloads(id, written.bytes(), layout);
+  MLBENCH_CHECK(problem.empty(), problem);
+  const std::string fingerprint = fingerprint_of(id.generator, split_views(id, layout, written.bytes().data()));
   std::memcpy(file.base(), header_of(id, layout, fingerprint).data(), kPage);
   file.commit();
 }
 
 }  // namespace
+
+std::vector<ColumnSpec> sample_columns(const DatasetDescription& description) {
+  const Format* format = find_format(description.format);
+  MLBENCH_CHECK(format != nullptr, "parse_description() checks the format");
+  return {{.name = "features", .shape = description.sample_shape, .dtype = format->dtype},
+          {.name = "labels", .dtype = DType::kInt64}};
+}
+
+SplitBuffers sample_buffers(SplitWriter& split) {
+  const std::span<std::byte> labels = split.values("labels");
+  return {split.values("features"), {reinterpret_cast<int64_t*>(labels.data()), labels.size() / sizeof(int64_t)}};
+}
 
 fs::path CacheId::path_in(const fs::path& cache_dir) const {
   return cache_dir / fmt::format("{}{}-v{}-{}.cache", description.name, generator.empty() ? "" : "-synthetic",

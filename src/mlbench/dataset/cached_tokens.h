@@ -18,6 +18,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/dataset/column.h"
 
 namespace mlbench::dataset {
 
@@ -25,22 +26,6 @@ inline constexpr int64_t kTokensVersion = 1;  // version of the layout
 
 // The ids that mean the same in every vocabulary (of words of one text: kUnknown and kEnd alone, see TextVocabulary).
 inline constexpr int32_t kPad = 0, kUnknown = 1, kBegin = 2, kEnd = 3;
-
-// Views of the records of one file. The mapping must outlive them.
-struct TokenColumn {
-  std::string name;                  // "source", "target"; "tokens" for a single text
-  std::span<const int32_t> tokens;   // those of all records, back to back
-  std::span<const int64_t> offsets;  // [records + 1]
-
-  int64_t records() const { return static_cast<int64_t>(offsets.size()) - 1; }
-  int64_t length(int64_t record) const {
-    return offsets[static_cast<size_t>(record) + 1] - offsets[static_cast<size_t>(record)];
-  }
-  std::span<const int32_t> record(int64_t number) const {
-    return tokens.subspan(static_cast<size_t>(offsets[static_cast<size_t>(number)]),
-                          static_cast<size_t>(length(number)));
-  }
-};
 
 // Thrown where a file is not what was written: it is missing, cut, changed, or of another version. The caller makes the
 // file anew.

@@ -38,7 +38,7 @@ TEST(CachedTokens, AreTheRecordsThatWereWritten) {
   EXPECT_THAT(values_of(column.record(0)), ElementsAre(5, 6, 7));
   EXPECT_TRUE(column.record(1).empty());
   EXPECT_THAT(values_of(column.record(2)), ElementsAre(99, 4, 4, 4));
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(column.tokens.data()) % 64, 0U);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(column.elements.data()) % 64, 0U);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(column.offsets.data()) % 64, 0U);
 }
 

@@ -51,11 +51,13 @@ void take_image(std::span<const std::byte> image, size_t index, const SplitBuffe
 // Adds the records of one of `files` files to `hash`; `labels(label)` has the label bytes of a record.
 template <typename Labels>
 void hash_records(const CachedSplit& split, size_t file, size_t files, Sha256& hash, const Labels& labels) {
-  const auto volume = static_cast<size_t>(split.sample_volume());
-  const size_t per_file = split.labels.size() / files;
-  const std::span features(static_cast<const std::byte*>(split.features.data), split.labels.size() * volume);
+  const std::span<const int64_t> all_labels = split.labels();
+  const auto& images = split.column<FixedColumn>("features");
+  const auto volume = static_cast<size_t>(images.volume());
+  const size_t per_file = all_labels.size() / files;
+  const std::span features = std::as_bytes(images.as<uint8_t>());
   for (size_t i = file * per_file; i < (file + 1) * per_file; ++i) {
-    hash.update(labels(static_cast<size_t>(split.labels[i])));
+    hash.update(labels(static_cast<size_t>(all_labels[i])));
     hash.update(features.subspan(i * volume, volume));
   }
 }

@@ -85,9 +85,9 @@ std::map<std::string, std::string> members() {
 
 void expect_records(const PreparedDataset& data) {
   const CachedSplit& train = data.split("train");
-  EXPECT_THAT(train.labels, testing::ElementsAre(2, 0, 1, 1));
-  EXPECT_THAT(data.split("test").labels, testing::ElementsAre(0, 2));
-  const auto* bytes = static_cast<const uint8_t*>(train.features.data);
+  EXPECT_THAT(train.labels(), testing::ElementsAre(2, 0, 1, 1));
+  EXPECT_THAT(data.split("test").labels(), testing::ElementsAre(0, 2));
+  const auto bytes = train.column<FixedColumn>("features").as<uint8_t>();
   for (size_t sample = 0; sample < 4; ++sample) {
     const size_t first = std::array<size_t, 4>{0, 50, 100, 150}[sample];
     for (size_t i = 0; i < kVolume; ++i) EXPECT_EQ(bytes[sample * kVolume + i], first + i);
@@ -203,15 +203,15 @@ TEST(Cifar100, ReadsTheFineLabel) {
   write_files(folder / "data", {{"train.bin", train}});
   const PreparedDataset data = prepare(small_100(train), {folder / "data"}, folder / "cache", {});
   const CachedSplit& split = data.split("train");
-  EXPECT_THAT(split.labels, testing::ElementsAre(2, 0, 1));
-  const auto* bytes = static_cast<const uint8_t*>(split.features.data);
+  EXPECT_THAT(split.labels(), testing::ElementsAre(2, 0, 1));
+  const auto bytes = split.column<FixedColumn>("features").as<uint8_t>();
   for (size_t i = 0; i < 3 * kVolume; ++i) EXPECT_EQ(bytes[i], i / kVolume * 50 + i % kVolume);
   EXPECT_TRUE(data.official()) << "the published file follows from the records, with its coarse labels";
 
   const TemporaryFolder packed;
   write_archive(packed / "small.tar.gz", archive_write_add_filter_gzip, {{"inside/train.bin", train}});
   const PreparedDataset unpacked = prepare(small_100(train), {packed.path()}, packed / "cache", {});
-  EXPECT_THAT(unpacked.split("train").labels, testing::ElementsAre(2, 0, 1));
+  EXPECT_THAT(unpacked.split("train").labels(), testing::ElementsAre(2, 0, 1));
   EXPECT_TRUE(unpacked.official());
 }
 

@@ -67,10 +67,12 @@ class Libsvm : public ::testing::Test {
     return message_of<UserError>([&] { prepare_text(train, samples, classes); });
   }
   static std::vector<float> values(const CachedSplit& split) {
-    const auto* first = static_cast<const float*>(split.features.data);
-    return {first, first + split.features.count};
+    const auto all = split.column<FixedColumn>("features").as<float>();
+    return {all.begin(), all.end()};
   }
-  static std::vector<int64_t> labels(const CachedSplit& split) { return {split.labels.begin(), split.labels.end()}; }
+  static std::vector<int64_t> labels(const CachedSplit& split) {
+    return {split.labels().begin(), split.labels().end()};
+  }
 
   TemporaryFolder data_, cache_;
 };
@@ -79,12 +81,10 @@ constexpr const char* kRows = "-1 1:0.5 3:-2.25e-1\n+1 2:1e-3 4:+7\n0\n1 1:1 2:2
 
 void expect_rows(const PreparedDataset& data) {
   const CachedSplit& train = data.split("train");
-  EXPECT_EQ(train.dtype, DType::kFloat32);
-  EXPECT_EQ(train.sample_shape, std::vector<int64_t>{4});
-  const auto* first = static_cast<const float*>(train.features.data);
-  EXPECT_THAT(std::vector<float>(first, first + train.features.count),
-              ElementsAre(0.5F, 0, -0.225F, 0, 0, 0.001F, 0, 7, 0, 0, 0, 0, 1, 2, 3, 4));
-  EXPECT_THAT(std::vector<int64_t>(train.labels.begin(), train.labels.end()), ElementsAre(0, 1, 0, 1));
+  const auto& features = train.column<FixedColumn>("features");
+  EXPECT_EQ(features.shape, std::vector<int64_t>{4});
+  EXPECT_THAT(features.as<float>(), ElementsAre(0.5F, 0, -0.225F, 0, 0, 0.001F, 0, 7, 0, 0, 0, 0, 1, 2, 3, 4));
+  EXPECT_THAT(train.labels(), ElementsAre(0, 1, 0, 1));
 }
 
 TEST_F(Libsvm, SparseLinesBecomeDenseRowsAndMinusOneBecomesZero) { expect_rows(prepare_text(kRows, 4)); }
@@ -170,8 +170,8 @@ TEST_F(Libsvm, LongFilesComeInBlocks) {
     test::write_file(data_ / "rows/rows.test", "1 1:1\n");
     const PreparedDataset data = prepare_rows(description_of(kSamples, kDimension));
     EXPECT_EQ(values(data.split("train")), expected);
-    EXPECT_EQ(data.split("train").labels[3], 0);
-    EXPECT_EQ(data.split("train").labels[1499], 1);
+    EXPECT_EQ(data.split("train").labels()[3], 0);
+    EXPECT_EQ(data.split("train").labels()[1499], 1);
   }
 }
 
@@ -236,12 +236,13 @@ void expect_real(const std::string& name, int64_t samples_of_class_1, double fir
   EXPECT_FALSE(data.official());
   const CachedSplit& train = data.split("train");
   int64_t ones = 0;
-  for (const int64_t label : train.labels) ones += label;
+  for (const int64_t label : train.labels()) ones += label;
   EXPECT_EQ(ones, samples_of_class_1);
-  const auto* row = static_cast<const float*>(train.features.data);
+  const auto& features = train.column<FixedColumn>("features");
+  const auto row = features.as<float>().first(static_cast<size_t>(features.volume()));
   EXPECT_EQ(row[0], static_cast<float>(first));
   double squares = 0;
-  for (int64_t i = 0; i < train.sample_volume(); ++i) squares += double{row[i]} * row[i];
+  for (const float value : row) squares += double{value} * value;
   EXPECT_NEAR(std::sqrt(squares), norm, 1e-5 * norm);
 }
 

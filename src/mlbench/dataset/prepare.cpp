@@ -23,13 +23,13 @@ namespace {
 PreparedDataset prepare_located_text(const DatasetDescription& description, const LocatedDataset& located,
                                      const fs::path& cache_dir, const Progress& progress) {
   PreparedDataset data = text::prepare_text(description, located, cache_dir, progress);
+  const bool pairs = find_format(description.format)->pairs;
   for (const SplitSpec& expected : description.splits) {
     const CachedSplit& split = data.split(expected.name);
-    const bool one_text = split.tokens.front().name == "tokens";
-    const int64_t samples = one_text ? std::ssize(split.tokens.front().tokens) : split.samples;
+    const int64_t samples = pairs ? split.samples : std::ssize(split.column<TokenColumn>("tokens").elements);
     if (samples == expected.samples || !progress) continue;
     progress(fmt::format("warning: split '{}' of {} has {} {}, the official one {}", expected.name, description.name,
-                         samples, one_text ? "tokens" : "pairs", expected.samples));
+                         samples, pairs ? "pairs" : "tokens", expected.samples));
   }
   if (!data.official() && !description.fingerprint.empty() && progress) {
     progress(fmt::format("warning: the text in {} is not the official one of {}: fingerprint {}, official {}",
@@ -64,11 +64,11 @@ PreparedDataset prepare(const DatasetDescription& description, const std::vector
 
   std::optional<ReadableFiles> files;
   PreparedDataset data = open_or_make_cache(
-      {description, "", cache_key(description, sources)}, cache_dir,
-      [&](size_t split, const SplitBuffers& out) {
+      {description, sample_columns(description), "", cache_key(description, sources)}, cache_dir,
+      [&](size_t split, SplitWriter& out) {
         // The cache's lock is held: one process unpacks at a time, and replaces what a killed one left.
         if (!files) files.emplace(description, located, cache_dir / (description.name + ".unpacked.tmp"));
-        format->read(description, description.splits[split], files->files()[split], out);
+        format->read(description, description.splits[split], files->files()[split], sample_buffers(out));
       },
       fmt::format("decoding {} from {} ({})", description.name, located.folder.string(), located.origin), progress);
 

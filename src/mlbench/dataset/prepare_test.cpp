@@ -31,12 +31,14 @@ namespace fs = std::filesystem;
 using test::message_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
 std::string features_of(const CachedSplit& split) {
-  return {static_cast<const char*>(split.features.data), split.features.size_bytes()};
+  const ConstBufferView& values = split.column<FixedColumn>("features").values;
+  return {static_cast<const char*>(values.data), values.size_bytes()};
 }
 
 // The fingerprint by its definition, from the data that the test wrote.
@@ -77,11 +79,9 @@ class Prepare : public ::testing::Test {
     for (const std::string name : {"train", "test"}) {
       const CachedSplit& split = data.split(name);
       EXPECT_EQ(features_of(split), test::tiny_pixels(name));
-      EXPECT_EQ(split.dtype, DType::kUInt8);
-      EXPECT_EQ(split.sample_shape, (std::vector<int64_t>{1, 4, 5}));
+      EXPECT_EQ(text_of(split.columns[0]), "features (uint8 [1, 4, 5])");
       const std::string labels = test::tiny_labels(name);
-      EXPECT_EQ(std::vector<int64_t>(split.labels.begin(), split.labels.end()),
-                std::vector<int64_t>(labels.begin(), labels.end()));
+      EXPECT_THAT(split.labels(), ElementsAreArray(labels));
       EXPECT_EQ(split.samples, static_cast<int64_t>(labels.size()));
     }
   }
@@ -220,7 +220,7 @@ pattern = "labels"
         const PreparedDataset data =
             prepare(wide, {data_.path().string()}, cache_.path(),
                     [&](const std::string& line) { decoded += line.starts_with("decoding") ? 1 : 0; });
-        if (data.split("train").labels.back() != 3) decoded = 50;
+        if (data.split("train").labels().back() != 3) decoded = 50;
       } catch (...) {
         decoded = 50;
       }
@@ -461,8 +461,8 @@ TEST(Synthetic, HasTheFormOfTheRealSetAndDependsOnTheDescriptionsSeedAlone) {
   EXPECT_FALSE(data.official());
   EXPECT_EQ(data.split("train").samples, 7);
   EXPECT_EQ(data.split("test").samples, 4);
-  EXPECT_EQ(data.split("train").sample_shape, (std::vector<int64_t>{1, 4, 5}));
-  EXPECT_THAT(data.split("train").labels, ElementsAre(0, 1, 2, 0, 1, 2, 0));
+  EXPECT_EQ(data.split("train").column<FixedColumn>("features").shape, (std::vector<int64_t>{1, 4, 5}));
+  EXPECT_THAT(data.split("train").labels(), ElementsAre(0, 1, 2, 0, 1, 2, 0));
   EXPECT_EQ(make_synthetic(test::tiny(), cache.path()).fingerprint(), data.fingerprint());
   EXPECT_EQ(make_synthetic(test::tiny(), other_cache.path()).fingerprint(), data.fingerprint());
   const auto other = parse_description("tiny.toml", "synthetic_seed = 43\n" + test::tiny_toml());
@@ -478,13 +478,13 @@ TEST(Synthetic, IsLearnable) {
   const PreparedDataset data = make_synthetic(description, cache.path());
   const auto volume = static_cast<size_t>(description.sample_volume());
   const auto pixels = [&](const CachedSplit& split, size_t sample) {
-    return std::span(static_cast<const uint8_t*>(split.features.data) + sample * volume, volume);
+    return split.column<FixedColumn>("features").as<uint8_t>().subspan(sample * volume, volume);
   };
 
   std::vector<std::vector<double>> means(10, std::vector<double>(volume));
   const CachedSplit& train = data.split("train");
   for (size_t i = 0; i < 500; ++i) {
-    for (size_t p = 0; p < volume; ++p) means[static_cast<size_t>(train.labels[i])][p] += pixels(train, i)[p] / 50.0;
+    for (size_t p = 0; p < volume; ++p) means[static_cast<size_t>(train.labels()[i])][p] += pixels(train, i)[p] / 50.0;
   }
   const CachedSplit& test = data.split("test");
   int right = 0;
@@ -499,7 +499,7 @@ TEST(Synthetic, IsLearnable) {
         nearest = label;
       }
     }
-    right += static_cast<int64_t>(nearest) == test.labels[i] ? 1 : 0;
+    right += static_cast<int64_t>(nearest) == test.labels()[i] ? 1 : 0;
   }
   EXPECT_GE(right, 195);
 }
@@ -542,7 +542,7 @@ void expect_official(const std::string& name, const std::vector<std::string>& da
   EXPECT_TRUE(data.official()) << data.fingerprint();
   for (const CachedSplit& split : data.splits()) {
     std::vector<int64_t> counts(10);
-    for (const int64_t label : split.labels) ++counts[static_cast<size_t>(label)];
+    for (const int64_t label : split.labels()) ++counts[static_cast<size_t>(label)];
     EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), int64_t{0}), split.samples);
     if (name == "fashion-mnist") {
       EXPECT_THAT(counts, ::testing::Each(split.samples / 10));

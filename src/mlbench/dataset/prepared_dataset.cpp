@@ -8,7 +8,6 @@
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
-#include "mlbench/base/shape.h"
 #include "mlbench/dataset/format.h"
 
 namespace mlbench::dataset {
@@ -32,17 +31,19 @@ bool follow_published_files(const DatasetDescription& description, const std::ve
 
 }  // namespace
 
-int64_t CachedSplit::sample_volume() const { return volume_of(sample_shape); }
-
-const TokenColumn& CachedSplit::column(const std::string& wanted) const {
-  std::vector<std::string> names;
-  for (const TokenColumn& one : tokens) {
-    if (one.name == wanted) return one;
-    names.push_back(one.name);
+template <typename T>
+const T& CachedSplit::column(std::string_view wanted) const {
+  for (const Column& one : columns) {
+    if (const T* found = std::get_if<T>(&one); found != nullptr && found->name == wanted) return *found;
   }
-  throw UserError(fmt::format("split '{}' has no tokens '{}'; it has {}", name, wanted,
-                              names.empty() ? "no text" : fmt::format("{}", fmt::join(names, ", "))));
+  std::vector<std::string> texts;
+  for (const Column& one : columns) texts.push_back(text_of(one));
+  throw UserError(fmt::format("split '{}' has no {} '{}'; it has {}", name, T::kType, wanted,
+                              texts.empty() ? "no columns" : fmt::format("{}", fmt::join(texts, ", "))));
 }
+template const FixedColumn& CachedSplit::column(std::string_view wanted) const;
+template const BytesColumn& CachedSplit::column(std::string_view wanted) const;
+template const TokenColumn& CachedSplit::column(std::string_view wanted) const;
 
 PreparedDataset::PreparedDataset(const DatasetDescription& description, std::shared_ptr<const void> cache,
                                  std::vector<CachedSplit> splits, std::string fingerprint, std::string generator,

@@ -8,12 +8,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "mlbench/base/buffer.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
-#include "mlbench/dataset/cached_tokens.h"
+#include "mlbench/dataset/column.h"
 #include "mlbench/dataset/description.h"
 
 namespace mlbench::dataset {
@@ -22,27 +22,25 @@ namespace text {
 class PreparedText;
 }
 
-// One split, mapped: records of a fixed size, as decoded (uint8 images, float32 rows), with their labels apart. Of
-// text, it has columns of tokens instead: "source" and "target" with equally many records, or "tokens", the whole text
-// as one record. `samples` then counts records, and features and labels are empty.
+// One split, mapped: `samples` records in official order, as typed columns. Images and rows have "features" and
+// "labels". Text has "source" and "target", or "tokens", the whole text as one record.
 struct CachedSplit {
   std::string name;
   int64_t samples = 0;
-  std::vector<int64_t> sample_shape;
-  DType dtype = DType::kUInt8;
-  ConstBufferView features;         // samples * volume elements, in official order
-  std::span<const int64_t> labels;  // each in [0, classes)
-  std::vector<TokenColumn> tokens = {};
+  std::vector<Column> columns;
 
-  int64_t sample_volume() const;
-  const TokenColumn& column(const std::string& name) const;  // throws UserError listing the columns
+  // The column of that type and name. Throws UserError listing the columns.
+  template <typename T>
+  const T& column(std::string_view name) const;
+  std::span<const int64_t> labels() const { return column<FixedColumn>("labels").as<int64_t>(); }
 };
 
 // A mapped cache. Copies share the mapping; views of a split stay valid as long as one copy lives.
 //
 // Fingerprint: SHA-256 over all records, split after split in the description's order, each split in official order. A
-// record is its feature bytes (as decoded, row-major, little endian) followed by its label as a little-endian int64.
-// For made data, the generator's text precedes the records. For text, the fingerprint is that of text/prepared_text.h.
+// record is what its columns hold of it, one after the other, little endian: values of one shape as they are (features,
+// then the label as int64); bytes after their number, an int64. For made data, the generator's text precedes the
+// records. For text, the fingerprint is that of text/prepared_text.h.
 class PreparedDataset {
  public:
   // `generator` is "" for decoded files. Where the description has no fingerprint and `known_official` is not given,

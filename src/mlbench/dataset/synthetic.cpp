@@ -191,12 +191,13 @@ PreparedDataset make_synthetic(const DatasetDescription& description, const std:
                     "of {} classes",
                     description.name, name_of(format->dtype), description.classes));
   }
-  const auto fill = [&](size_t split, const SplitBuffers& out) {
-    generator.make({description, split, static_cast<unsigned>(available_cores()), progress}, out);
+  const auto fill = [&](size_t split, SplitWriter& out) {
+    generator.make({description, split, static_cast<unsigned>(available_cores()), progress}, sample_buffers(out));
   };
   const std::string made_by = fmt::format("{}, seed {}", generator.name, description.synthetic_seed);
-  return open_or_make_cache({description, made_by, cache_key(description, {{"generator", made_by}})}, cache_dir, fill,
-                            fmt::format("making synthetic {}: {}", description.name, made_by), progress);
+  return open_or_make_cache(
+      {description, sample_columns(description), made_by, cache_key(description, {{"generator", made_by}})}, cache_dir,
+      fill, fmt::format("making synthetic {}: {}", description.name, made_by), progress);
 }
 
 }  // namespace mlbench::dataset

@@ -18,6 +18,7 @@ using test::message_of;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 DatasetDescription epsilon(int64_t train, int64_t test, int64_t dimension = 2000, uint64_t seed = 42) {
@@ -198,9 +199,8 @@ TEST(GaussianRows, GoesIntoACacheLikeAnyData) {
                            Contains("made 3000 of 3000 rows of epsilon train"),
                            Contains("made 700 of 700 rows of epsilon test")));
   const Made train(description, 1), test(description, 1, 1);
-  const auto* values = static_cast<const float*>(data.split("train").features.data);
-  EXPECT_EQ(std::vector<float>(values, values + 3000 * 20), train.features);
-  EXPECT_EQ(std::vector<int64_t>(data.split("test").labels.begin(), data.split("test").labels.end()), test.labels);
+  EXPECT_THAT(data.split("train").column<FixedColumn>("features").as<float>(), ElementsAreArray(train.features));
+  EXPECT_THAT(data.split("test").labels(), ElementsAreArray(test.labels));
 
   std::string text = "gaussian rows 1, seed 42";  // the fingerprint names the version of the generator
   for (const Made* made : {&train, &test}) {

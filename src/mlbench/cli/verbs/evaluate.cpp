@@ -150,11 +150,11 @@ metrics::TextShape shape_of(const spec::DataSpec& data, const dataset::CachedSpl
   metrics::TextShape shape;
   if (data.batching == "columns") {
     const int64_t columns = spec::evaluation_columns(data);
-    shape.most_tokens = std::ssize(split.column("tokens").tokens);
+    shape.most_tokens = std::ssize(split.column<dataset::TokenColumn>("tokens").elements);
     shape.least_tokens = (shape.most_tokens / columns - 1) * columns;
     return shape;
   }
-  const dataset::TokenColumn& targets = split.column("target");
+  const dataset::TokenColumn& targets = split.column<dataset::TokenColumn>("target");
   for (int64_t i = 0; i < targets.records(); ++i) {
     const int64_t length = targets.length(i), most = data.evaluation_max_length;
     shape.tokens.push_back((most > 0 ? std::min(length, most) : length) + 1);  // and the token at the end
@@ -174,7 +174,7 @@ metrics::PredictionMetrics class_metrics(const fs::path& file, const spec::TaskS
                                          const dataset::CachedSplit& split) {
   const auto predictions =
       metrics::read_predictions(file, {split.samples, task.data.classes, models::describe_model(task).outputs});
-  return metrics::evaluate(predictions, split.labels, task.evaluation.metrics);
+  return metrics::evaluate(predictions, split.labels(), task.evaluation.metrics);
 }
 
 Json evaluate_predictions(const fs::path& file, const spec::RunSpec& run) {

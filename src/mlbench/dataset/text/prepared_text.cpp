@@ -95,7 +95,7 @@ PreparedDataset open_text(const DatasetDescription& description, const TextSourc
       CachedTokens& tokens = keep->files.emplace_back(tokens_path(folder, spec.name, column));
       tokens.verify_once();
       hash.update(tokens.sha256());
-      split.tokens.push_back(tokens.column(column));
+      split.columns.emplace_back(tokens.column(column));
       split.samples = tokens.records();
     }
     splits.push_back(std::move(split));

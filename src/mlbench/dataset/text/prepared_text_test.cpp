@@ -39,7 +39,9 @@ class PreparedTexts : public ::testing::Test {
     }
     return names;
   }
-  static std::vector<int32_t> ids_of(const TokenColumn& column) { return {column.tokens.begin(), column.tokens.end()}; }
+  static std::vector<int32_t> ids_of(const TokenColumn& column) {
+    return {column.elements.begin(), column.elements.end()};
+  }
 
   TemporaryFolder data_, cache_;
   std::vector<std::string> lines_;
@@ -64,11 +66,11 @@ class PreparedWords : public PreparedTexts {
 
 TEST_F(PreparedWords, AreOneRecordWithAnEndPerLine) {
   const PreparedDataset data = prepare_all(description());
-  const TokenColumn& train = data.split("train").column("tokens");
+  const TokenColumn& train = data.split("train").column<TokenColumn>("tokens");
   // a: 4 times, b: 2, c and d: once, in the order of their coming.
   EXPECT_EQ(train.records(), 1);
   EXPECT_THAT(ids_of(train), ElementsAre(kEnd, 2, 0, 0, kEnd, kEnd, 0, kUnknown, 2, 4, kEnd));
-  EXPECT_THAT(ids_of(data.split("test").column("tokens")), ElementsAre(0, 5, kEnd));
+  EXPECT_THAT(ids_of(data.split("test").column<TokenColumn>("tokens")), ElementsAre(0, 5, kEnd));
   EXPECT_THAT(data.text()->vocabulary().tokens(), ElementsAre("a", "<unk>", "b", "<eos>", "c", "d"));
   EXPECT_EQ(data.text()->facts()["splits"]["train"]["tokens"], 11);
   EXPECT_EQ(data.classes(), 7);
@@ -78,7 +80,7 @@ TEST_F(PreparedWords, AreOneRecordWithAnEndPerLine) {
 
 TEST_F(PreparedWords, BeyondTheVocabularyAreUnknown) {
   const PreparedDataset data = prepare_all(description(5));
-  EXPECT_THAT(ids_of(data.split("test").column("tokens")), ElementsAre(0, kUnknown, kEnd));
+  EXPECT_THAT(ids_of(data.split("test").column<TokenColumn>("tokens")), ElementsAre(0, kUnknown, kEnd));
   EXPECT_THAT(lines_, ::testing::Contains(HasSubstr("1 of 6 words do not fit into a vocabulary of 5")));
 }
 
@@ -189,9 +191,9 @@ TEST(WikiText2, HasThePublishedCounts) {
   }
   const TemporaryFolder cache;
   const PreparedDataset data = prepare(description, {*folder}, cache.path(), {});
-  EXPECT_EQ(data.split("train").column("tokens").tokens.size(), 2'088'628U);
-  EXPECT_EQ(data.split("test").column("tokens").tokens.size(), 217'646U);
-  EXPECT_EQ(data.split("unused").column("tokens").tokens.size(), 245'569U);
+  EXPECT_EQ(data.split("train").column<TokenColumn>("tokens").elements.size(), 2'088'628U);
+  EXPECT_EQ(data.split("test").column<TokenColumn>("tokens").elements.size(), 217'646U);
+  EXPECT_EQ(data.split("unused").column<TokenColumn>("tokens").elements.size(), 245'569U);
   EXPECT_EQ(data.text()->vocabulary().tokens().size(), 33'278U);
   EXPECT_TRUE(data.official()) << data.fingerprint();
 }
@@ -221,7 +223,7 @@ class PreparedPairs : public PreparedTexts {
   }
   static std::string text_of(const PreparedDataset& data, const std::string& split, const std::string& column,
                              int64_t number) {
-    const auto ids = data.split(split).column(column).record(number);
+    const auto ids = data.split(split).column<TokenColumn>(column).record(number);
     return data.text()->vocabulary().text(std::vector<int64_t>(ids.begin(), ids.end()),
                                           column == "source" ? Side::kSource : Side::kTarget);
   }
@@ -236,7 +238,7 @@ TEST_F(PreparedPairs, AreTokenizedIntoPiecesAndBack) {
   EXPECT_EQ(text_of(data, "train", "source", 0), "A dog doesn't bark.");
   EXPECT_EQ(text_of(data, "train", "source", 1), "The \"old\" dog, and the dog.");
   EXPECT_EQ(text_of(data, "train", "target", 1), "Der \"alte\" Hund und der Hund.");
-  const auto ids = data.split("train").column("target").record(0);
+  const auto ids = data.split("train").column<TokenColumn>("target").record(0);
   EXPECT_TRUE(std::ranges::none_of(ids, [](int32_t id) { return id == kBegin || id == kEnd || id == kPad; }));
   EXPECT_TRUE(fs::exists(data.text()->folder() / "pieces.model"));
   EXPECT_FALSE(fs::exists(data.text()->folder() / "kept.source"));
@@ -245,7 +247,7 @@ TEST_F(PreparedPairs, AreTokenizedIntoPiecesAndBack) {
 TEST_F(PreparedPairs, AllThatIsEvaluatedIsKept) {
   const PreparedDataset data = prepare_all(description());
   EXPECT_EQ(data.split("test").samples, 3);
-  EXPECT_EQ(data.split("test").column("source").length(1), 0);
+  EXPECT_EQ(data.split("test").column<TokenColumn>("source").length(1), 0);
   EXPECT_THAT(data.text()->references("test"), ElementsAre("\u201EEin\u201C Hund.", "Leer", "Der Hund"));
   EXPECT_EQ(data.text()->facts()["splits"]["test"]["bad_utf8"], 1);
   EXPECT_THAT(message_of<UserError>([&] { data.text()->references("train"); }), HasSubstr("'train'"));

@@ -29,7 +29,7 @@ std::string file_table(const std::vector<std::string>& names) {
 
 std::vector<int32_t> record(const PreparedDataset& data, const std::string& split, const std::string& column,
                             int64_t number) {
-  const auto ids = data.split(split).column(column).record(number);
+  const auto ids = data.split(split).column<TokenColumn>(column).record(number);
   return {ids.begin(), ids.end()};
 }
 

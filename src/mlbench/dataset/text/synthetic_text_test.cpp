@@ -32,7 +32,7 @@ DatasetDescription small(const std::string& name, int64_t samples) {
 
 std::vector<int32_t> record_of(const PreparedDataset& data, const std::string& split, const std::string& column,
                                int64_t number) {
-  const auto ids = data.split(split).column(column).record(number);
+  const auto ids = data.split(split).column<TokenColumn>(column).record(number);
   return {ids.begin(), ids.end()};
 }
 
@@ -88,10 +88,10 @@ TEST(SyntheticText, DependsOnTheDescriptionAloneAndIsMadeOnce) {
 TEST(SyntheticText, ATextHasAsManyTokensAsTheDescriptionSays) {
   const TemporaryFolder cache;
   const PreparedDataset data = make_synthetic(small("wikitext2", 10'007), cache.path());
-  const TokenColumn& tokens = data.split("train").column("tokens");
+  const TokenColumn& tokens = data.split("train").column<TokenColumn>("tokens");
   EXPECT_EQ(tokens.records(), 1);
-  ASSERT_EQ(tokens.tokens.size(), 10'007U);
-  const auto ends = std::ranges::count(tokens.tokens, kEnd);
+  ASSERT_EQ(tokens.elements.size(), 10'007U);
+  const auto ends = std::ranges::count(tokens.elements, kEnd);
   EXPECT_GT(ends, 10'007 / 60);
   EXPECT_LT(ends, 10'007 / 10);
 }
