@@ -9,10 +9,13 @@ namespace {
 class ColumnSource final : public SampleSource {
  public:
   ColumnSource(std::span<const int32_t> tokens, int64_t columns)
-      : tokens_(tokens), height_(column_height(std::ssize(tokens), columns)) {}
+      : tokens_(tokens), columns_(columns), height_(column_height(std::ssize(tokens), columns)) {}
 
-  void fill(std::span<const int64_t> rows, const Piece& piece, int64_t, BatchView& view,
-            BatchMemory& memory) const override {
+  int64_t size() const override { return columns_; }
+
+  void fill(const SampleRequest& request, BatchView& view, BatchMemory& memory) const override {
+    const std::span<const int64_t> rows = request.rows;
+    const Piece& piece = request.piece;
     MLBENCH_CHECK(piece.first >= 0 && piece.first + piece.positions < height_, "positions beyond the columns");
     const size_t columns = rows.size();
     const auto elements = piece.positions * std::ssize(rows);
@@ -34,7 +37,7 @@ class ColumnSource final : public SampleSource {
 
  private:
   std::span<const int32_t> tokens_;
-  int64_t height_;
+  int64_t columns_, height_;
 };
 
 }  // namespace

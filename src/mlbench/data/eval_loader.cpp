@@ -76,7 +76,7 @@ class PieceLoader final : public EvalLoader {
     if (next_ == pieces_.size()) return nullptr;
     const Piece& piece = pieces_[next_++];
     records_ = std::span(rows_).subspan(static_cast<size_t>(piece.begin), static_cast<size_t>(piece.count));
-    source_->fill(records_, piece, 0, view_, memory_);
+    source_->fill({records_, piece, 0, threads_}, view_, memory_);
     return &view_;
   }
 
@@ -88,6 +88,7 @@ class PieceLoader final : public EvalLoader {
   std::vector<Piece> pieces_;
   size_t next_ = 0;
   std::span<const int64_t> records_;
+  DecodingThreads threads_;  // the caller of next() alone
   BatchView view_;
   BatchMemory memory_;
 };
@@ -103,18 +104,17 @@ std::unique_ptr<EvalLoader> make_sample_eval_loader(const dataset::CachedSplit& 
                                                     std::unique_ptr<Transform> transform, const EvalShard& shard,
                                                     int64_t batch_size) {
   check_shard(shard, batch_size);
-  if (transform->leaves_as_is(split)) {
+  if (transform->leaves_as_is(split.column<dataset::FixedColumn>("features"))) {
     const Part own = shard_of(split.samples, shard);
     return std::make_unique<CachePieceLoader>(split, own.first, own.first + own.count, batch_size);
   }
   std::vector<int64_t> records(static_cast<size_t>(split.samples));
   std::iota(records.begin(), records.end(), 0);
-  return make_sample_eval_loader(split, records, std::move(transform), shard, batch_size);
+  return make_sample_eval_loader(make_sample_source(split, std::move(transform)), records, shard, batch_size);
 }
 
-std::unique_ptr<EvalLoader> make_sample_eval_loader(const dataset::CachedSplit& split,
-                                                    const std::vector<int64_t>& records,
-                                                    std::unique_ptr<Transform> transform, const EvalShard& shard,
+std::unique_ptr<EvalLoader> make_sample_eval_loader(std::shared_ptr<const SampleSource> source,
+                                                    const std::vector<int64_t>& records, const EvalShard& shard,
                                                     int64_t batch_size) {
   check_shard(shard, batch_size);
   const Part own = shard_of(std::ssize(records), shard);
@@ -123,7 +123,7 @@ std::unique_ptr<EvalLoader> make_sample_eval_loader(const dataset::CachedSplit& 
   for (int64_t row = 0; row < own.count; row += batch_size) {
     pieces.push_back({.begin = row, .count = std::min(batch_size, own.count - row)});
   }
-  return make_piece_eval_loader(make_sample_source(split, std::move(transform)), std::move(rows), std::move(pieces));
+  return make_piece_eval_loader(std::move(source), std::move(rows), std::move(pieces));
 }
 
 std::unique_ptr<EvalLoader> make_sentence_eval_loader(const dataset::CachedSplit& split, const SentenceOptions& options,

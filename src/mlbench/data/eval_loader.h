@@ -41,10 +41,9 @@ std::unique_ptr<EvalLoader> make_sample_eval_loader(const dataset::CachedSplit& 
                                                     std::unique_ptr<Transform> transform, const EvalShard& shard,
                                                     int64_t batch_size);
 
-// The same of these records of the split, which are decoded in that order.
-std::unique_ptr<EvalLoader> make_sample_eval_loader(const dataset::CachedSplit& split,
-                                                    const std::vector<int64_t>& records,
-                                                    std::unique_ptr<Transform> transform, const EvalShard& shard,
+// The same of these samples of a source, which are decoded in that order.
+std::unique_ptr<EvalLoader> make_sample_eval_loader(std::shared_ptr<const SampleSource> source,
+                                                    const std::vector<int64_t>& records, const EvalShard& shard,
                                                     int64_t batch_size);
 
 // All pairs, sorted by length, `batch_size` at a time; rank i mod k takes batch i. All k have the same batches.

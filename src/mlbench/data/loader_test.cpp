@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
 #include <numeric>
 #include <semaphore>
 #include <set>
-#include <stdexcept>
 #include <thread>
 
 #include "mlbench/base/environment.h"
@@ -346,25 +348,22 @@ TEST(Loaders, RefuseSamplesOfAnotherShapeAtOnce) {
               ThrowsMessage<UserError>(HasSubstr("samples of [1], the task expects [2]")));
 }
 
-// A transform that counts, dawdles, and fails when it meets a certain sample.
+// A transform that counts, dawdles, and fails when it meets certain samples.
 class Moody final : public Transform {
  public:
-  Moody(std::atomic<int>& calls, int64_t bad_sample, std::chrono::milliseconds delay)
-      : calls_(calls), bad_sample_(bad_sample), delay_(delay) {}
-  void apply(const dataset::CachedSplit& split, std::span<const int64_t> rows, int64_t,
-             std::span<float> out) const override {
+  Moody(std::atomic<int>& calls, std::set<int64_t> bad_samples, std::chrono::microseconds delay)
+      : calls_(calls), bad_samples_(std::move(bad_samples)), delay_(delay) {}
+  void apply(const Sample& sample, int64_t, std::span<float> out) const override {
     ++calls_;
     std::this_thread::sleep_for(delay_);
-    for (size_t i = 0; i < rows.size(); ++i) {
-      if (rows[i] == bad_sample_) throw std::runtime_error("bad sample");
-      out[i] = split.column<dataset::FixedColumn>("features").as<float>()[static_cast<size_t>(rows[i])];
-    }
+    if (bad_samples_.contains(sample.number)) throw UserError("no JPEG");
+    out[0] = *static_cast<const float*>(sample.values.data);
   }
 
  private:
   std::atomic<int>& calls_;
-  int64_t bad_sample_;
-  std::chrono::milliseconds delay_;
+  std::set<int64_t> bad_samples_;
+  std::chrono::microseconds delay_;
 };
 
 // How many calls there are once they seem to be over, `expected` ones awaited.
@@ -375,25 +374,96 @@ int settled(const std::atomic<int>& calls, int expected) {
   return calls.load();
 }
 
+constexpr int kThreadCounts[] = {1, 2, 5};
+
 TEST(TrainLoader, DecodesNoMoreThanTheRingHolds) {
   const Numbers numbers(1000);
-  std::atomic<int> calls = 0;
-  const auto loader = make_train_loader(
-      numbers.split(), std::make_unique<Moody>(calls, -1, std::chrono::milliseconds(0)), options_of(1, 0, 10));
-  EXPECT_EQ(settled(calls, 0), 0) << "nobody has asked for a batch yet";
-  loader->next();
-  EXPECT_EQ(settled(calls, 4), 4) << "the batch in use still holds its buffer";
-  loader->next();
-  EXPECT_EQ(settled(calls, 5), 5);
+  for (const int threads : kThreadCounts) {
+    SCOPED_TRACE(threads);
+    std::atomic<int> calls = 0;
+    Loading options = options_of(1, 0, 10);
+    options.threads = threads;
+    const auto loader = make_train_loader(
+        numbers.split(), std::make_unique<Moody>(calls, std::set<int64_t>(), std::chrono::microseconds(0)), options);
+    EXPECT_EQ(settled(calls, 0), 0) << "nobody has asked for a batch yet";
+    std::set<const void*> buffers = {loader->next().micro.front().at("features").values.data};
+    EXPECT_EQ(settled(calls, 40), 40) << "the batch in use still holds its buffer";
+    for (int batch = 2; batch <= 30; ++batch) {
+      buffers.insert(loader->next().micro.front().at("features").values.data);
+      if (batch % 10 == 2) {
+        EXPECT_EQ(settled(calls, 10 * (batch + 3)), 10 * (batch + 3));
+      }
+    }
+    EXPECT_EQ(buffers.size(), 4U) << "memory is used again";
+  }
+}
+
+TEST(TrainLoader, NoBitDependsOnTheNumberOfThreads) {
+  constexpr int64_t kImages = 103, kVolume = 3 * 6 * 5;
+  std::vector<uint8_t> pixels(kImages * kVolume);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i * 31 % 251);
+  const std::vector<int64_t> labels(kImages);
+  dataset::CachedSplit split{"train", kImages, {}};
+  split.columns = {dataset::FixedColumn{"features", {3, 6, 5}, const_view_of(std::span<const uint8_t>(pixels))},
+                   dataset::FixedColumn{"labels", {}, const_view_of(std::span<const int64_t>(labels))}};
+  spec::DataSpec spec;
+  spec.sample_shape = {3, 6, 5};
+  const auto loader_of = [&](int threads, int prefetch) {
+    Loading options = options_of(2, 1, 9);
+    options.threads = threads;
+    options.prefetch = prefetch;
+    return make_train_loader(split, make_transform({"pad_crop_flip", "scale_255"}, spec, 42), options);
+  };
+  const auto values_of = [](const Batch& batch) {
+    const ConstBufferView& values = batch.micro.front().at("features").values;
+    const auto* const first = static_cast<const float*>(values.data);
+    return std::vector<float>(first, first + values.count);
+  };
+  const auto reference = loader_of(1, 0);
+  std::vector<std::unique_ptr<TrainLoader>> loaders;
+  for (const int threads : kThreadCounts) {
+    for (const int prefetch : {0, 1, 3}) loaders.push_back(loader_of(threads, prefetch));
+  }
+  for (int step = 0; step < 20; ++step) {  // beyond three epochs
+    const std::vector<float> expected = values_of(reference->next());
+    for (size_t i = 0; i < loaders.size(); ++i) EXPECT_EQ(values_of(loaders[i]->next()), expected) << step << " " << i;
+  }
+}
+
+// A transform that goes on when so many threads have called it.
+class Meeting final : public Transform {
+ public:
+  explicit Meeting(int threads) : missing_(threads) {}
+  void apply(const Sample&, int64_t, std::span<float>) const override {
+    std::unique_lock lock(mutex_);
+    if (met_.insert(std::this_thread::get_id()).second) --missing_;
+    all_.notify_all();
+    if (!all_.wait_for(lock, std::chrono::seconds(60), [this] { return missing_ <= 0; })) throw UserError("alone");
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable all_;
+  mutable std::set<std::thread::id> met_;
+  mutable int missing_;
+};
+
+TEST(TrainLoader, ItsThreadsShareABatch) {
+  const Numbers numbers(1000);
+  for (const int prefetch : {0, 3}) {
+    Loading options = options_of(1, 0, 10);
+    options.threads = 5;
+    options.prefetch = prefetch;
+    const auto loader = make_train_loader(numbers.split(), std::make_unique<Meeting>(5), options);
+    EXPECT_EQ(loader->next().samples, 10);
+  }
 }
 
 // Says where it is called.
 class Where final : public Transform {
  public:
   explicit Where(std::vector<int>& cores) : cores_(cores) {}
-  void apply(const dataset::CachedSplit&, std::span<const int64_t>, int64_t, std::span<float>) const override {
-    cores_ = allowed_cores();
-  }
+  void apply(const Sample&, int64_t, std::span<float>) const override { cores_ = allowed_cores(); }
 
  private:
   std::vector<int>& cores_;
@@ -421,7 +491,7 @@ TEST(TrainLoader, ItsThreadNeedNotShareTheCoreOfABoundMaker) {
 class Gated final : public Transform {
  public:
   Gated(std::atomic<int>& calls, std::counting_semaphore<>& gate) : calls_(calls), gate_(gate) {}
-  void apply(const dataset::CachedSplit&, std::span<const int64_t>, int64_t, std::span<float>) const override {
+  void apply(const Sample&, int64_t, std::span<float>) const override {
     ++calls_;
     gate_.acquire();
   }
@@ -434,50 +504,108 @@ class Gated final : public Transform {
 TEST(TrainLoader, BeginsNoBatchWhilePaused) {
   const Numbers numbers(1000);
   std::atomic<int> calls = 0;
-  std::counting_semaphore<> gate(1);
+  std::counting_semaphore<> gate(10);
   const auto loader = make_train_loader(numbers.split(), std::make_unique<Gated>(calls, gate), options_of(1, 0, 10));
   loader->next();
-  EXPECT_EQ(settled(calls, 2), 2) << "the second batch is at the gate";
+  EXPECT_EQ(settled(calls, 11), 11) << "the second batch is at the gate";
   loader->pause();
-  gate.release(10);
-  EXPECT_EQ(settled(calls, 2), 2);
+  gate.release(100);
+  EXPECT_EQ(settled(calls, 20), 20);
   loader->next();
-  EXPECT_EQ(settled(calls, 5), 5);
+  EXPECT_EQ(settled(calls, 50), 50);
 }
 
-TEST(TrainLoader, DestroyedAtAnyMoment) {
+int64_t threads_of_this_process() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+}
+
+TEST(TrainLoader, DestroyedAtAnyMomentItEndsItsThreads) {
   const Numbers numbers(1000);
   std::atomic<int> calls = 0;
-  for (int i = 0; i < 60; ++i) {
-    const auto loader = make_train_loader(
-        numbers.split(), std::make_unique<Moody>(calls, -1, std::chrono::milliseconds(i % 3)), options_of(1, 0, 10));
-    for (int step = 0; step < i % 7; ++step) loader->next();
+  const int64_t before = threads_of_this_process();
+  for (int i = 0; i < 90; ++i) {
+    Loading options = options_of(1, 0, 10);
+    options.threads = kThreadCounts[i / 3 % 3];
+    {
+      const auto loader = make_train_loader(
+          numbers.split(), std::make_unique<Moody>(calls, std::set<int64_t>(), std::chrono::microseconds(i % 3 * 100)),
+          options);
+      for (int step = 0; step < i % 7; ++step) loader->next();
+    }
+    EXPECT_EQ(threads_of_this_process(), before);
   }
 }
 
-TEST(TrainLoader, ErrorComesAfterTheGoodBatchesAndStays) {
+TEST(TrainLoader, ErrorComesAfterTheGoodBatchesNamesTheSampleAndStays) {
   const Numbers numbers(100);
   const auto order = epoch_permutation(100, 42, 0);
+  const std::string expected = "sample " + std::to_string(order[53]) + " of split 'train': no JPEG";
   std::atomic<int> calls = 0;
-  for (const int prefetch : {0, 3}) {
-    Loading options = options_of(1, 0, 10);
-    options.prefetch = prefetch;
-    const auto loader = make_train_loader(
-        numbers.split(), std::make_unique<Moody>(calls, order[57], std::chrono::milliseconds(0)), options);
-    for (int step = 0; step < 5; ++step) EXPECT_EQ(samples_of(loader->next()).size(), 10U);
-    for (int again = 0; again < 3; ++again) {
-      EXPECT_THAT([&] { loader->next(); }, ThrowsMessage<std::runtime_error>(HasSubstr("bad sample")));
+  for (const int threads : kThreadCounts) {
+    for (const int prefetch : {0, 3}) {
+      Loading options = options_of(1, 0, 10);
+      options.threads = threads;
+      options.prefetch = prefetch;
+      const auto loader = make_train_loader(
+          numbers.split(),
+          std::make_unique<Moody>(calls, std::set{order[57], order[53], order[54]}, std::chrono::microseconds(20)),
+          options);
+      for (int step = 0; step < 5; ++step) EXPECT_EQ(samples_of(loader->next()).size(), 10U);
+      for (int again = 0; again < 3; ++again) {
+        EXPECT_THAT([&] { loader->next(); }, ThrowsMessage<UserError>(expected)) << threads << " " << prefetch;
+      }
     }
   }
 }
 
-TEST(TrainLoader, NegativeOptionsAreRefused) {
+// A transform whose disk fails.
+class Unreadable final : public Transform {
+ public:
+  void apply(const Sample&, int64_t, std::span<float>) const override { throw IoError("the disk fails"); }
+};
+
+TEST(TrainLoader, AnErrorOfTheDiskStaysOne) {
+  const Numbers numbers(1);
+  const auto loader = make_train_loader(numbers.split(), std::make_unique<Unreadable>(), options_of(1, 0, 1));
+  EXPECT_THAT([&] { loader->next(); }, ThrowsMessage<IoError>("sample 0 of split 'train': the disk fails"));
+}
+
+TEST(DecodingThreads, CallEachNumberOnceRoundForRound) {
+  for (const int count : kThreadCounts) {
+    DecodingThreads threads(count);
+    for (int64_t calls = 0; calls < 200; ++calls) {
+      std::vector<std::atomic<int>> called(static_cast<size_t>(calls));
+      threads.each(calls, [&](int64_t i) { ++called[static_cast<size_t>(i)]; });
+      for (const auto& times : called) EXPECT_EQ(times, 1);
+    }
+  }
+}
+
+TEST(DecodingThreads, ThrowWhatTheLowestNumberThrewAndGoOn) {
+  for (const int count : kThreadCounts) {
+    DecodingThreads threads(count);
+    for (int round = 0; round < 100; ++round) {
+      const auto fail = [&](int64_t i) {
+        if (i % 50 >= 3 + round % 20) throw UserError(std::to_string(i));
+      };
+      EXPECT_THAT([&] { threads.each(60, fail); }, ThrowsMessage<UserError>(std::to_string(3 + round % 20)));
+      std::atomic<int> calls = 0;
+      threads.each(20, [&](int64_t) { ++calls; });
+      EXPECT_EQ(calls, 20);
+    }
+  }
+}
+
+TEST(TrainLoader, OptionsWithoutSenseAreRefused) {
   const Numbers numbers(10);
   Loading options = options_of(1, 0, 5);
   options.first_step = -1;
   EXPECT_THROW(make_train_loader(numbers.split(), as_they_are(), options), UserError);
   options.first_step = 0;
   options.prefetch = -1;
+  EXPECT_THROW(make_train_loader(numbers.split(), as_they_are(), options), UserError);
+  options.prefetch = 0;
+  options.threads = 0;
   EXPECT_THROW(make_train_loader(numbers.split(), as_they_are(), options), UserError);
 }
 
@@ -516,7 +644,8 @@ TEST(EvalLoader, OfChosenRecordsRanksSeeEachOnceInOrder) {
   const std::vector<int64_t> chosen = {1, 4, 9, 16, 25, 36, 39};
   std::vector<int64_t> seen;
   for (int64_t rank = 0; rank < 3; ++rank) {
-    const auto loader = make_sample_eval_loader(numbers.split(), chosen, as_they_are(), {3, rank}, 2);
+    const auto loader =
+        make_sample_eval_loader(make_sample_source(numbers.split(), as_they_are()), chosen, {3, rank}, 2);
     while (const BatchView* batch = loader->next()) {
       for (const int64_t sample : samples_of(*batch)) seen.push_back(sample);
     }

@@ -1,7 +1,11 @@
 #include "mlbench/data/sample_source.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
+
+#include "mlbench/base/errors.h"
 
 namespace mlbench::data {
 
@@ -30,13 +34,15 @@ class RecordSource final : public SampleSource {
         features_(split.column<dataset::FixedColumn>("features")),
         labels_(split.labels()),
         transform_(std::move(transform)),
-        as_it_is_(transform_->leaves_as_is(split)) {
+        as_it_is_(transform_->leaves_as_is(features_)) {
     shape_.push_back(0);
     shape_.insert(shape_.end(), features_.shape.begin(), features_.shape.end());
   }
 
-  void fill(std::span<const int64_t> rows, const Piece&, int64_t epoch, BatchView& view,
-            BatchMemory& memory) const override {
+  int64_t size() const override { return features_.records(); }
+
+  void fill(const SampleRequest& request, BatchView& view, BatchMemory& memory) const override {
+    const std::span<const int64_t> rows = request.rows;
     const auto count = std::ssize(rows);
     if (view.tensors.empty()) view.tensors = {{"features", shape_, {}, {}}, {"labels", {0}, {}, {}}};
     view.samples = view.weight = count;
@@ -46,10 +52,12 @@ class RecordSource final : public SampleSource {
       features.values = features_.values;
       features.rows = rows;
     } else {
-      const int64_t values = count * features_.volume();
-      float* floats = memory.floats(values);
-      transform_->apply(split_, rows, epoch, {floats, static_cast<size_t>(values)});
-      features.values = ConstBufferView(floats, values, DType::kFloat32);
+      const int64_t volume = features_.volume();
+      float* const floats = memory.floats(count * volume);
+      request.threads.each(count, [&](int64_t i) {
+        decode(rows[static_cast<size_t>(i)], request.epoch, {floats + i * volume, static_cast<size_t>(volume)});
+      });
+      features.values = ConstBufferView(floats, count * volume, DType::kFloat32);
     }
     const std::span<int64_t> own = memory.integers(0, count);
     for (size_t i = 0; i < own.size(); ++i) own[i] = labels_[static_cast<size_t>(rows[i])];
@@ -59,6 +67,20 @@ class RecordSource final : public SampleSource {
   bool points_into_cache() const override { return as_it_is_; }
 
  private:
+  void decode(int64_t number, int64_t epoch, std::span<float> out) const {
+    MLBENCH_CHECK(number >= 0 && number < size(), fmt::format("sample {} of {}", number, size()));
+    const auto named = [&](const std::exception& error) {
+      return fmt::format("sample {} of split '{}': {}", number, split_.name, error.what());
+    };
+    try {
+      transform_->apply({number, features_.shape, features_.record(number)}, epoch, out);
+    } catch (const UserError& error) {
+      throw UserError(named(error));
+    } catch (const IoError& error) {
+      throw IoError(named(error));
+    }
+  }
+
   const dataset::CachedSplit& split_;
   const dataset::FixedColumn& features_;
   std::span<const int64_t> labels_;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mlbench/base/batch.h"
+#include "mlbench/data/decoding_threads.h"
 #include "mlbench/data/plan.h"
 #include "mlbench/data/transform.h"
 #include "mlbench/dataset/prepared_dataset.h"
@@ -38,20 +39,31 @@ class BatchMemory {
   std::vector<std::vector<int64_t>> integers_;
 };
 
-// A source has no state: several threads may use one object.
+// The samples of one micro-batch.
+struct SampleRequest {
+  std::span<const int64_t> rows;  // their numbers, piece.count of them, which must live as long as the view
+  Piece piece;
+  int64_t epoch = 0;         // with a sample's number, what its augmentation is drawn from
+  DecodingThreads& threads;  // may decode samples at the same time
+};
+
+// Numbered samples, which plans put into an order, and which are brought into batches. A source has no state: several
+// threads may use one object. The first kind of source is the columns of a split.
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
-  // Makes `view` the micro-batch of these rows, in `memory` or in the mapped cache. There are piece.count rows, which
-  // must live as long as the view.
-  virtual void fill(std::span<const int64_t> rows, const Piece& piece, int64_t epoch, BatchView& view,
-                    BatchMemory& memory) const = 0;
+  // How many samples there are. They are numbered from 0.
+  virtual int64_t size() const = 0;
+  // Makes `view` the micro-batch of these samples, in `memory` or in the mapped cache. Its bits do not depend on the
+  // number of threads.
+  virtual void fill(const SampleRequest& request, BatchView& view, BatchMemory& memory) const = 0;
   // Whether a micro-batch is only a list of rows, which is made sooner than another thread could hand it over.
   virtual bool points_into_cache() const { return false; }
 };
 
 // Yields "features" float32 [samples, ...] and "labels" int64 [samples]; the weight is the number of samples. The split
-// must outlive the source. Throws UserError where the transform refuses the split.
+// must outlive the source. Throws UserError where the transform refuses the split. The text of what a transform throws
+// for one sample begins with "sample NUMBER of split 'NAME': ".
 std::shared_ptr<const SampleSource> make_sample_source(const dataset::CachedSplit& split,
                                                        std::unique_ptr<Transform> transform);
 
@@ -70,8 +82,8 @@ class SentenceSource final : public SampleSource, public Sentences {
   // Throws UserError where the split has no pairs. The split must outlive the source.
   SentenceSource(const dataset::CachedSplit& split, const SentenceOptions& options);
 
-  void fill(std::span<const int64_t> rows, const Piece& piece, int64_t epoch, BatchView& view,
-            BatchMemory& memory) const override;
+  int64_t size() const override { return source_.records(); }
+  void fill(const SampleRequest& request, BatchView& view, BatchMemory& memory) const override;
 
   const std::vector<int64_t>& kept() const override { return kept_; }
   int64_t length(int64_t sentence) const override;

@@ -51,8 +51,8 @@ int64_t SentenceSource::length(int64_t sentence) const {
 
 int64_t SentenceSource::weight(int64_t sentence) const { return std::ssize(cut(target_.record(sentence))) + 1; }
 
-void SentenceSource::fill(std::span<const int64_t> rows, const Piece&, int64_t, BatchView& view,
-                          BatchMemory& memory) const {
+void SentenceSource::fill(const SampleRequest& request, BatchView& view, BatchMemory& memory) const {
+  const std::span<const int64_t> rows = request.rows;
   const auto count = std::ssize(rows);
   const std::span<int64_t> source_lengths = memory.integers(kSourceLengths, count);
   const std::span<int64_t> target_lengths = memory.integers(kTargetLengths, count);

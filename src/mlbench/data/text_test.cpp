@@ -40,8 +40,9 @@ TEST(SentenceSource, PadsAtTheEndAndFramesTheTarget) {
   const SentenceSource source(pairs.split(), {});
   BatchView view;
   BatchMemory memory;
+  DecodingThreads caller;
   const std::vector<int64_t> rows = {2, 0};
-  source.fill(rows, {.count = 2}, 0, view, memory);
+  source.fill({rows, {.count = 2}, 0, caller}, view, memory);
   EXPECT_EQ(view.samples, 2);
   EXPECT_EQ(view.weight, 5 + 3);
   EXPECT_EQ(view.at("source").shape, (std::vector<int64_t>{2, 3}));
@@ -53,7 +54,7 @@ TEST(SentenceSource, PadsAtTheEndAndFramesTheTarget) {
   EXPECT_THAT(values_of(view, "target_lengths"), ElementsAre(5, 3));
 
   // The same memory then has the next micro-batch, with another shape.
-  source.fill(std::span(rows).last(1), {.count = 1}, 0, view, memory);
+  source.fill({std::span(rows).last(1), {.count = 1}, 0, caller}, view, memory);
   EXPECT_THAT(values_of(view, "source"), ElementsAre(4, 3));
   EXPECT_THAT(values_of(view, "target_out"), ElementsAre(4, 5, 3));
 }
@@ -63,7 +64,8 @@ TEST(SentenceSource, PositionsAreAMultiple) {
   const SentenceSource source(pairs.split(), {.multiple = 8});
   BatchView view;
   BatchMemory memory;
-  source.fill(std::vector<int64_t>{0, 1}, {.count = 2}, 0, view, memory);
+  DecodingThreads caller;
+  source.fill({std::vector<int64_t>{0, 1}, {.count = 2}, 0, caller}, view, memory);
   EXPECT_EQ(view.at("source").shape, (std::vector<int64_t>{2, 16}));
   EXPECT_EQ(view.at("target_in").shape, (std::vector<int64_t>{2, 8}));
   EXPECT_THAT(values_of(view, "source_lengths"), ElementsAre(9, 4));
@@ -81,7 +83,8 @@ TEST(SentenceSource, LeavesOutOrCutsWhatIsTooLong) {
   EXPECT_EQ(cut.length(2), 3);
   BatchView view;
   BatchMemory memory;
-  cut.fill(std::vector<int64_t>{2}, {.count = 1}, 0, view, memory);
+  DecodingThreads caller;
+  cut.fill({std::vector<int64_t>{2}, {.count = 1}, 0, caller}, view, memory);
   EXPECT_THAT(values_of(view, "source"), ElementsAre(24, 25, 3));
   EXPECT_THAT(values_of(view, "target_in"), ElementsAre(2, 24, 25));
 }
@@ -131,7 +134,8 @@ TEST(ColumnSource, GivesPositionsOfColumnsAndTheirSuccessors) {
   const auto source = make_column_source(text.split(), 4);
   BatchView view;
   BatchMemory memory;
-  source->fill(std::vector<int64_t>{1, 3}, {0, 2, 1, 3, true}, 0, view, memory);
+  DecodingThreads caller;
+  source->fill({std::vector<int64_t>{1, 3}, {0, 2, 1, 3, true}, 0, caller}, view, memory);
   EXPECT_EQ(view.samples, 2);
   EXPECT_EQ(view.weight, 6);
   EXPECT_TRUE(view.continues);

@@ -29,8 +29,12 @@ struct StepBuffer {
 // Decodes any global step. It remembers the order of the epoch that it was last asked for.
 class StepDecoder {
  public:
-  StepDecoder(std::shared_ptr<const SampleSource> source, std::shared_ptr<const BatchPlan> plan, int64_t rank)
-      : source_(std::move(source)), plan_(std::move(plan)), rank_(rank) {}
+  StepDecoder(std::shared_ptr<const SampleSource> source, std::shared_ptr<const BatchPlan> plan,
+              const LoaderOptions& options)
+      : source_(std::move(source)),
+        plan_(std::move(plan)),
+        rank_(options.rank),
+        threads_(std::make_unique<DecodingThreads>(options.threads, options.cores)) {}
 
   void decode(int64_t step, StepBuffer& buffer) {
     Batch& batch = buffer.batch;
@@ -50,7 +54,7 @@ class StepDecoder {
       const Piece& piece = plan.pieces[i];
       const auto rows =
           std::span(plan.rows).subspan(static_cast<size_t>(piece.begin), static_cast<size_t>(piece.count));
-      source_->fill(rows, piece, batch.epoch, buffer.views[i], buffer.memory[i]);
+      source_->fill({rows, piece, batch.epoch, *threads_}, buffer.views[i], buffer.memory[i]);
       batch.samples += buffer.views[i].samples;
       batch.weight += buffer.views[i].weight;
     }
@@ -73,6 +77,7 @@ class StepDecoder {
   std::shared_ptr<const SampleSource> source_;
   std::shared_ptr<const BatchPlan> plan_;
   int64_t rank_;
+  std::unique_ptr<DecodingThreads> threads_;
   int64_t epoch_number_ = -1;
   std::unique_ptr<const EpochPlan> epoch_;  // after the plan, into which it may point
 };
@@ -195,11 +200,12 @@ class PrefetchLoader final : public TrainLoader {
 
 std::unique_ptr<TrainLoader> make_train_loader(std::shared_ptr<const SampleSource> source,
                                                std::shared_ptr<const BatchPlan> plan, const LoaderOptions& options) {
-  if (options.rank < 0 || options.first_step < 0 || options.prefetch < 0) {
-    throw UserError(fmt::format("rank {}, first step {} and prefetch {} must not be negative", options.rank,
-                                options.first_step, options.prefetch));
+  if (options.rank < 0 || options.first_step < 0 || options.prefetch < 0 || options.threads < 1) {
+    throw UserError(
+        fmt::format("rank {}, first step {} and prefetch {} must not be negative, and {} threads are at least 1",
+                    options.rank, options.first_step, options.prefetch, options.threads));
   }
-  StepDecoder decoder(std::move(source), std::move(plan), options.rank);
+  StepDecoder decoder(std::move(source), std::move(plan), options);
   if (options.fixed_batch) return std::make_unique<FixedLoader>(std::move(decoder), options.first_step);
   if (options.prefetch == 0 || decoder.points_into_cache()) {
     return std::make_unique<DirectLoader>(std::move(decoder), options.first_step);

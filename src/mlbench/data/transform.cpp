@@ -81,39 +81,30 @@ class StageTransform final : public Transform {
     }
   }
 
-  void apply(const dataset::CachedSplit& split, std::span<const int64_t> rows, int64_t epoch,
-             std::span<float> out) const override {
-    const dataset::FixedColumn& features = checked_features(split);
-    MLBENCH_CHECK(static_cast<int64_t>(out.size()) == static_cast<int64_t>(rows.size()) * volume_,
-                  "size of the output");
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const int64_t row = rows[i];
-      MLBENCH_CHECK(row >= 0 && row < features.records(), fmt::format("row {} of {}", row, features.records()));
-      float* to = out.data() + static_cast<int64_t>(i) * volume_;
-      switch (features.values.dtype) {
-        case DType::kUInt8:
-          one(static_cast<const uint8_t*>(features.values.data) + row * volume_, row, epoch, to);
-          break;
-        case DType::kFloat32:
-          one(static_cast<const float*>(features.values.data) + row * volume_, row, epoch, to);
-          break;
-        default:
-          throw UserError(
-              fmt::format("no transform for values of type {}: uint8, float32", name_of(features.values.dtype)));
-      }
+  void apply(const Sample& sample, int64_t epoch, std::span<float> out) const override {
+    check(sample.shape, sample.values.dtype);
+    MLBENCH_CHECK(static_cast<int64_t>(out.size()) == volume_, "size of the output");
+    if (sample.values.dtype == DType::kUInt8) {
+      one(static_cast<const uint8_t*>(sample.values.data), sample.number, epoch, out.data());
+    } else {
+      one(static_cast<const float*>(sample.values.data), sample.number, epoch, out.data());
     }
   }
 
-  bool leaves_as_is(const dataset::CachedSplit& split) const override {
-    return checked_features(split).values.dtype == DType::kFloat32 && stages_.empty() && !moved_at_;
+  bool leaves_as_is(const dataset::FixedColumn& column) const override {
+    check(column.shape, column.values.dtype);
+    return column.values.dtype == DType::kFloat32 && stages_.empty() && !moved_at_;
   }
 
  private:
-  const dataset::FixedColumn& checked_features(const dataset::CachedSplit& split) const {
-    const auto& features = split.column<dataset::FixedColumn>("features");
-    if (features.shape == shape_) return features;
-    throw UserError(fmt::format("data set has samples of [{}], the task expects [{}]", fmt::join(features.shape, ", "),
-                                fmt::join(shape_, ", ")));
+  void check(std::span<const int64_t> shape, DType dtype) const {
+    if (!std::ranges::equal(shape, shape_)) {
+      throw UserError(fmt::format("data set has samples of [{}], the task expects [{}]", fmt::join(shape, ", "),
+                                  fmt::join(shape_, ", ")));
+    }
+    if (dtype != DType::kUInt8 && dtype != DType::kFloat32) {
+      throw UserError(fmt::format("no transform for values of type {}: uint8, float32", name_of(dtype)));
+    }
   }
 
   void add_stage(const std::string& name, const spec::DataSpec& data) {
@@ -141,7 +132,7 @@ class StageTransform final : public Transform {
   float value_of(float raw, size_t channel) const { return through(0, raw, channel); }
 
   template <typename T>
-  void one(const T* from, int64_t row, int64_t epoch, float* to) const {
+  void one(const T* from, int64_t number, int64_t epoch, float* to) const {
     if (!moved_at_) {
       const int64_t plane = volume_ / static_cast<int64_t>(channels_);
       for (size_t channel = 0; channel < channels_; ++channel, from += plane, to += plane) {
@@ -151,7 +142,7 @@ class StageTransform final : public Transform {
     }
     const int64_t height = shape_[1];
     const int64_t width = shape_[2];
-    const CropFlip move = crop_flip_of(seed_, epoch, row);
+    const CropFlip move = crop_flip_of(seed_, epoch, number);
     for (size_t channel = 0; channel < channels_; ++channel, from += height * width) {
       for (int64_t y = 0; y < height; ++y, to += width) {
         const int64_t source_y = y + move.dy - kPadding;

@@ -8,23 +8,31 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/dataset/prepared_dataset.h"
+#include "mlbench/base/buffer.h"
+#include "mlbench/dataset/column.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::data {
 
-// Augmentation depends only on (seed, epoch, sample number), never on the rank. A transform has no state: several
+// The values of a sample before its transform.
+struct Sample {
+  int64_t number = 0;  // in its split
+  std::span<const int64_t> shape;
+  ConstBufferView values;
+};
+
+// Augmentation depends only on (seed, epoch, sample number), never on rank or thread. A transform has no state: several
 // threads may use one object.
 class Transform {
  public:
   virtual ~Transform() = default;
-  // `rows` are sample numbers in the split. Writes rows.size() * volume floats.
-  virtual void apply(const dataset::CachedSplit& split, std::span<const int64_t> rows, int64_t epoch,
-                     std::span<float> out) const = 0;
-  // Whether the samples of the split already are what apply() would write, so that batches may point into the cache.
-  // Throws UserError when apply() would refuse the split.
-  virtual bool leaves_as_is(const dataset::CachedSplit&) const { return false; }
+  // Writes the sample as `out.size()` floats.
+  virtual void apply(const Sample& sample, int64_t epoch, std::span<float> out) const = 0;
+  // Whether samples of this column already are what apply() would write, so that batches may point into the cache.
+  // Throws UserError when apply() would refuse them.
+  virtual bool leaves_as_is(const dataset::FixedColumn&) const { return false; }
 };
+
 // The stages in `names` (the training or the evaluation list of DataSpec), applied in that order to the decoded values
 // as float32:
 //   "scale_255"      value / 255

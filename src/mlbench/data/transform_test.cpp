@@ -31,9 +31,13 @@ struct Samples {
   Samples& operator=(const Samples&) = delete;
 
   std::vector<float> through(const Transform& transform, const std::vector<int64_t>& rows, int64_t epoch = 0) const {
-    const auto volume = static_cast<size_t>(split.column<dataset::FixedColumn>("features").volume());
+    const auto& features = split.column<dataset::FixedColumn>("features");
+    const auto volume = static_cast<size_t>(features.volume());
     std::vector<float> out(rows.size() * volume, -1e9F);
-    transform.apply(split, rows, epoch, out);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      transform.apply({rows[i], features.shape, features.record(rows[i])}, epoch,
+                      std::span(out).subspan(i * volume, volume));
+    }
     return out;
   }
 

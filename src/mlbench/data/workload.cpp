@@ -46,15 +46,14 @@ struct Ingredients {
 // Trains on a part of the split "train", and evaluates the rest of it.
 std::unique_ptr<Workload> held_out_workload(const Ingredients& from) {
   const spec::DataSpec& data = from.task.data;
-  Holdout parts = hold_out(from.train.samples, data.holdout);
+  auto source = make_sample_source(from.train, make_transform(data.train_transform, data, from.plan.seed));
+  Holdout parts = hold_out(source->size(), data.holdout);
   const auto make_eval = [&train = from.train, data, seed = from.plan.seed,
                           records = std::move(parts.held_out)](const EvalShard& shard) {
-    return make_sample_eval_loader(train, records, make_transform(data.eval_transform, data, seed), shard,
-                                   kEvaluationSamples);
+    return make_sample_eval_loader(make_sample_source(train, make_transform(data.eval_transform, data, seed)), records,
+                                   shard, kEvaluationSamples);
   };
-  return make_planned_workload(
-      make_sample_source(from.train, make_transform(data.train_transform, data, from.plan.seed)),
-      make_sample_plan(std::move(parts.trained), from.plan), make_eval);
+  return make_planned_workload(std::move(source), make_sample_plan(std::move(parts.trained), from.plan), make_eval);
 }
 
 std::unique_ptr<Workload> image_workload(const Ingredients& from) {
@@ -63,9 +62,9 @@ std::unique_ptr<Workload> image_workload(const Ingredients& from) {
   const auto make_eval = [&test = from.test, data, seed = from.plan.seed](const EvalShard& shard) {
     return make_sample_eval_loader(test, make_transform(data.eval_transform, data, seed), shard, kEvaluationSamples);
   };
-  return make_planned_workload(
-      make_sample_source(from.train, make_transform(data.train_transform, data, from.plan.seed)),
-      make_sample_plan(from.train.samples, from.plan), make_eval);
+  auto source = make_sample_source(from.train, make_transform(data.train_transform, data, from.plan.seed));
+  auto plan = make_sample_plan(source->size(), from.plan);
+  return make_planned_workload(std::move(source), std::move(plan), make_eval);
 }
 
 std::unique_ptr<Workload> language_model_workload(const Ingredients& from) {

@@ -67,8 +67,9 @@ class Recordings final : public data::SampleSource, public data::Sentences {
   Recordings() {
     for (int64_t i = 0; i < kSamples; ++i) kept_.push_back(i);
   }
-  void fill(std::span<const int64_t> rows, const data::Piece&, int64_t, BatchView& view,
-            data::BatchMemory& memory) const override {
+  int64_t size() const override { return kSamples; }
+  void fill(const data::SampleRequest& request, BatchView& view, data::BatchMemory& memory) const override {
+    const std::span<const int64_t> rows = request.rows;
     const std::span<int64_t> lengths = memory.integers(0, std::ssize(rows));
     int64_t frames = 0;
     for (size_t i = 0; i < rows.size(); ++i) frames += lengths[i] = length(rows[i]);
@@ -116,8 +117,9 @@ class MeanOfRecording final : public ToyFramework {
 // Samples with the tensors "features" float32 [samples, kFeatures] and "labels" float32 [samples].
 class Measurements final : public data::SampleSource {
  public:
-  void fill(std::span<const int64_t> rows, const data::Piece&, int64_t, BatchView& view,
-            data::BatchMemory& memory) const override {
+  int64_t size() const override { return kSamples; }
+  void fill(const data::SampleRequest& request, BatchView& view, data::BatchMemory& memory) const override {
+    const std::span<const int64_t> rows = request.rows;
     const auto samples = std::ssize(rows);
     float* const values = memory.floats(samples * (kFeatures + 1));
     float* const labels = values + samples * kFeatures;
@@ -159,8 +161,9 @@ constexpr int64_t kColumns = 40;
 // not 0; "labels" float32 [samples]. Row i has i mod 4 entries that are not 0.
 class SparseRows final : public data::SampleSource {
  public:
-  void fill(std::span<const int64_t> rows, const data::Piece&, int64_t, BatchView& view,
-            data::BatchMemory& memory) const override {
+  int64_t size() const override { return kSamples; }
+  void fill(const data::SampleRequest& request, BatchView& view, data::BatchMemory& memory) const override {
+    const std::span<const int64_t> rows = request.rows;
     const std::span<int64_t> offsets = memory.integers(0, std::ssize(rows) + 1);
     offsets[0] = 0;
     for (size_t i = 0; i < rows.size(); ++i) offsets[i + 1] = offsets[i] + rows[i] % 4;
