@@ -348,11 +348,14 @@ TEST(Loaders, RefuseSamplesOfAnotherShapeAtOnce) {
               ThrowsMessage<UserError>(HasSubstr("samples of [1], the task expects [2]")));
 }
 
+const std::vector<int64_t> kOneValue = {1};
+
 // A transform that counts, dawdles, and fails when it meets certain samples.
 class Moody final : public Transform {
  public:
   Moody(std::atomic<int>& calls, std::set<int64_t> bad_samples, std::chrono::microseconds delay)
       : calls_(calls), bad_samples_(std::move(bad_samples)), delay_(delay) {}
+  const std::vector<int64_t>& output_shape() const override { return kOneValue; }
   void apply(const Sample& sample, int64_t, std::span<float> out) const override {
     ++calls_;
     std::this_thread::sleep_for(delay_);
@@ -434,6 +437,7 @@ TEST(TrainLoader, NoBitDependsOnTheNumberOfThreads) {
 class Meeting final : public Transform {
  public:
   explicit Meeting(int threads) : missing_(threads) {}
+  const std::vector<int64_t>& output_shape() const override { return kOneValue; }
   void apply(const Sample&, int64_t, std::span<float>) const override {
     std::unique_lock lock(mutex_);
     if (met_.insert(std::this_thread::get_id()).second) --missing_;
@@ -463,6 +467,7 @@ TEST(TrainLoader, ItsThreadsShareABatch) {
 class Where final : public Transform {
  public:
   explicit Where(std::vector<int>& cores) : cores_(cores) {}
+  const std::vector<int64_t>& output_shape() const override { return kOneValue; }
   void apply(const Sample&, int64_t, std::span<float>) const override { cores_ = allowed_cores(); }
 
  private:
@@ -491,6 +496,7 @@ TEST(TrainLoader, ItsThreadNeedNotShareTheCoreOfABoundMaker) {
 class Gated final : public Transform {
  public:
   Gated(std::atomic<int>& calls, std::counting_semaphore<>& gate) : calls_(calls), gate_(gate) {}
+  const std::vector<int64_t>& output_shape() const override { return kOneValue; }
   void apply(const Sample&, int64_t, std::span<float>) const override {
     ++calls_;
     gate_.acquire();
@@ -561,6 +567,7 @@ TEST(TrainLoader, ErrorComesAfterTheGoodBatchesNamesTheSampleAndStays) {
 // A transform whose disk fails.
 class Unreadable final : public Transform {
  public:
+  const std::vector<int64_t>& output_shape() const override { return kOneValue; }
   void apply(const Sample&, int64_t, std::span<float>) const override { throw IoError("the disk fails"); }
 };
 

@@ -36,7 +36,7 @@ class RecordSource final : public SampleSource {
         transform_(std::move(transform)),
         as_it_is_(transform_->leaves_as_is(features_)) {
     shape_.push_back(0);
-    shape_.insert(shape_.end(), features_.shape.begin(), features_.shape.end());
+    shape_.insert(shape_.end(), transform_->output_shape().begin(), transform_->output_shape().end());
   }
 
   int64_t size() const override { return features_.records(); }
@@ -52,7 +52,7 @@ class RecordSource final : public SampleSource {
       features.values = features_.values;
       features.rows = rows;
     } else {
-      const int64_t volume = features_.volume();
+      const int64_t volume = features.row_volume();
       float* const floats = memory.floats(count * volume);
       request.threads.each(count, [&](int64_t i) {
         decode(rows[static_cast<size_t>(i)], request.epoch, {floats + i * volume, static_cast<size_t>(volume)});

@@ -12,6 +12,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/base/shape.h"
+#include "mlbench/spec/crop.h"
 
 namespace mlbench::data {
 
@@ -48,14 +49,33 @@ Pointwise make_normalise(const Context& context) {
   };
 }
 
+// A sample to be moved, and by how much it is larger than the output.
+struct Movable {
+  uint64_t seed;
+  int64_t epoch, sample, spare_height, spare_width;
+};
+using Move = CropFlip (*)(const Movable& image);
+
+// The offsets are those within the image, from which the padding sticks out.
+CropFlip pad_crop_flip(const Movable& image) {
+  const CropFlip padded = crop_flip_of(image.seed, image.epoch, image.sample, 2 * kPadding, 2 * kPadding);
+  return {padded.dy - kPadding, padded.dx - kPadding, padded.flip};
+}
+CropFlip crop_flip(const Movable& image) {
+  return crop_flip_of(image.seed, image.epoch, image.sample, image.spare_height, image.spare_width);
+}
+CropFlip center_crop(const Movable& image) { return {image.spare_height / 2, image.spare_width / 2}; }
+
+// A stage changes values in place, or moves them.
 struct Row {
   const char* name;
-  Pointwise (*make)(const Context&);  // nullptr: pad_crop_flip, the one stage that moves values
+  Pointwise (*make)(const Context&);
+  Move move;
 };
 constexpr std::array kStages = {
-    Row{"scale_255", make_scale_255},
-    Row{"normalise", make_normalise},
-    Row{"pad_crop_flip", nullptr},
+    Row{"scale_255", make_scale_255, nullptr},    Row{"normalise", make_normalise, nullptr},
+    Row{"pad_crop_flip", nullptr, pad_crop_flip}, Row{"crop_flip", nullptr, crop_flip},
+    Row{"center_crop", nullptr, center_crop},
 };
 
 // Applies all stages in one pass. For uint8, a table per channel has the result of all stages for each value: exact by
@@ -81,13 +101,15 @@ class StageTransform final : public Transform {
     }
   }
 
+  const std::vector<int64_t>& output_shape() const override { return shape_; }
+
   void apply(const Sample& sample, int64_t epoch, std::span<float> out) const override {
     check(sample.shape, sample.values.dtype);
     MLBENCH_CHECK(static_cast<int64_t>(out.size()) == volume_, "size of the output");
     if (sample.values.dtype == DType::kUInt8) {
-      one(static_cast<const uint8_t*>(sample.values.data), sample.number, epoch, out.data());
+      one(static_cast<const uint8_t*>(sample.values.data), sample, epoch, out.data());
     } else {
-      one(static_cast<const float*>(sample.values.data), sample.number, epoch, out.data());
+      one(static_cast<const float*>(sample.values.data), sample, epoch, out.data());
     }
   }
 
@@ -98,9 +120,10 @@ class StageTransform final : public Transform {
 
  private:
   void check(std::span<const int64_t> shape, DType dtype) const {
-    if (!std::ranges::equal(shape, shape_)) {
-      throw UserError(fmt::format("data set has samples of [{}], the task expects [{}]", fmt::join(shape, ", "),
-                                  fmt::join(shape_, ", ")));
+    const bool fits = crops_ ? spec::can_crop(shape, shape_) : std::ranges::equal(shape, shape_);
+    if (!fits) {
+      throw UserError(fmt::format("data set has samples of [{}], the task expects [{}]{}", fmt::join(shape, ", "),
+                                  fmt::join(shape_, ", "), crops_ ? " or larger images" : ""));
     }
     if (dtype != DType::kUInt8 && dtype != DType::kFloat32) {
       throw UserError(fmt::format("no transform for values of type {}: uint8, float32", name_of(dtype)));
@@ -113,14 +136,14 @@ class StageTransform final : public Transform {
       stages_.push_back(row.make({data, channels_}));
       return;
     }
-    if (moved_at_) throw UserError("transform pad_crop_flip: may stand in the list only once");
+    if (moved_at_) throw UserError(fmt::format("transform {}: a list may have only one that moves values", name));
     if (shape_.size() != 3) {
-      throw UserError(
-          fmt::format("transform pad_crop_flip: samples of [{}], expected three dimensions (channels, "
-                      "height, width)",
-                      fmt::join(shape_, ", ")));
+      throw UserError(fmt::format("transform {}: samples of [{}], expected three dimensions (channels, height, width)",
+                                  name, fmt::join(shape_, ", ")));
     }
     moved_at_ = stages_.size();
+    move_ = row.move;
+    crops_ = spec::is_crop(name);
   }
 
   float through(size_t first, float value, size_t channel) const {
@@ -132,7 +155,7 @@ class StageTransform final : public Transform {
   float value_of(float raw, size_t channel) const { return through(0, raw, channel); }
 
   template <typename T>
-  void one(const T* from, int64_t number, int64_t epoch, float* to) const {
+  void one(const T* from, const Sample& sample, int64_t epoch, float* to) const {
     if (!moved_at_) {
       const int64_t plane = volume_ / static_cast<int64_t>(channels_);
       for (size_t channel = 0; channel < channels_; ++channel, from += plane, to += plane) {
@@ -140,18 +163,24 @@ class StageTransform final : public Transform {
       }
       return;
     }
-    const int64_t height = shape_[1];
-    const int64_t width = shape_[2];
-    const CropFlip move = crop_flip_of(seed_, epoch, number);
-    for (size_t channel = 0; channel < channels_; ++channel, from += height * width) {
+    const int64_t height = shape_[1], width = shape_[2];
+    const int64_t source_height = sample.shape[1], source_width = sample.shape[2];
+    const CropFlip move = move_({seed_, epoch, sample.number, source_height - height, source_width - width});
+    // The columns [first, last) of the output lie within the image: column x is its column start + x * step.
+    const int64_t start = move.flip ? move.dx + width - 1 : move.dx, step = move.flip ? -1 : 1;
+    const int64_t before = move.flip ? move.dx + width - source_width : -move.dx;
+    const int64_t first = std::clamp<int64_t>(before, 0, width);
+    const int64_t last = std::clamp<int64_t>(before + source_width, first, width);
+    for (size_t channel = 0; channel < channels_; ++channel, from += source_height * source_width) {
       for (int64_t y = 0; y < height; ++y, to += width) {
-        const int64_t source_y = y + move.dy - kPadding;
-        const bool inside = source_y >= 0 && source_y < height;
-        for (int64_t x = 0; x < width; ++x) {
-          const int64_t source_x = (move.flip ? width - 1 - x : x) + move.dx - kPadding;
-          to[x] = inside && source_x >= 0 && source_x < width ? value_of(from[source_y * width + source_x], channel)
-                                                              : padding_[channel];
+        const int64_t source_y = y + move.dy;
+        const bool inside = source_y >= 0 && source_y < source_height;
+        const int64_t begin = inside ? first : width, end = inside ? last : width;
+        std::fill(to, to + begin, padding_[channel]);
+        for (int64_t x = begin; x < end; ++x) {
+          to[x] = value_of(from[source_y * source_width + start + x * step], channel);
         }
+        std::fill(to + end, to + width, padding_[channel]);
       }
     }
   }
@@ -161,18 +190,22 @@ class StageTransform final : public Transform {
   size_t channels_ = 1;
   int64_t volume_ = 0;
   std::vector<Pointwise> stages_;
-  std::optional<size_t> moved_at_;              // pad_crop_flip comes before this stage
+  std::optional<size_t> moved_at_;              // the stage that moves values comes before this one
+  Move move_ = nullptr;                         // that stage
+  bool crops_ = false;                          // whether it takes larger images
   std::vector<std::array<float, 256>> tables_;  // [channel][raw value]
   std::vector<float> padding_;                  // [channel]
 };
 
 }  // namespace
 
-CropFlip crop_flip_of(uint64_t seed, int64_t epoch, int64_t sample) {
+CropFlip crop_flip_of(uint64_t seed, int64_t epoch, int64_t sample, int64_t spare_height, int64_t spare_width) {
   const uint64_t key = derive_key(seed, {kAugmentStream, static_cast<uint64_t>(epoch)});
   const auto block = philox(key, static_cast<uint64_t>(sample), 0);
-  const auto offset = [](uint32_t bits) { return static_cast<int64_t>(uint64_t{bits} * (2 * kPadding + 1) >> 32); };
-  return {offset(block[0]), offset(block[1]), (block[2] & 1) != 0};
+  const auto offset = [](uint32_t bits, int64_t spare) {
+    return static_cast<int64_t>(bits * static_cast<uint64_t>(spare + 1) >> 32);
+  };
+  return {offset(block[0], spare_height), offset(block[1], spare_width), (block[2] & 1) != 0};
 }
 
 std::unique_ptr<Transform> make_transform(const std::vector<std::string>& names, const spec::DataSpec& data,

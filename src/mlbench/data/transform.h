@@ -26,7 +26,10 @@ struct Sample {
 class Transform {
  public:
   virtual ~Transform() = default;
-  // Writes the sample as `out.size()` floats.
+  // The shape of what apply() writes, whatever the shape of the sample.
+  virtual const std::vector<int64_t>& output_shape() const = 0;
+  // Writes the sample as floats of the output shape. Throws UserError where it has a shape or type that the transform
+  // does not take.
   virtual void apply(const Sample& sample, int64_t epoch, std::span<float> out) const = 0;
   // Whether samples of this column already are what apply() would write, so that batches may point into the cache.
   // Throws UserError when apply() would refuse them.
@@ -38,18 +41,23 @@ class Transform {
 //   "scale_255"      value / 255
 //   "normalise"      (value - mean[channel]) / stddev[channel]
 //   "pad_crop_flip"  4 zeros on each side, a random crop of the original size, mirrored with probability 1/2; the
-//                    padding is 0 at this point of the list (train only; at most once)
-// The channels are the first extent of a three-dimensional sample; any other sample has one channel. Throws UserError
-// listing the valid names.
+//                    padding is 0 at this point of the list (train only)
+//   "crop_flip"      a random crop of the size that data.sample_shape says, mirrored with probability 1/2 (train only)
+//   "center_crop"    the middle, of that size; of an odd rest, the larger half is cut off at the end
+// At most one of the last three. The output has data.sample_shape; only the crops of spec/crop.h take larger images, of
+// which each may have another size. The channels are the first extent of a three-dimensional sample; any other sample
+// has one channel. Throws UserError listing the valid names.
 std::unique_ptr<Transform> make_transform(const std::vector<std::string>& names, const spec::DataSpec& data,
                                           uint64_t seed);
 
-// Where pad_crop_flip takes a sample from: out(y, x) = padded(y + dy, x' + dx), where x' = width - 1 - x if `flip`,
-// else x.
+// Where a sample is taken from an image: out(y, x) = image(y + dy, x' + dx), where x' = width - 1 - x if `flip`, else
+// x.
 struct CropFlip {
-  int64_t dy = 0, dx = 0;  // in [0, 8]
+  int64_t dy = 0, dx = 0;
   bool flip = false;
 };
-CropFlip crop_flip_of(uint64_t seed, int64_t epoch, int64_t sample);
+// The random crop of an image that is larger than the sample by so many rows and columns: dy in [0, spare_height], dx
+// in [0, spare_width]. For pad_crop_flip the image is the padded one.
+CropFlip crop_flip_of(uint64_t seed, int64_t epoch, int64_t sample, int64_t spare_height, int64_t spare_width);
 
 }  // namespace mlbench::data

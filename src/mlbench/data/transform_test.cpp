@@ -32,7 +32,7 @@ struct Samples {
 
   std::vector<float> through(const Transform& transform, const std::vector<int64_t>& rows, int64_t epoch = 0) const {
     const auto& features = split.column<dataset::FixedColumn>("features");
-    const auto volume = static_cast<size_t>(features.volume());
+    const auto volume = static_cast<size_t>(volume_of(transform.output_shape()));
     std::vector<float> out(rows.size() * volume, -1e9F);
     for (size_t i = 0; i < rows.size(); ++i) {
       transform.apply({rows[i], features.shape, features.record(rows[i])}, epoch,
@@ -134,7 +134,7 @@ TEST(Transform, PadCropFlipEqualsThePlainWayAtEitherEndOfTheList) {
   const auto first = make_transform({"pad_crop_flip", "scale_255", "normalise"}, spec, 7);
   const auto last = make_transform({"scale_255", "normalise", "pad_crop_flip"}, spec, 7);
   for (int64_t row = 0; row < kSamples; ++row) {
-    const CropFlip move = crop_flip_of(7, 2, row);
+    const CropFlip move = crop_flip_of(7, 2, row, 8, 8);
     EXPECT_EQ(samples.through(*last, {row}, 2), plain_pad_crop_flip(samples.through(*values, {row}), 3, 6, 5, move));
 
     const auto moved = plain_pad_crop_flip(samples.through(*raw, {row}), 3, 6, 5, move);
@@ -149,7 +149,7 @@ TEST(Transform, PadCropFlipByHand) {
   const auto transform = make_transform({"pad_crop_flip"}, spec_of(samples.split), 0);
   int straight = 0, mirrored = 0;
   for (int64_t row = 0; row < 2000; ++row) {
-    const CropFlip move = crop_flip_of(0, 0, row);
+    const CropFlip move = crop_flip_of(0, 0, row, 8, 8);
     if (move.dy != 3 || move.dx != 3) continue;
     const auto* p = samples.values.data() + 9 * row;
     const auto out = samples.through(*transform, {row});
@@ -169,7 +169,7 @@ TEST(Transform, CropsAndFlipsAreUniform) {
   int flips = 0;
   constexpr int kDraws = 18000;
   for (int64_t sample = 0; sample < kDraws; ++sample) {
-    const CropFlip move = crop_flip_of(42, 5, sample);
+    const CropFlip move = crop_flip_of(42, 5, sample, 8, 8);
     ++dy[move.dy];
     ++dx[move.dx];
     flips += move.flip ? 1 : 0;
@@ -181,6 +181,67 @@ TEST(Transform, CropsAndFlipsAreUniform) {
     for (const auto& [value, count] : counts) EXPECT_NEAR(count, kDraws / 9.0, 220) << value;  // 5 standard deviations
   }
   EXPECT_NEAR(flips, kDraws / 2.0, 340);
+}
+
+spec::DataSpec spec_of_shape(std::vector<int64_t> shape) {
+  spec::DataSpec spec;
+  spec.sample_shape = std::move(shape);
+  return spec;
+}
+
+TEST(Transform, CenterCropByHand) {
+  const Samples<uint8_t> samples({2, 4, 5}, counting(40));
+  const auto transform = make_transform({"center_crop"}, spec_of_shape({2, 2, 2}), 0);
+  EXPECT_EQ(transform->output_shape(), (std::vector<int64_t>{2, 2, 2}));
+  const auto* p = samples.values.data();
+  EXPECT_THAT(samples.through(*transform, {0}), ElementsAre(p[6], p[7], p[11], p[12], p[26], p[27], p[31], p[32]));
+}
+
+TEST(Transform, CenterCropOfAnImageThatFitsLeavesIt) {
+  const Samples<float> samples({1, 2, 2}, {1, 2, 3, 4});
+  EXPECT_THAT(samples.through(*make_transform({"center_crop"}, spec_of(samples.split), 0), {0}),
+              ElementsAre(1, 2, 3, 4));
+}
+
+// Every image is cut as its number says, whatever its size.
+TEST(Transform, CropFlipCutsImagesOfAnySize) {
+  const auto transform = make_transform({"crop_flip", "scale_255"}, spec_of_shape({2, 3, 4}), 7);
+  std::map<std::pair<int64_t, int64_t>, int> places;
+  int flips = 0;
+  for (int64_t number = 0; number < 300; ++number) {
+    const int64_t height = 3 + number % 3, width = 4 + number % 2;
+    const Samples<uint8_t> image({2, height, width}, counting(static_cast<size_t>(2 * height * width)));
+    const CropFlip move = crop_flip_of(7, 2, number, height - 3, width - 4);
+    ASSERT_LE(move.dy, height - 3);
+    ASSERT_LE(move.dx, width - 4);
+    std::vector<float> expected;
+    for (int64_t channel = 0; channel < 2; ++channel) {
+      for (int64_t y = 0; y < 3; ++y) {
+        for (int64_t x = 0; x < 4; ++x) {
+          const int64_t from = move.dx + (move.flip ? 3 - x : x);
+          const auto at = static_cast<size_t>((channel * height + y + move.dy) * width + from);
+          expected.push_back(static_cast<float>(image.values[at]) / 255.0F);
+        }
+      }
+    }
+    std::vector<float> out(24);
+    const auto& features = image.split.column<dataset::FixedColumn>("features");
+    transform->apply({number, features.shape, features.record(0)}, 2, out);
+    EXPECT_EQ(out, expected) << number;
+    ++places[{move.dy, move.dx}];
+    flips += move.flip ? 1 : 0;
+  }
+  EXPECT_EQ(places.size(), 6U) << "every place of the largest image occurs";
+  EXPECT_NEAR(flips, 150, 45);
+}
+
+TEST(Transform, CropsRefuseSmallerImagesAndOtherChannels) {
+  const auto transform = make_transform({"center_crop"}, spec_of_shape({3, 3, 4}), 0);
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{3, 2, 9}, {3, 9, 3}, {1, 9, 9}, {3, 12}}) {
+    const Samples<uint8_t> image(shape, counting(static_cast<size_t>(volume_of(shape))));
+    EXPECT_THAT([&] { image.through(*transform, {0}); },
+                ThrowsMessage<UserError>(HasSubstr("the task expects [3, 3, 4] or larger images")));
+  }
 }
 
 TEST(Transform, AugmentationDependsOnSeedEpochAndSampleButNotOnWorkers) {
@@ -223,13 +284,16 @@ TEST(Transform, ErrorsNameWhatIsWrongAndWhatIsValid) {
     return [=] { make_transform(names, spec, 0); };
   };
   EXPECT_THAT(make({"scale"}, spec_of(samples.split)),
-              ThrowsMessage<UserError>(AllOf(HasSubstr("'scale'"), HasSubstr("scale_255, normalise, pad_crop_flip"))));
+              ThrowsMessage<UserError>(AllOf(
+                  HasSubstr("'scale'"), HasSubstr("scale_255, normalise, pad_crop_flip, crop_flip, center_crop"))));
   EXPECT_THAT(make({"normalise"}, spec_of(samples.split, {0.5}, {0.5})),
               ThrowsMessage<UserError>(HasSubstr("1 means and 1 deviations, expected one of each for 3 channels")));
   EXPECT_THAT(make({"normalise"}, spec_of(samples.split, {0, 0, 0}, {1, 0, 1})),
               ThrowsMessage<UserError>(HasSubstr("must be positive")));
-  EXPECT_THAT(make({"pad_crop_flip", "pad_crop_flip"}, spec_of(samples.split)),
-              ThrowsMessage<UserError>(HasSubstr("only once")));
+  for (const char* second : {"pad_crop_flip", "crop_flip", "center_crop"}) {
+    EXPECT_THAT(make({"pad_crop_flip", "scale_255", second}, spec_of(samples.split)),
+                ThrowsMessage<UserError>(HasSubstr(std::string(second) + ": a list may have only one that moves")));
+  }
   EXPECT_THAT(make({"pad_crop_flip"}, spec_of(rows.split)), ThrowsMessage<UserError>(HasSubstr("three dimensions")));
   EXPECT_THAT([&] { samples.through(*make_transform({}, spec_of(rows.split), 0), {0}); },
               ThrowsMessage<UserError>(AllOf(HasSubstr("samples of [3, 2, 2]"), HasSubstr("expects [4]"))));

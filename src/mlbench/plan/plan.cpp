@@ -25,6 +25,7 @@
 #include "mlbench/plan/choices.h"
 #include "mlbench/plan/engine.h"
 #include "mlbench/spec/communication.h"
+#include "mlbench/spec/crop.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/supervisor.h"
@@ -143,10 +144,12 @@ spec::RunSpec plan_task(const RunOptions& options, const fs::path& home) {
 
   common.data_name = options.data.empty() ? task.task.data.name : options.data;
   const dataset::DatasetDescription& data = dataset::find_description(common.data_name);
-  const bool other_shape = data.sample_shape != task.task.data.sample_shape || data.classes != task.task.data.classes;
+  const spec::DataSpec& asked = task.task.data;
+  const std::vector<int64_t> shape = spec::crops(asked, data.sample_shape) ? asked.sample_shape : data.sample_shape;
+  const bool other_shape = shape != asked.sample_shape || data.classes != asked.classes;
   if (!options.data.empty() && other_shape) {
     // The model takes its input and output sizes from the task, so that these become overrides, which open the run.
-    overrides.push_back({"data.sample_shape", Json(data.sample_shape).dump()});
+    overrides.push_back({"data.sample_shape", Json(shape).dump()});
     overrides.push_back({"data.classes", std::to_string(data.classes)});
     task = freeze(options, overrides);
   }

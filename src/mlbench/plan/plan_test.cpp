@@ -443,6 +443,15 @@ TEST_F(Plan, DataOfAnotherDimensionOpenTheRun) {
   EXPECT_EQ(run.task.task.data.name, "epsilon") << "what the task is about stays in the record";
 }
 
+TEST_F(Plan, DataOfAnotherShapeAreCutWhereTheTaskCuts) {
+  options_.data = "cifar-100";
+  options_.overrides = {"data.train_transform=[\"crop_flip\"]", "data.eval_transform=[\"center_crop\"]"};
+  const auto shape = [&] { return plan_runs(options_, facts_)[0].task.task.data.sample_shape; };
+  EXPECT_EQ(shape(), (std::vector<int64_t>{3, 32, 32})) << "images of one channel cannot be cut out of these";
+  options_.overrides.emplace_back("data.sample_shape=[3, 28, 28]");
+  EXPECT_EQ(shape(), (std::vector<int64_t>{3, 28, 28}));
+}
+
 TEST_F(Plan, DataOfOtherClassesAndAnotherModelOpenTheRun) {
   options_.task = "1a";
   options_.data = "cifar-100";
