@@ -564,6 +564,96 @@ TEST(TrainLoader, ErrorComesAfterTheGoodBatchesNamesTheSampleAndStays) {
   }
 }
 
+// Images of other sizes each, stored as their number of rows, their number of columns, and their pixels. Record i of a
+// damaged split has lost its last pixel.
+class Encoded {
+ public:
+  explicit Encoded(int64_t samples, int64_t damaged = -1) : labels_(static_cast<size_t>(samples)) {
+    for (int64_t i = 0; i < samples; ++i) {
+      const auto height = static_cast<uint8_t>(4 + i % 5), width = static_cast<uint8_t>(6 + i % 3);
+      bytes_.insert(bytes_.end(), {std::byte{height}, std::byte{width}});
+      for (int at = 0; at < height * width - (i == damaged ? 1 : 0); ++at) {
+        bytes_.push_back(static_cast<std::byte>(i * 13 + at));
+      }
+      offsets_.push_back(std::ssize(bytes_));
+    }
+    split_ = {"train", samples, {}};
+    split_.columns = {dataset::BytesColumn{"encoded", bytes_, offsets_},
+                      dataset::FixedColumn{"labels", {}, const_view_of(std::span<const int64_t>(labels_))}};
+  }
+  Encoded(const Encoded&) = delete;
+  Encoded& operator=(const Encoded&) = delete;
+  const dataset::CachedSplit& split() const { return split_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+  std::vector<int64_t> offsets_ = {0};
+  std::vector<int64_t> labels_;
+  dataset::CachedSplit split_;
+};
+
+// Decodes such an image, and cuts 4 x 5 pixels out of it.
+class DecodedCrop final : public Transform {
+ public:
+  const std::vector<int64_t>& output_shape() const override { return shape_; }
+  void apply(const Sample& sample, int64_t epoch, std::span<float> out) const override {
+    EXPECT_EQ(sample.values.dtype, DType::kUInt8);
+    EXPECT_EQ(sample.values.count, volume_of(sample.shape));
+    const auto* const record = static_cast<const uint8_t*>(sample.values.data);
+    const int64_t height = record[0], width = record[1];
+    if (sample.values.count != 2 + height * width) throw UserError("a pixel is missing");
+    const CropFlip move = crop_flip_of(42, epoch, sample.number, height - 4, width - 5);
+    for (int64_t at = 0; at < 20; ++at) {
+      const int64_t x = move.dx + (move.flip ? 4 - at % 5 : at % 5), y = move.dy + at / 5;
+      out[static_cast<size_t>(at)] = record[2 + y * width + x];
+    }
+  }
+
+ private:
+  std::vector<int64_t> shape_ = {1, 4, 5};
+};
+
+std::unique_ptr<TrainLoader> load_crops(const Encoded& images, int threads) {
+  return data::make_train_loader(make_encoded_source(images.split(), std::make_unique<DecodedCrop>()),
+                                 make_sample_plan(images.split().samples, {.workers = 1, .batch_size = 8}),
+                                 {.threads = threads});
+}
+
+TEST(TrainLoader, CropsOfDecodedImagesAreTheSameForAnyNumberOfThreads) {
+  const Encoded images(50);
+  std::vector<std::unique_ptr<TrainLoader>> loaders;
+  for (const int threads : kThreadCounts) loaders.push_back(load_crops(images, threads));
+  for (int64_t step = 0; step < 14; ++step) {  // two epochs
+    const auto order = epoch_permutation(50, 42, step / 7);
+    for (const auto& loader : loaders) {
+      const Batch& batch = loader->next();
+      const BatchTensor& features = batch.micro.front().at("features");
+      ASSERT_EQ(features.shape, (std::vector<int64_t>{batch.samples, 1, 4, 5}));
+      for (int64_t i = 0; i < batch.samples; ++i) {
+        const int64_t number = order[static_cast<size_t>(step % 7 * 8 + i)];
+        const int64_t height = 4 + number % 5, width = 6 + number % 3;
+        const CropFlip move = crop_flip_of(42, step / 7, number, height - 4, width - 5);
+        for (int64_t at = 0; at < 20; ++at) {
+          const int64_t x = move.dx + (move.flip ? 4 - at % 5 : at % 5), y = move.dy + at / 5;
+          ASSERT_EQ(static_cast<const float*>(features.values.data)[i * 20 + at],
+                    static_cast<float>((number * 13 + y * width + x) % 256));
+        }
+      }
+    }
+  }
+}
+
+TEST(TrainLoader, ARecordThatCannotBeDecodedIsNamed) {
+  const Encoded images(50, 17);
+  for (const int threads : kThreadCounts) {
+    const auto loader = load_crops(images, threads);
+    const auto all = [&] {
+      for (int step = 0; step < 7; ++step) loader->next();
+    };
+    EXPECT_THAT(all, ThrowsMessage<UserError>("sample 17 of split 'train': a pixel is missing"));
+  }
+}
+
 // A transform whose disk fails.
 class Unreadable final : public Transform {
  public:

@@ -27,19 +27,10 @@ std::span<int64_t> BatchMemory::integers(size_t slot, int64_t count) {
 
 namespace {
 
-class RecordSource final : public SampleSource {
+// Samples of one shape with their labels. A subclass knows what the samples are made of.
+class LabelledSource : public SampleSource {
  public:
-  RecordSource(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform)
-      : split_(split),
-        features_(split.column<dataset::FixedColumn>("features")),
-        labels_(split.labels()),
-        transform_(std::move(transform)),
-        as_it_is_(transform_->leaves_as_is(features_)) {
-    shape_.push_back(0);
-    shape_.insert(shape_.end(), transform_->output_shape().begin(), transform_->output_shape().end());
-  }
-
-  int64_t size() const override { return features_.records(); }
+  int64_t size() const override { return split_.samples; }
 
   void fill(const SampleRequest& request, BatchView& view, BatchMemory& memory) const override {
     const std::span<const int64_t> rows = request.rows;
@@ -48,32 +39,43 @@ class RecordSource final : public SampleSource {
     view.samples = view.weight = count;
     BatchTensor &features = view.tensors[0], &labels = view.tensors[1];
     features.shape[0] = labels.shape[0] = count;
-    if (as_it_is_) {
-      features.values = features_.values;
-      features.rows = rows;
-    } else {
-      const int64_t volume = features.row_volume();
-      float* const floats = memory.floats(count * volume);
-      request.threads.each(count, [&](int64_t i) {
-        decode(rows[static_cast<size_t>(i)], request.epoch, {floats + i * volume, static_cast<size_t>(volume)});
-      });
-      features.values = ConstBufferView(floats, count * volume, DType::kFloat32);
-    }
+    fill_features(request, features, memory);
     const std::span<int64_t> own = memory.integers(0, count);
     for (size_t i = 0; i < own.size(); ++i) own[i] = labels_[static_cast<size_t>(rows[i])];
     labels.values = const_view_of(std::span<const int64_t>(own));
   }
 
-  bool points_into_cache() const override { return as_it_is_; }
+ protected:
+  LabelledSource(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform)
+      : split_(split), labels_(split.labels()), transform_(std::move(transform)) {
+    shape_.push_back(0);
+    shape_.insert(shape_.end(), transform_->output_shape().begin(), transform_->output_shape().end());
+  }
+
+  // Decodes the samples into the memory.
+  virtual void fill_features(const SampleRequest& request, BatchTensor& features, BatchMemory& memory) const {
+    const auto count = std::ssize(request.rows), volume = features.row_volume();
+    float* const floats = memory.floats(count * volume);
+    request.threads.each(count, [&](int64_t i) {
+      decode_named(request.rows[static_cast<size_t>(i)], request.epoch,
+                   {floats + i * volume, static_cast<size_t>(volume)});
+    });
+    features.values = ConstBufferView(floats, count * volume, DType::kFloat32);
+  }
+  virtual void decode(int64_t number, int64_t epoch, std::span<float> out) const = 0;
+
+  const dataset::CachedSplit& split_;
+  std::span<const int64_t> labels_;
+  std::unique_ptr<Transform> transform_;
 
  private:
-  void decode(int64_t number, int64_t epoch, std::span<float> out) const {
+  void decode_named(int64_t number, int64_t epoch, std::span<float> out) const {
     MLBENCH_CHECK(number >= 0 && number < size(), fmt::format("sample {} of {}", number, size()));
     const auto named = [&](const std::exception& error) {
       return fmt::format("sample {} of split '{}': {}", number, split_.name, error.what());
     };
     try {
-      transform_->apply({number, features_.shape, features_.record(number)}, epoch, out);
+      decode(number, epoch, out);
     } catch (const UserError& error) {
       throw UserError(named(error));
     } catch (const IoError& error) {
@@ -81,19 +83,59 @@ class RecordSource final : public SampleSource {
     }
   }
 
-  const dataset::CachedSplit& split_;
-  const dataset::FixedColumn& features_;
-  std::span<const int64_t> labels_;
-  std::unique_ptr<Transform> transform_;
+  std::vector<int64_t> shape_;  // of features; each batch sets the first extent
+};
+
+// Features are the values of a column, or what a transform makes of them.
+class ValuesSource final : public LabelledSource {
+ public:
+  ValuesSource(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform)
+      : LabelledSource(split, std::move(transform)),
+        column_(split.column<dataset::FixedColumn>("features")),
+        as_it_is_(transform_->leaves_as_is(column_)) {}
+
+  bool points_into_cache() const override { return as_it_is_; }
+
+ private:
+  void fill_features(const SampleRequest& request, BatchTensor& features, BatchMemory& memory) const override {
+    if (!as_it_is_) return LabelledSource::fill_features(request, features, memory);
+    features.values = column_.values;
+    features.rows = request.rows;
+  }
+  void decode(int64_t number, int64_t epoch, std::span<float> out) const override {
+    transform_->apply({number, column_.shape, column_.record(number)}, epoch, out);
+  }
+
+  const dataset::FixedColumn& column_;
   bool as_it_is_;
-  std::vector<int64_t> shape_;  // the shape of features; each batch sets the first extent
+};
+
+// Features are what a transform makes of bytes.
+class EncodedSource final : public LabelledSource {
+ public:
+  EncodedSource(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform)
+      : LabelledSource(split, std::move(transform)), column_(split.column<dataset::BytesColumn>("encoded")) {}
+
+ private:
+  void decode(int64_t number, int64_t epoch, std::span<float> out) const override {
+    const std::span<const std::byte> record = column_.record(number);
+    const int64_t length = std::ssize(record);
+    transform_->apply({number, {&length, 1}, {record.data(), length, DType::kUInt8}}, epoch, out);
+  }
+
+  const dataset::BytesColumn& column_;
 };
 
 }  // namespace
 
 std::shared_ptr<const SampleSource> make_sample_source(const dataset::CachedSplit& split,
                                                        std::unique_ptr<Transform> transform) {
-  return std::make_shared<RecordSource>(split, std::move(transform));
+  return std::make_shared<ValuesSource>(split, std::move(transform));
+}
+
+std::shared_ptr<const SampleSource> make_encoded_source(const dataset::CachedSplit& split,
+                                                        std::unique_ptr<Transform> transform) {
+  return std::make_shared<EncodedSource>(split, std::move(transform));
 }
 
 }  // namespace mlbench::data

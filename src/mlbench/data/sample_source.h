@@ -66,6 +66,10 @@ class SampleSource {
 // for one sample begins with "sample NUMBER of split 'NAME': ".
 std::shared_ptr<const SampleSource> make_sample_source(const dataset::CachedSplit& split,
                                                        std::unique_ptr<Transform> transform);
+// The same of samples that are stored as bytes, the column "encoded". The transform decodes them, whenever they are
+// asked for.
+std::shared_ptr<const SampleSource> make_encoded_source(const dataset::CachedSplit& split,
+                                                        std::unique_ptr<Transform> transform);
 
 struct SentenceOptions {
   int64_t max_length = 0;  // of both sides: longer pairs are not kept; 0: all pairs are

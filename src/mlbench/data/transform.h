@@ -14,7 +14,7 @@
 
 namespace mlbench::data {
 
-// The values of a sample before its transform.
+// A sample as it is stored; of a column of bytes, as uint8 [n].
 struct Sample {
   int64_t number = 0;  // in its split
   std::span<const int64_t> shape;
