@@ -56,7 +56,8 @@ int64_t collect(const std::vector<LayerSpec>& layers, int64_t size, bool first, 
       collect(layer.shortcut, size, false, shapes);
       size = collect(layer.body, size, false, shapes);
     } else if (layer.kind == "max_pool2d" || layer.kind == "avg_pool2d") {
-      size /= layer.options.at("kernel").get<int64_t>();
+      const auto option = [&](const char* name) { return layer.options.at(name).get<int64_t>(); };
+      size = (size + 2 * option("padding") - option("kernel")) / option("stride") + 1;
     }
   }
   return size;

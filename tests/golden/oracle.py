@@ -36,7 +36,7 @@ def forward(layers, p, x, mask, frozen):
         elif kind == "linear":
             x = F.linear(x, p[name + ".weight"], p[name + ".bias"])
         elif kind in ("max_pool2d", "avg_pool2d"):
-            x = getattr(F, kind)(x, options["kernel"])
+            x = getattr(F, kind)(x, options["kernel"], options["stride"], options["padding"])
         elif kind in ("relu", "softplus"):
             x = getattr(F, kind)(x)
         elif kind == "flatten":

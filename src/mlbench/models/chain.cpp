@@ -32,6 +32,14 @@ Chain& Chain::add(LayerSpec layer, const std::map<std::string, Initialiser>& ini
   return *this;
 }
 
+void Chain::require_multiples(const std::string& layer, int64_t stride) const {
+  if (shape_[1] % stride == 0 && shape_[2] % stride == 0) return;
+  throw UserError(
+      fmt::format("layer {} of the model takes every pixel number {}, but samples of shape {{{}}} are {} x {} there: "
+                  "choose data whose height and width divide evenly",
+                  layer, stride, fmt::join(model_.input_shape, ", "), shape_[1], shape_[2]));
+}
+
 Chain& Chain::conv2d_same(const std::string& name, int64_t out_channels, int64_t kernel) {
   MLBENCH_CHECK(shape_.size() == 3 && kernel % 2 == 1, name);
   const int64_t in_channels = shape_[0];
@@ -61,12 +69,7 @@ Chain& Chain::conv2d_uniform(const std::string& name, int64_t out_channels, int6
 Chain& Chain::conv2d_strided(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride,
                              const Initialiser& start) {
   MLBENCH_CHECK(shape_.size() == 3 && kernel % 2 == 1, name);
-  if (shape_[1] % stride != 0 || shape_[2] % stride != 0) {
-    throw UserError(
-        fmt::format("layer {} of the model takes every pixel number {}, but samples of shape {{{}}} are {} x {} "
-                    "there: choose data whose height and width divide evenly",
-                    name, stride, fmt::join(model_.input_shape, ", "), shape_[1], shape_[2]));
-  }
+  require_multiples(name, stride);
   return add({"conv2d",
               name,
               {{"in", shape_[0]},
@@ -122,15 +125,10 @@ Chain& Chain::activation(const std::string& kind) {
   return *this;
 }
 
-Chain& Chain::pool2d(const std::string& kind, int64_t kernel) {
+Chain& Chain::pool2d(const std::string& kind, const PoolWindow& window) {
   MLBENCH_CHECK(shape_.size() == 3, kind);
-  if (shape_[1] % kernel != 0 || shape_[2] % kernel != 0) {
-    throw UserError(
-        fmt::format("the model halves height and width by pooling, but samples of shape {{{}}} are {} x {} "
-                    "there: choose data whose height and width divide evenly",
-                    fmt::join(model_.input_shape, ", "), shape_[1], shape_[2]));
-  }
-  return add({kind, "", {{"kernel", kernel}}, {}, {}});
+  require_multiples(kind, window.stride);
+  return add({kind, "", {{"kernel", window.kernel}, {"stride", window.stride}, {"padding", window.padding}}, {}, {}});
 }
 
 Chain& Chain::flatten() {

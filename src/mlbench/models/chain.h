@@ -34,8 +34,13 @@ class Chain {
   Chain& linear(const std::string& name, int64_t outputs);
   Chain& linear_without_bias(const std::string& name, int64_t outputs);
   Chain& activation(const std::string& kind);  // `kind`: "relu" or "softplus"
-  // `kind` is "max_pool2d" or "avg_pool2d". Throws UserError when height or width is no multiple of `kernel`.
-  Chain& pool2d(const std::string& kind, int64_t kernel);
+  // `kind` is "max_pool2d" or "avg_pool2d". Throws UserError when height or width is no multiple of the stride. A
+  // kernel alone is its own stride, without padding.
+  struct PoolWindow {
+    int64_t kernel = 2, stride = 2, padding = 0;
+  };
+  Chain& pool2d(const std::string& kind, const PoolWindow& window);
+  Chain& pool2d(const std::string& kind, int64_t kernel) { return pool2d(kind, PoolWindow{kernel, kernel, 0}); }
   Chain& flatten();
   Chain& dropout(double p);  // throws UserError unless 0 <= p < 1
 
@@ -45,6 +50,8 @@ class Chain {
  private:
   Chain& conv2d_strided(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride,
                         const Initialiser& start);
+  // Throws UserError when height or width is no multiple of `stride`.
+  void require_multiples(const std::string& layer, int64_t stride) const;
   // `initialisers` has that of each parameter, by role.
   Chain& add(LayerSpec layer, const std::map<std::string, Initialiser>& initialisers = {});
 

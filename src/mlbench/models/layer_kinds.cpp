@@ -98,18 +98,26 @@ Shape features_output(const LayerSpec& layer, const Inputs& inputs) {
   return with_last(layer, inputs[0], "features", option(layer, "features"));
 }
 
+// The images that a window yields which slides over images.
+Shape window_output(const LayerSpec& layer, int64_t channels, const Shape& in) {
+  const int64_t kernel = option(layer, "kernel"), stride = option(layer, "stride"), padding = option(layer, "padding");
+  const auto extent = [&](int64_t size) {
+    require(size + 2 * padding >= kernel, layer);
+    return (size + 2 * padding - kernel) / stride + 1;
+  };
+  return {channels, extent(in[1]), extent(in[2])};
+}
+
 Shape conv2d_output(const LayerSpec& layer, const Inputs& inputs) {
   const Shape& in = inputs[0];
   require(in.size() == 3 && in[0] == option(layer, "in"), layer);
-  const int64_t kernel = option(layer, "kernel"), stride = option(layer, "stride"), padding = option(layer, "padding");
-  const auto extent = [&](int64_t size) { return (size + 2 * padding - kernel) / stride + 1; };
-  return {option(layer, "out"), extent(in[1]), extent(in[2])};
+  return window_output(layer, option(layer, "out"), in);
 }
 
 Shape pool_output(const LayerSpec& layer, const Inputs& inputs) {
   const Shape& in = inputs[0];
-  require(in.size() == 3, layer);
-  return {in[0], in[1] / option(layer, "kernel"), in[2] / option(layer, "kernel")};
+  require(in.size() == 3 && 2 * option(layer, "padding") <= option(layer, "kernel"), layer);
+  return window_output(layer, in[0], in);
 }
 
 Shape global_pool_output(const LayerSpec& layer, const Inputs& inputs) {
@@ -186,8 +194,8 @@ const std::vector<LayerKind>& layer_kinds() {
       {"relu", {}, 1, 1, no_parameters, same_output, true, true},
       {"softplus", {}, 1, 1, no_parameters, same_output, true, false},
       {"flatten", {}, 1, 1, no_parameters, flat_output, true, false},
-      {"max_pool2d", {"kernel"}, 1, 1, no_parameters, pool_output, true, false},
-      {"avg_pool2d", {"kernel"}, 1, 1, no_parameters, pool_output, true, false},
+      {"max_pool2d", {"kernel", "stride", "padding"}, 1, 1, no_parameters, pool_output, true, false},
+      {"avg_pool2d", {"kernel", "stride", "padding"}, 1, 1, no_parameters, pool_output, true, false},
       {"global_avg_pool2d", {}, 1, 1, no_parameters, global_pool_output, true, false},
       {"global_avg_max_pool2d", {}, 1, 1, no_parameters, global_pools_output, true, false},
       {"batch_norm2d", {"channels", "eps", "momentum"}, 1, 1, batch_norm_parameters, same_output, true, false},

@@ -11,7 +11,9 @@
 //                                               one?
 // linear              weight (OI), bias         in, out, bias; of a sequence: of each position
 // relu, softplus, flatten                       none; softplus and avg_pool2d make models smooth, in tests
-// max_pool2d, avg_pool2d                        kernel (= stride, no padding)
+// max_pool2d, avg_pool2d                        kernel, stride, padding (at most half the kernel): as PyTorch's, so
+//                                               extents are rounded down. Maxima are over pixels of the image alone;
+//                                               in means the padding counts as zeros
 // global_avg_pool2d                             none: mean over height and width, {channels} remain
 // global_avg_max_pool2d                         none: means over height and width, then maxima: {2 * channels}
 // batch_norm2d        weight, bias;             channels, eps, momentum: weight of the batch in the running statistics

@@ -9,6 +9,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/models/chain.h"
 #include "mlbench/models/smooth_test.h"
 
 namespace mlbench::models {
@@ -58,6 +59,22 @@ TEST(Models, SmoothVariantsHaveNoKinkAndTheSameParameters) {
   for (const LayerSpec& layer : smooth_model.layers) kinds.push_back(layer.kind);
   EXPECT_THAT(kinds, ElementsAre("conv2d", "softplus", "avg_pool2d", "conv2d", "softplus", "avg_pool2d", "flatten",
                                  "linear", "softplus", "dropout", "linear"));
+}
+
+TEST(Pools, HaveAStrideAndPaddingOfTheirOwn) {
+  const ModelDescription model = Chain({3, 16, 8}).pool2d("max_pool2d", {3, 2, 1}).flatten().linear("fc", 5).finish();
+  EXPECT_EQ(model.layers[0].options, Json({{"kernel", 3}, {"stride", 2}, {"padding", 1}}));
+  EXPECT_THAT(model.parameters[0].shape, ElementsAre(5, 3 * 8 * 4));
+  const ModelDescription halved = Chain({3, 16, 8}).pool2d("avg_pool2d", 2).flatten().linear("fc", 5).finish();
+  EXPECT_EQ(halved.layers[0].options, Json({{"kernel", 2}, {"stride", 2}, {"padding", 0}}));
+  EXPECT_THAT(
+      [] {
+        Chain({3, 16, 9}).pool2d("max_pool2d", {3, 2, 1});
+      },
+      ThrowsMessage<UserError>(
+          HasSubstr("layer max_pool2d of the model takes every pixel number 2, but samples of shape "
+                    "{3, 16, 9} are 16 x 9 there")));
+  EXPECT_THROW(Chain({3, 2, 2}).pool2d("max_pool2d", {4, 1, 0}), InternalError) << "no square fits";
 }
 
 // Parameters of a CIFAR ResNet of depth 6n + 2, counted by hand: convolutions have k*k*in*out, batch norms 2*channels.

@@ -114,8 +114,9 @@ class Oracle {
     if (layer.kind == "linear") return at::linear(x, p(".weight"), o.value("bias", true) ? p(".bias") : at::Tensor());
     if (layer.kind == "relu") return at::relu(x);
     if (layer.kind == "softplus") return at::softplus(x);
-    if (layer.kind == "max_pool2d") return at::max_pool2d(x, o.at("kernel").get<int64_t>());
-    if (layer.kind == "avg_pool2d") return at::avg_pool2d(x, o.at("kernel").get<int64_t>());
+    const auto size = [&](const char* option) { return o.at(option).get<int64_t>(); };
+    if (layer.kind == "max_pool2d") return at::max_pool2d(x, size("kernel"), size("stride"), size("padding"));
+    if (layer.kind == "avg_pool2d") return at::avg_pool2d(x, size("kernel"), size("stride"), size("padding"));
     if (layer.kind == "global_avg_pool2d") return x.mean({2, 3});
     if (layer.kind == "global_avg_max_pool2d") return at::cat({x.mean({2, 3}), x.amax({2, 3})}, 1);
     if (layer.kind == "flatten") return x.flatten(1);
@@ -229,7 +230,13 @@ std::vector<LayerCase> layer_cases() {
            Chain({3, 8, 8}).conv2d_same("a", 16, 3).activation("relu").conv2d_same("b", 11, 3).activation("softplus"))},
       {"max_pool2d", head(Chain({3, 12, 12}).conv2d_same("a", 16, 3).pool2d("max_pool2d", 3))},
       {"relu+max_pool2d", head(Chain({3, 8, 8}).conv2d_same("a", 16, 3).activation("relu").pool2d("max_pool2d", 2))},
+      {"max_pool2d of padded squares that overlap",
+       head(Chain({3, 8, 12}).conv2d_same("a", 16, 3).pool2d("max_pool2d", {3, 2, 1}))},
+      {"relu+max_pool2d of squares that overlap",
+       head(Chain({3, 8, 8}).conv2d_same("a", 19, 3).activation("relu").pool2d("max_pool2d", {3, 1, 1}))},
       {"avg_pool2d", head(Chain({3, 8, 8}).conv2d_same("a", 11, 3).pool2d("avg_pool2d", 2))},
+      {"avg_pool2d of padded squares that overlap",
+       head(Chain({3, 8, 12}).conv2d_same("a", 11, 3).pool2d("avg_pool2d", {3, 2, 1}))},
       {"global_avg_max_pool2d",
        Chain({3, 8, 8}).conv2d_same("a", 11, 3).global_avg_max_pool2d().linear("fc", 5).finish()},
       {"flatten", Chain({3, 4, 4}).conv2d_same("a", 11, 3).flatten().linear("fc", 5).finish()},

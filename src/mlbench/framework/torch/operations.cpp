@@ -160,13 +160,15 @@ Operation make_dropout(const models::LayerSpec& layer, size_t index, const Build
 }
 
 Operation make_max_pool2d(const models::LayerSpec& layer, size_t, const BuildContext&) {
-  const auto kernel = layer.options.at("kernel").get<int64_t>();
-  return [=](const at::Tensor& input, const Pass&) { return at::max_pool2d(input, {kernel, kernel}); };
+  const int64_t kernel = layer.options.at("kernel"), stride = layer.options.at("stride"),
+                padding = layer.options.at("padding");
+  return [=](const at::Tensor& input, const Pass&) { return at::max_pool2d(input, kernel, stride, padding); };
 }
 
 Operation make_avg_pool2d(const models::LayerSpec& layer, size_t, const BuildContext&) {
-  const auto kernel = layer.options.at("kernel").get<int64_t>();
-  return [=](const at::Tensor& input, const Pass&) { return at::avg_pool2d(input, {kernel, kernel}); };
+  const int64_t kernel = layer.options.at("kernel"), stride = layer.options.at("stride"),
+                padding = layer.options.at("padding");
+  return [=](const at::Tensor& input, const Pass&) { return at::avg_pool2d(input, kernel, stride, padding); };
 }
 
 template <at::Tensor (*kFunction)(const at::Tensor&)>
@@ -260,12 +262,15 @@ Operation make_layer(const models::LayerSpec& layer, size_t index, const BuildCo
                               context.model.name, fmt::join(kinds, ", ")));
 }
 
+// Whether relu_max_pool2d computes this pool.
+bool halves(const models::LayerSpec& pool) {
+  return pool.kind == "max_pool2d" && pool.options == Json{{"kernel", 2}, {"stride", 2}, {"padding", 0}};
+}
+
 // Makes a layer and its successor as one operation, where there is a kernel for both; otherwise null.
 Operation make_pair(const models::LayerSpec& first, const models::LayerSpec& second, const BuildContext& context,
                     std::set<std::string>& fused) {
-  if (context.on_host && first.kind == "relu" && second.kind == "max_pool2d" && second.options.at("kernel") == 2) {
-    return relu_max_pool2d;
-  }
+  if (context.on_host && first.kind == "relu" && halves(second)) return relu_max_pool2d;
   if (first.kind == "batch_norm2d" && second.kind == "relu") return make_batch_norm(first, context, true);
   if (first.kind == "residual" && second.kind == "relu") return make_residual(first, context, fused, true);
   return {};

@@ -17,6 +17,7 @@
 #include "mlbench/framework/native/tape/convolution.h"
 #include "mlbench/framework/native/tape/fusion.h"
 #include "mlbench/framework/native/tape/operations.h"
+#include "mlbench/models/layer_kinds.h"
 
 namespace mlbench::framework::native_framework {
 
@@ -24,6 +25,18 @@ namespace {
 
 // The channels per block that oneDNN prefers on this CPU.
 int lanes_for(InstructionSet set) { return set >= InstructionSet::kAvx512 ? 16 : 8; }
+
+// The shape of the images that the layer yields of such images.
+Shape shape_after(const models::LayerSpec& layer, const Shape& in) {
+  const models::Shape out =
+      models::find_layer_kind(layer.kind).output(layer, {models::Shape{in.channels, in.height, in.width}});
+  return {out[0], out[1], out[2]};
+}
+
+PoolShape pool_shape(const models::LayerSpec& layer, const Shape& in) {
+  const Json& options = layer.options;
+  return {in.height, in.width, options.at("kernel"), options.at("stride"), options.at("padding")};
+}
 
 template <typename T>
 class TapeBuilder {
@@ -203,9 +216,7 @@ Value* TapeBuilder<T>::build_conv2d(const FusedLayer& fused, Value* x) {
   conv.padding = layer.options.at("padding");
   conv.weight = parameter(layer.name + ".weight");
   if (layer.options.value("bias", true)) conv.bias = parameter(layer.name + ".bias");
-  const auto extent = [&](int64_t size) { return (size + 2 * conv.padding - conv.kernel) / conv.stride + 1; };
-  Value* y = new_value({layer.options.at("out").get<int64_t>(), extent(x->shape.height), extent(x->shape.width)},
-                       Layout::kBlocked);
+  Value* y = new_value(shape_after(layer, x->shape), Layout::kBlocked);
   add(std::make_unique<Convolution<T>>(x, y, conv, kernels_, options_.threads), layer.name);
   return y;
 }
@@ -248,18 +259,16 @@ Value* TapeBuilder<T>::build_pool2d(const FusedLayer& fused, Value* x) {
   const models::LayerSpec& layer = *fused.layer;
   if (layer.kind == "max_pool2d") return add_max_pool(layer, false, layer.kind, x);
   must_be_blocked(layer, *x);
-  const auto kernel = layer.options.at("kernel").get<int64_t>();
-  Value* y = new_value({x->shape.channels, x->shape.height / kernel, x->shape.width / kernel}, Layout::kBlocked);
-  add(make_avg_pool<T>(x, y, kernel, kernels_.lanes), layer.kind);
+  Value* y = new_value(shape_after(layer, x->shape), Layout::kBlocked);
+  add(make_avg_pool<T>(x, y, pool_shape(layer, x->shape), kernels_.lanes), layer.kind);
   return y;
 }
 
 template <typename T>
 Value* TapeBuilder<T>::add_max_pool(const models::LayerSpec& layer, bool relu, const std::string& name, Value* x) {
   must_be_blocked(layer, *x);
-  const auto kernel = layer.options.at("kernel").get<int64_t>();
-  Value* y = new_value({x->shape.channels, x->shape.height / kernel, x->shape.width / kernel}, Layout::kBlocked);
-  add(make_max_pool<T>(x, y, kernel, relu, kernels_), name);
+  Value* y = new_value(shape_after(layer, x->shape), Layout::kBlocked);
+  add(make_max_pool<T>(x, y, pool_shape(layer, x->shape), relu, kernels_), name);
   return y;
 }
 

@@ -62,10 +62,10 @@ std::unique_ptr<Operation> make_dropout(Value* input, Value* output, const Dropo
 // --- pools (pools.cpp)
 
 template <typename T>
-std::unique_ptr<Operation> make_max_pool(Value* input, Value* output, int64_t kernel, bool relu,
+std::unique_ptr<Operation> make_max_pool(Value* input, Value* output, const PoolShape& shape, bool relu,
                                          const VectorKernels<T>& kernels);
 template <typename T>
-std::unique_ptr<Operation> make_avg_pool(Value* input, Value* output, int64_t kernel, int lanes);
+std::unique_ptr<Operation> make_avg_pool(Value* input, Value* output, const PoolShape& shape, int lanes);
 // The mean over height and width, from a blocked value to rows.
 template <typename T>
 std::unique_ptr<Operation> make_global_avg_pool(Value* input, Value* output, int lanes);

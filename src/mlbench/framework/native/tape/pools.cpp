@@ -1,6 +1,9 @@
 #include "mlbench/framework/native/tape/operations.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/native/tape/elements.h"
@@ -12,8 +15,8 @@ namespace {
 template <typename T>
 class MaxPool final : public Operation {
  public:
-  MaxPool(Value* input, Value* result, int64_t kernel, bool relu, const VectorKernels<T>& kernels)
-      : shape_{input->shape.height, input->shape.width, kernel}, relu_(relu), kernels_(kernels) {
+  MaxPool(Value* input, Value* result, const PoolShape& shape, bool relu, const VectorKernels<T>& kernels)
+      : shape_(shape), relu_(relu), kernels_(kernels) {
     inputs = {input};
     output = result;
     writes_gradient_of = {input};
@@ -51,10 +54,47 @@ class MaxPool final : public Operation {
   Buffer winner_, partial_;
 };
 
+// The windows of a pool of means along one axis.
+struct PoolAxis {
+  struct Window {
+    int64_t begin = 0, end = 0;  // its pixels of the image
+    float share = 0;             // the weight of each
+  };
+  struct Range {
+    int64_t begin = 0, end = 0;
+  };
+  std::vector<Window> windows;
+  std::vector<Range> of_pixel;  // the windows that hold each pixel
+};
+
+PoolAxis make_axis(int64_t pixels, std::vector<PoolAxis::Window> windows) {
+  PoolAxis axis{std::move(windows), std::vector<PoolAxis::Range>(static_cast<size_t>(pixels))};
+  for (int64_t number = 0; number < std::ssize(axis.windows); ++number) {
+    const PoolAxis::Window& window = axis.windows[static_cast<size_t>(number)];
+    for (int64_t pixel = window.begin; pixel < window.end; ++pixel) {
+      PoolAxis::Range& holders = axis.of_pixel[static_cast<size_t>(pixel)];
+      if (holders.end == 0) holders.begin = number;
+      holders.end = number + 1;
+    }
+  }
+  return axis;
+}
+
+PoolAxis sliding_axis(int64_t pixels, int64_t outputs, const PoolShape& shape) {
+  std::vector<PoolAxis::Window> windows;
+  for (int64_t i = 0; i < outputs; ++i) {
+    const int64_t first = i * shape.stride - shape.padding;
+    windows.push_back(
+        {std::max<int64_t>(first, 0), std::min(first + shape.kernel, pixels), 1.0F / static_cast<float>(shape.kernel)});
+  }
+  return make_axis(pixels, std::move(windows));
+}
+
 template <typename T>
 class AvgPool final : public Operation {
  public:
-  AvgPool(Value* input, Value* result, int64_t kernel, int lanes) : kernel_(kernel), lanes_(lanes) {
+  AvgPool(Value* input, Value* result, PoolAxis rows, PoolAxis columns, int lanes)
+      : rows_(std::move(rows)), columns_(std::move(columns)), lanes_(lanes) {
     inputs = {input};
     output = result;
     writes_gradient_of = {input};
@@ -62,45 +102,46 @@ class AvgPool final : public Operation {
   void forward(const Chunk& chunk, const Pass&) override {
     const T* x = inputs[0]->data.template at<T>(chunk);
     T* y = output->data.template at<T>(chunk);
-    for_windows(chunk, [&](int64_t to, auto&& window) {
-      float sum = 0;
-      window([&](int64_t from) { sum += value_of(x[from]); });
-      y[to] = rounded_to<T>(sum * share());
-    });
-  }
-  void backward(const Chunk& chunk, const Pass&) override {
-    const T* dy = output->final_gradient().template at<T>(chunk);
-    T* dx = inputs[0]->gradient.template at<T>(chunk);
-    for_windows(chunk, [&](int64_t from, auto&& window) {
-      const float gradient = value_of(dy[from]) * share();
-      window([&](int64_t to) { put(dx + to, gradient, adds[0]); });
-    });
-  }
-
- private:
-  float share() const { return 1.0F / static_cast<float>(kernel_ * kernel_); }
-  template <typename Body>
-  void for_windows(const Chunk& chunk, const Body& body) {
-    const Shape &in = inputs[0]->shape, &out = output->shape;
-    int64_t to = 0;
-    for (int64_t plane = 0; plane < output->planes(chunk); ++plane) {
-      for (int64_t row = 0; row < out.height; ++row) {
-        for (int64_t column = 0; column < out.width; ++column) {
-          for (int64_t lane = 0; lane < lanes_; ++lane, ++to) {
-            body(to, [&](const auto& element) {
-              for (int64_t i = 0; i < kernel_; ++i) {
-                for (int64_t j = 0; j < kernel_; ++j) {
-                  const int64_t pixel = (row * kernel_ + i) * in.width + column * kernel_ + j;
-                  element((plane * in.pixels() + pixel) * lanes_ + lane);
-                }
-              }
-            });
+    const int64_t width = inputs[0]->shape.width;
+    for (int64_t plane = 0; plane < output->planes(chunk); ++plane, x += inputs[0]->shape.pixels() * lanes_) {
+      for (const PoolAxis::Window& row : rows_.windows) {
+        for (const PoolAxis::Window& column : columns_.windows) {
+          for (int64_t lane = 0; lane < lanes_; ++lane) {
+            float sum = 0;
+            for (int64_t i = row.begin; i < row.end; ++i) {
+              for (int64_t j = column.begin; j < column.end; ++j) sum += value_of(x[(i * width + j) * lanes_ + lane]);
+            }
+            *y++ = rounded_to<T>(sum * row.share * column.share);
           }
         }
       }
     }
   }
-  int64_t kernel_;
+  void backward(const Chunk& chunk, const Pass&) override {
+    const T* dy = output->final_gradient().template at<T>(chunk);
+    T* dx = inputs[0]->gradient.template at<T>(chunk);
+    for (int64_t plane = 0; plane < output->planes(chunk); ++plane, dy += output->shape.pixels() * lanes_) {
+      for (const PoolAxis::Range& rows : rows_.of_pixel) {
+        for (const PoolAxis::Range& columns : columns_.of_pixel) {
+          for (int64_t lane = 0; lane < lanes_; ++lane) put(dx++, gradient(dy + lane, rows, columns), adds[0]);
+        }
+      }
+    }
+  }
+
+ private:
+  // The gradient of a pixel that these windows hold.
+  float gradient(const T* dy, const PoolAxis::Range& rows, const PoolAxis::Range& columns) const {
+    float sum = 0;
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      for (int64_t j = columns.begin; j < columns.end; ++j) {
+        sum += value_of(dy[(i * output->shape.width + j) * lanes_]) * rows_.windows[static_cast<size_t>(i)].share *
+               columns_.windows[static_cast<size_t>(j)].share;
+      }
+    }
+    return sum;
+  }
+  PoolAxis rows_, columns_;
   int lanes_;
 };
 
@@ -204,15 +245,16 @@ class GlobalAvgMaxPool final : public Operation {
 }  // namespace
 
 template <typename T>
-std::unique_ptr<Operation> make_max_pool(Value* input, Value* output, int64_t kernel, bool relu,
+std::unique_ptr<Operation> make_max_pool(Value* input, Value* output, const PoolShape& shape, bool relu,
                                          const VectorKernels<T>& kernels) {
-  MLBENCH_CHECK(kernel * kernel < 255, "the number of a winner is one byte");
-  return std::make_unique<MaxPool<T>>(input, output, kernel, relu, kernels);
+  MLBENCH_CHECK(shape.kernel * shape.kernel < 255, "the number of a winner is one byte");
+  return std::make_unique<MaxPool<T>>(input, output, shape, relu, kernels);
 }
 
 template <typename T>
-std::unique_ptr<Operation> make_avg_pool(Value* input, Value* output, int64_t kernel, int lanes) {
-  return std::make_unique<AvgPool<T>>(input, output, kernel, lanes);
+std::unique_ptr<Operation> make_avg_pool(Value* input, Value* output, const PoolShape& shape, int lanes) {
+  return std::make_unique<AvgPool<T>>(input, output, sliding_axis(shape.height, output->shape.height, shape),
+                                      sliding_axis(shape.width, output->shape.width, shape), lanes);
 }
 
 template <typename T>
@@ -225,10 +267,11 @@ std::unique_ptr<Operation> make_global_avg_max_pool(Value* input, Value* output,
   return std::make_unique<GlobalAvgMaxPool<T>>(input, output, lanes);
 }
 
-#define MLBENCH_FOR_TYPE(T)                                                                                     \
-  template std::unique_ptr<Operation> make_max_pool<T>(Value*, Value*, int64_t, bool, const VectorKernels<T>&); \
-  template std::unique_ptr<Operation> make_avg_pool<T>(Value*, Value*, int64_t, int);                           \
-  template std::unique_ptr<Operation> make_global_avg_pool<T>(Value*, Value*, int);                             \
+#define MLBENCH_FOR_TYPE(T)                                                                    \
+  template std::unique_ptr<Operation> make_max_pool<T>(Value*, Value*, const PoolShape&, bool, \
+                                                       const VectorKernels<T>&);               \
+  template std::unique_ptr<Operation> make_avg_pool<T>(Value*, Value*, const PoolShape&, int); \
+  template std::unique_ptr<Operation> make_global_avg_pool<T>(Value*, Value*, int);            \
   template std::unique_ptr<Operation> make_global_avg_max_pool<T>(Value*, Value*, int);
 MLBENCH_FOR_TYPE(float)
 MLBENCH_FOR_TYPE(BFloat16)

@@ -20,8 +20,9 @@ struct BFloat16 {
 };
 
 struct PoolShape {
-  int64_t height = 0, width = 0;  // extents of the input; multiples of `kernel`
-  int64_t kernel = 0;             // the stride, too
+  int64_t height = 0, width = 0;  // extents of the input
+  int64_t kernel = 0, stride = 0;
+  int64_t padding = 0;  // on every side, at most half the kernel; never the largest
 };
 
 // T is float or BFloat16. Pointers may be equal where a value is read and written at the same place.
@@ -51,7 +52,8 @@ struct VectorKernels {
   void (*add)(const T* a, const T* b, int64_t rows, T* y);
 
   // Computes the largest of each kernel x kernel square, with `relu` after ReLU. `winner` receives the number of the
-  // first largest value (row-major), or 255 where ReLU holds its gradient back. NaN wins.
+  // first largest value (row-major in the square, padding included), or 255 where ReLU holds its gradient back. NaN
+  // wins. Backward adds up what the squares that share a pixel hand to it.
   void (*max_pool)(const T* x, const PoolShape& shape, bool relu, T* y, uint8_t* winner);
   void (*max_pool_backward)(const T* dy, const uint8_t* winner, const PoolShape& shape, T* dx);
 };

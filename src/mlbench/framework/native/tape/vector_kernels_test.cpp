@@ -136,18 +136,25 @@ TYPED_TEST(VectorKernelsOf, NormalisationEqualsFloat64) {
   }
 }
 
+int64_t squares_along(int64_t extent, const PoolShape& shape) {
+  return (extent + 2 * shape.padding - shape.kernel) / shape.stride + 1;
+}
+
 // Values have few digits, so that ties are common and the answers exact.
 TYPED_TEST(VectorKernelsOf, MaxPoolPicksTheFirstLargestAndHandsItTheGradient) {
   using T = TypeParam;
   for (const Case& test : cases()) {
     const VectorKernels<T>& kernels = vector_kernels<T>(test.set, test.lanes);
-    for (const PoolShape shape : {PoolShape{4, 6, 2}, PoolShape{3, 9, 3}}) {
+    for (const PoolShape shape : {PoolShape{4, 6, 2, 2, 0}, PoolShape{3, 9, 3, 3, 0}, PoolShape{8, 6, 3, 2, 1},
+                                  PoolShape{7, 5, 3, 1, 1}, PoolShape{7, 8, 2, 3, 0}}) {
       for (const bool relu : {false, true}) {
         SCOPED_TRACE(std::string(name_of(test.set)) + ", " + std::to_string(test.lanes) + " lanes, kernel " +
-                     std::to_string(shape.kernel) + (relu ? ", relu" : ""));
+                     std::to_string(shape.kernel) + ", stride " + std::to_string(shape.stride) +
+                     (relu ? ", relu" : ""));
         RandomSequence random(9);
         const auto in = static_cast<size_t>(shape.height * shape.width * test.lanes);
-        const size_t out = in / static_cast<size_t>(shape.kernel * shape.kernel);
+        const int64_t columns = squares_along(shape.width, shape);
+        const auto out = static_cast<size_t>(squares_along(shape.height, shape) * columns * test.lanes);
         std::vector<T> x, dy, y(out), dx(in);
         for (size_t i = 0; i < in; ++i) x.push_back(rounded_to<T>(static_cast<float>(random.below(5)) - 3));
         for (size_t i = 0; i < out; ++i) dy.push_back(rounded_to<T>(static_cast<float>(random.below(9)) + 1));
@@ -158,19 +165,18 @@ TYPED_TEST(VectorKernelsOf, MaxPoolPicksTheFirstLargestAndHandsItTheGradient) {
         std::vector<float> expected_dx(in, 0.0F);
         const auto lanes = static_cast<int64_t>(test.lanes);
         for (int64_t i = 0; i < static_cast<int64_t>(out); ++i) {
-          const int64_t pixel = i / lanes, columns = shape.width / shape.kernel;
-          const auto at = [&](int64_t k) {
-            const int64_t row = pixel / columns * shape.kernel + k / shape.kernel;
-            const int64_t column = pixel % columns * shape.kernel + k % shape.kernel;
-            return static_cast<size_t>((row * shape.width + column) * lanes + i % lanes);
-          };
-          int64_t best = 0;
-          for (int64_t k = 1; k < shape.kernel * shape.kernel; ++k) {
-            if (value_of(x[at(k)]) > value_of(x[at(best)])) best = k;
+          const int64_t square = i / lanes;
+          size_t best = in;  // no pixel yet
+          for (int64_t k = 0; k < shape.kernel * shape.kernel; ++k) {
+            const int64_t row = square / columns * shape.stride - shape.padding + k / shape.kernel;
+            const int64_t column = square % columns * shape.stride - shape.padding + k % shape.kernel;
+            if (row < 0 || row >= shape.height || column < 0 || column >= shape.width) continue;
+            const auto at = static_cast<size_t>((row * shape.width + column) * lanes + i % lanes);
+            if (best == in || value_of(x[at]) > value_of(x[best])) best = at;
           }
-          const float largest = value_of(x[at(best)]);
+          const float largest = value_of(x[best]);
           ASSERT_EQ(value_of(y[static_cast<size_t>(i)]), relu ? std::max(0.0F, largest) : largest);
-          if (!relu || largest > 0) expected_dx[at(best)] = value_of(dy[static_cast<size_t>(i)]);
+          if (!relu || largest > 0) expected_dx[best] += value_of(dy[static_cast<size_t>(i)]);
         }
         for (size_t i = 0; i < in; ++i) ASSERT_EQ(value_of(dx[i]), expected_dx[i]) << i;
       }
@@ -191,7 +197,7 @@ TYPED_TEST(VectorKernelsOf, NotANumberPasses) {
     EXPECT_TRUE(std::isnan(value_of(y.back())));
     EXPECT_EQ(value_of(y[0]), 0);
     std::vector<uint8_t> winner(count);
-    kernels.max_pool(x.data(), {2, 2, 2}, true, y.data(), winner.data());
+    kernels.max_pool(x.data(), {2, 2, 2, 2, 0}, true, y.data(), winner.data());
     EXPECT_TRUE(std::isnan(value_of(y[static_cast<size_t>(test.lanes) - 1])));
   }
 }
