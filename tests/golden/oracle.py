@@ -29,6 +29,8 @@ def forward(layers, p, x, mask, frozen):
                              p[name + ".bias"], not frozen, options["momentum"], options["eps"])
         elif kind == "residual":
             x = forward(layer["body"], p, x, mask, frozen) + forward(layer["shortcut"], p, x, mask, frozen)
+        elif kind == "adaptive_avg_pool2d":
+            x = F.adaptive_avg_pool2d(x, options["size"])
         elif kind == "global_avg_pool2d":
             x = x.mean((2, 3))
         elif kind == "global_avg_max_pool2d":

@@ -131,6 +131,8 @@ Chain& Chain::pool2d(const std::string& kind, const PoolWindow& window) {
   return add({kind, "", {{"kernel", window.kernel}, {"stride", window.stride}, {"padding", window.padding}}, {}, {}});
 }
 
+Chain& Chain::adaptive_avg_pool2d(int64_t size) { return add({"adaptive_avg_pool2d", "", {{"size", size}}, {}, {}}); }
+
 Chain& Chain::flatten() {
   MLBENCH_CHECK(shape_.size() > 1, "flatten");
   return add({"flatten", "", Json::object(), {}, {}});

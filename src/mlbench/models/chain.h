@@ -41,6 +41,7 @@ class Chain {
   };
   Chain& pool2d(const std::string& kind, const PoolWindow& window);
   Chain& pool2d(const std::string& kind, int64_t kernel) { return pool2d(kind, PoolWindow{kernel, kernel, 0}); }
+  Chain& adaptive_avg_pool2d(int64_t size);
   Chain& flatten();
   Chain& dropout(double p);  // throws UserError unless 0 <= p < 1
 

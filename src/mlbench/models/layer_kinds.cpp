@@ -120,6 +120,11 @@ Shape pool_output(const LayerSpec& layer, const Inputs& inputs) {
   return window_output(layer, in[0], in);
 }
 
+Shape adaptive_pool_output(const LayerSpec& layer, const Inputs& inputs) {
+  require(inputs[0].size() == 3, layer);
+  return {inputs[0][0], option(layer, "size"), option(layer, "size")};
+}
+
 Shape global_pool_output(const LayerSpec& layer, const Inputs& inputs) {
   require(inputs[0].size() == 3, layer);
   return {inputs[0][0]};
@@ -196,6 +201,7 @@ const std::vector<LayerKind>& layer_kinds() {
       {"flatten", {}, 1, 1, no_parameters, flat_output, true, false},
       {"max_pool2d", {"kernel", "stride", "padding"}, 1, 1, no_parameters, pool_output, true, false},
       {"avg_pool2d", {"kernel", "stride", "padding"}, 1, 1, no_parameters, pool_output, true, false},
+      {"adaptive_avg_pool2d", {"size"}, 1, 1, no_parameters, adaptive_pool_output, true, false},
       {"global_avg_pool2d", {}, 1, 1, no_parameters, global_pool_output, true, false},
       {"global_avg_max_pool2d", {}, 1, 1, no_parameters, global_pools_output, true, false},
       {"batch_norm2d", {"channels", "eps", "momentum"}, 1, 1, batch_norm_parameters, same_output, true, false},

@@ -14,6 +14,8 @@
 // max_pool2d, avg_pool2d                        kernel, stride, padding (at most half the kernel): as PyTorch's, so
 //                                               extents are rounded down. Maxima are over pixels of the image alone;
 //                                               in means the padding counts as zeros
+// adaptive_avg_pool2d                           size: means over as many rows and columns of windows, of extents as
+//                                               equal as they can be (PyTorch's); images of that size stay
 // global_avg_pool2d                             none: mean over height and width, {channels} remain
 // global_avg_max_pool2d                         none: means over height and width, then maxima: {2 * channels}
 // batch_norm2d        weight, bias;             channels, eps, momentum: weight of the batch in the running statistics

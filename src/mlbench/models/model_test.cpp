@@ -77,6 +77,12 @@ TEST(Pools, HaveAStrideAndPaddingOfTheirOwn) {
   EXPECT_THROW(Chain({3, 2, 2}).pool2d("max_pool2d", {4, 1, 0}), InternalError) << "no square fits";
 }
 
+TEST(Pools, AdaptToASize) {
+  const ModelDescription model = Chain({3, 16, 1}).adaptive_avg_pool2d(7).flatten().linear("fc", 5).finish();
+  EXPECT_EQ(model.layers[0].options, Json({{"size", 7}}));
+  EXPECT_THAT(model.parameters[0].shape, ElementsAre(5, 3 * 7 * 7));
+}
+
 // Parameters of a CIFAR ResNet of depth 6n + 2, counted by hand: convolutions have k*k*in*out, batch norms 2*channels.
 int64_t count_resnet(int64_t n, bool v1, bool stem_norm, bool final_norm) {
   int64_t count = 3 * 16 * 9 + (stem_norm ? 32 : 0) + (final_norm ? 128 : 0) + 64 * 10 + 10;

@@ -117,6 +117,7 @@ class Oracle {
     const auto size = [&](const char* option) { return o.at(option).get<int64_t>(); };
     if (layer.kind == "max_pool2d") return at::max_pool2d(x, size("kernel"), size("stride"), size("padding"));
     if (layer.kind == "avg_pool2d") return at::avg_pool2d(x, size("kernel"), size("stride"), size("padding"));
+    if (layer.kind == "adaptive_avg_pool2d") return at::adaptive_avg_pool2d(x, {size("size"), size("size")});
     if (layer.kind == "global_avg_pool2d") return x.mean({2, 3});
     if (layer.kind == "global_avg_max_pool2d") return at::cat({x.mean({2, 3}), x.amax({2, 3})}, 1);
     if (layer.kind == "flatten") return x.flatten(1);
@@ -237,6 +238,12 @@ std::vector<LayerCase> layer_cases() {
       {"avg_pool2d", head(Chain({3, 8, 8}).conv2d_same("a", 11, 3).pool2d("avg_pool2d", 2))},
       {"avg_pool2d of padded squares that overlap",
        head(Chain({3, 8, 12}).conv2d_same("a", 11, 3).pool2d("avg_pool2d", {3, 2, 1}))},
+      {"adaptive_avg_pool2d of fewer, as many and more pixels", head(Chain({3, 8, 8})
+                                                                         .conv2d_same("a", 11, 3)
+                                                                         .adaptive_avg_pool2d(5)
+                                                                         .adaptive_avg_pool2d(5)
+                                                                         .conv2d_same("b", 16, 3)
+                                                                         .adaptive_avg_pool2d(7))},
       {"global_avg_max_pool2d",
        Chain({3, 8, 8}).conv2d_same("a", 11, 3).global_avg_max_pool2d().linear("fc", 5).finish()},
       {"flatten", Chain({3, 4, 4}).conv2d_same("a", 11, 3).flatten().linear("fc", 5).finish()},

@@ -171,6 +171,11 @@ Operation make_avg_pool2d(const models::LayerSpec& layer, size_t, const BuildCon
   return [=](const at::Tensor& input, const Pass&) { return at::avg_pool2d(input, kernel, stride, padding); };
 }
 
+Operation make_adaptive_avg_pool2d(const models::LayerSpec& layer, size_t, const BuildContext&) {
+  const int64_t size = layer.options.at("size");
+  return [=](const at::Tensor& input, const Pass&) { return at::adaptive_avg_pool2d(input, {size, size}); };
+}
+
 template <at::Tensor (*kFunction)(const at::Tensor&)>
 Operation make_activation(const models::LayerSpec&, size_t, const BuildContext&) {
   return [](const at::Tensor& input, const Pass&) { return kFunction(input); };
@@ -202,6 +207,7 @@ constexpr Row kLayers[] = {
     {"global_avg_max_pool2d", make_activation<global_avg_max_pool2d>},
     {"max_pool2d", make_max_pool2d},
     {"avg_pool2d", make_avg_pool2d},
+    {"adaptive_avg_pool2d", make_adaptive_avg_pool2d},
     {"dropout", make_dropout},
 };
 

@@ -59,6 +59,7 @@ class TapeBuilder {
   Value* build_activation(const FusedLayer& fused, Value* x);
   Value* build_dropout(const FusedLayer& fused, Value* x);
   Value* build_pool2d(const FusedLayer& fused, Value* x);
+  Value* build_adaptive_avg_pool2d(const FusedLayer& fused, Value* x);
   Value* build_global_avg_pool2d(const FusedLayer& fused, Value* x);
   Value* build_global_avg_max_pool2d(const FusedLayer& fused, Value* x);
   Value* build_flatten(const FusedLayer& fused, Value* x);
@@ -194,6 +195,7 @@ Value* TapeBuilder<T>::build_layer(const FusedLayer& fused, Value* x) {
       {"residual", &TapeBuilder::build_residual},
       {"max_pool2d", &TapeBuilder::build_pool2d},
       {"avg_pool2d", &TapeBuilder::build_pool2d},
+      {"adaptive_avg_pool2d", &TapeBuilder::build_adaptive_avg_pool2d},
       {"global_avg_pool2d", &TapeBuilder::build_global_avg_pool2d},
       {"global_avg_max_pool2d", &TapeBuilder::build_global_avg_max_pool2d},
       {"dropout", &TapeBuilder::build_dropout},
@@ -277,6 +279,16 @@ Value* TapeBuilder<T>::build_flatten(const FusedLayer& fused, Value* x) {
   must_be_blocked(*fused.layer, *x);
   Value* y = new_value({x->shape.volume(), 1, 1}, Layout::kRows);
   add(make_flatten<T>(x, y, kernels_.lanes), fused.layer->kind);
+  return y;
+}
+
+template <typename T>
+Value* TapeBuilder<T>::build_adaptive_avg_pool2d(const FusedLayer& fused, Value* x) {
+  must_be_blocked(*fused.layer, *x);
+  const Shape after = shape_after(*fused.layer, x->shape);
+  if (after.height == x->shape.height && after.width == x->shape.width) return x;
+  Value* y = new_value(after, Layout::kBlocked);
+  add(make_adaptive_avg_pool<T>(x, y, kernels_.lanes), fused.layer->kind);
   return y;
 }
 

@@ -66,6 +66,9 @@ std::unique_ptr<Operation> make_max_pool(Value* input, Value* output, const Pool
                                          const VectorKernels<T>& kernels);
 template <typename T>
 std::unique_ptr<Operation> make_avg_pool(Value* input, Value* output, const PoolShape& shape, int lanes);
+// The windows follow from the extents of input and output.
+template <typename T>
+std::unique_ptr<Operation> make_adaptive_avg_pool(Value* input, Value* output, int lanes);
 // The mean over height and width, from a blocked value to rows.
 template <typename T>
 std::unique_ptr<Operation> make_global_avg_pool(Value* input, Value* output, int lanes);

@@ -90,6 +90,15 @@ PoolAxis sliding_axis(int64_t pixels, int64_t outputs, const PoolShape& shape) {
   return make_axis(pixels, std::move(windows));
 }
 
+PoolAxis adaptive_axis(int64_t pixels, int64_t outputs) {
+  std::vector<PoolAxis::Window> windows;
+  for (int64_t i = 0; i < outputs; ++i) {
+    const int64_t begin = i * pixels / outputs, end = ((i + 1) * pixels + outputs - 1) / outputs;
+    windows.push_back({begin, end, 1.0F / static_cast<float>(end - begin)});
+  }
+  return make_axis(pixels, std::move(windows));
+}
+
 template <typename T>
 class AvgPool final : public Operation {
  public:
@@ -258,6 +267,12 @@ std::unique_ptr<Operation> make_avg_pool(Value* input, Value* output, const Pool
 }
 
 template <typename T>
+std::unique_ptr<Operation> make_adaptive_avg_pool(Value* input, Value* output, int lanes) {
+  return std::make_unique<AvgPool<T>>(input, output, adaptive_axis(input->shape.height, output->shape.height),
+                                      adaptive_axis(input->shape.width, output->shape.width), lanes);
+}
+
+template <typename T>
 std::unique_ptr<Operation> make_global_avg_pool(Value* input, Value* output, int lanes) {
   return std::make_unique<GlobalAvgPool<T>>(input, output, lanes);
 }
@@ -271,6 +286,7 @@ std::unique_ptr<Operation> make_global_avg_max_pool(Value* input, Value* output,
   template std::unique_ptr<Operation> make_max_pool<T>(Value*, Value*, const PoolShape&, bool, \
                                                        const VectorKernels<T>&);               \
   template std::unique_ptr<Operation> make_avg_pool<T>(Value*, Value*, const PoolShape&, int); \
+  template std::unique_ptr<Operation> make_adaptive_avg_pool<T>(Value*, Value*, int);          \
   template std::unique_ptr<Operation> make_global_avg_pool<T>(Value*, Value*, int);            \
   template std::unique_ptr<Operation> make_global_avg_max_pool<T>(Value*, Value*, int);
 MLBENCH_FOR_TYPE(float)
