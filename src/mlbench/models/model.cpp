@@ -15,6 +15,7 @@
 #include "mlbench/models/logistic_regression.h"
 #include "mlbench/models/mnist_cnn.h"
 #include "mlbench/models/resnet18_cifar.h"
+#include "mlbench/models/resnet50.h"
 #include "mlbench/models/resnet_cifar.h"
 #include "mlbench/models/transformer.h"
 #include "mlbench/models/vgg_cifar.h"
@@ -35,6 +36,7 @@ constexpr Row kModels[] = {
     {"resnet-cifar", describe_resnet_cifar},
     {"resnet18-cifar", describe_resnet18_cifar},
     {"vgg-cifar", describe_vgg_cifar},
+    {"resnet50", describe_resnet50},
     {"logistic_regression", describe_logistic_regression},
     {"linear_regression", describe_linear_regression},
     {"awd-lstm", describe_awd_lstm},

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
 #include "mlbench/base/errors.h"
@@ -48,7 +49,7 @@ TEST(MnistCnn, HasTheLayersAndParametersOfTheTask) {
 
 TEST(Models, AreThoseOfTheTasks) {
   EXPECT_THAT(model_names(),
-              ElementsAre("mnist-cnn", "resnet-cifar", "resnet18-cifar", "vgg-cifar", "logistic_regression",
+              ElementsAre("mnist-cnn", "resnet-cifar", "resnet18-cifar", "vgg-cifar", "resnet50", "logistic_regression",
                           "linear_regression", "awd-lstm", "gnmt", "transformer"));
 }
 
@@ -231,6 +232,71 @@ TEST(VggCifar, RefusesOtherDepthsShapesAndSizes) {
   spec::TaskSpec task = cifar_task("vgg-cifar", 10, Json::object());
   task.data.sample_shape = {1, 28, 28};
   EXPECT_THAT([&] { describe_model(task); }, ThrowsMessage<UserError>(HasSubstr("7 x 7")));
+}
+
+spec::TaskSpec imagenet_task(const std::string& model, const Json& options = Json::object(), int64_t size = 224) {
+  spec::TaskSpec task = task_of(model);
+  task.data.sample_shape = {3, size, size};
+  task.data.classes = 1000;
+  task.model.options = options;
+  return task;
+}
+
+// Strides of the convolutions of a residual layer's body.
+std::vector<int64_t> strides_of(const LayerSpec& residual) {
+  std::vector<int64_t> strides;
+  for (const LayerSpec& layer : residual.body) {
+    if (layer.kind == "conv2d") strides.push_back(layer.options.at("stride"));
+  }
+  return strides;
+}
+
+TEST(ResNet50, HasTorchvisionsParametersAndStrides) {
+  for (const char* version : {"v1.5", "v1"}) {
+    const ModelDescription model = describe_model(imagenet_task("resnet50", {{"version", version}}));
+    EXPECT_EQ(model.parameter_count(), 25557032) << version;
+    std::vector<LayerSpec> blocks;
+    std::ranges::copy_if(model.layers, std::back_inserter(blocks), [](const auto& one) { return !one.body.empty(); });
+    ASSERT_EQ(blocks.size(), 16U);
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const bool begins = i == 0 || i == 3 || i == 7 || i == 13, halves = begins && i > 0;
+      EXPECT_EQ(blocks[i].shortcut.empty(), !begins) << i;
+      if (begins) {
+        EXPECT_EQ(blocks[i].shortcut[0].options.at("stride"), halves ? 2 : 1) << i;
+      }
+      const bool v1 = version == std::string("v1");
+      EXPECT_THAT(strides_of(blocks[i]), ElementsAre(halves && v1 ? 2 : 1, halves && !v1 ? 2 : 1, 1)) << i;
+    }
+  }
+  EXPECT_THAT(strides_of(describe_model(imagenet_task("resnet50")).layers[10]), ElementsAre(1, 2, 1)) << "v1.5";
+  EXPECT_EQ(describe_model(imagenet_task("resnet50", Json::object(), 64)).parameter_count(), 25557032)
+      << "whatever the size of the images";
+}
+
+TEST(ResNet50, StartsAsTorchvisions) {
+  const ModelDescription model = describe_model(imagenet_task("resnet50"));
+  const auto starts_as = [&](const std::string& name, const Initialiser& expected) {
+    const Initialiser& start = parameter_of(model, name).initialiser;
+    EXPECT_EQ(start.kind, expected.kind) << name;
+    EXPECT_DOUBLE_EQ(start.scale, expected.scale) << name;
+  };
+  starts_as("stem.conv.weight", normal(std::sqrt(2.0 / (64 * 49))));
+  starts_as("stage2.block1.conv3.weight", normal(std::sqrt(2.0 / 512)));
+  starts_as("stage2.block1.shortcut.conv.weight", normal(std::sqrt(2.0 / 512)));
+  starts_as("stage4.block3.bn3.weight", ones());
+  starts_as("stage4.block3.bn3.bias", zeros());
+  starts_as("fc.weight", uniform(1 / std::sqrt(2048.0)));
+  starts_as("fc.bias", uniform(1 / std::sqrt(2048.0)));
+}
+
+TEST(ResNet50, RefusesOtherVersionsAndSizes) {
+  EXPECT_THAT(
+      [] {
+        describe_model(imagenet_task("resnet50", {{"version", "v2"}}));
+      },
+      ThrowsMessage<UserError>(HasSubstr("valid: v1, v1.5")));
+  EXPECT_THAT([] { describe_model(imagenet_task("resnet50", Json::object(), 112 + 8)); },
+              ThrowsMessage<UserError>(HasSubstr("divide evenly")));
 }
 
 TEST(Layout, SaysWhatEachTensorIsUsedFor) {

@@ -116,6 +116,7 @@ struct OpenModel {
 const OpenModel kOpenModels[] = {
     {"resnet18-cifar", "1a", {{"model.name", "resnet18-cifar"}}},
     {"vgg-cifar", "1a", {{"model.name", "vgg-cifar"}, {"model.depth", "11"}}},
+    {"resnet50", "1a", {{"model.name", "resnet50"}}},
     {"linear_regression", "2a", {{"model.name", "linear_regression"}, {"loss", "mean_squared_error"}}},
 };
 
