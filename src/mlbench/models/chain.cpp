@@ -15,17 +15,18 @@ namespace mlbench::models {
 namespace {
 
 Initialiser uniform_for(int64_t fan_in) { return uniform(1.0 / std::sqrt(static_cast<double>(fan_in))); }
+Initialiser normal_for(int64_t fan_out) { return normal(std::sqrt(2.0 / static_cast<double>(fan_out))); }
 
 }  // namespace
 
 Chain::Chain(std::vector<int64_t> input_shape) : shape_(std::move(input_shape)) { model_.input_shape = shape_; }
 
-Chain& Chain::add(LayerSpec layer, const std::map<std::string, Initialiser>& initialisers) {
+Chain& Chain::add(LayerSpec layer, const Start& start) {
   const LayerKind& kind = find_layer_kind(layer.kind);
   MLBENCH_CHECK(kind.in_chains, layer.kind);
   for (const ParameterShape& parameter : kind.parameters(layer)) {
-    model_.parameters.push_back({parameter_name(layer, parameter.role), parameter.shape,
-                                 initialisers.at(parameter.role), parameter.trainable, parameter.use});
+    model_.parameters.push_back({parameter_name(layer, parameter.role), parameter.shape, start.at(parameter.role),
+                                 parameter.trainable, parameter.use});
   }
   shape_ = kind.output(layer, {shape_});
   model_.layers.push_back(std::move(layer));
@@ -40,34 +41,8 @@ void Chain::require_multiples(const std::string& layer, int64_t stride) const {
                   layer, stride, fmt::join(model_.input_shape, ", "), shape_[1], shape_[2]));
 }
 
-Chain& Chain::conv2d_same(const std::string& name, int64_t out_channels, int64_t kernel) {
-  MLBENCH_CHECK(shape_.size() == 3 && kernel % 2 == 1, name);
-  const int64_t in_channels = shape_[0];
-  const Initialiser start = uniform_for(in_channels * kernel * kernel);
-  return add({"conv2d",
-              name,
-              {{"in", in_channels},
-               {"out", out_channels},
-               {"kernel", kernel},
-               {"stride", 1},
-               {"padding", kernel / 2},
-               {"bias", true}},
-              {},
-              {}},
-             {{"weight", start}, {"bias", start}});
-}
-
-Chain& Chain::conv2d_normal(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride) {
-  const double fan_out = static_cast<double>(out_channels * kernel * kernel);
-  return conv2d_strided(name, out_channels, kernel, stride, normal(std::sqrt(2.0 / fan_out)));
-}
-
-Chain& Chain::conv2d_uniform(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride) {
-  return conv2d_strided(name, out_channels, kernel, stride, uniform_for(shape_[0] * kernel * kernel));
-}
-
-Chain& Chain::conv2d_strided(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride,
-                             const Initialiser& start) {
+Chain& Chain::conv2d(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride,
+                     const Start& start) {
   MLBENCH_CHECK(shape_.size() == 3 && kernel % 2 == 1, name);
   require_multiples(name, stride);
   return add({"conv2d",
@@ -77,10 +52,28 @@ Chain& Chain::conv2d_strided(const std::string& name, int64_t out_channels, int6
                {"kernel", kernel},
                {"stride", stride},
                {"padding", kernel / 2},
-               {"bias", false}},
+               {"bias", start.contains("bias")}},
               {},
               {}},
-             {{"weight", start}});
+             start);
+}
+
+Chain& Chain::conv2d_same(const std::string& name, int64_t out_channels, int64_t kernel) {
+  const Initialiser start = uniform_for(shape_[0] * kernel * kernel);
+  return conv2d(name, out_channels, kernel, 1, {{"weight", start}, {"bias", start}});
+}
+
+Chain& Chain::conv2d_same_normal(const std::string& name, int64_t out_channels, int64_t kernel) {
+  return conv2d(name, out_channels, kernel, 1,
+                {{"weight", normal_for(out_channels * kernel * kernel)}, {"bias", zeros()}});
+}
+
+Chain& Chain::conv2d_normal(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride) {
+  return conv2d(name, out_channels, kernel, stride, {{"weight", normal_for(out_channels * kernel * kernel)}});
+}
+
+Chain& Chain::conv2d_uniform(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride) {
+  return conv2d(name, out_channels, kernel, stride, {{"weight", uniform_for(shape_[0] * kernel * kernel)}});
 }
 
 Chain& Chain::batch_norm2d(const std::string& name) {
@@ -111,6 +104,12 @@ Chain& Chain::linear(const std::string& name, int64_t outputs) {
   MLBENCH_CHECK(shape_.size() == 1, name);
   const Initialiser start = uniform_for(shape_[0]);
   return add({"linear", name, {{"in", shape_[0]}, {"out", outputs}}, {}, {}}, {{"weight", start}, {"bias", start}});
+}
+
+Chain& Chain::linear_normal(const std::string& name, int64_t outputs, double deviation) {
+  MLBENCH_CHECK(shape_.size() == 1, name);
+  return add({"linear", name, {{"in", shape_[0]}, {"out", outputs}}, {}, {}},
+             {{"weight", normal(deviation)}, {"bias", zeros()}});
 }
 
 Chain& Chain::linear_without_bias(const std::string& name, int64_t outputs) {

@@ -19,6 +19,8 @@ class Chain {
 
   // The stride is 1, and zero padding keeps height and width. `kernel` must be odd.
   Chain& conv2d_same(const std::string& name, int64_t out_channels, int64_t kernel);
+  // The same, but weights start as those of conv2d_normal() and biases as zeros.
+  Chain& conv2d_same_normal(const std::string& name, int64_t out_channels, int64_t kernel);
   // A convolution without bias, padded by kernel / 2 (`kernel` must be odd). Weights are normal with deviation sqrt(2 /
   // fan_out), where fan_out = out_channels * kernel^2 (He et al. 2015). Throws UserError when height or width is no
   // multiple of `stride`.
@@ -32,6 +34,8 @@ class Chain {
   Chain& global_avg_pool2d();
   Chain& global_avg_max_pool2d();
   Chain& linear(const std::string& name, int64_t outputs);
+  // The same, but weights are normal with this deviation and biases start as zeros.
+  Chain& linear_normal(const std::string& name, int64_t outputs, double deviation);
   Chain& linear_without_bias(const std::string& name, int64_t outputs);
   Chain& activation(const std::string& kind);  // `kind`: "relu" or "softplus"
   // `kind` is "max_pool2d" or "avg_pool2d". Throws UserError when height or width is no multiple of the stride. A
@@ -49,12 +53,12 @@ class Chain {
   ModelDescription finish();
 
  private:
-  Chain& conv2d_strided(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride,
-                        const Initialiser& start);
+  using Start = std::map<std::string, Initialiser>;  // of each parameter, by role
+  // A convolution that is padded by kernel / 2. It has a bias if `start` has one.
+  Chain& conv2d(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride, const Start& start);
   // Throws UserError when height or width is no multiple of `stride`.
   void require_multiples(const std::string& layer, int64_t stride) const;
-  // `initialisers` has that of each parameter, by role.
-  Chain& add(LayerSpec layer, const std::map<std::string, Initialiser>& initialisers = {});
+  Chain& add(LayerSpec layer, const Start& start = {});
 
   ModelDescription model_;
   std::vector<int64_t> shape_;

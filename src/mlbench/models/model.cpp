@@ -18,6 +18,7 @@
 #include "mlbench/models/resnet50.h"
 #include "mlbench/models/resnet_cifar.h"
 #include "mlbench/models/transformer.h"
+#include "mlbench/models/vgg16.h"
 #include "mlbench/models/vgg_cifar.h"
 #include "mlbench/spec/loss.h"
 
@@ -37,6 +38,7 @@ constexpr Row kModels[] = {
     {"resnet18-cifar", describe_resnet18_cifar},
     {"vgg-cifar", describe_vgg_cifar},
     {"resnet50", describe_resnet50},
+    {"vgg16", describe_vgg16},
     {"logistic_regression", describe_logistic_regression},
     {"linear_regression", describe_linear_regression},
     {"awd-lstm", describe_awd_lstm},

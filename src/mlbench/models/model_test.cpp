@@ -49,8 +49,8 @@ TEST(MnistCnn, HasTheLayersAndParametersOfTheTask) {
 
 TEST(Models, AreThoseOfTheTasks) {
   EXPECT_THAT(model_names(),
-              ElementsAre("mnist-cnn", "resnet-cifar", "resnet18-cifar", "vgg-cifar", "resnet50", "logistic_regression",
-                          "linear_regression", "awd-lstm", "gnmt", "transformer"));
+              ElementsAre("mnist-cnn", "resnet-cifar", "resnet18-cifar", "vgg-cifar", "resnet50", "vgg16",
+                          "logistic_regression", "linear_regression", "awd-lstm", "gnmt", "transformer"));
 }
 
 TEST(Models, SmoothVariantsHaveNoKinkAndTheSameParameters) {
@@ -273,20 +273,21 @@ TEST(ResNet50, HasTorchvisionsParametersAndStrides) {
       << "whatever the size of the images";
 }
 
+void expect_start(const ModelDescription& model, const std::string& name, const Initialiser& expected) {
+  const Initialiser& start = parameter_of(model, name).initialiser;
+  EXPECT_EQ(start.kind, expected.kind) << name;
+  EXPECT_DOUBLE_EQ(start.scale, expected.scale) << name;
+}
+
 TEST(ResNet50, StartsAsTorchvisions) {
   const ModelDescription model = describe_model(imagenet_task("resnet50"));
-  const auto starts_as = [&](const std::string& name, const Initialiser& expected) {
-    const Initialiser& start = parameter_of(model, name).initialiser;
-    EXPECT_EQ(start.kind, expected.kind) << name;
-    EXPECT_DOUBLE_EQ(start.scale, expected.scale) << name;
-  };
-  starts_as("stem.conv.weight", normal(std::sqrt(2.0 / (64 * 49))));
-  starts_as("stage2.block1.conv3.weight", normal(std::sqrt(2.0 / 512)));
-  starts_as("stage2.block1.shortcut.conv.weight", normal(std::sqrt(2.0 / 512)));
-  starts_as("stage4.block3.bn3.weight", ones());
-  starts_as("stage4.block3.bn3.bias", zeros());
-  starts_as("fc.weight", uniform(1 / std::sqrt(2048.0)));
-  starts_as("fc.bias", uniform(1 / std::sqrt(2048.0)));
+  expect_start(model, "stem.conv.weight", normal(std::sqrt(2.0 / (64 * 49))));
+  expect_start(model, "stage2.block1.conv3.weight", normal(std::sqrt(2.0 / 512)));
+  expect_start(model, "stage2.block1.shortcut.conv.weight", normal(std::sqrt(2.0 / 512)));
+  expect_start(model, "stage4.block3.bn3.weight", ones());
+  expect_start(model, "stage4.block3.bn3.bias", zeros());
+  expect_start(model, "fc.weight", uniform(1 / std::sqrt(2048.0)));
+  expect_start(model, "fc.bias", uniform(1 / std::sqrt(2048.0)));
 }
 
 TEST(ResNet50, RefusesOtherVersionsAndSizes) {
@@ -297,6 +298,49 @@ TEST(ResNet50, RefusesOtherVersionsAndSizes) {
       ThrowsMessage<UserError>(HasSubstr("valid: v1, v1.5")));
   EXPECT_THAT([] { describe_model(imagenet_task("resnet50", Json::object(), 112 + 8)); },
               ThrowsMessage<UserError>(HasSubstr("divide evenly")));
+}
+
+TEST(Vgg16, HasTorchvisionsParametersAndLayers) {
+  const ModelDescription model = describe_model(imagenet_task("vgg16"));
+  EXPECT_EQ(model.parameter_count(), 138357544);
+  EXPECT_EQ(describe_model(imagenet_task("vgg16", Json::object(), 32)).parameter_count(), 138357544)
+      << "whatever the size of the images";
+  EXPECT_THAT(parameter_of(model, "fc1.weight").shape, ElementsAre(4096, 512 * 7 * 7));
+  std::string kinds;
+  for (const LayerSpec& layer : model.layers) {
+    if (layer.kind == "conv2d") kinds += 'c';
+    if (layer.kind == "max_pool2d") kinds += 'm';
+    if (layer.kind == "adaptive_avg_pool2d") kinds += 'a';
+    if (layer.kind == "linear") kinds += 'l';
+    if (layer.kind == "dropout") kinds += 'd';
+  }
+  EXPECT_EQ(kinds, "ccmccmcccmcccmcccmaldldl");
+  EXPECT_EQ(model.layers.rbegin()[1].options.at("p"), 0.5);
+}
+
+TEST(Vgg16, StartsAsTorchvisions) {
+  const ModelDescription model = describe_model(imagenet_task("vgg16"));
+  expect_start(model, "stage3.conv1.weight", normal(std::sqrt(2.0 / (256 * 9))));
+  expect_start(model, "stage3.conv1.bias", zeros());
+  expect_start(model, "fc1.weight", normal(0.01));
+  expect_start(model, "fc3.weight", normal(0.01));
+  expect_start(model, "fc3.bias", zeros());
+}
+
+TEST(Vgg16, HasOptionsForDropoutAndDenseLayers) {
+  const ModelDescription model = describe_model(imagenet_task("vgg16", {{"dropout", 0.25}, {"hidden", 64}}));
+  EXPECT_EQ(model.layers.rbegin()[1].options.at("p"), 0.25);
+  EXPECT_THAT(parameter_of(model, "fc2.weight").shape, ElementsAre(64, 64));
+  EXPECT_THAT(
+      [] {
+        describe_model(imagenet_task("vgg16", {{"hidden", 0}}));
+      },
+      ThrowsMessage<UserError>(HasSubstr("expected a whole number from 1 to 65536")));
+  EXPECT_THAT(
+      [] {
+        describe_model(imagenet_task("vgg16", {{"depth", 19}}));
+      },
+      ThrowsMessage<UserError>(HasSubstr("no option 'depth'")));
 }
 
 TEST(Layout, SaysWhatEachTensorIsUsedFor) {

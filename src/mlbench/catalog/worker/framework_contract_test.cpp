@@ -117,6 +117,7 @@ const OpenModel kOpenModels[] = {
     {"resnet18-cifar", "1a", {{"model.name", "resnet18-cifar"}}},
     {"vgg-cifar", "1a", {{"model.name", "vgg-cifar"}, {"model.depth", "11"}}},
     {"resnet50", "1a", {{"model.name", "resnet50"}}},
+    {"vgg16", "1a", {{"model.name", "vgg16"}, {"model.hidden", "64"}}},
     {"linear_regression", "2a", {{"model.name", "linear_regression"}, {"loss", "mean_squared_error"}}},
 };
 
