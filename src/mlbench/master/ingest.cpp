@@ -16,7 +16,7 @@ namespace mlbench::master {
 
 namespace fs = std::filesystem;
 
-void Ingest::catch_up(const fs::path& run_dir) {
+int64_t Ingest::catch_up(const fs::path& run_dir) {
   const spec::RunSpec run = home::read_spec(run_dir);
   const std::lock_guard lock(mutex_);
   const int64_t segments = record::last_segment(run_dir);
@@ -43,6 +43,7 @@ void Ingest::catch_up(const fs::path& run_dir) {
       }
     }
   }
+  return run.id;
 }
 
 int64_t Ingest::left_out(const fs::path& run_dir) const {
@@ -103,8 +104,11 @@ bool Ingest::read_some(const fs::path& run_dir, int64_t run, int64_t segment, in
   record::Points points;
   bool moved = false;
   try {
-    moved = tail.read([&](const auto& step) { record::add_points(points, step, tail.header()); },
-                      [&](const auto& event) { record::add_points(points, event, tail.header()); });
+    const auto take_step = [&](const record::StepRecord& step) {
+      record::add_points(points, step, tail.header());
+      if (last_steps_ != nullptr) last_steps_->take(run, tail.header(), step);
+    };
+    moved = tail.read(take_step, [&](const auto& event) { record::add_points(points, event, tail.header()); });
   } catch (const UserError&) {
     if (tail.cursor().steps == from.steps) throw;
     moved = true;  // keeps what stood before the damage

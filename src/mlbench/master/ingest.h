@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "mlbench/base/growing_lines.h"
+#include "mlbench/master/last_steps.h"
 #include "mlbench/record/points.h"
 #include "mlbench/store/series.h"
 
@@ -20,12 +21,14 @@ namespace mlbench::master {
 // Thread-safe.
 class Ingest {
  public:
-  explicit Ingest(store::SeriesStore& series) : series_(series) {}
+  // With `last_steps`, that learns of the steps, too.
+  explicit Ingest(store::SeriesStore& series, LastSteps* last_steps = nullptr)
+      : series_(series), last_steps_(last_steps) {}
 
   // Stores all that the run's ranks, and its supervisor about them, have written until now, as the series of
   // record/points.h. A line that cannot be read or is too long (base/growing_lines.h) is left out, and logged once per
-  // file. Throws UserError for a damaged run.
-  void catch_up(const std::filesystem::path& run_dir);
+  // file. Returns the run's id. Throws UserError for a damaged run.
+  int64_t catch_up(const std::filesystem::path& run_dir);
   // The number of lines that were left out, over all files of the run.
   int64_t left_out(const std::filesystem::path& run_dir) const;
 
@@ -42,6 +45,7 @@ class Ingest {
   void warn_of(const std::filesystem::path& file, int64_t left_out);
 
   store::SeriesStore& series_;
+  LastSteps* const last_steps_;             // may be null
   std::set<std::filesystem::path> warned_;  // files of which a warning was logged
   std::mutex mutex_;
 };

@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <condition_variable>
+#include <set>
 #include <thread>
 
 #include "mlbench/base/clock.h"
@@ -33,8 +34,8 @@ constexpr auto kStopPoll = 100ms;
 
 std::vector<Route> all_routes(Services& services) {
   std::vector<Route> routes;
-  for (auto part : {system_routes(services), node_routes(services), run_routes(services), legacy_routes(services),
-                    mlflow_routes(services), page_routes(services)}) {
+  for (auto part : {system_routes(services), metrics_routes(services), node_routes(services), run_routes(services),
+                    legacy_routes(services), mlflow_routes(services), page_routes(services)}) {
     for (Route& route : part) routes.push_back(std::move(route));
   }
   return routes;
@@ -91,14 +92,14 @@ class Master::Impl {
         series_(options_.home / "store" / "series.sqlite", true),
         journal_(options_.home / "store"),
         tracking_(options_.home / "store"),
-        ingest_(series_),
+        ingest_(series_, &last_steps_),
         live_(options_.home, index_),
         watcher_(options_.home, index_, [this](const std::vector<fs::path>& runs) { ingest_active(runs); }),
         scheduler_({options_.home, options_.program, options_.worker, options_.core_lock,
                     Cluster{"local", options_.cores, true}, active_runs()}),
         sessions_(clock_),
-        services_{options_.home, planner, index_, series_, journal_, tracking_, scheduler_,
-                  watcher_,      ingest_, live_,  hosts_,  gpus_,    sessions_, token_},
+        services_{options_.home, planner, index_, series_, journal_, tracking_, scheduler_, watcher_,
+                  last_steps_,   ingest_, live_,  hosts_,  gpus_,    sessions_, token_},
         api_({token_, options_.legacy_api, allowed_hosts(), &sessions_}, all_routes(services_)),
         server_(server_options(options_), api_) {
     const bool everywhere = options_.host == "0.0.0.0" || options_.host == "::";
@@ -179,13 +180,15 @@ class Master::Impl {
     const auto now = std::chrono::steady_clock::now();
     if (now < next_ingest_) return;
     next_ingest_ = now + kIngestPeriod;
+    std::set<int64_t> active;
     for (const fs::path& run_dir : runs) {
       try {
-        ingest_.catch_up(run_dir);
+        active.insert(ingest_.catch_up(run_dir));
       } catch (const std::exception& error) {
         spdlog::debug("run {}: {}", run_dir.filename().string(), error.what());  // the run was deleted
       }
     }
+    last_steps_.keep_only(active);
   }
 
   void keep_house() {
@@ -211,6 +214,7 @@ class Master::Impl {
   store::SeriesStore series_;
   store::Journal journal_;
   store::Tracking tracking_;
+  LastSteps last_steps_;
   Ingest ingest_;
   std::chrono::steady_clock::time_point next_ingest_{};
   LiveFeed live_;

@@ -465,8 +465,8 @@ TEST_F(MasterTest, SaysWhatItIsAndHas) {
   const ClientResponse metrics = send("GET", "/metrics");
   EXPECT_THAT(metrics.body, HasSubstr("# TYPE mlbench_runs gauge\n"));
   EXPECT_THAT(metrics.body, HasSubstr("mlbench_runs{state=\"running\"} 0\n"));
-  EXPECT_TRUE(metrics.body.ends_with("# EOF\n"));
-  EXPECT_THAT(metrics.content_type, HasSubstr("application/openmetrics-text"));
+  EXPECT_THAT(metrics.body, HasSubstr("# TYPE mlbench_host_network_receive_bytes_total counter\n"));
+  EXPECT_THAT(metrics.content_type, HasSubstr("text/plain; version=0.0.4"));
 }
 
 TEST_F(MasterTest, ErrorsAreJsonWithTheReason) {

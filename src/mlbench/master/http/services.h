@@ -13,6 +13,7 @@
 #include "mlbench/master/http/api.h"
 #include "mlbench/master/http/session.h"
 #include "mlbench/master/ingest.h"
+#include "mlbench/master/last_steps.h"
 #include "mlbench/master/live.h"
 #include "mlbench/master/sched/scheduler.h"
 #include "mlbench/master/watch.h"
@@ -32,6 +33,7 @@ struct Services {
   store::Tracking& tracking;
   Scheduler& scheduler;
   Watcher& watcher;
+  LastSteps& last_steps;
   Ingest& ingest;
   LiveFeed& live;
   HostSampler& hosts;
@@ -40,12 +42,13 @@ struct Services {
   std::string token;
 };
 
-std::vector<Route> system_routes(Services& services);  // health, version, tasks, catalog, clusters, hosts, metrics
-std::vector<Route> node_routes(Services& services);    // /api/v1/nodes
-std::vector<Route> run_routes(Services& services);     // /api/v1/runs
-std::vector<Route> legacy_routes(Services& services);  // /api/: MLBench's clients
-std::vector<Route> mlflow_routes(Services& services);  // /api/2.0/mlflow/: MLflow's clients
-std::vector<Route> page_routes(Services& services);    // /, /assets, /api/v1/session: the dashboard
+std::vector<Route> system_routes(Services& services);   // health, version, tasks, catalog, clusters, hosts
+std::vector<Route> metrics_routes(Services& services);  // /metrics
+std::vector<Route> node_routes(Services& services);     // /api/v1/nodes
+std::vector<Route> run_routes(Services& services);      // /api/v1/runs
+std::vector<Route> legacy_routes(Services& services);   // /api/: MLBench's clients
+std::vector<Route> mlflow_routes(Services& services);   // /api/2.0/mlflow/: MLflow's clients
+std::vector<Route> page_routes(Services& services);     // /, /assets, /api/v1/session: the dashboard
 
 // ---- shared by both APIs -------------------------------------------------------------------------------------------
 

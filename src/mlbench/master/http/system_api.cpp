@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/embedded_file.h"
 #include "mlbench/master/http/dates.h"
@@ -55,38 +53,6 @@ Response hosts(const Services& services, const Request& request) {
   return json_response(200, {{"hosts", Json::array({host})}});
 }
 
-// https://prometheus.io/docs/specs/om/open_metrics_spec/
-Response open_metrics(const Services& services) {
-  std::string out;
-  const auto gauge = [&](const char* name, const char* help, const std::string& labels, double value) {
-    const std::string head = fmt::format("# TYPE {} gauge\n", name);
-    if (out.find(head) == std::string::npos) out += head + fmt::format("# HELP {} {}\n", name, help);
-    out += fmt::format("{}{} {}\n", name, labels, value);
-  };
-  out += fmt::format(
-      "# TYPE mlbench_build info\n# HELP mlbench_build Version of the master.\nmlbench_build_info{{version=\"{}\"}} "
-      "1\n",
-      build_info().version);
-  const auto counts = services.index.count_by_state();
-  for (const char* state : {"queued", "running", "finished", "failed", "stopped"}) {
-    const auto found = counts.find(state);
-    gauge("mlbench_runs", "Runs in this home, by state.", fmt::format("{{state=\"{}\"}}", state),
-          found == counts.end() ? 0 : static_cast<double>(found->second));
-  }
-  gauge("mlbench_runs_waiting", "Runs that wait for this master to start them.", "",
-        static_cast<double>(services.scheduler.waiting().size()));
-  gauge("mlbench_viewers", "Open streams of events and logs.", "", static_cast<double>(services.live.viewers()));
-  const auto samples = services.hosts.samples(0);
-  if (!samples.empty()) {
-    const HostSample& last = samples.back();
-    gauge("mlbench_host_cpu_cores", "Cores in use.", "", last.cpu);
-    gauge("mlbench_host_memory_bytes", "Memory in use.", "", last.memory * 1024 * 1024);
-    gauge("mlbench_host_network_receive_bytes", "Since the host started.", "", last.network_in * 1024 * 1024);
-    gauge("mlbench_host_network_transmit_bytes", "Since the host started.", "", last.network_out * 1024 * 1024);
-  }
-  return {200, "application/openmetrics-text; version=1.0.0; charset=utf-8", {}, out + "# EOF\n", {}};
-}
-
 }  // namespace
 
 std::string openapi_document() { return std::string(openapi_files().front().text); }
@@ -113,7 +79,6 @@ std::vector<Route> system_routes(Services& services) {
        Lane::kSlow},
       {"GET", "/api/v1/clusters", Access::kToken, [s](const Call&) { return clusters(*s); }},
       {"GET", "/api/v1/hosts", Access::kToken, [s](const Call& call) { return hosts(*s, call.request); }},
-      {"GET", "/metrics", Access::kToken, [s](const Call&) { return open_metrics(*s); }},
   };
 }
 
