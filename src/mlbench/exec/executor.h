@@ -190,6 +190,9 @@ class Executor {
   // The nodes that there are for ranks, whatever runs on them now. Waits some seconds at most for the engine's answer;
   // without an answer, ClusterNodes::problem says why.
   virtual ClusterNodes nodes() const { return {.nodes = {this_node()}}; }
+  // Why ranks of the request cannot start from this host now; "" where nothing known keeps them from it. Starts
+  // nothing, and waits some seconds at most for the engine's answer. A request that describe() refuses is not asked.
+  virtual std::string obstacle(const LaunchRequest& /*request*/) const { return ""; }
   // Where the supervisor must listen. Called before start(), which then has Links in its request; not called where the
   // ranks are on this host. Throws IoError and UserError as start().
   virtual Rendezvous rendezvous(const LaunchRequest& /*request*/) const { return {}; }

@@ -120,6 +120,14 @@ FileDescriptor listen_on(const std::string& address_or_interface, int port) {
   throw IoError("cannot listen on " + endpoint_text(address_or_interface, port) + ": " + reason);
 }
 
+std::vector<std::string> interface_names() {
+  const std::unique_ptr<struct if_nameindex, void (*)(struct if_nameindex*)> list(if_nameindex(), if_freenameindex);
+  std::vector<std::string> names;
+  if (!list) return names;
+  for (const struct if_nameindex* each = list.get(); each->if_index != 0; ++each) names.emplace_back(each->if_name);
+  return names;
+}
+
 void wait_for_address(const std::string& host, std::chrono::milliseconds patience) {
   constexpr std::chrono::milliseconds kPause{200};
   const auto deadline = std::chrono::steady_clock::now() + patience;

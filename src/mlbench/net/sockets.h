@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "mlbench/base/files.h"
 
@@ -18,6 +19,9 @@ namespace mlbench::net {
 
 // Listens on an address or a network interface of this host; port 0 means any free port. Throws IoError naming it.
 FileDescriptor listen_on(const std::string& address_or_interface, int port);
+
+// The names of this host's network interfaces.
+std::vector<std::string> interface_names();
 
 struct Accepted {
   FileDescriptor socket;  // none: no connection waits any more

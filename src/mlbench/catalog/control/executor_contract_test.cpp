@@ -15,6 +15,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/paths.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
 #include "mlbench/catalog/control/catalog.h"
@@ -344,6 +345,10 @@ TEST_P(ExecutorContractTest, ARanksEndLeavesNoOrphan) {
   EXPECT_TRUE(nobody_is_left());
 }
 
+TEST_P(ExecutorContractTest, WhatCanStartHasNoObstacle) {
+  EXPECT_EQ(executor_->obstacle(with_links(request("true", 2))), "");
+}
+
 TEST_P(ExecutorContractTest, AProgramThatIsMissingIsAnErrorThatNamesIt) {
   LaunchRequest launch = request("", 2);
   launch.command = {(dir_ / "no-such-worker").string()};
@@ -445,6 +450,28 @@ TEST_F(EngineTest, WhoDoesNotWaitForEverIsToldWhatTheEngineSaid) {
   EXPECT_THAT([&] { exec::start_and_wait(*executor_, request_, 100ms); },
               testing::ThrowsMessage<IoError>("executor scripted: the ranks do not run in time: PENDING (Resources)"));
   EXPECT_EQ(log_->launched, 0);
+}
+
+// Each executor says without a start that its engine is missing.
+TEST(ExecutorContract, AnEngineThatIsMissingIsAnObstacle) {
+  const TemporaryFolder nothing;
+  const std::string path = environment_variable("PATH").value_or("");
+  setenv("PATH", nothing.path().c_str(), 1);
+  setenv("KUBECONFIG", (nothing / "no-such-config").c_str(), 1);
+  LaunchRequest request;
+  request.backend = "mpi";
+  request.workers = 2;
+  const std::map<std::string, std::string> expected = {{"local", "back end mpi: there is no mpirun in PATH"},
+                                                       {"mpirun", "executor mpirun: there is no mpirun in PATH"},
+                                                       {"slurm", "executor slurm: there is no sbatch in PATH"},
+                                                       {"kubernetes", "executor kubernetes: "}};
+  for (const ExecutorRow& row : executors()) {
+    Json engine = Json::object();
+    if (takes(row.name, "hosts")) engine["hosts"] = "h1:2";
+    EXPECT_THAT(row.make(engine)->obstacle(request), HasSubstr(expected.at(row.name))) << row.name;
+  }
+  setenv("PATH", path.c_str(), 1);
+  unsetenv("KUBECONFIG");
 }
 
 // Words that differ by rank are filled in, by the guards where one command starts all ranks.

@@ -93,6 +93,17 @@ class KubernetesExecutor final : public Executor {
   std::string name() const override { return "kubernetes"; }
   ExecutorFacts facts() const override { return kFacts; }
 
+  // An answer that refuses is no obstacle: not everybody may ask for the version.
+  std::string obstacle(const LaunchRequest& /*request*/) const override {
+    try {
+      const ApiAnswer version = Api(cluster(), {.answer = kNodesAnswer}).get("/version");
+      if (version.status != 0) return "";
+      return fmt::format("executor kubernetes: {} does not answer: {}", cluster().from, version.words);
+    } catch (const UserError& error) {
+      return fmt::format("executor kubernetes: {}", error.what());
+    }
+  }
+
   Rendezvous rendezvous(const LaunchRequest& request) const override {
     check(request, engine_, defaults());
     // MLBENCH_POD_IP may be an address that only others have for this host: no socket can be bound to such a one.

@@ -761,6 +761,22 @@ class KubernetesApi : public testing::Test {
   const std::string jobs_ = "/apis/batch/v1/namespaces/team/jobs";
 };
 
+TEST_F(KubernetesApi, AServerThatDoesNotAnswerIsAnObstacle) {
+  const auto executor = make({{"image", "worker:1"}});
+  EXPECT_EQ(executor->obstacle({}), "");
+  fake_.fail("GET", "/version", 403, 1);
+  EXPECT_EQ(executor->obstacle({}), "") << "not everybody may ask for it";
+  write_file_atomically(folder_ / "config",
+                        "current-context: gone\ncontexts: [{name: gone, context: {cluster: gone}}]\n"
+                        "clusters: [{name: gone, cluster: {server: \"http://127.0.0.1:1\"}}]\n");
+  const std::string config = environment_variable("KUBECONFIG").value_or("");
+  setenv("KUBECONFIG", (folder_ / "config").c_str(), 1);
+  EXPECT_THAT(make({{"image", "worker:1"}})->obstacle({}),
+              AllOf(HasSubstr("executor kubernetes: "), HasSubstr("does not answer: ")));
+  EXPECT_THAT(make({{"image", "worker:1"}, {"kube_context", "lab"}})->obstacle({}), HasSubstr("lab"));
+  setenv("KUBECONFIG", config.c_str(), 1);
+}
+
 TEST_F(KubernetesApi, WhatMayPassIsTriedAgain) {
   Api api(cluster(), kFastApi);
   for (const int status : {429, 500, 503, 504, 410}) fake_.fail("POST", "/jobs", status, 1);

@@ -1,5 +1,6 @@
 #include "mlbench/exec/local/local.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 #include "mlbench/exec/linked.h"
 #include "mlbench/exec/local/mpirun.h"
 #include "mlbench/exec/local/options.h"
+#include "mlbench/exec/obstacles.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/launcher_words.h"
 #include "mlbench/spec/communication.h"
@@ -139,11 +141,18 @@ class LocalExecutor final : public Executor {
 
   bool limits_cpus() const override { return !image_.empty(); }
 
+  std::string obstacle(const LaunchRequest& request) const override {
+    const std::string lacks = under_mpirun(request) ? missing_program(kMpirunPrograms, kMpirunPackage) : "";
+    if (!lacks.empty()) return fmt::format("back end {}: {}", request.backend, lacks);
+    if (std::string reason = missing_gpu(request); !reason.empty()) return reason;
+    return missing_interface(request);
+  }
+
   std::unique_ptr<Start> start(const LaunchRequest& request) override {
+    if (const std::string reason = obstacle(request); !reason.empty()) throw UserError(reason);
     if (!image_.empty()) return start_containers(request);
     std::vector<ProcessOptions> launchers;
     if (under_mpirun(request)) {
-      expect_mpirun();
       launchers.push_back(mpirun(request));
     } else {
       for (int rank = 0; rank < request.workers; ++rank) {
@@ -183,10 +192,6 @@ class LocalExecutor final : public Executor {
   }
 
  private:
-  static void expect_mpirun() {
-    if (!program_exists("mpirun")) throw IoError("back end mpi: there is no mpirun in PATH (Debian: openmpi-bin)");
-  }
-
   ContainerOptions container(const LaunchRequest& request) const { return container_of(image_, request.cpus); }
 
   std::unique_ptr<Start> start_containers(LaunchRequest request) const {
@@ -194,7 +199,6 @@ class LocalExecutor final : public Executor {
     ContainerOptions options = container(request);
     std::vector<ProcessOptions> launchers;
     if (under_mpirun(request)) {
-      expect_mpirun();
       launchers.push_back(mpirun_of_containers(options, request));
       options.session_folder = session_folder(request);
     } else {

@@ -170,6 +170,28 @@ TEST_P(LocalExecutorTest, MoreRanksThanGpusAreRefused) {
   EXPECT_EQ(offer_of(executor_->nodes()).cores, available_cores());
 }
 
+TEST_P(LocalExecutorTest, WhatThisHostLacksIsAnObstacle) {
+  LaunchRequest launch = request("true", 2);
+  launch.network_interface = "lo";
+  EXPECT_EQ(executor_->obstacle(launch), "");
+  launch.network_interface = "127.0.0.1";
+  EXPECT_EQ(executor_->obstacle(launch), "");
+  launch.network_interface = "nosuch0";
+  EXPECT_THAT(executor_->obstacle(launch),
+              testing::AllOf(testing::HasSubstr("--interface 'nosuch0': ranks cannot listen there"),
+                             testing::HasSubstr("interfaces of this host are lo")));
+  launch.network_interface = "";
+  launch.gpu = true;
+  const VisibleGpus gpus("3");
+  EXPECT_THAT(executor_->obstacle(launch), testing::HasSubstr("start at most 1 here")) << "a worker needs its own, too";
+  launch.workers = 1;
+  EXPECT_EQ(executor_->obstacle(launch), "");
+  launch.workers = 2;
+  launch.rank_words = true;
+  launch.environment = {{kVisibleGpus, "6,7"}};
+  EXPECT_EQ(executor_->obstacle(launch), "") << "the user says which";
+}
+
 TEST_P(LocalExecutorTest, PidsAreThoseOfTheRanks) {
   const auto group = start(request("exec sleep 600", 3));
   kill(*group->pids()[1], SIGKILL);

@@ -21,6 +21,7 @@
 #include "mlbench/exec/mpirun/command.h"
 #include "mlbench/exec/mpirun/programs.h"
 #include "mlbench/exec/mpirun/words.h"
+#include "mlbench/exec/obstacles.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/descendants.h"
 #include "mlbench/net/link/link.h"
@@ -172,6 +173,23 @@ class MpirunExecutor final : public Executor {
   ExecutorFacts facts() const override { return kFacts; }
   bool limits_cpus() const override { return !engine_.image.empty(); }
 
+  // The first host that is another one has to have an address, as rendezvous() needs it.
+  std::string obstacle(const LaunchRequest& request) const override {
+    if (std::string reason = missing_programs(request); !reason.empty()) return "executor mpirun: " + reason;
+    if (all_here(hosts_of_ranks(engine_, request.workers))) {
+      if (std::string reason = missing_gpu(request); !reason.empty()) return reason;
+      return missing_interface(request);
+    }
+    const std::string& asked = request.network_interface;
+    if (!asked.empty() && asked.find(',') == std::string::npos && !own_address_on(asked)) return no_interface(asked);
+    try {
+      rendezvous(request);
+      return "";
+    } catch (const IoError& error) {
+      return fmt::format("executor mpirun: {}", error.what());
+    }
+  }
+
   Rendezvous rendezvous(const LaunchRequest& request) const override {
     hosts_of_ranks(engine_, 1);  // throws where there are no hosts, and says what to type
     for (const spec::HostSlots& host : spec::parse_hosts(engine_.hosts)) {
@@ -201,12 +219,9 @@ class MpirunExecutor final : public Executor {
   }
 
   std::unique_ptr<Start> start(const LaunchRequest& request) override {
-    if (!program_exists("mpirun")) {
-      throw IoError("executor mpirun: there is no mpirun in PATH (Debian: openmpi-bin)");
-    }
     std::vector<std::string> hosts = hosts_of_ranks(engine_, request.workers);
-    if (!all_here(hosts) && !program_exists("ssh")) {
-      throw IoError("executor mpirun: there is no ssh in PATH (Debian: openssh-client)");
+    if (const std::string reason = missing_programs(request); !reason.empty()) {
+      throw IoError("executor mpirun: " + reason);
     }
     if (all_here(hosts) || request.in_image) return launch(request, hosts, engine_, std::nullopt);
     const Programs programs = programs_of(request);
@@ -230,6 +245,15 @@ class MpirunExecutor final : public Executor {
   }
 
  private:
+  std::string missing_programs(const LaunchRequest& request) const {
+    static constexpr const char* kSsh[] = {"ssh"};
+    std::string reason = missing_program(kMpirunPrograms, kMpirunPackage);
+    if (reason.empty() && !all_here(hosts_of_ranks(engine_, request.workers))) {
+      reason = missing_program(kSsh, "openssh-client");
+    }
+    return reason;
+  }
+
   // Lets guards pick the GPUs of ranks: only they see which GPUs their host has.
   static void add_own_gpu(LaunchRequest& request) {
     if (gives_own_gpu(request)) request.environment[variables::kGuardOwnGpu] = "1";
@@ -288,8 +312,8 @@ class MpirunExecutor final : public Executor {
 }  // namespace
 
 Availability available() {
-  if (!program_exists("mpirun")) return {false, "there is no mpirun in PATH (Debian: openmpi-bin)"};
-  return {true, ""};
+  const std::string reason = missing_program(kMpirunPrograms, kMpirunPackage);
+  return {reason.empty(), reason};
 }
 
 Options read_options(const Json& engine) {

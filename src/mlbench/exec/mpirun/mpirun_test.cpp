@@ -360,6 +360,22 @@ class FakeMpirunTest : public testing::Test {
   std::unique_ptr<Executor> executor_;
 };
 
+TEST_F(FakeMpirunTest, WhatKeepsItFromStartingIsKnownBefore) {
+  setenv("PATH", (dir_ / "bin").c_str(), 1);
+  engine_["hosts"] = "no-such-host.invalid:3";
+  executor_ = make(engine_);
+  LaunchRequest request = plan(3);
+  EXPECT_EQ(executor_->obstacle(request), "executor mpirun: there is no mpirun in PATH (Debian: openmpi-bin)");
+  program("mpirun", "exit 1\n");
+  EXPECT_THAT(executor_->obstacle(request), AllOf(HasSubstr("executor mpirun: "), HasSubstr("no-such-host.invalid")));
+  request.network_interface = "nosuch0";
+  EXPECT_THAT(executor_->obstacle(request), HasSubstr("--interface 'nosuch0': ranks cannot listen there"));
+  request.network_interface = "lo";
+  EXPECT_EQ(executor_->obstacle(request), "");
+  engine_["hosts"] = "localhost:3";
+  EXPECT_EQ(make(engine_)->obstacle(request), "");
+}
+
 TEST_F(FakeMpirunTest, EachRankOfACommandSeesAGpuOfItsHost) {
   // The shell of a host sets the variable.
   program("mpirun", "CUDA_VISIBLE_DEVICES=4,6,7; export CUDA_VISIBLE_DEVICES" + kStartGuards + "wait\n");

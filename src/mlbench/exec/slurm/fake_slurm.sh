@@ -1,7 +1,7 @@
 #!/bin/bash
 # For tests: sbatch, scancel, scontrol, sinfo and srun of a Slurm whose nodes are all this host. Which one it is, its name
 # says. FAKE_SLURM is its folder:
-#   plan      what happens: "run" at once, "queue N": after N looks, "refuse", "hang" (scontrol), "forget"
+#   plan      what happens: "run" at once, "queue N": after N looks, "refuse", "hang" (scontrol), "forget", "down" (sinfo)
 #   per_node  ranks on each node (default: all on one)
 #   calls     what was asked for
 #   nodes     what scontrol says of the nodes
@@ -103,7 +103,13 @@ case $self in
     fi
     exit 0
     ;;
-  sinfo) echo 127.0.0.1 ;;
+  sinfo)
+    if [ "$plan" = down ]; then
+      echo 'slurm_load_partitions: Unable to contact slurm controller (connect failure)' >&2
+      exit 1
+    fi
+    echo 127.0.0.1
+    ;;
   srun)
     while [[ ${1:-} == --* ]]; do
       [[ $1 == --ntasks=* ]] && tasks=${1#--ntasks=}

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
@@ -15,6 +14,7 @@
 #include "mlbench/base/process.h"
 #include "mlbench/exec/engine_group.h"
 #include "mlbench/exec/linked.h"
+#include "mlbench/exec/obstacles.h"
 #include "mlbench/exec/question.h"
 #include "mlbench/exec/slurm/answers.h"
 #include "mlbench/exec/slurm/job.h"
@@ -66,6 +66,16 @@ class SlurmExecutor final : public Executor {
   std::string name() const override { return "slurm"; }
   ExecutorFacts facts() const override { return kFacts; }
   bool limits_cpus() const override { return is_of_apptainer(engine_.image); }  // pyxis has no option for that
+
+  std::string obstacle(const LaunchRequest& request) const override {
+    if (const Availability here = available(); !here.available) return "executor slurm: " + here.reason;
+    try {
+      rendezvous(request);
+      return "";
+    } catch (const IoError& error) {
+      return fmt::format("executor slurm: {}", error.what());
+    }
+  }
 
   Rendezvous rendezvous(const LaunchRequest& /*request*/) const override {
     if (!address_) address_ = address_for_nodes();
@@ -141,13 +151,9 @@ class SlurmExecutor final : public Executor {
 }  // namespace
 
 Availability available() {
-  constexpr std::array<const char*, 4> kCommands = {"sbatch", "scancel", "scontrol", "sinfo"};
-  for (const char* command : kCommands) {
-    if (!program_exists(command)) {
-      return {false, fmt::format("there is no {} in PATH (Debian: slurm-client)", command)};
-    }
-  }
-  return {true, ""};
+  static constexpr const char* kCommands[] = {"sbatch", "scancel", "scontrol", "sinfo"};
+  const std::string reason = missing_program(kCommands, "slurm-client");
+  return {reason.empty(), reason};
 }
 
 Options read_options(const Json& engine) {

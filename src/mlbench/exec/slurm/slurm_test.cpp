@@ -319,6 +319,15 @@ TEST(SlurmExecutor, DescribesCommandAndScript) {
                 batch_script(on_hosts(request, {}), {}));
 }
 
+TEST(SlurmExecutor, AControllerThatDoesNotAnswerIsAnObstacle) {
+  const FakeSlurm slurm(FAKE_SLURM);
+  EXPECT_EQ(make({})->obstacle(plain_request()), "");
+  slurm.write("plan", "down");
+  EXPECT_EQ(make({})->obstacle(plain_request()),
+            "executor slurm: Slurm does not say what nodes it has: sinfo: slurm_load_partitions: Unable to contact "
+            "slurm controller (connect failure)");
+}
+
 // ---- what Slurm answers --------------------------------------------------------------------------------------------
 
 TEST(SlurmAnswers, ASubmission) {
