@@ -991,6 +991,18 @@ TEST_F(Cli, ACustomRunOnGpusGivesEachRankItsOwn) {
   expect_error({"run", "g", "1", "--gpu", "--dry-run", "--", "true"}, HasSubstr("this host has no NVIDIA GPU"));
 }
 
+TEST_F(Cli, WhatThisHostCannotStartIsRefusedAndADryRunSaysWhy) {
+  const std::string why = "--interface 'nosuch0': ranks cannot listen there";
+  expect_error({"run", "i", "2", "--task", "0a", "--interface", "nosuch0"}, HasSubstr("i-2 cannot start here: " + why));
+  EXPECT_FALSE(fs::exists(home() / "runs/i-2"));
+  const Result plan = mlbench({"run", "i", "2", "--task", "0a", "--interface", "nosuch0", "--dry-run"});
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  EXPECT_THAT(plan.err, HasSubstr("note: i-2 cannot start here: " + why));
+  const Json json = mlbench({"run", "i", "2", "--task", "0a", "--interface", "nosuch0", "--dry-run", "--json"}).json();
+  EXPECT_THAT(json[0]["obstacle"].get<std::string>(), HasSubstr(why));
+  EXPECT_TRUE(mlbench({"run", "i", "2", "--task", "0a", "--dry-run", "--json"}).json()[0]["obstacle"].is_null());
+}
+
 TEST_F(Cli, ACustomRunHasNoOptionsOfTasks) {
   for (const char* flag : {"--explain", "--profile", "--light", "--synthetic", "--fixed-batch", "--overlap"}) {
     expect_error({"run", "c", "1", flag, "--", "true"}, HasSubstr(std::string(flag) + " is an option of tasks"));

@@ -63,6 +63,8 @@ void expect_error(const Action& action, const std::string& part) {
 // A planner that answers what each test sets.
 struct FakePlanner final : plan::Planner {
   FakePlanner() : Planner({}) {}
+  std::string obstacle(const spec::RunSpec& /*run*/) override { return what_keeps_runs; }
+  std::string what_keeps_runs;
   plan::PlannedRuns plan(const Json& request) override { return on_plan(request); }
   Json tasks() override { return on_tasks(); }
   Json catalog() override { return on_catalog(); }
@@ -799,6 +801,25 @@ TEST_F(MasterTest, APlanShowsTheRunsAndMakesNone) {
     fs::create_directories(home() / "runs" / "planned-2");
   }
   EXPECT_EQ(get("/api/v1/runs")["total"], 0);
+}
+
+TEST_F(MasterTest, WhatCannotStartIsRefusedAndAPlanSaysWhy) {
+  planner_.on_plan = [&](const Json&) {
+    spec::RunSpec run;
+    run.name = "planned-1";
+    run.cache_dir = home() / "cache";
+    spec::set_command(run, {{"true"}});
+    return plan::PlannedRuns{{run}, {}};
+  };
+  planner_.what_keeps_runs = "executor slurm: there is no sbatch in PATH";
+  const std::string why = "planned-1 cannot start here: executor slurm: there is no sbatch in PATH";
+  const ClientResponse refused = send("POST", "/api/v1/runs", "{}");
+  EXPECT_EQ(refused.status, 422);
+  EXPECT_THAT(refused.body, HasSubstr(why));
+  EXPECT_FALSE(fs::exists(home() / "runs/planned-1"));
+  const ClientResponse planned = send("POST", "/api/v1/plan", "{}");
+  EXPECT_EQ(planned.status, 200);
+  EXPECT_THAT(Json::parse(planned.body)["warnings"][0].get<std::string>(), HasSubstr(why));
 }
 
 // Nodes of the default executor's cluster are shown, and of those of active runs.

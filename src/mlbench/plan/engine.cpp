@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <utility>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/catalog/control/catalog.h"
@@ -14,6 +15,15 @@
 #include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::plan {
+namespace {
+
+// The request of a run that has no folder yet.
+exec::LaunchRequest planned_request(spec::RunSpec run, const exec::Executor& executor) {
+  run.run_dir = "/runs/" + run.name;
+  return supervise::launch_request(run, executor, "mlbench-worker", 1, std::nullopt, run.oversubscribed);
+}
+
+}  // namespace
 
 PlanEngine::PlanEngine(const spec::RunOptions& given)
     : options(spec::engine_of(given, catalog::run_options())), cpus(spec::cpus_of(given, 1).limit) {
@@ -57,9 +67,22 @@ std::optional<int64_t> PlanEngine::most_on_a_host(int64_t ranks) const {
 
 void PlanEngine::check(spec::RunSpec run) const {
   if (executor_->on_this_host() && !options.contains("image") && run.device == "cpu") return;
-  run.run_dir = "/runs/" + run.name;  // the run has no folder yet
-  executor_->describe(
-      supervise::launch_request(run, *executor_, "mlbench-worker", 1, std::nullopt, run.oversubscribed));
+  executor_->describe(planned_request(std::move(run), *executor_));
+}
+
+std::string obstacle_to(const spec::RunSpec& run) {
+  const auto executor = catalog::make_executor(run.executor, run.engine);
+  return executor->obstacle(planned_request(run, *executor));
+}
+
+std::string cannot_start(const spec::RunSpec& run, const std::string& reason) {
+  return fmt::format("{} cannot start here: {} ('mlbench doctor' says what this host has)", run.name, reason);
+}
+
+void refuse_impossible(const std::vector<spec::RunSpec>& runs) {
+  for (const spec::RunSpec& run : runs) {
+    if (const std::string reason = obstacle_to(run); !reason.empty()) throw UserError(cannot_start(run, reason));
+  }
 }
 
 }  // namespace mlbench::plan

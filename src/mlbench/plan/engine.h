@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "mlbench/exec/executor.h"
 #include "mlbench/spec/run_options.h"
@@ -29,5 +30,15 @@ class PlanEngine {
  private:
   std::unique_ptr<exec::Executor> executor_;
 };
+
+// Why this host cannot start the run now; "" where nothing known keeps it from that (exec::Executor::obstacle). Asks
+// engines, so it may take seconds.
+std::string obstacle_to(const spec::RunSpec& run);
+
+// What people are told of a run with the obstacle `reason`.
+std::string cannot_start(const spec::RunSpec& run, const std::string& reason);
+
+// Throws UserError with cannot_start() where there is an obstacle to one of the runs.
+void refuse_impossible(const std::vector<spec::RunSpec>& runs);
 
 }  // namespace mlbench::plan

@@ -11,6 +11,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/processor.h"
 #include "mlbench/catalog/options/options.h"
+#include "mlbench/plan/engine.h"
 
 namespace mlbench::plan {
 namespace {
@@ -20,6 +21,7 @@ using testing::Conditional;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::ThrowsMessage;
 
 class Plan : public testing::Test {
  protected:
@@ -57,6 +59,17 @@ TEST_F(Plan, InterOpThreadsAreOfAFrameworkThatHasThem) {
   EXPECT_THAT(error(), AllOf(HasSubstr("--inter-op-threads 2: framework 'null'"), HasSubstr("--framework torch")));
   options_.inter_op_threads = "1";
   EXPECT_EQ(plan_runs(options_, facts_).front().framework, "null");
+}
+
+TEST_F(Plan, WhatThisHostCannotStartIsRefusedBeforeARunExists) {
+  std::vector<spec::RunSpec> runs = plan_runs(options_, facts_);
+  EXPECT_EQ(obstacle_to(runs[1]), "");
+  refuse_impossible(runs);
+  runs[1].communication.network_interface = "nosuch0";
+  EXPECT_THAT(obstacle_to(runs[1]), HasSubstr("--interface 'nosuch0'"));
+  EXPECT_THAT([&] { refuse_impossible(runs); },
+              ThrowsMessage<UserError>(AllOf(HasSubstr("r-2 cannot start here: --interface 'nosuch0': "),
+                                             HasSubstr("('mlbench doctor' says what this host has)"))));
 }
 
 TEST_F(Plan, AnAlgorithmThatIsNotThereIsRefusedBeforeDataArePrepared) {

@@ -8,6 +8,7 @@
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/catalog/options/options.h"
 #include "mlbench/plan/choices.h"
+#include "mlbench/plan/engine.h"
 #include "mlbench/plan/plan.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/supervise/supervisor.h"
@@ -72,6 +73,8 @@ ClusterOffer Planner::offer() {
   exec::HostsOffer hosts = offer_of(usual);
   return {std::move(usual), hosts};
 }
+
+std::string Planner::obstacle(const spec::RunSpec& run) { return obstacle_to(run); }
 
 exec::ClusterNodes Planner::nodes(const std::string& executor, const Json& engine) {
   return nodes_.of(executor, engine);

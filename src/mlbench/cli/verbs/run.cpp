@@ -17,6 +17,7 @@
 #include "mlbench/cli/verbs/timeline_file.h"
 #include "mlbench/cli/verbs/verbs.h"
 #include "mlbench/home/runs.h"
+#include "mlbench/plan/engine.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/spec/variables.h"
@@ -127,6 +128,7 @@ ExitCode resume(const Context& context, const std::string& name, const std::stri
     print_dry_run(context, {spec}, segment, step);
     return ExitCode::kOk;
   }
+  plan::refuse_impossible({spec});
   supervise::SupervisorOptions supervisor = supervisor_options(context.worker(), spec);
   supervisor.no_wait = no_wait;
   supervisor.resume_step = step;

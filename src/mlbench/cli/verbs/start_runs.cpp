@@ -9,6 +9,7 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/run_folder.h"
@@ -23,6 +24,7 @@
 #include "mlbench/cli/verbs/timeline_file.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/plan/choices.h"
+#include "mlbench/plan/engine.h"
 #include "mlbench/plan/plan.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/spec/task.h"
@@ -169,7 +171,8 @@ Json plans_of(const Context& context, const std::vector<spec::RunSpec>& runs, in
   for (const spec::RunSpec& run : runs) {
     plans.push_back({{"name", run.name},
                      {"spec", spec::to_json(run)},
-                     {"commands", commands_of(run, context.worker(), segment, resume_step)}});
+                     {"commands", commands_of(run, context.worker(), segment, resume_step)},
+                     {"obstacle", text_or_null(plan::obstacle_to(run))}});
   }
   return plans;
 }
@@ -180,6 +183,9 @@ void print_dry_run(const Context& context, const std::vector<spec::RunSpec>& run
   if (context.json) return print_json(plans);
   for (size_t run = 0; run < runs.size(); ++run) {
     const spec::RunSpec& one = runs[run];
+    if (const Json& reason = plans[run].at("obstacle"); !reason.is_null()) {
+      say("note: " + plan::cannot_start(one, reason.get<std::string>()));
+    }
     print(fmt::format("{}\n  folder    {}\n  seed      {}\n  task hash {}\n{}", describe(one), one.run_dir, one.seed,
                       one.task.hash, limits_text(one.limits)));
     const Json& commands = plans[run].at("commands");
@@ -240,6 +246,7 @@ StartedRuns start_runs(const Context& context, spec::RunOptions options, const S
     run.run_dir = runs_dir(facts.home) / run.name;
     names.push_back(run.name);
   }
+  if (start.emit.empty() && !start.dry_run) plan::refuse_impossible(runs);
   home::check_names_free(facts.home, names);
   for (const std::string& warning : plan::plan_warnings(runs, facts.cores)) say("note: " + warning);
   if (!start.emit.empty()) {

@@ -41,7 +41,7 @@ StartedRuns start_runs(const Context& context, spec::RunOptions options, const S
 
 // A run in words: "r-2: fashion-mnist, 2 workers x 1 thread, torch, gloo, closed".
 std::string describe(const spec::RunSpec& run);
-// [{"name", "spec", "commands": a text per rank or launcher}]
+// [{"name", "spec", "commands": a text per rank or launcher, "obstacle": what keeps it from starting here, or null}]
 Json plans_of(const Context& context, const std::vector<spec::RunSpec>& runs, int64_t segment,
               std::optional<int64_t> resume_step);
 // Prints one JSON object by which other programs can start the runs: a manifest of `kind`, or a List of several. Throws

@@ -12,6 +12,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/home/summary.h"
+#include "mlbench/plan/engine.h"
 #include "mlbench/spec/variables.h"
 
 namespace mlbench::master {
@@ -86,6 +87,13 @@ void check_fits(const Services& services, const std::vector<spec::RunSpec>& runs
   }
 }
 
+void check_obstacles(const Services& services, const std::vector<spec::RunSpec>& runs) {
+  for (const spec::RunSpec& run : runs) {
+    const std::string reason = services.planner.obstacle(run);
+    if (!reason.empty()) throw HttpError(422, plan::cannot_start(run, reason));
+  }
+}
+
 // A request names a task of this program, which must be the task that the run was made of.
 void check_has_task(const spec::RunSpec& run) {
   try {
@@ -128,8 +136,12 @@ Response preview_runs(Services& services, const Request& request) {
   Json body = json_body(request);
   take_no_wait(body);
   take_env_values(body);
-  const plan::PlannedRuns planned = plan(services, body);
+  plan::PlannedRuns planned = plan(services, body);
   check_fits(services, planned.runs);
+  for (const spec::RunSpec& run : planned.runs) {
+    const std::string reason = services.planner.obstacle(run);
+    if (!reason.empty()) planned.warnings.push_back(plan::cannot_start(run, reason));
+  }
   Json answer = {{"runs", Json::array()}, {"warnings", planned.warnings}};
   for (const spec::RunSpec& run : planned.runs) {
     const spec::TaskSpec& task = run.task.task;
@@ -202,6 +214,7 @@ std::vector<spec::RunSpec> submit(Services& services, std::vector<spec::RunSpec>
                                   const std::map<std::string, std::string>& values) {
   run_handlers::check_fits(services, runs);
   run_handlers::check_values(runs, values);
+  run_handlers::check_obstacles(services, runs);
   runs = home::create_runs(services.home, std::move(runs), home::Waiting{no_wait});
   // The runs exist now, so no error may say that they do not.
   for (const spec::RunSpec& run : runs) {
