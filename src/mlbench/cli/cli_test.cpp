@@ -863,6 +863,26 @@ TEST_F(Cli, ACustomCommandThatFailsNamesItsRank) {
   EXPECT_EQ(missing.json()[0]["failure"]["kind"], "start_failed");
 }
 
+TEST_F(Cli, AStartThatFailedDoesNotUseUpItsName) {
+  EXPECT_EQ(mlbench({"run", "d", "1", "--", "/no/such/program"}).code, 5);
+  const Result again = mlbench({"run", "d", "1", "--", "/bin/true"});
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("note: the run d-1, whose start failed, is kept as d-1.failed"));
+  EXPECT_EQ(state_of("d-1"), "finished");
+  EXPECT_EQ(state_of("d-1.failed"), "failed");
+  EXPECT_THAT(mlbench({"status", "d-1.failed"}).out, HasSubstr("was named d-1 until another run took that name"));
+  expect_error({"run", "d", "1", "--", "/bin/true"}, HasSubstr("run 'd-1' exists already"));
+}
+
+// Whoever mistypes a second time is told of that, and not that the name is taken.
+TEST_F(Cli, ATakenNameHidesNoOtherMistake) {
+  ASSERT_EQ(run({"1"}).code, 0);
+  expect_error({"run", "r", "1", "--task", "fashion-mnist", "--data-dir", "/no/such"}, HasSubstr("is not a folder"));
+  expect_error({"run", "r", "1", "--task", "fashion-mnist"}, HasSubstr("data fetch fashion-mnist"));
+  expect_error({"run", "r", "1", "--task", "0a", "--interface", "nosuch0"}, HasSubstr("--interface 'nosuch0'"));
+  expect_error({"run", "r", "1", "--task", "0a"}, HasSubstr("run 'r-1' exists already"));
+}
+
 TEST_F(Cli, CtrlCStopsACommandAndKeepsWhatItWrote) {
   ProcessOptions options;
   options.arguments = {program(), "run", "c", "2", "--json", "--", "/bin/sh", "-c", "echo begun; sleep 300"};

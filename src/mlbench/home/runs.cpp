@@ -57,6 +57,22 @@ bool just_made(const fs::path& run_dir, const record::Record& record) {
          seconds_since_boot() - made.value("boot_s", 0.0) < kStartGrace.count();
 }
 
+// Renames a run whose start failed. Its record says what it was called. Precondition: lock_runs() is held.
+void make_room(const fs::path& home, const std::string& name) {
+  const auto other = name_of_failed_start(home, name);
+  if (!other) return;
+  rename_folder(runs_dir(home), name, *other);
+  const fs::path run_dir = runs_dir(home) / *other;
+  spec::RunSpec spec = read_spec(run_dir);
+  spec.name = *other;
+  write_json_file(spec_path(run_dir), spec::to_json(spec), inputs::kSpec);
+  record::RunProgress progress = supervise::read_progress(run_dir).value();
+  progress.notes.push_back(
+      fmt::format("was named {} until another run took that name, as this start had failed", name));
+  supervise::write_progress(run_dir, progress);
+  write_json_file(record_path(run_dir), record::to_json(supervise::record_of(run_dir, progress)));
+}
+
 [[noreturn]] void name_taken(const fs::path& home, const std::string& name) {
   throw NameTaken(fmt::format(
       "run '{}' exists already in {}: choose another NAME, look at it with 'mlbench status {}', or remove it with "
@@ -90,9 +106,28 @@ void remove_waiting(const fs::path& run_dir) {
   if (error) throw_system_error("cannot remove " + waiting_path(run_dir).string(), error.value());
 }
 
+std::optional<std::string> name_of_failed_start(const fs::path& home, const std::string& name) {
+  const fs::path run_dir = runs_dir(home) / name;
+  try {
+    const record::Record record = report::read_record(run_dir);
+    const bool failed = record.state == "failed" && record.failure && record.failure->kind == "start_failed";
+    if (!failed || record.segments.size() > 1 || record.placement) return std::nullopt;
+    if (supervise::lease_held(run_dir) || !supervise::read_progress(run_dir)) return std::nullopt;
+  } catch (const std::exception&) {
+    return std::nullopt;  // there is no such run, or a damaged one
+  }
+  std::string other = name + ".failed";
+  for (int number = 2; fs::exists(runs_dir(home) / other); ++number) other = fmt::format("{}.failed.{}", name, number);
+  return other;
+}
+
+bool is_taken(const fs::path& home, const std::string& name) {
+  return fs::exists(runs_dir(home) / name) && !name_of_failed_start(home, name);
+}
+
 void check_names_free(const fs::path& home, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
-    if (fs::exists(runs_dir(home) / name)) name_taken(home, name);
+    if (is_taken(home, name)) name_taken(home, name);
   }
 }
 
@@ -135,6 +170,7 @@ std::vector<spec::RunSpec> create_runs(const fs::path& home, std::vector<spec::R
   }
   const FileLock lock = lock_runs(home);
   check_names_free(home, names);  // somebody may have been faster
+  for (const std::string& name : names) make_room(home, name);
   staging.publish(names, step);
   step("published");
   return specs;

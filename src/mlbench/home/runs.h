@@ -27,6 +27,13 @@ class NameTaken : public UserError {
 // (staging.h).
 FileLock lock_runs(const std::filesystem::path& home);
 
+// The name that the run `name` gets once another run takes its name: NAME.failed, NAME.failed.2, ... Only a run whose
+// start failed before any rank ran makes room so; empty for others, and where there is no such run.
+std::optional<std::string> name_of_failed_start(const std::filesystem::path& home, const std::string& name);
+
+// Whether no new run can have the name.
+bool is_taken(const std::filesystem::path& home, const std::string& name);
+
 // Throws UserError naming the first of `names` that is taken, and what to type instead.
 void check_names_free(const std::filesystem::path& home, const std::vector<std::string>& names);
 
@@ -43,8 +50,8 @@ void remove_waiting(const std::filesystem::path& run_dir);
 
 // Gives the runs their ids (unique in the home, never given twice), folders and times of creation, and makes the
 // folders HOME/runs/NAME with spec.json and run.json (queued): for all runs or for none, whatever fails or dies in
-// between. Throws NameTaken when a name is taken. With `waiting`, the home's master is to start the runs. `at_step` is
-// for tests.
+// between. Throws NameTaken when a name is taken; a run whose start failed makes room (name_of_failed_start). With
+// `waiting`, the home's master is to start the runs. `at_step` is for tests.
 std::vector<spec::RunSpec> create_runs(const std::filesystem::path& home, std::vector<spec::RunSpec> specs,
                                        const std::optional<Waiting>& waiting = std::nullopt,
                                        const std::function<void(const char* step)>& at_step = {});

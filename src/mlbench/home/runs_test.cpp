@@ -20,6 +20,7 @@
 #include "mlbench/home/notes.h"
 #include "mlbench/home/staging.h"
 #include "mlbench/report/records.h"
+#include "mlbench/supervise/progress.h"
 
 namespace mlbench::home {
 namespace {
@@ -126,6 +127,41 @@ TEST_F(RunFolders, AKillAtAnyStepLeavesAllOrNothing) {
     }
     EXPECT_THAT(staged(), IsEmpty());
   }
+}
+
+// The folder stays for the diagnosis, under a name that says what it is.
+TEST_F(RunFolders, AStartThatFailedMakesRoom) {
+  for (const char* kept : {"s-1.failed", "s-1.failed.2"}) {
+    create({"s-1"});
+    EXPECT_TRUE(is_taken(home(), "s-1")) << "it may start yet";
+    EXPECT_THROW(create({"s-1"}), NameTaken);
+    fail_waiting(runs() / "s-1", "no such partition");
+    EXPECT_FALSE(is_taken(home(), "s-1"));
+    EXPECT_EQ(name_of_failed_start(home(), "s-1"), kept);
+    const int64_t before = id_of("s-1");
+    create({"s-1"});
+    EXPECT_NE(id_of("s-1"), before);
+    EXPECT_EQ(report::read_record(runs() / "s-1").state, "queued");
+    const record::Record record = report::read_record(runs() / kept);
+    EXPECT_EQ(record.name, kept);
+    EXPECT_EQ(record.id, before);
+    EXPECT_EQ(record.failure->message, "no such partition");
+    EXPECT_THAT(record.notes, testing::Contains(testing::StartsWith("was named s-1 until")));
+    EXPECT_EQ(read_spec(runs() / kept).name, kept);
+    EXPECT_EQ(current_record(runs() / kept).state, "failed");
+    delete_run_of("s-1");
+  }
+}
+
+TEST_F(RunFolders, ARunWhoseRanksRanKeepsItsName) {
+  create({"s-1"});
+  fail_waiting(runs() / "s-1", "mpirun died under its ranks");
+  record::RunProgress progress = *supervise::read_progress(runs() / "s-1");
+  progress.placement = Json::parse(R"([{"rank": 0, "host": "h1", "local_rank": 0, "cores": null, "gpu": null}])");
+  write_json_file(record_path(runs() / "s-1"), record::to_json(supervise::record_of(runs() / "s-1", progress)));
+  EXPECT_FALSE(name_of_failed_start(home(), "s-1"));
+  EXPECT_THROW(create({"s-1"}), NameTaken);
+  EXPECT_FALSE(name_of_failed_start(home(), "nobody-1"));
 }
 
 TEST_F(RunFolders, ATakenNameOfASetTakesNoneOfIt) {

@@ -135,6 +135,13 @@ void collect(const fs::path& runs_dir, const fs::path& staged) {
 
 }  // namespace
 
+void rename_folder(const fs::path& runs_dir, const std::string& from, const std::string& to) {
+  change_runs(runs_dir, [&] {
+    move_folder(runs_dir / from, runs_dir / to);
+    sync_directory(runs_dir);
+  });
+}
+
 int64_t take_ids(const fs::path& runs_dir, int64_t count) {
   std::optional<Counter> counter = read_counter(runs_dir);
   if (!counter || counter->changed_ns != last_change_ns(runs_dir)) {

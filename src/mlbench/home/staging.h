@@ -38,6 +38,9 @@ class Staging {
   std::optional<FileLock> owned_;
 };
 
+// Gives a run's folder another name. Precondition: the name is free.
+void rename_folder(const std::filesystem::path& runs_dir, const std::string& from, const std::string& to);
+
 // Finishes or removes what dead owners left. The cost is one look into a folder that is mostly empty.
 void collect_staged(const std::filesystem::path& runs_dir);
 

@@ -126,6 +126,9 @@ StartedRuns run_here(const Context& context, const std::vector<spec::RunSpec>& r
   for (const spec::RunSpec& planned : runs) {
     started.interrupted = InterruptGuard::count() > 0;
     if (started.interrupted) break;
+    if (const auto other = home::name_of_failed_start(home, planned.name)) {
+      say(fmt::format("note: the run {}, whose start failed, is kept as {}", planned.name, *other));
+    }
     const spec::RunSpec made = home::create_run(home, planned);
     started.names.push_back(made.name);
     supervise::SupervisorOptions supervisor = supervisor_options(context.worker(), made);

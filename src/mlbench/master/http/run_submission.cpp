@@ -148,7 +148,7 @@ Response preview_runs(Services& services, const Request& request) {
     Json overrides = Json::array();
     for (const spec::Override& one : run.overrides) overrides.push_back({{"key", one.key}, {"value", one.value}});
     answer["runs"].push_back({{"name", run.name},
-                              {"taken", fs::exists(runs_dir(services.home) / run.name)},
+                              {"taken", home::is_taken(services.home, run.name)},
                               {"task", task.name},
                               {"rules", task.rules},
                               {"variant", task.variant},
