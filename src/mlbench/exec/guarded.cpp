@@ -33,7 +33,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-constexpr seconds kStartPatience{60};
 // How long launchers may take to end. A guard ends once its rank has and the channel is closed, mpirun once its
 // children have.
 constexpr seconds kLauncherPatience{12};
@@ -64,7 +63,8 @@ class GuardedGroup final : public RankGroup {
   // Whether all ranks run; waits up to `timeout` for that. Throws IoError when they will not.
   bool all_run(milliseconds timeout) {
     const auto begin = steady_clock::now();
-    if (!start_deadline_) start_deadline_ = begin + kStartPatience;
+    const seconds patience = start_patience(request_);
+    if (!start_deadline_) start_deadline_ = begin + patience;
     while (!look_for_starts()) {
       for (size_t i = 0; i < launchers_.size(); ++i) {
         const auto end = launchers_[i].wait(milliseconds(0));
@@ -75,7 +75,7 @@ class GuardedGroup final : public RankGroup {
       const auto now = steady_clock::now();
       if (now >= *start_deadline_) {
         throw IoError(fmt::format("{} has not started {} within {} s: {}", name_of(launched_.front()), missing(),
-                                  kStartPatience.count(), last_words_in(*launched_.front().output)));
+                                  patience.count(), last_words_in(*launched_.front().output)));
       }
       if (now - begin >= timeout) return false;
       wait_for_input(std::min(kLaunchPoll, std::chrono::ceil<milliseconds>(timeout - (now - begin))), listener_->fd());
@@ -331,6 +331,10 @@ class GuardedGroup final : public RankGroup {
 };
 
 }  // namespace
+
+std::chrono::seconds start_patience(const LaunchRequest& request) {
+  return std::chrono::seconds(request.in_image ? 600 : 60);
+}
 
 std::unique_ptr<Start> start_guarded(const LaunchRequest& request, std::vector<Placement> placement,
                                      std::vector<ProcessOptions> launchers, Surroundings around) {

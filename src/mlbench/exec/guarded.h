@@ -17,10 +17,13 @@ struct Surroundings {
   std::function<void()> clear_up = nullptr;  // called when nothing of the group runs any more; must not throw
 };
 
+// The limit until all ranks run. It is longer for containers, as their engine may copy the whole image for each.
+std::chrono::seconds start_patience(const LaunchRequest& request);
+
 // Starts the launchers, with the address where guards connect in their environment. `launchers` are one guard per rank;
 // or one container engine per rank, which has RANK in its environment and runs a guard; or one program that starts the
-// guards. The start fails with the last words of a launcher or guard, also when not all ranks run within 60 s after the
-// first poll().
+// guards. The start fails with the last words of a launcher or guard, also when not all ranks run within
+// start_patience() after the first poll().
 //
 // This process becomes a subreaper: what a killed guard leaves behind becomes its child, and is killed. Precondition:
 // this process has no other children while there is such a start or group.

@@ -192,6 +192,13 @@ TEST_P(LocalExecutorTest, WhatThisHostLacksIsAnObstacle) {
   EXPECT_EQ(executor_->obstacle(launch), "") << "the user says which";
 }
 
+TEST_P(LocalExecutorTest, ContainersHaveMoreTimeToStart) {
+  LaunchRequest launch = request("true", 1);
+  EXPECT_EQ(start_patience(launch), 60s);
+  launch.in_image = true;
+  EXPECT_EQ(start_patience(launch), 10min);
+}
+
 TEST_P(LocalExecutorTest, PidsAreThoseOfTheRanks) {
   const auto group = start(request("exec sleep 600", 3));
   kill(*group->pids()[1], SIGKILL);
