@@ -3,11 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,7 @@
 #include "mlbench/cli/verbs/option_flags.h"
 #include "mlbench/cli/verbs/start_runs.h"
 #include "mlbench/cli/verbs/verbs.h"
+#include "mlbench/exec/executor.h"
 #include "mlbench/plan/tune_plan.h"
 #include "mlbench/report/draw/gnuplot.h"
 #include "mlbench/report/study/tuning.h"
@@ -68,6 +71,25 @@ TuneOptions options_of(const TuneWords& words) {
 }
 
 std::string command_of(const Context& context) { return fmt::format("{}", fmt::join(context.arguments, " ")); }
+
+// The command of a run with the winner's settings: the words of this command without the options of a tuning alone.
+std::string run_of_winner(const Context& context, const fs::path& winner) {
+  constexpr std::array<std::string_view, 7> kWithValue = {"--grid",    "--space",  "--trials", "--studies",
+                                                          "--holdout", "--output", "-o"};
+  constexpr std::array<std::string_view, 2> kFlags = {"--dry-run", "--json"};
+  std::vector<std::string> words = {context.command, "run"};
+  const std::vector<std::string>& given = context.arguments;
+  for (auto word = std::ranges::find(given, "tune") + 1; word < given.end(); ++word) {
+    const std::string name = word->substr(0, word->find('='));
+    const bool has_value = std::ranges::find(kWithValue, name) != kWithValue.end();
+    if (has_value && name == *word) ++word;  // the value is the next word
+    const bool short_with_value = name.starts_with("-o");
+    if (has_value || short_with_value || std::ranges::find(kFlags, name) != kFlags.end()) continue;
+    words.push_back(*word);
+  }
+  words.insert(words.end(), {"--set", "@" + winner.string()});
+  return exec::command_line({}, words);
+}
 
 // The table, the chart and the winner, as files.
 std::vector<std::string> write_files(const Context& context, const fs::path& folder, const TuneOptions& options,
@@ -146,8 +168,7 @@ ExitCode tune(const Context& context, TuneWords words) {
     print(report::text_of(tuning));
     print(fmt::format("{} files in {}\n", files.size(), folder.string()));
     if (tuning.winner) {
-      print(fmt::format("run it:  mlbench run NAME K --task {} --set @{}\n", words.run.task,
-                        (folder / "winner.set").string()));
+      print(fmt::format("run it:  {}\n", run_of_winner(context, folder / "winner.set")));
     }
   }
   if (runs.interrupted()) {
