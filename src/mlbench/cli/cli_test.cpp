@@ -154,7 +154,10 @@ TEST_F(Cli, HelpNamesEveryVerbAndNothingInternal) {
     EXPECT_THAT(result.out, AnyOf(HasSubstr(line + " "), HasSubstr(line + ", ")));  // what follows the comma: an alias
   }
   EXPECT_THAT(result.out, Not(HasSubstr("supervise")));
-  EXPECT_EQ(mlbench({"run", "--help"}).code, 0);
+  const Result run_help = mlbench({"run", "--help"});
+  EXPECT_EQ(run_help.code, 0);
+  EXPECT_THAT(run_help.out,
+              AllOf(HasSubstr("\n  --requeue[=N]  "), HasSubstr("at most N times, 3 without =N (from 1")));
 }
 
 TEST_F(Cli, WithoutAVerbItShowsHelpAndFails) {

@@ -104,6 +104,20 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   return fmt::format("{} (see {} --help)", message, path);
 }
 
+// Writes "--requeue[=N]" for a flag that may have a value, where CLI11 writes "--requeue{3} N".
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    const std::string name = CLI::Formatter::make_option_name(option, is_positional);
+    const size_t value = name.find('{');
+    return value == std::string::npos ? name : fmt::format("{}[={}]", name.substr(0, value), option->get_type_name());
+  }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const bool flag = CLI::Formatter::make_option_name(option, false).find('{') != std::string::npos;
+    return flag ? "" : CLI::Formatter::make_option_opts(option);
+  }
+};
+
 ExitCode run(int argc, char** argv) {
   CLI::App app("Benchmarks of distributed machine learning: tasks with a goal, measured over worker counts.",
                "mlbench");
@@ -111,6 +125,7 @@ ExitCode run(int argc, char** argv) {
   if (std::string_view(argv[0]).find('/') != std::string_view::npos) program.context.command = argv[0];
   program.context.arguments.assign(argv, argv + argc);
   bool version = false;
+  app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(36);
   app.add_flag("--version", version, "print the version");
   app.add_flag("--json", program.context.json, "with --version: print one JSON value");
