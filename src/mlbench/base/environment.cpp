@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/timex.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -102,6 +103,24 @@ Json gpus() {
     list.push_back({{"name", value_in_file(device / "information", "Model", ':')}});
   }
   return list;
+}
+
+// The NUMA nodes that the kernel lists; empty where it lists none.
+std::optional<int64_t> numa_nodes() {
+  int64_t count = 0;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator("/sys/devices/system/node", none)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("node") && number_in<int64_t>(name.substr(4))) ++count;
+  }
+  return count > 0 ? std::optional(count) : std::nullopt;
+}
+
+// Whether a time service (NTP, PTP) keeps the kernel's clock, and its largest error by the service's own account.
+Json clock_state() {
+  timex state{};
+  if (adjtimex(&state) < 0) return nullptr;
+  return {{"synchronised", (state.status & STA_UNSYNC) == 0}, {"error_ms", static_cast<double>(state.maxerror) / 1e3}};
 }
 
 std::optional<CpuTicks> read_cpu_ticks() { return parse_cpu_ticks(read_if_possible("/proc/stat").value_or("")); }
@@ -240,6 +259,8 @@ Json capture_host(int sample_ms) {
           {"firmware", text_or_null(firmware)},
           {"nics", nics},
           {"gpus", gpus()},
+          {"numa_nodes", or_null(numa_nodes())},
+          {"clock", clock_state()},
           {"load_1m", or_null(number_in<double>(read_if_possible("/proc/loadavg")))},
           {"steal_percent", or_null(steal_percent(sample_ms))}};
 }

@@ -51,8 +51,8 @@ std::string host_name();
 std::string boot_id();
 
 // What this host says of itself: {name, addresses[], cpu|null, cores, ram_bytes|null, firmware|null, nics[{name,
-// speed_mbit|null}], gpus[{name}], load_1m|null, steal_percent|null}. Loopback and link-local addresses are left out.
-// CPU steal is measured over `sample_ms` milliseconds, in which the call sleeps; 0 means since boot.
+// speed_mbit|null}], gpus[{name}], numa_nodes|null, clock{synchronised, error_ms}|null, load_1m|null,
+// steal_percent|null}, without loopback and link-local addresses. Steal is over `sample_ms` of sleep; 0: since boot.
 Json capture_host(int sample_ms);
 
 // What the running program says of itself: {version, git_describe, build_id, build_type, compiler, libraries{name:

@@ -97,6 +97,14 @@ TEST(Environment, HostIsCapturedWithNullForWhatCannotBeRead) {
       const Json& speed = nic.at("speed_mbit");
       EXPECT_TRUE(speed.is_null() || speed.get<int64_t>() > 0) << nic;
     }
+    const Json& nodes = host.at("numa_nodes");
+    EXPECT_EQ(nodes.is_null(), !fs::exists("/sys/devices/system/node/node0"));
+    EXPECT_TRUE(nodes.is_null() || nodes.get<int64_t>() > 0);
+    const Json& clock = host.at("clock");
+    if (!clock.is_null()) {
+      EXPECT_TRUE(clock.at("synchronised").is_boolean());
+      EXPECT_GE(clock.at("error_ms").get<double>(), 0.0);
+    }
     EXPECT_GE(host.at("load_1m").get<double>(), 0.0);
     const Json& steal = host.at("steal_percent");
     if (!steal.is_null()) {
