@@ -1163,10 +1163,12 @@ TEST_F(Cli, DoctorReportsEachThing) {
   const Result good = mlbench({"doctor", "--json"});
   std::map<std::string, Json> findings;
   for (const Json& finding : good.json()) findings[finding["check"]] = finding;
-  for (const char* check :
-       {"home", "disk", "worker", "frameworks", "backends", "guard", "cores", "core lock", "gnuplot"}) {
+  for (const char* check : {"home", "disk", "worker", "frameworks", "backends", "guard", "cores", "core lock",
+                            "gnuplot", "mpi", "executors", "memory", "network", "NUMA", "GPUs", "clock"}) {
     EXPECT_TRUE(findings.contains(check)) << check;
+    EXPECT_TRUE(findings[check]["host"].is_null()) << check;
   }
+  EXPECT_THAT(findings["executors"]["message"].get<std::string>(), StartsWith("local"));
   EXPECT_EQ(findings["worker"]["verdict"], "ok");
   EXPECT_EQ(findings["guard"]["verdict"], "ok");
   EXPECT_EQ(findings["core lock"]["verdict"], "ok");
@@ -1174,12 +1176,37 @@ TEST_F(Cli, DoctorReportsEachThing) {
   EXPECT_THAT(findings["backends"]["message"].get<std::string>(),
               HasSubstr("not available: nccl (built without CUDA)"));
 
+  // Only an mpirun that starts processes is one.
+  fs::create_directory(folder_.path() / "bin");
+  std::ofstream(folder_.path() / "bin/mpirun") << "#!/bin/sh\necho no orted >&2; exit 3\n";
+  fs::permissions(folder_.path() / "bin/mpirun", fs::perms::owner_all);
+  environment_["PATH"] =
+      (folder_.path() / "bin").string() + ":" + environment_variable("PATH").value_or("/usr/bin:/bin");
+  EXPECT_THAT(mlbench({"doctor"}).out, HasSubstr("warn  mpi         mpirun ends with code 3: no orted\n"));
+
   const auto lock = supervise::take_core_lock(folder_.path() / "cores", 1s);
   environment_["MLBENCH_WORKER"] = "/no/such/worker";
   const Result bad = mlbench({"doctor"});
   EXPECT_EQ(bad.code, 2);
   EXPECT_THAT(bad.out, AllOf(HasSubstr("fail  worker"), HasSubstr("warn  core lock"), HasSubstr("-DMLBENCH_WORKER=ON"),
                              Not(HasSubstr("\x1b["))));
+}
+
+TEST_F(Cli, DoctorAsksTheHostsThatAreNamed) {
+  const Result wrong = mlbench({"doctor", "-H", "localhost:2", "--json"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.out, HasSubstr("executors that take it: mpirun"));
+  if (!program_exists("mpirun")) GTEST_SKIP() << "missing capability: mpirun";
+  const Result good = mlbench({"doctor", "--executor", "mpirun", "-H", "localhost:2", "--json"});
+  std::set<std::string> told;
+  for (const Json& finding : good.json()) {
+    if (finding["host"] == "localhost") told.insert(finding["check"]);
+  }
+  EXPECT_THAT(told, testing::UnorderedElementsAre("memory", "network", "NUMA", "GPUs", "clock")) << good.err;
+  EXPECT_FALSE(fs::exists(home() / "runs/doctor-1")) << "what is asked leaves no run";
+  const Result none = mlbench({"doctor", "--executor", "mpirun", "-H", "no-such-host.invalid"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.out, AllOf(HasSubstr("fail  hosts"), HasSubstr("no-such-host.invalid")));
 }
 
 // ---- result, evaluate -----------------------------------------------------------------------------------------------

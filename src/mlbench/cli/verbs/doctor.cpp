@@ -8,6 +8,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/printable.h"
@@ -15,13 +16,18 @@
 #include "mlbench/base/processor.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/context.h"
+#include "mlbench/cli/terminal/interrupt.h"
+#include "mlbench/cli/verbs/finding.h"
+#include "mlbench/cli/verbs/option_flags.h"
 #include "mlbench/cli/verbs/verbs.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
 #include "mlbench/plan/choices.h"
 #include "mlbench/plan/plan.h"
 #include "mlbench/report/draw/table.h"
+#include "mlbench/spec/communication.h"
 #include "mlbench/supervise/core_lock.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -30,14 +36,6 @@ namespace mlbench::cli {
 namespace fs = std::filesystem;
 
 namespace {
-
-enum class Verdict { kOk, kWarn, kFail };
-struct Finding {
-  const char* check;
-  Verdict verdict;
-  std::string message;
-  std::string advice;  // what to type or do; "" when all is well
-};
 
 Finding check_home(const Context& context) {
   try {
@@ -48,6 +46,22 @@ Finding check_home(const Context& context) {
   } catch (const std::exception& error) {
     return {"home", Verdict::kFail, error.what(), fmt::format("give another with --home DIR or {}", variables::kHome)};
   }
+}
+
+// Where ranks write beside the home: temporary files, and shared memory.
+std::vector<Finding> check_other_disks() {
+  std::vector<Finding> findings;
+  for (const char* folder : {"/tmp", "/dev/shm"}) {
+    std::error_code error;
+    const fs::space_info space = fs::space(folder, error);
+    if (error) {
+      findings.push_back({"disk", Verdict::kWarn, fmt::format("{}: {}", folder, error.message()), ""});
+    } else {
+      findings.push_back(
+          {"disk", Verdict::kOk, fmt::format("{} free in {}", report::format_bytes(space.available), folder), ""});
+    }
+  }
+  return findings;
 }
 
 Finding check_disk(const Context& context) {
@@ -67,7 +81,8 @@ Finding check_disk(const Context& context) {
 }
 
 // Starts the worker even when its catalog is cached, to see that its libraries load here and now.
-std::vector<Finding> check_worker(const Context& context) {
+// Back ends whose ranks mpirun starts are available only where `mpi` says that it works.
+std::vector<Finding> check_worker(const Context& context, const Finding& mpi) {
   const fs::path worker = context.worker();
   const std::string advice = plan::worker_advice();
   if (!fs::exists(worker)) return {{"worker", Verdict::kFail, "there is no program " + worker.string(), advice}};
@@ -85,8 +100,15 @@ std::vector<Finding> check_worker(const Context& context) {
     const Json catalog = parse_json(output.standard_output, inputs::kWorkerCatalog);
     findings.push_back({"worker", Verdict::kOk, fmt::format("{} starts in {:.2f} s", worker.string(), seconds), ""});
     for (const char* table : {"frameworks", "backends"}) {
-      const std::vector<std::string> names = plan::available_names(catalog, table);
+      std::vector<std::string> names = plan::available_names(catalog, table);
       std::vector<std::string> missing;
+      if (mpi.verdict != Verdict::kOk) {
+        std::erase_if(names, [&](const std::string& name) {
+          const bool lacks = spec::needs_mpirun(name);
+          if (lacks) missing.push_back(fmt::format("{} ({})", name, mpi.message));
+          return lacks;
+        });
+      }
       for (const Json& row : catalog.value(table, Json::array())) {
         if (row.is_object() && !row.value("available", true)) {
           missing.push_back(fmt::format("{} ({})", row.value("name", ""), row.value("reason", "")));
@@ -186,16 +208,23 @@ Finding check_gnuplot() {
   return {"gnuplot", Verdict::kWarn, "not found: only plots need it", "apt-get install gnuplot-nox"};
 }
 
-ExitCode doctor(const Context& context) {
+ExitCode doctor(const Context& context, const spec::RunOptions& options) {
+  const InterruptGuard guard;
   std::vector<Finding> findings = {check_home(context), check_disk(context)};
   const auto add = [&](std::vector<Finding> more) {
     findings.insert(findings.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   };
-  add(check_worker(context));
+  add(check_other_disks());
+  const Finding mpi = check_mpi();
+  add(check_worker(context, mpi));
+  add({mpi, check_executors()});
   findings.push_back(check_guard());
   add(check_data(context));
   add(check_cores());
+  add(findings_of(capture_host(0), ""));
   findings.push_back(check_gnuplot());
+  const bool others = options.executor != spec::RunOptions().executor || !options.engine.empty();
+  if (others) add(ask_hosts(context, options));
 
   static constexpr std::array<const char*, 3> kWords = {"ok", "warn", "fail"};
   static constexpr std::array<const char*, 3> kColours = {"\x1b[32m", "\x1b[33m", "\x1b[31m"};
@@ -205,13 +234,15 @@ ExitCode doctor(const Context& context) {
   for (const Finding& finding : findings) {
     const auto verdict = static_cast<size_t>(finding.verdict);
     failed = failed || finding.verdict == Verdict::kFail;
-    answer.push_back({{"check", finding.check},
+    answer.push_back({{"host", text_or_null(finding.host)},
+                      {"check", finding.check},
                       {"verdict", kWords[verdict]},
                       {"message", finding.message},
                       {"advice", finding.advice}});
     if (context.json) continue;
+    const std::string message = (finding.host.empty() ? "" : finding.host + ": ") + finding.message;
     print_as_it_is(fmt::format("{}{:<4}{}  {:<10}  {}\n", colour ? kColours[verdict] : "", kWords[verdict],
-                               colour ? "\x1b[0m" : "", finding.check, printable_lines(finding.message)));
+                               colour ? "\x1b[0m" : "", finding.check, printable_lines(message)));
     if (!finding.advice.empty()) print(fmt::format("      {:<10}  {}\n", "", finding.advice));
   }
   if (context.json) print_json(answer);
@@ -222,7 +253,15 @@ ExitCode doctor(const Context& context) {
 
 void add_doctor(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "doctor", "Check that runs can work here, and say what to do if not");
-  act(*verb, program, [](const Context& context) { return doctor(context); });
+  auto options = std::make_shared<spec::RunOptions>();
+  add_run_option(*verb, *options, &spec::RunOptions::executor,
+                 "ask the hosts of this executor, too: those of -H, or the nodes of its cluster");
+  for (const spec::RunOption& option : catalog::run_options()) {
+    const bool of_runs = option.name == "requeue" || option.name == "ranks_per_host";
+    if (option.of_executor() && !of_runs) add_run_option(*verb, *options, option);
+  }
+  const auto action = [options](const Context& context) { return doctor(context, *options); };
+  act(*verb, program, action, Signals::kRead);
 }
 
 }  // namespace mlbench::cli
