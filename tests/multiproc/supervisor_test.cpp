@@ -923,6 +923,16 @@ TEST_F(EngineRunTest, TheTimeInTheQueueIsNoneOfTheRuns) {
   EXPECT_EQ(log_->launched, 1);
 }
 
+// An image that is pulled first is no queue of other runs.
+TEST_F(EngineRunTest, RanksOfThisHostWaitForTheContainerEngine) {
+  const fs::path dir = make_run("pulled-1", 1);
+  begin(dir, {.lines = {{exec::StartState::kQueued, "podman pulls the image here", 1'000'000}}, .on_this_host = true});
+  EXPECT_TRUE(
+      eventually([&] { return notes_have(dir, "waits for the container engine: podman pulls the image here"); }));
+  request_stop(dir);
+  EXPECT_EQ(end(), static_cast<int>(ExitCode::kStopped));
+}
+
 TEST_F(EngineRunTest, AQueuedRunCanBeStopped) {
   const fs::path dir = make_run("queued-1", 1);
   begin(dir, {.lines = {{exec::StartState::kQueued, "PENDING (Priority)", 1'000'000}}});

@@ -405,7 +405,8 @@ TEST_F(Cli, CtrlCStopsKeepsAndStartsNoMore) {
   EXPECT_EQ(state_of("r-1"), "stopped");
   EXPECT_FALSE(fs::exists(home() / "runs/r-2"));
   EXPECT_THAT(read_file(folder_.path() / "output"),
-              AllOf(HasSubstr("stopping r-1"), HasSubstr("not started: r-2"), HasSubstr("\nr-1  stopped")));
+              AllOf(HasSubstr("stopping r-1: what was measured is kept; there is no checkpoint to resume from (Ctrl-C"),
+                    HasSubstr("not started: r-2"), HasSubstr("\nr-1  stopped")));
 }
 
 // Whenever the interrupt comes, the command ends as stopped, and so does a run that was made.
@@ -520,8 +521,7 @@ TEST_F(Cli, ASecondRunWaitsForTheCoresAndSaysSo) {
   ChildProcess command = ChildProcess::start(options);
   EXPECT_TRUE(eventually([&] {
     return fs::exists(folder_.path() / "output") &&
-           read_file(folder_.path() / "output").find("waiting for the cores (another run holds them)") !=
-               std::string::npos;
+           read_file(folder_.path() / "output").find("r-1  waits for the cores  ") != std::string::npos;
   }));
   EXPECT_EQ(state_of("r-1"), "queued");
   kill(command.pid(), SIGINT);
@@ -1707,7 +1707,9 @@ TEST_F(Cli, TheRealWorkerTrainsAndIsReported) {
   const Result result =
       run({"1", "2", "--data", "made-images", "--threads-per-worker", "1", "--max-steps", "4", "--json"});
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("r-2  finished: goal not reached: --max-steps ended the run, Prec@1 "));
+  EXPECT_THAT(result.err,
+              testing::ContainsRegex("\nr-2  finished: goal not reached: Prec@1 [0-9.]+ was measured because "
+                                     "--max-steps ended the run\n"));
   const Json records = result.json();
   ASSERT_EQ(records.size(), 2U);
   for (const Json& record : records) {

@@ -29,6 +29,7 @@
 #include "mlbench/report/summary.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/core_lock.h"
+#include "mlbench/supervise/progress.h"
 
 namespace mlbench::cli {
 
@@ -46,22 +47,30 @@ int64_t next_segment(const spec::RunSpec& run, const supervise::SupervisorOption
 }
 
 // "r-2 waits for the cores: another run holds FILE (process 123 of user anna: mlbench); --no-wait starts at once"
-std::string why_it_waits(const record::Record& record) {
-  const std::string reason = record.notes.empty() ? "waits" : record.notes.back();
-  const bool cores = reason.find("for the cores") != std::string::npos;
-  return fmt::format("{} {}{}", record.name, printable(reason), cores ? "; --no-wait starts at once" : "");
+std::string why_it_waits(const std::string& name, const std::string& waits) {
+  const bool cores = waits.find("for the cores") != std::string::npos;
+  return fmt::format("{} {}{}", name, waits.empty() ? "waits" : printable(waits),
+                     cores ? "; --no-wait starts at once" : "");
 }
+
+// The supervisor's words for what a run waits for.
+std::string last_note(const std::vector<std::string>& notes) { return notes.empty() ? "" : notes.back(); }
 
 // Why a run without its goal was over; "" where it is not known.
 std::string why_over(const std::string& reason) {
-  if (reason == "epochs") return ": all epochs are done";
-  if (!reason.starts_with("max_")) return reason.empty() ? "" : ": " + reason;
+  if (reason == "epochs") return "all epochs are done";
+  if (!reason.starts_with("max_")) return reason;
   std::string flag = "--" + reason;
   std::ranges::replace(flag, '_', '-');
-  return fmt::format(": {} ended the run", flag);
+  return flag + " ended the run";
 }
 
-// "r-2  finished: goal not reached: --max-steps ended the run, Prec@1 84.20"
+// Whether a limit brought about the last evaluation, which then meets no goal.
+bool evaluated_at_limit(const record::Record& record) {
+  return !record.evaluations.empty() && record.evaluations.back().cadence == false;
+}
+
+// "r-2  finished: goal not reached: Prec@1 84.20 was measured because --max-steps ended the run"
 std::string ending(const record::Record& record, const report::Progress& progress) {
   const report::RunFigures figures = report::figures_of(record);
   const std::string state = figures.state;
@@ -70,11 +79,21 @@ std::string ending(const record::Record& record, const report::Progress& progres
   if (state == "finished" && figures.time_to_goal_s) {
     line += fmt::format(": goal reached in {} s", report::format_seconds(figures.time_to_goal_s));
   } else if (state == "finished" && figures.has_goal) {
-    line += ": goal not reached" + why_over(reason);
+    const std::string why = why_over(reason);
+    if (!why.empty() && !figures.evaluation.empty() && evaluated_at_limit(record)) {
+      return fmt::format("{}: goal not reached: {} was measured because {}", line, figures.evaluation, why);
+    }
+    line += ": goal not reached" + (why.empty() ? "" : ": " + why);
   }
   if (state == "failed" && record.failure) line += ": " + record.failure->message;
   if (!figures.evaluation.empty()) line += ", " + figures.evaluation;
   return line;
+}
+
+// What a run that is stopped now leaves.
+std::string what_stays(const spec::RunSpec& run) {
+  const bool resumable = !spec::trains(run) || !checkpoint_steps(run.run_dir).empty();
+  return resumable ? "what was measured is kept" : "what was measured is kept; there is no checkpoint to resume from";
 }
 }  // namespace
 
@@ -106,7 +125,7 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
     if (end) break;
     for (const int asked = InterruptGuard::count(); handled < asked; ++handled) {
       if (handled == 0) {
-        view.note(fmt::format("stopping {}: what was measured is kept (Ctrl-C again kills it)", run.name));
+        view.note(fmt::format("stopping {}: {} (Ctrl-C again kills it)", run.name, what_stays(run)));
         supervisor.request_stop();
       } else if (handled == 1) {
         view.note(fmt::format("killing {}", run.name));
@@ -114,13 +133,16 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
       }
     }
     Phase phase = Phase::kStarted;
+    std::string waits;
     if (reader.progress().segment == 0) {
-      const record::Record record = report::read_record(run.run_dir);
-      const bool queued = record.state == "queued";
-      phase = !queued ? Phase::kStarted : clock.now() - start < kQueuedPatience ? Phase::kQueued : Phase::kWaiting;
-      if (phase == Phase::kWaiting && !std::exchange(said_why, true)) view.note(why_it_waits(record));
+      // The record says "queued" until ranks run, which may take a while after the wait.
+      const auto supervised = supervise::read_progress(run.run_dir);
+      const bool queued = supervised && supervised->state == record::RunState::kQueued;
+      phase = queued && clock.now() - start >= kQueuedPatience ? Phase::kWaiting : Phase::kQueued;
+      if (queued) waits = last_note(supervised->notes);
+      if (phase == Phase::kWaiting && !std::exchange(said_why, true)) view.note(why_it_waits(run.name, waits));
     }
-    view.show(run, reader.progress(), phase, to_seconds(clock.now() - start));
+    view.show(run, reader.progress(), phase, to_seconds(clock.now() - start), waits);
   }
   record::Record record = home::current_record(run.run_dir);
   table.finish(record);
@@ -174,10 +196,11 @@ Served follow_served(const MasterClient& master, const std::vector<std::string>&
     }
     if (here) {
       Phase phase = Phase::kStarted;
+      const std::string waits = record.notes.empty() ? "waits in the queue of the master" : record.notes.back();
       if (reader->progress().segment == 0 && record.state == "queued") {
         phase = clock.now() - start < kQueuedPatience ? Phase::kQueued : Phase::kWaiting;
       }
-      view.show(*run, reader->progress(), phase, to_seconds(clock.now() - start));
+      view.show(*run, reader->progress(), phase, to_seconds(clock.now() - start), waits);
     }
     std::this_thread::sleep_for(here ? kFollowPoll : kRemoteFollowPoll);
   }

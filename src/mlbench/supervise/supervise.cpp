@@ -263,11 +263,12 @@ class Supervisor {
   // is unlimited: it counts neither as the run's nor toward a limit.
   std::optional<Outcome> start_ranks(const exec::LaunchRequest& request) {
     const std::unique_ptr<exec::Start> start = executor_.start(request);
+    const std::string place =
+        executor_.on_this_host() ? "for the container engine" : "in the queue of " + executor_.name();
     for (;;) {
       const exec::StartStatus status = start->poll(kTick);
       const bool queued = status.state == exec::StartState::kQueued;
-      const std::string note =
-          fmt::format("waits in the queue of {}{}", executor_.name(), status.words.empty() ? "" : ": " + status.words);
+      const std::string note = fmt::format("waits {}{}", place, status.words.empty() ? "" : ": " + status.words);
       if (queued && !upkeep_.is_queued()) {
         take_back_start();
         upkeep_.enter_queue(note);
@@ -276,7 +277,7 @@ class Supervisor {
         upkeep_.count_queue();
         upkeep_.save();
       } else if (!queued && upkeep_.is_queued()) {
-        upkeep_.leave_queue("in the queue of " + executor_.name());
+        upkeep_.leave_queue(place);
         if (status.state != exec::StartState::kFailed) stamp_start();
         upkeep_.save();
       }

@@ -13,9 +13,11 @@ namespace mlbench::cli {
 
 enum class Phase { kQueued, kWaiting, kStarted };
 
-// "r-2  epoch 1.25 of 40  step 375  loss 0.432  12,345 samples/s  Prec@1 84.20 (goal 85)  0:41". The rate is that of
-// all workers: rank 0's times their number, since synchronous steps give each worker the same number of samples.
-std::string progress_line(const spec::RunSpec& run, const report::Progress& progress, Phase phase, double elapsed_s);
+// "r-2  epoch 1.25 of 40  step 375 of 12,000  loss 0.432  12,345 samples/s  Prec@1 84.20 (goal 85)  0:41". The rate is
+// that of all workers: rank 0's times their number, since synchronous steps give each worker as many samples.
+// `waits` are the supervisor's words for kWaiting, "waits for the cores: another run holds them".
+std::string progress_line(const spec::RunSpec& run, const report::Progress& progress, Phase phase, double elapsed_s,
+                          const std::string& waits = "");
 
 class ProgressView {
  public:
@@ -23,7 +25,8 @@ class ProgressView {
   // phase, and after each `interval`.
   ProgressView(std::FILE* out, bool terminal, std::chrono::seconds interval = std::chrono::seconds(10));
   ~ProgressView() { clear(); }
-  void show(const spec::RunSpec& run, const report::Progress& progress, Phase phase, double elapsed_s);
+  void show(const spec::RunSpec& run, const report::Progress& progress, Phase phase, double elapsed_s,
+            const std::string& waits = "");
   // Writes a line that stays, above the redrawn one.
   void note(const std::string& text);
   void clear();

@@ -40,24 +40,31 @@ report::Progress make_progress() {
 
 TEST(ProgressLine, SaysWhereTheRunIs) {
   EXPECT_EQ(progress_line(make_spec(), make_progress(), Phase::kStarted, 41.5),
-            "r-2  epoch 1.25 of 40  step 375  loss 0.4321  6,000 samples/s  Prec@1 84.20 (goal 85)  0:41");
+            "r-2  epoch 1.25 of 40  step 375 of 12,000  loss 0.4321  6,000 samples/s  Prec@1 84.20 (goal 85)  0:41");
+}
+
+TEST(ProgressLine, ATaskOfTextTrainsOnTokens) {
+  spec::RunSpec run = make_spec();
+  spec::set_task(run, spec::find_task("4a", "", "", {}), {});
+  EXPECT_THAT(progress_line(run, make_progress(), Phase::kStarted, 41.5), HasSubstr("  6,000 tokens/s  "));
 }
 
 TEST(ProgressLine, BeforeTraining) {
   report::Progress progress;
   EXPECT_EQ(progress_line(make_spec(), progress, Phase::kQueued, 0.4), "r-2  starting  0:00");
-  EXPECT_EQ(progress_line(make_spec(), progress, Phase::kWaiting, 62),
-            "r-2  waiting for the cores (another run holds them)  1:02");
-  spec::RunSpec elsewhere = make_spec();
-  elsewhere.executor = "slurm";
-  EXPECT_EQ(progress_line(elsewhere, progress, Phase::kWaiting, 62), "r-2  waiting in the queue of slurm  1:02");
+  EXPECT_EQ(progress_line(make_spec(), progress, Phase::kWaiting, 62, "waits for the cores: another run holds /x"),
+            "r-2  waits for the cores  1:02");
+  spec::RunSpec contained = make_spec();
+  contained.engine["image"] = "team/image:1";
+  EXPECT_EQ(progress_line(contained, progress, Phase::kQueued, 62), "r-2  starting containers of team/image:1  1:02");
   progress.segment = 1;
   EXPECT_EQ(progress_line(make_spec(), progress, Phase::kStarted, 3), "r-2  preparing data  0:03");
   progress.prepared = true;
   EXPECT_EQ(progress_line(make_spec(), progress, Phase::kStarted, 3), "r-2  building the model  0:03");
   progress = make_progress();
   progress.end = Json{{"reason", "goal"}};
-  EXPECT_EQ(progress_line(make_spec(), progress, Phase::kStarted, 3), "r-2  ending  0:03");
+  progress.steps_done = progress.last_step;
+  EXPECT_EQ(progress_line(make_spec(), progress, Phase::kStarted, 3), "r-2  step 12,000 of 12,000  ending  0:03");
 }
 
 // What a view writes to a stream while `body` runs. `terminal` says whether the view takes the stream for a terminal.
