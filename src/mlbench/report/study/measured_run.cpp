@@ -19,6 +19,7 @@
 #include "mlbench/record/record.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/report/archive/result.h"
+#include "mlbench/report/archive/unpack.h"
 #include "mlbench/report/collectives/result.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
@@ -167,14 +168,28 @@ record::Record record_of_dashboard(const std::vector<ZipMember>& members, const 
   return record;
 }
 
+// Rank 0's steps of a segment, also of packed ones, which are unpacked to `scratch`. Empty where an older program wrote
+// the packed ones.
+std::vector<record::StepRecord> steps_of(const fs::path& run_dir, int64_t segment, const fs::path& scratch) {
+  if (fs::exists(steps_path(run_dir, segment, 0))) return record::read_spool(run_dir, segment, 0).steps;
+  fs::create_directories(spool_dir(scratch));
+  if (!unpack(steps_path(run_dir, segment, 0), steps_path(scratch, segment, 0), inputs::kStepFile)) return {};
+  try {
+    return record::read_spool(scratch, segment, 0).steps;
+  } catch (const UserError&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 MeasuredRun read_run_folder(const fs::path& run_dir) {
   MeasuredRun run{read_record(run_dir), {}, run_dir.string()};
+  const TemporaryFolder scratch;
   LossMerger merger;
   double train_s = 0;
   for (int64_t segment = 1; segment <= record::segment_count(run.record); ++segment) {
-    for (const record::StepRecord& step : record::read_spool(run_dir, segment, 0).steps) {
+    for (const record::StepRecord& step : steps_of(run_dir, segment, scratch.path())) {
       train_s += to_seconds(step.total_ns());
       merger.add(train_s, step.loss_sum, static_cast<double>(step.samples));
     }

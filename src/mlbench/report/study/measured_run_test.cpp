@@ -9,6 +9,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/report/collectives/result.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/test_records.h"
@@ -43,6 +44,19 @@ TEST_F(MeasuredRunTest, AFolderHasItsLossOnTheTrainClock) {
   EXPECT_DOUBLE_EQ(run.loss[2].train_s, 5);
   EXPECT_DOUBLE_EQ(run.loss[2].loss, 0.5);
   EXPECT_EQ(run.record.name, "r-1");
+}
+
+TEST_F(MeasuredRunTest, PackedSpoolsOfAKeptRunAreRead) {
+  const auto kept = std::filesystem::path(MLBENCH_RULES_PAGE).parent_path() / "results/4b-multi30k/tf-2";
+  const MeasuredRun run = read_run_folder(kept);
+  EXPECT_GT(run.loss.size(), run.record.epochs.size()) << "a point for some steps each, and not for each epoch";
+  const MeasuredRun older = read_run_folder(kept.parent_path().parent_path() / "2a/o18-1");
+  EXPECT_EQ(older.loss.size(), older.record.epochs.size()) << "its spool lacks a column";
+  make_run("r-1");
+  const auto steps = steps_path(folder_.path() / "r-1", 1, 0);
+  std::filesystem::rename(steps, steps.string() + ".gz");
+  EXPECT_THAT([&] { read_run_folder(folder_.path() / "r-1"); },
+              testing::ThrowsMessage<UserError>(HasSubstr("rank-0.seg-1.steps.gz: ")));
 }
 
 TEST_F(MeasuredRunTest, LongRunsAreMergedBySamples) {
