@@ -157,7 +157,8 @@ for change, status, word in (
         ({"backend": None}, 400, "backend"), ({"light_target": None}, 400, "light_target"), ({"image_name": "x/y:z"}, 422, "valid: "),
         ({"image_name": "custom_image", "custom_image_name": "a", "custom_image_command": "b"}, 422, "custom"),
         ({"image_name": "mlbench/pytorch-wmt16-gnmt-all-reduce:latest"}, 422, "data set wmt16 not found"), ({"backend": "NCCL"}, 422, "nccl"),
-        ({"gpu_enabled": "true"}, 422, "GPU")):
+        ({"gpu_enabled": "true"}, 422, "GPU"),
+        ({"image_name": "mlbench/pytorch-backend-benchmark:latest"}, 422, "light_target true: task 0a")):
     reply = requests.post(base + "runs/", timeout=60, data={k: v for k, v in {**fields, **change}.items() if v is not None})
     check("refused: %s" % change, reply.status_code == status and word in reply.json()["message"], (reply.status_code, reply.text))
 check("nothing was started", len(get("runs/").json()) == 1)

@@ -642,6 +642,28 @@ TEST_F(MasterTest, AnOfficialImageBecomesARunOfItsTask) {
   EXPECT_EQ(send("POST", "/api/runs/", form, "application/x-www-form-urlencoded", {}, false).status, 409);
 }
 
+TEST_F(MasterTest, ALightGoalOfTask0aIsRefusedByTheNameThatItsClientKnows) {
+  options_.legacy_api = true;
+  planner_.on_tasks = [] { return Json::array({{{"name", "0a"}, {"rules", ""}}}); };
+  Json planned;
+  planner_.on_plan = [&](const Json& request) -> plan::PlannedRuns {
+    planned = request;
+    throw UserError("this much is seen");
+  };
+  const auto ask = [&](const std::string& light) {
+    const ClientResponse answer =
+        send("POST", "/api/runs/",
+             "name=a&num_workers=2&num_cpus=1.0&gpu_enabled=false&backend=GLOO&light_target=" + light +
+                 "&image_name=mlbench%2Fpytorch-backend-benchmark%3Alatest",
+             "application/x-www-form-urlencoded", {}, false);
+    EXPECT_EQ(answer.status, 422);
+    return Json::parse(answer.body)["message"].get<std::string>();
+  };
+  EXPECT_THAT(ask("true"), AllOf(HasSubstr("light_target true: task 0a"), Not(HasSubstr("--light"))));
+  EXPECT_EQ(ask("false"), "this much is seen");
+  EXPECT_EQ(planned["light"], false);
+}
+
 TEST_F(MasterTest, MlbenchsClientsGetWhatTheHostsOfTheExecutorHave) {
   options_.legacy_api = true;
   Json planned;

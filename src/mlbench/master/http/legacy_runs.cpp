@@ -17,6 +17,7 @@
 #include "mlbench/home/runs.h"
 #include "mlbench/master/http/dates.h"
 #include "mlbench/report/records.h"
+#include "mlbench/spec/collectives.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -118,6 +119,17 @@ std::string task_of_image(const Services& services, const std::string& image) {
   throw HttpError(422, unknown_text("image_name", image, valid));
 }
 
+// Whether the light goal of `task` ("" for a custom image) is asked for. Throws HttpError where the task has no goal.
+bool asks_for_light_goal(const FieldsOf& fields, const std::string& task) {
+  const bool light = fields.need("light_target") == "true" && fields.flag("light_target");
+  if (light && task == spec::kTask0a) {
+    throw HttpError(422, fmt::format("light_target true: task {} measures all-reduce and has no goal, so no light one "
+                                     "either; expected false",
+                                     task));
+  }
+  return light;
+}
+
 // A fair share of the hosts' cores for each worker, where they are known. What exceeds them is refused by the engine.
 int64_t most_cores_each(const exec::HostsOffer& hosts, int64_t workers) {
   int64_t most = kMostCpus;
@@ -175,10 +187,10 @@ Response create_run(Services& services, const Call& call) {
   if (cpus < 0) throw HttpError(400, fmt::format("num_cpus {} is less than 0", cpus));
   const std::string image = fields.need("image_name");
   std::string backend = fields.need("backend");
-  const std::string light = fields.need("light_target");
   const bool custom = image == "custom_image";
   if (custom) check_is_known(services, call.request);
   const std::string task = custom ? "" : task_of_image(services, image);
+  const bool light = asks_for_light_goal(fields, task);
   if (backend == "custom_backend") {
     backend = fields.need("custom_backend");
     if (custom && !fields.flag("run_all_nodes")) {
@@ -206,7 +218,7 @@ Response create_run(Services& services, const Call& call) {
       if (request["command"].empty()) throw UserError("custom_image_command has no program");
     } else {
       request["task"] = task;
-      request["light"] = light == "true" && fields.flag("light_target");
+      request["light"] = light;
     }
     planned = services.planner.plan(request);
     // Containers may have a fraction of a CPU.
