@@ -166,7 +166,7 @@ class RunsTest(ClusterTest):
             return {"state": "absent", "notes": []}
 
     def log(self, name, rank):
-        return (self.run_folder(name) / f"logs/rank-{rank}.seg-1.log").read_text()
+        return (self.run_folder(name) / f"logs/rank-{rank}.seg-1.out").read_text()
 
     def told(self, name):
         with contextlib.suppress(OSError):
@@ -182,7 +182,7 @@ class RunsTest(ClusterTest):
     def wait_for_ranks(self, name, count):
         """Until so many ranks have said "ready" in their logs, and their places are in the record."""
         def ready():
-            logs = self.run_folder(name).glob("logs/rank-*.seg-1.log")
+            logs = self.run_folder(name).glob("logs/rank-*.seg-1.out")
             return sum("ready" in log.read_text() for log in logs) == count and self.record(name).get("placement")
         self.wait_for(ready, f"{count} ranks of {name} run", PATIENCE_S, lambda: self.told(name))
 

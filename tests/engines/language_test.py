@@ -52,7 +52,7 @@ class LanguageTest(unittest.TestCase):
             if words is not None:
                 return done
             self.assertEqual(done.returncode, 0, (done.stdout + done.stderr).decode(errors="replace"))
-            said = (home / f"runs/{name}-1/logs/rank-0.seg-1.log").read_bytes().split(b"\0")[:-1]
+            said = (home / f"runs/{name}-1/logs/rank-0.seg-1.out").read_bytes().split(b"\0")[:-1]
             self.assertEqual([word.decode() for word in said], typed + list(OWN.values()))
         self.assertEqual(list(self.folder.rglob("HERE")), [], "a shell ran a word")
 

@@ -203,16 +203,19 @@ class MpirunTest(unittest.TestCase):
                 self.assertEqual([row[form]["nwrong"] for row in rows for form in ("out_of_place", "in_place")], [0] * 6)
 
     def test_a_command_of_your_own(self):
-        self.mlbench("run", "own", "4", *self.engine("h1:2,h2:2"), "--", "sh", "-c", "echo {rank} $RANK on $(hostname)")
+        self.mlbench("run", "own", "4", *self.engine("h1:2,h2:2"), "--", "sh", "-c",
+                     "echo {rank} $RANK on $(hostname); echo wrong on $RANK >&2")
         logs = self.run_folder("own") / "logs"
-        self.assertEqual([(logs / f"rank-{rank}.seg-1.log").read_text() for rank in range(4)],
+        self.assertEqual([(logs / f"rank-{rank}.seg-1.out").read_text() for rank in range(4)],
                          ["0 0 on h1\n", "1 1 on h1\n", "2 2 on h2\n", "3 3 on h2\n"])
+        self.assertEqual([(logs / f"rank-{rank}.seg-1.err").read_text() for rank in range(4)],
+                         [f"wrong on {rank}\n" for rank in range(4)])
 
     def test_ranks_of_a_command_find_each_other(self):
         # Rank 0 listens where all are told to; what it hears is where they say they are.
         self.mlbench("run", "meet", "3", *self.engine("h2:2,h1"), "--", sys.executable, "-c", MEETING, "{rank}", "{hosts}")
         folder = self.run_folder("meet", 3)
-        said = (folder / "logs/rank-0.seg-1.log").read_text().splitlines()
+        said = (folder / "logs/rank-0.seg-1.out").read_text().splitlines()
         self.assertEqual(said, ["h2,h2,h1 h2 h2 gloo 0/3 0/2 0/2", "h2,h2,h1 h2 h2 gloo 1/3 1/2 0/1",
                                 "h2,h2,h1 h2 h2 gloo 2/3 0/1 1/2"])
 

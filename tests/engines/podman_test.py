@@ -161,7 +161,7 @@ class PodmanTest(unittest.TestCase):
                       GONE_WITHIN_S)
 
     def log(self, rank):
-        file = self.home / f"runs/own-2/logs/rank-{rank}.seg-1.log"
+        file = self.home / f"runs/own-2/logs/rank-{rank}.seg-1.out"
         return file.read_text() if file.exists() else ""
 
     def record(self):

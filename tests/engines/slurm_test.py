@@ -90,7 +90,7 @@ class SlurmTest(unittest.TestCase):
     def wait_for_ranks(self, name, count=4):
         """Until so many ranks have said "ready" in their logs."""
         def ready():
-            logs = self.run_folder(name).glob("logs/rank-*.seg-1.log")
+            logs = self.run_folder(name).glob("logs/rank-*.seg-1.out")
             return sum("ready" in log.read_text() for log in logs) == count
         self.wait_for(ready, f"{count} ranks of {name} run")
 
@@ -128,19 +128,20 @@ class SlurmTest(unittest.TestCase):
 
     def test_two_ranks_on_each_host(self):
         self.mlbench("run", "pairs", "4", "--executor", "slurm", "--ranks-per-host", "2", "--local", "--", "sh", "-c",
-                     "echo $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE {rank}")
+                     "echo $RANK $LOCAL_RANK/$LOCAL_WORLD_SIZE {rank}; echo wrong on $RANK >&2")
         record = self.record("pairs-4")
         self.assertEqual(record["state"], "finished", record["failure"])
         self.assertEqual([(place["host"], place["local_rank"]) for place in record["placement"]],
                          [("n1", 0), ("n1", 1), ("n2", 0), ("n2", 1)])
         for rank in range(4):
-            log = (self.run_folder("pairs-4") / f"logs/rank-{rank}.seg-1.log").read_text()
-            self.assertEqual(log, f"{rank} {rank % 2}/2 {rank}\n")
+            log = self.run_folder("pairs-4") / f"logs/rank-{rank}.seg-1.out"
+            self.assertEqual(log.read_text(), f"{rank} {rank % 2}/2 {rank}\n")
+            self.assertEqual(log.with_suffix(".err").read_text(), f"wrong on {rank}\n")
 
     def test_ranks_of_a_command_find_each_other(self):
         self.mlbench("run", "meet", "3", "--executor", "slurm", "--ranks-per-host", "2", "--local", "--", sys.executable, "-c",
                      mpirun_test.MEETING, "{rank}", "{hosts}")
-        said = (self.run_folder("meet-3") / "logs/rank-0.seg-1.log").read_text().splitlines()
+        said = (self.run_folder("meet-3") / "logs/rank-0.seg-1.out").read_text().splitlines()
         # The nodes are all this machine.
         at = "127.0.0.1,127.0.0.1,127.0.0.1 127.0.0.1 127.0.0.1 gloo"
         self.assertEqual(said, [f"{at} 0/3 0/2 0/2", f"{at} 1/3 1/2 0/1", f"{at} 2/3 0/1 1/2"])
@@ -228,7 +229,7 @@ class SlurmTest(unittest.TestCase):
         record = self.wait_for_state("again-4", *ENDED)
         self.assertEqual(record["state"], "failed")
         self.assertIn("Slurm", record["failure"]["message"])
-        log = (self.run_folder("again-4") / "logs/rank-0.seg-1.log").read_text()
+        log = (self.run_folder("again-4") / "logs/rank-0.seg-1.out").read_text()
         self.assertEqual(log.count("ready"), 1, "ranks began twice")
 
     def test_a_cancel_from_outside_is_said(self):
@@ -364,7 +365,7 @@ class GpuTest(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         run = home / f"runs/g-{ranks}"
         return json.loads((run / "run.json").read_text()), [
-            log.read_text().strip() for log in sorted(run.glob("logs/rank-*.seg-1.log"))]
+            log.read_text().strip() for log in sorted(run.glob("logs/rank-*.seg-1.out"))]
 
     def test_each_rank_has_one(self):
         record, seen = self.mlbench(4)

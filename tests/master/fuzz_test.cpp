@@ -231,9 +231,9 @@ class Fuzz : public testing::Test {
          "r-1;x", "-1", "99999999999999999999", "0x1", std::string(200, 'a'), std::string(5000, '/')});
     std::string path = below(2) == 0 ? trick : escaped(trick);
     if (below(4) == 0) path += one_of<std::string>({"%00", "%", "%g1", "%ff%fe", "?%", "#", "%2f%2e%2e"});
-    const std::string tail =
-        one_of<std::string>({"", "/logs", "/logs/0", "/logs/..%2fspec.json", "/logs/supervisor", "/logs/all",
-                             "/logs/all?cursor=1:0:5,", "/series", "/download", "/tensorboard", "/points"});
+    const std::string tail = one_of<std::string>(
+        {"", "/logs", "/logs/0", "/logs/0?stream=stdout", "/logs/..%2fspec.json", "/logs/supervisor", "/logs/all",
+         "/logs/all?cursor=1:0:5,", "/series", "/download", "/tensorboard", "/points"});
     const std::string base =
         one_of<std::string>({"/api/v1/runs/", "/api/v1/", "/", "/api/runs/", "/api/metrics/", "/api/pods/"});
     const std::string method = one_of<std::string>({"GET", "GET", "DELETE", "HEAD"});
@@ -242,10 +242,10 @@ class Fuzz : public testing::Test {
                    "");
   }
   std::string odd_query() {
-    const std::vector<std::string> names = {"limit",       "offset", "order",     "state",     "q",
-                                            "task",        "points", "rank",      "from_step", "to_time_us",
-                                            "name",        "since",  "summarize", "last_n",    "metric_filter",
-                                            "metric_type", "format", "runs",      "follow",    "segment"};
+    const std::vector<std::string> names = {"limit",     "offset",  "order",         "state",       "q",      "task",
+                                            "points",    "rank",    "from_step",     "to_time_us",  "name",   "since",
+                                            "summarize", "last_n",  "metric_filter", "metric_type", "format", "runs",
+                                            "follow",    "segment", "stream"};
     std::string query = "?";
     for (size_t i = below(5) + 1; i > 0; --i) {
       const std::string text = below(3) == 0
@@ -254,12 +254,12 @@ class Fuzz : public testing::Test {
                                                           "2026-13-45T99:99:99Z", "true'--", "%00", "zip", "../x"});
       query += fmt::format("{}={}&", one_of(names), text);
     }
-    return request(
-        "GET",
-        one_of<std::string>({"/api/v1/runs", "/api/v1/runs/r-1/series", "/api/v1/runs/r-1/logs/0", "/api/v1/compare",
-                             "/api/v1/scaling", "/api/metrics/1/", "/api/metrics/", "/api/runs/", "/api/v1/runs/r-1"}) +
-            query,
-        "");
+    return request("GET",
+                   one_of<std::string>({"/api/v1/runs", "/api/v1/runs/r-1/series", "/api/v1/runs/r-1/logs/supervisor",
+                                        "/api/v1/compare", "/api/v1/scaling", "/api/metrics/1/", "/api/metrics/",
+                                        "/api/runs/", "/api/v1/runs/r-1"}) +
+                       query,
+                   "");
   }
   std::string bad_points() {
     std::string body;

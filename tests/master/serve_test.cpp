@@ -256,16 +256,21 @@ TEST_F(Serve, ARunFromItsRequestToItsDeletion) {
   EXPECT_EQ(get("/runs?q=-2")["total"], 1);
 
   const Json logs = get("/runs/r-2/logs")["logs"];
-  EXPECT_THAT(logs, SizeIs(3));
-  const ClientResponse log = send("GET", "/api/v1/runs/r-2/logs/1");
+  EXPECT_THAT(logs, SizeIs(5)) << "two of each rank, and the supervisor's";
+  EXPECT_THAT(get("/runs/r-2/logs?stream=stdout")["logs"], SizeIs(2));
+  const ClientResponse log = send("GET", "/api/v1/runs/r-2/logs/1?stream=stderr");
   EXPECT_THAT(log.body, HasSubstr("fake worker, rank 1 of 2\n"));
-  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/1?offset=5&limit=6").body, log.body.substr(5, 6));
-  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/1?offset=-3").body, log.body.substr(log.body.size() - 3));
-  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/1?follow=true").body, log.body);
-  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/2").status, 404);
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/1?stream=stderr&offset=5&limit=6").body, log.body.substr(5, 6));
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/1?stream=stderr&offset=-3").body, log.body.substr(log.body.size() - 3));
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/1?stream=stderr&follow=true").body, log.body);
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/1?stream=stdout").body, "");
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/1").status, 400) << "which of the two?";
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/1?stream=both").status, 400);
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/2?stream=stdout").status, 404);
+  EXPECT_EQ(send("GET", "/api/v1/runs/r-2/logs/all?stream=stdout").body, "");
   const std::string all = send("GET", "/api/v1/runs/r-2/logs/all").body;
-  EXPECT_THAT(
-      all, AllOf(HasSubstr("rank 0 | fake worker, rank 0 of 2\n"), HasSubstr("rank 1 | fake worker, rank 1 of 2\n")));
+  EXPECT_THAT(all, AllOf(HasSubstr("rank 0 err | fake worker, rank 0 of 2\n"),
+                         HasSubstr("rank 1 err | fake worker, rank 1 of 2\n")));
   std::string paged, cursor;
   for (size_t before = 1; paged.size() != before;) {
     before = paged.size();
@@ -625,7 +630,8 @@ TEST_F(Serve, AMasterOfAPodIsFoundByItsAddress) {
   EXPECT_THAT(url_, HasSubstr("http://127.0.0.1:")) << "commands beside it find it here";
   post("/runs", {{"name", "c"}, {"workers", {1}}, {"command", {"/bin/sh", "-c", "echo $MLBENCH_URL"}}}, 201);
   ASSERT_TRUE(becomes("c-1", "finished"));
-  EXPECT_EQ(send("GET", "/api/v1/runs/c-1/logs/0").body, "http://[fd00::7]" + url_.substr(url_.rfind(':')) + "\n");
+  EXPECT_EQ(send("GET", "/api/v1/runs/c-1/logs/0?stream=stdout").body,
+            "http://[fd00::7]" + url_.substr(url_.rfind(':')) + "\n");
 }
 
 TEST_F(Serve, AStoreThatIsGoneIsBuiltAgain) {
@@ -774,7 +780,7 @@ TEST_F(Serve, AnyCommandIsARun) {
   EXPECT_EQ(post("/runs", body, 201)["runs"][0]["division"], "custom");
   ASSERT_TRUE(becomes("c-2", "finished")) << get("/runs/c-2").dump(1);
   EXPECT_EQ(get("/runs/c-2")["custom"]["command"], body["command"]);
-  EXPECT_EQ(send("GET", "/api/v1/runs/c-2/logs/1").body,
+  EXPECT_EQ(send("GET", "/api/v1/runs/c-2/logs/1?stream=stdout").body,
             fmt::format("yes 1 {} {} {}\n", folder.string(), url_, (home() / "token").string()));
   const Json series = get("/runs/c-2/series?metric=mine&points=10")["series"];
   ASSERT_THAT(series, SizeIs(2));
@@ -1019,8 +1025,11 @@ TEST_F(Serve, VerbsReachAMasterElsewhere) {
                 .end.code,
             0);
   EXPECT_EQ(there({"logs", "c-2", "--rank", "1"}).standard_output, "rank 1\nend\n");
-  const std::string all_logs = "rank 0 | rank 0\nrank 0 | end\nrank 1 | rank 1\nrank 1 | end\n";
+  const std::string all_logs = "rank 0 out | rank 0\nrank 0 out | end\nrank 1 out | rank 1\nrank 1 out | end\n";
   EXPECT_EQ(there({"logs", "-f", "c-2"}).standard_output, all_logs);
+  EXPECT_EQ(there({"logs", "--all", "--stderr", "c-2"}).standard_output, "");
+  EXPECT_EQ(there({"logs", "--stderr", "c-2"}).standard_output, "");
+  EXPECT_EQ(there({"logs", "--stdout", "--rank", "0", "c-2"}).standard_output, "rank 0\nend\n");
   EXPECT_EQ(there({"logs", "--all", "c-2"}).standard_output, all_logs);
   EXPECT_EQ(Json::parse(there({"logs", "c-2", "--json"}).standard_output)[1]["lines"][0], "rank 1");
   EXPECT_EQ(there({"download", "r-1", "-o", (folder_.path() / "r.zip").string()}).end.code, 0);
@@ -1181,7 +1190,7 @@ TEST_F(Serve, ALargeLogIsFollowedToItsEnd) {
   start();
   post("/runs", custom("c", "yes 0123456789abcdef | head -c 5000000; echo; echo end"), 201);
   ASSERT_TRUE(becomes("c-1", "finished"));
-  const ClientResponse log = send("GET", "/api/v1/runs/c-1/logs/0?follow=true");
+  const ClientResponse log = send("GET", "/api/v1/runs/c-1/logs/0?stream=stdout&follow=true");
   EXPECT_EQ(log.body.size(), 5'000'005U);
   EXPECT_TRUE(log.body.ends_with("\nend\n"));
   const std::string printed = mlbench({"logs", "c-1"}).standard_output;
@@ -1254,7 +1263,7 @@ TEST_F(Serve, BadRequestsDoNothing) {
                                           "/api/v1/runs/r-1/clone",
                                           "/api/v1/runs/r-1/series",
                                           "/api/v1/runs/r-1/points",
-                                          "/api/v1/runs/r-1/logs/0",
+                                          "/api/v1/runs/r-1/logs/supervisor",
                                           "/api/v1/compare",
                                           "/api/v1/scaling",
                                           "/metrics",

@@ -83,7 +83,7 @@ class SupervisorTest : public testing::Test {
   static void wait_for_logs(const fs::path& run_dir, int workers, const std::string& text) {
     EXPECT_TRUE(eventually([&] {
       for (int rank = 0; rank < workers; ++rank) {
-        const fs::path log = rank_log_path(run_dir / "logs", 1, rank);
+        const fs::path log = rank_log_path(run_dir / "logs", 1, rank, LogStream::kStdout);
         if (!fs::exists(log) || read_file(log).find(text) == std::string::npos) return false;
       }
       return true;
@@ -497,7 +497,7 @@ TEST_P(SupervisorOfEachTest, AKilledGuardIsNoWayOut) {
       make_command("guard-1", 1, "mkdir " + folder + left + "; setsid sleep 300 & echo $PPID; sleep 300");
   SupervisorHandle handle = start(options(dir));
   wait_for_logs(dir, 1, "\n");
-  kill(std::stoi(read_file(rank_log_path(dir / "logs", 1, 0))), SIGKILL);
+  kill(std::stoi(read_file(rank_log_path(dir / "logs", 1, 0, LogStream::kStdout))), SIGKILL);
   EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kRunFailed));
   EXPECT_EQ(record(dir)["failure"]["kind"], "rank_died");
   for (const auto& entry : fs::directory_iterator(fs::temp_directory_path())) {
@@ -712,8 +712,8 @@ TEST_F(SupervisorTest, FilesAreTheUsersAlone) {
   const mode_t mask = umask(022);
   EXPECT_EQ(run(options(dir)), 0);
   umask(mask);
-  EXPECT_EQ(read_file(rank_log_path(dir / "logs", 1, 0)), "0022\n") << "a command has the user's";
-  for (const char* name : {"run.json", "progress.json", "lease", "logs/rank-0.seg-1.log"}) {
+  EXPECT_EQ(read_file(rank_log_path(dir / "logs", 1, 0, LogStream::kStdout)), "0022\n") << "a command has the user's";
+  for (const char* name : {"run.json", "progress.json", "lease", "logs/rank-0.seg-1.out", "logs/rank-0.seg-1.err"}) {
     EXPECT_EQ(fs::status(dir / name).permissions() & fs::perms(077), fs::perms::none) << name;
   }
 }
@@ -733,7 +733,7 @@ TEST_F(SupervisorTest, SecondRunWaitsForTheCores) {
   EXPECT_THAT(record(second_dir)["notes"].dump(), HasSubstr("waits for the cores: another run holds"));
   EXPECT_TRUE(lease_held(second_dir));
   EXPECT_FALSE(second.wait(500ms));
-  EXPECT_FALSE(fs::exists(second_dir / "logs" / "rank-0.seg-1.log")) << "a rank started before the cores were free";
+  EXPECT_FALSE(fs::exists(second_dir / "logs" / "rank-0.seg-1.err")) << "a rank started before the cores were free";
 
   first->request_stop();
   EXPECT_EQ(wait(*first), static_cast<int>(ExitCode::kStopped));
@@ -1034,7 +1034,8 @@ class OtherHostTest : public EngineRunTest {
   // What the ranks wrote there is here, byte by byte.
   static void expect_all_is_here(const fs::path& run_dir, int workers) {
     for (int rank = 0; rank < workers; ++rank) {
-      for (const fs::path& path : {steps_path("", 1, rank), events_path("", 1, rank), rank_log_path("logs", 1, rank)}) {
+      for (const fs::path& path :
+           {steps_path("", 1, rank), events_path("", 1, rank), rank_log_path("logs", 1, rank, LogStream::kStderr)}) {
         EXPECT_TRUE(read_file(run_dir / path) == read_file(exec::LinkedExecutor::there(run_dir) / path)) << path;
       }
     }
@@ -1064,7 +1065,7 @@ TEST_F(OtherHostTest, ARunIsAsWholeAsHere) {
   EXPECT_EQ(json["hosts"][0]["cores"], available_cores());
   EXPECT_EQ(json["hosts"][0]["environment"]["git_describe"], json["environment"]["git_describe"]);
   EXPECT_EQ(json["environment"]["libraries"]["fake_library"], "1.2");
-  EXPECT_THAT(read_file(rank_log_path(dir / "logs", 1, 1)), HasSubstr("fake worker, rank 1 of 2"));
+  EXPECT_THAT(read_file(rank_log_path(dir / "logs", 1, 1, LogStream::kStderr)), HasSubstr("fake worker, rank 1 of 2"));
   expect_all_is_here(dir, 2);
   expect_no_process_left();
 }
@@ -1184,7 +1185,7 @@ TEST_F(OtherHostTest, ARunGoesOnWhereNothingIsOfIt) {
   EXPECT_EQ(json["segments"][1]["start_step"], 10);
   EXPECT_EQ(json["segments"][1]["steps"], 10);
   for (int rank = 0; rank < 2; ++rank) {
-    EXPECT_THAT(read_file(rank_log_path(dir / "logs", 2, rank)), HasSubstr("goes on from step 10"));
+    EXPECT_THAT(read_file(rank_log_path(dir / "logs", 2, rank, LogStream::kStderr)), HasSubstr("goes on from step 10"));
   }
   const fs::path spool = steps_path("", 1, 0);
   EXPECT_TRUE(read_file(exec::LinkedExecutor::there(dir) / spool) == read_file(dir / spool));
@@ -1207,7 +1208,7 @@ TEST_F(OtherHostTest, ACommandGoesOnFromItsOwnCheckpoint) {
   begin_there(dir, 7);
   EXPECT_EQ(end(), 0);
   for (int rank = 0; rank < 2; ++rank) {
-    EXPECT_EQ(read_file(rank_log_path(dir / "logs", 2, rank)), "goes on from 7\n");
+    EXPECT_EQ(read_file(rank_log_path(dir / "logs", 2, rank, LogStream::kStdout)), "goes on from 7\n");
     EXPECT_EQ(read_file(dir / "metrics" / ("rank-" + std::to_string(rank) + ".jsonl")), "one\ntwo\n");
   }
   expect_no_process_left();
@@ -1230,7 +1231,8 @@ TEST_F(OtherHostTest, WhatARunGoesOnFromIsSentOncePerHost) {
   EXPECT_EQ(end(), 0);
   const std::string hash = sha256_hex(read_file(dir / "checkpoints/step-000000007/state"));
   for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_THAT(read_file(rank_log_path(dir / "logs", 2, rank)), StartsWith(hash)) << "rank " << rank;
+    EXPECT_THAT(read_file(rank_log_path(dir / "logs", 2, rank, LogStream::kStdout)), StartsWith(hash))
+        << "rank " << rank;
   }
   EXPECT_GE(network().bytes_to_clients(), kBytes);
   EXPECT_LT(network().bytes_to_clients(), 2 * kBytes);

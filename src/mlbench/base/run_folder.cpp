@@ -22,8 +22,8 @@ fs::path of_rank(const fs::path& folder, int64_t segment, int64_t rank, std::str
 
 }  // namespace
 
-fs::path rank_log_path(const fs::path& logs, int64_t segment, int64_t rank) {
-  return of_rank(logs, segment, rank, "log");
+fs::path rank_log_path(const fs::path& logs, int64_t segment, int64_t rank, LogStream stream) {
+  return of_rank(logs, segment, rank, stream == LogStream::kStdout ? "out" : "err");
 }
 
 fs::path launcher_log_path(const fs::path& logs, std::string_view program, int64_t segment,

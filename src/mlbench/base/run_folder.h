@@ -62,8 +62,11 @@ inline constexpr std::string_view kSupervisorLog = "supervisor.log";
 inline std::filesystem::path supervisor_log_path(const std::filesystem::path& run_dir) {
   return logs_dir(run_dir) / kSupervisorLog;
 }
-// The log of a rank's standard output and error.
-std::filesystem::path rank_log_path(const std::filesystem::path& logs, int64_t segment, int64_t rank);
+// A rank has a log for each of its streams. Other programs write to one log, which counts as kStderr.
+enum class LogStream { kStdout, kStderr };
+inline constexpr LogStream kLogStreams[] = {LogStream::kStdout, LogStream::kStderr};
+constexpr std::string_view name_of(LogStream stream) { return stream == LogStream::kStdout ? "stdout" : "stderr"; }
+std::filesystem::path rank_log_path(const std::filesystem::path& logs, int64_t segment, int64_t rank, LogStream stream);
 // What `program` ("mpirun", "slurm"), which starts the ranks, said; with another `extension`, a file that it is given.
 std::filesystem::path launcher_log_path(const std::filesystem::path& logs, std::string_view program, int64_t segment,
                                         std::string_view extension = "log");

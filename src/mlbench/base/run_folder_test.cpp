@@ -13,7 +13,8 @@ TEST(RunFolder, ItsNamesStay) {
   EXPECT_EQ(spec_path(runs_dir("/home") / "r-2"), "/home/runs/r-2/spec.json");
   EXPECT_EQ(record_path("r-2"), "r-2/run.json");
   EXPECT_EQ(supervisor_log_path("r-2"), "r-2/logs/supervisor.log");
-  EXPECT_EQ(rank_log_path("logs", 2, 1), "logs/rank-1.seg-2.log");
+  EXPECT_EQ(rank_log_path("logs", 2, 1, LogStream::kStdout), "logs/rank-1.seg-2.out");
+  EXPECT_EQ(rank_log_path("logs", 2, 1, LogStream::kStderr), "logs/rank-1.seg-2.err");
   EXPECT_EQ(launcher_log_path("logs", "slurm", 3), "logs/slurm.seg-3.log");
   EXPECT_EQ(launcher_log_path("logs", "slurm", 3, "sbatch"), "logs/slurm.seg-3.sbatch");
   EXPECT_EQ(steps_path("r-2", 2, 1), "r-2/spool/rank-1.seg-2.steps");

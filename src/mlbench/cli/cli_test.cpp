@@ -606,11 +606,11 @@ TEST_F(Cli, VerbsOnAFinishedRun) {
       "");
 
   EXPECT_THAT(mlbench({"logs", "r-2"}).out,
-              AllOf(HasSubstr("==> rank 0, segment 1 <==\n"), HasSubstr("fake worker, rank 1 of 2\n")));
+              AllOf(HasSubstr("==> rank 0, segment 1, stderr <==\n"), HasSubstr("fake worker, rank 1 of 2\n")));
   EXPECT_EQ(mlbench({"logs", "r-2", "--rank", "1"}).out, "fake worker, rank 1 of 2\n");
-  EXPECT_THAT(mlbench({"logs", "-f", "r-2"}).out, HasSubstr("rank 1 | fake worker, rank 1 of 2\n"));
+  EXPECT_THAT(mlbench({"logs", "-f", "r-2"}).out, HasSubstr("rank 1 err | fake worker, rank 1 of 2\n"));
   EXPECT_EQ(mlbench({"logs", "-a", "r-2"}).out,
-            "rank 0 | fake worker, rank 0 of 2\nrank 1 | fake worker, rank 1 of 2\n");
+            "rank 0 err | fake worker, rank 0 of 2\nrank 1 err | fake worker, rank 1 of 2\n");
   EXPECT_EQ(mlbench({"logs", "--all", "r-2", "--json"}).json()[0]["lines"].size(), 2u);
   expect_error({"logs", "r-2", "--all", "--rank", "1"}, HasSubstr("leave out either"));
   EXPECT_EQ(mlbench({"logs", "r-2", "--rank", "1", "--json"}).json()[0]["lines"], Json({"fake worker, rank 1 of 2"}));
@@ -886,13 +886,36 @@ TEST_F(Cli, ATakenNameHidesNoOtherMistake) {
   expect_error({"run", "r", "1", "--task", "0a"}, HasSubstr("run 'r-1' exists already"));
 }
 
+TEST_F(Cli, TheStreamsOfRanksAreToldApart) {
+  ASSERT_EQ(mlbench({"run", "c", "2", "--", "/bin/sh", "-c", "echo said $RANK; echo wrong $RANK >&2"}).code, 0);
+  EXPECT_EQ(mlbench({"logs", "c-2"}).out,
+            "==> rank 0, segment 1, stdout <==\nsaid 0\n==> rank 0, segment 1, stderr <==\nwrong 0\n"
+            "==> rank 1, segment 1, stdout <==\nsaid 1\n==> rank 1, segment 1, stderr <==\nwrong 1\n");
+  EXPECT_EQ(mlbench({"logs", "c-2", "--rank", "1", "--stdout"}).out, "said 1\n");
+  EXPECT_EQ(mlbench({"logs", "c-2", "--rank", "1", "--stderr"}).out, "wrong 1\n");
+  EXPECT_EQ(mlbench({"logs", "-f", "c-2", "--rank", "1"}).out, "said 1\nwrong 1\n");
+  EXPECT_EQ(mlbench({"logs", "-f", "c-2", "--rank", "1", "--stderr"}).out, "wrong 1\n");
+  EXPECT_EQ(mlbench({"logs", "--all", "c-2"}).out,
+            "rank 0 out | said 0\nrank 0 err | wrong 0\nrank 1 out | said 1\nrank 1 err | wrong 1\n");
+  EXPECT_EQ(mlbench({"logs", "--all", "c-2", "--stderr"}).out, "rank 0 err | wrong 0\nrank 1 err | wrong 1\n");
+  const Json one = mlbench({"logs", "c-2", "--rank", "0", "--json"}).json();
+  ASSERT_EQ(one.size(), 2u);
+  EXPECT_EQ(one[0]["stream"], "stdout");
+  EXPECT_EQ(one[1]["stream"], "stderr");
+  EXPECT_EQ(one[1]["lines"], Json({"wrong 0"}));
+  EXPECT_EQ(mlbench({"logs", "--all", "c-2", "--stdout", "--json"}).json()[0]["stream"], "stdout");
+  expect_error({"logs", "c-2", "--stdout", "--stderr"}, HasSubstr("leave out both"));
+  ASSERT_EQ(mlbench({"run", "q", "1", "--", "/bin/sh", "-c", "echo said"}).code, 0);
+  EXPECT_THAT(mlbench({"logs", "q-1", "--stderr"}).err, HasSubstr("run 'q-1' has no logs of stderr yet"));
+}
+
 TEST_F(Cli, CtrlCStopsACommandAndKeepsWhatItWrote) {
   ProcessOptions options;
   options.arguments = {program(), "run", "c", "2", "--json", "--", "/bin/sh", "-c", "echo begun; sleep 300"};
   options.environment = environment_;
   options.output = folder_.path() / "out.txt";
   ChildProcess command = ChildProcess::start(options);
-  const fs::path log = home() / "runs/c-2/logs/rank-1.seg-1.log";
+  const fs::path log = home() / "runs/c-2/logs/rank-1.seg-1.out";
   ASSERT_TRUE(eventually([&] { return fs::exists(log) && read_file(log) == "begun\n"; }));
   kill(command.pid(), SIGINT);
   const auto end = command.wait(kPatience);
@@ -1005,7 +1028,7 @@ TEST_F(Cli, ACustomRunOnGpusGivesEachRankItsOwn) {
   EXPECT_THAT(mlbench(plan).out, AllOf(HasSubstr("CUDA_VISIBLE_DEVICES=2 "), HasSubstr("CUDA_VISIBLE_DEVICES=5 ")));
   const Result result = mlbench(words);
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(read_file(home() / "runs/g-2/logs/rank-1.seg-1.log"), "5\n");
+  EXPECT_EQ(read_file(home() / "runs/g-2/logs/rank-1.seg-1.out"), "5\n");
   const Json record = Json::parse(read_file(home() / "runs/g-2/run.json"));
   EXPECT_EQ(record["requested"]["device"], "cuda");
   EXPECT_EQ(record["placement"][1]["gpu"], 5);

@@ -68,7 +68,7 @@ struct LaunchRequest {
   std::map<std::string, std::string> environment;  // variables common to all ranks
   std::filesystem::path working_directory;         // the ranks'; empty: the supervisor's, or in an image the image's
   std::vector<SharedFolder> folders = {};          // needed by ranks in images, beside the run's folder
-  std::filesystem::path log_dir;                   // the ranks' logs are in it: rank-R.seg-S.log, appended
+  std::filesystem::path log_dir;                   // the ranks' logs are in it (base/run_folder.h), appended
   int64_t segment = 1;
   Links links = {};
   // Called with an engine's job as soon as the job has a name, so that Executor::withdraw() can end it without the

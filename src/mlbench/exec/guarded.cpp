@@ -246,8 +246,10 @@ class GuardedGroup final : public RankGroup {
       }
       const auto said = said_in<guard::RankWord>(status, message);
       if (said && said->rank < request_.workers && !ranks_[static_cast<size_t>(said->rank)].guard) {
-        const std::string log = rank_log_path(request_.log_dir, request_.segment, said->rank);
-        guard::say(**guard, guard::StartWord{log}, request_.inherited);
+        const auto log = [&](LogStream stream) {
+          return rank_log_path(request_.log_dir, request_.segment, said->rank, stream).string();
+        };
+        guard::say(**guard, guard::StartWord{log(LogStream::kStdout), log(LogStream::kStderr)}, request_.inherited);
         ranks_[static_cast<size_t>(said->rank)].guard = std::move(*guard);
       }
       guard = arrivals_.erase(guard);

@@ -82,8 +82,12 @@ class LinkedLaunch {
   void start(size_t rank) {
     due_[rank] = true;
     if (!std::ranges::all_of(files_.behind(rank), [&](size_t writer) { return started_[writer]; })) return;
-    const auto log = rank_log_path(request_.log_dir, request_.segment, static_cast<int>(rank));
-    guard::say(*hosts_[rank].guard, guard::StartWord{log.lexically_relative(request_.links.folder)});
+    const auto log = [&](LogStream stream) {
+      return rank_log_path(request_.log_dir, request_.segment, static_cast<int64_t>(rank), stream)
+          .lexically_relative(request_.links.folder)
+          .string();
+    };
+    guard::say(*hosts_[rank].guard, guard::StartWord{log(LogStream::kStdout), log(LogStream::kStderr)});
   }
 
   // Notes that the guard of rank `writer` says that its rank runs, and starts the ranks that waited for it. Throws

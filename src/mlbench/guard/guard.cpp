@@ -1,5 +1,6 @@
 #include "mlbench/guard/guard.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -158,6 +159,17 @@ std::string identity_of(const std::filesystem::path& folder) {
   return boot_id() + ":" + std::to_string(info.st_dev) + ":" + std::to_string(info.st_ino);
 }
 
+// What a rank writes is appended to its logs.
+struct RankLogs {
+  FileDescriptor output, errors;
+};
+
+FileDescriptor open_log(const std::filesystem::path& path) {
+  FileDescriptor log(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!log) throw_system_error("cannot open " + path.string(), errno);
+  return log;
+}
+
 int milliseconds_until(steady_clock::time_point time) {
   const auto left = std::chrono::ceil<milliseconds>(time - steady_clock::now());
   return static_cast<int>(std::max(left, milliseconds(0)).count());
@@ -210,10 +222,9 @@ class Guard {
       if (asked_) return 128 + *asked_;
     }
     supervisor_->offer_folders();
-    options.output = or_say_why([&] {
-      const std::string log = StartWord::parse(start.text).log;
-      return folder_.empty() ? std::filesystem::path(log) : folder_ / checked(peer_words::kFile, log);
-    });
+    const RankLogs logs = or_say_why([&] { return open_logs(StartWord::parse(start.text)); });
+    options.standard_output = logs.output.get();
+    options.standard_error = logs.errors.get();
     if (openmpi_) {
       for (const auto& [name, value] : openmpi_->variables()) options.environment[name] = value;
     }
@@ -254,6 +265,13 @@ class Guard {
       tell(PidWord{rank.pid()});
       return rank;
     });
+  }
+
+  RankLogs open_logs(const StartWord& start) const {
+    const auto place = [&](const std::string& log) {
+      return folder_.empty() ? std::filesystem::path(log) : folder_ / checked(peer_words::kFile, log);
+    };
+    return {open_log(place(start.output)), open_log(place(start.errors))};
   }
 
   // Gives the rank the GPU of its number on this host. Only here is it known which GPUs ranks on this host may use.

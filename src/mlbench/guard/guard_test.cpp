@@ -60,7 +60,7 @@ class GuardTest : public testing::Test {
     ASSERT_TRUE(channel_);
     EXPECT_EQ(channel_->peer(), guard_->pid());
     EXPECT_EQ(next(), "rank 0");
-    channel_->send("start", (folder_ / "log").string(), {{held->fd()}});
+    channel_->send("start", as_one({folder_ / "log", folder_ / "errors"}), {{held->fd()}});
     const std::string answer = next();
     ASSERT_EQ(answer.substr(0, 4), "pid ") << answer;
     rank_ = std::stoi(answer.substr(4));
@@ -105,6 +105,13 @@ TEST_F(GuardTest, PassesOnTheExitCodeOnceItWasHeard) {
   channel_.reset();
   expect_nothing_left(7);
   EXPECT_EQ(read_file(folder_ / "log"), "0 of 1 \n");
+}
+
+TEST_F(GuardTest, TheStreamsOfTheRankAreToldApart) {
+  start("echo said; echo wrong >&2; echo more");
+  EXPECT_EQ(next(), "end 0 0");
+  EXPECT_EQ(read_file(folder_ / "log"), "said\nmore\n");
+  EXPECT_EQ(read_file(folder_ / "errors"), "wrong\n");
 }
 
 TEST_F(GuardTest, SaysWhichSignalEndedTheRank) {
@@ -257,7 +264,7 @@ class LinkedGuardTest : public testing::Test {
     const auto names = [](std::vector<std::string> given) { return [given](int) { return given; }; };
     links_.emplace(net::LinkServerOptions{.size = 1,
                                           .folder = folder_ / "here",
-                                          .files = names({"spool/steps", "logs/log"}),
+                                          .files = names({"spool/steps", "logs/log", "logs/errors"}),
                                           .folders = names({"checkpoints"})});
     net::KvServerOptions options;
     options.run_id = "1";
@@ -273,7 +280,7 @@ class LinkedGuardTest : public testing::Test {
   }
 
   void begin() {
-    channel_->send("start", "logs/log");
+    channel_->send("start", as_one({"logs/log", "logs/errors"}));
     EXPECT_THAT(next(), HasSubstr("pid "));
   }
 
@@ -365,10 +372,11 @@ TEST_F(LinkedGuardTest, FoldersOfOtherRunsOfItsNameAreNamedAndNotRead) {
 TEST_F(LinkedGuardTest, AllThatARankWroteComesBehindItsEnd) {
   start(
       "cat there/spec.json; echo [$MLBENCH_GUARD$MLBENCH_GUARD_SECRET$MLBENCH_GUARD_FOLDER]; "
-      "i=0; while [ $i -lt 1000 ]; do echo step $i >> there/spool/steps; i=$((i + 1)); done; kill -9 $$");
+      "i=0; while [ $i -lt 1000 ]; do echo step $i >> there/spool/steps; i=$((i + 1)); done; echo bye >&2; kill -9 $$");
   EXPECT_EQ(next(), "end 137 9");
   EXPECT_EQ(next(), "drained ");
   EXPECT_EQ(here("logs/log"), "{\"given\": 1}[]\n");
+  EXPECT_EQ(here("logs/errors"), "bye\n");
   EXPECT_EQ(here("spool/steps"), read_file(folder_ / "there/spool/steps"));
   EXPECT_THAT(here("spool/steps"), testing::EndsWith("step 999\n"));
   EXPECT_FALSE(guard_->wait(100ms)) << "a launcher would act on it";
@@ -452,7 +460,9 @@ INSTANTIATE_TEST_SUITE_P(Guard, HarmfulWords,
                                          std::pair("peers", as_one({"h1", "LD_PRELOAD", "evil.so"})),
                                          std::pair("peers", as_one({"h1", "MASTER_ADDR", "`touch evil`"})),
                                          std::pair("put", "../evil\n0 1\nx"), std::pair("put", "/tmp/evil\n0 1\nx"),
-                                         std::pair("start", "../evil")));
+                                         std::pair("start", as_one({"../evil", "logs/errors"})),
+                                         std::pair("start", as_one({"logs/log", "../evil"})),
+                                         std::pair("start", "logs/log")));
 
 TEST_F(LinkedGuardTest, WordsStayAsTheyAre) {
   start("echo $0");

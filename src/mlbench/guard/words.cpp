@@ -124,6 +124,11 @@ LaunchWord LaunchWord::parse(std::string_view text) {
   return {words[0], {words.begin() + 1, words.end()}};
 }
 
+StartWord StartWord::parse(std::string_view text) {
+  const auto words = words_in(text, 2, 2, "where the logs of a rank are");
+  return {words[0], words[1]};
+}
+
 SignalWord SignalWord::parse(std::string_view text) { return {int_of(peer_words::kSignal, text)}; }
 
 }  // namespace mlbench::guard

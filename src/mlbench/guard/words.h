@@ -141,13 +141,13 @@ struct LaunchWord {
   static LaunchWord parse(std::string_view text);
 };
 
-// The rank is to start. The message has the descriptors that the rank inherits. `log` is the path of the rank's log; on
-// another host, relative to the run's folder there.
+// The rank is to start. The message has the descriptors that the rank inherits. `output` and `errors` are the paths of
+// the logs of its standard output and standard error; on another host, relative to the run's folder there.
 struct StartWord {
   static constexpr std::string_view kWord = "start";
-  std::string log;
-  const std::string& text() const { return log; }
-  static StartWord parse(std::string_view text) { return {std::string(text)}; }
+  std::string output, errors;
+  std::string text() const { return as_one({output, errors}); }
+  static StartWord parse(std::string_view text);
 };
 
 // A signal for the rank's process group. May come more than once.

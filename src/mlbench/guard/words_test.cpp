@@ -26,7 +26,10 @@ TEST(GuardWords, EachIsUnderstoodAsItWasSaid) {
   EXPECT_EQ(PidWord::parse(PidWord{4711}.text()).pid, 4711);
   EXPECT_EQ(ErrorWord::parse(ErrorWord{"no such program"}.text()).why, "no such program");
   EXPECT_EQ(SignalWord::parse(SignalWord{SIGTERM}.text()).number, SIGTERM);
-  EXPECT_EQ(StartWord::parse(StartWord{"logs/a b"}.text()).log, "logs/a b");
+  const StartWord start = StartWord::parse(StartWord{"logs/a b", "logs/c"}.text());
+  EXPECT_EQ(start.output, "logs/a b");
+  EXPECT_EQ(start.errors, "logs/c");
+  EXPECT_THROW(StartWord::parse("logs/a"), PeerFault);
   const AgentWord agent = AgentWord::parse(AgentWord{"rank-1", "orted -mca x '1 2'"}.text());
   EXPECT_EQ(agent.host, "rank-1");
   EXPECT_EQ(agent.command, "orted -mca x '1 2'");

@@ -86,7 +86,7 @@ struct Failure {
   std::string operation;  // last operation of the culprit, e.g. "all_reduce"
   int64_t sequence = -1;  // of that operation; -1 unknown
   std::string message;
-  std::vector<std::string> log_tail;  // last lines of the culprit's log
+  std::vector<std::string> log_tail;  // last lines of the culprit's logs (supervise/traces.h)
   Json others = nullptr;
 };
 

@@ -24,7 +24,7 @@ namespace {
 constexpr size_t kMostLine = size_t{64} << 10;  // of a line that is given as one
 constexpr size_t kMostRead = size_t{8} << 20, kLeastPiece = 1024,
                  kMostPiece = kMostLine;  // read at a time: from all files, from one
-constexpr size_t kMostCursorRanks = 100'000;
+constexpr size_t kMostCursorLogs = 200'000;
 constexpr int64_t kMostCursorNumber = int64_t{1} << 40;
 constexpr double kDaySeconds = 86'400, kDisorderSeconds = 600;
 constexpr double kNever = -std::numeric_limits<double>::infinity();
@@ -61,29 +61,39 @@ int64_t number_in(const std::string& cursor, std::string_view text) {
   return *value;
 }
 
+// Where a log's bytes stand in a cursor: the supervisor's first, then those of each rank's streams.
+size_t place_of(const LogFile& log) {
+  if (log.rank < 0) return 0;
+  return 1 + std::size(kLogStreams) * static_cast<size_t>(log.rank) + static_cast<size_t>(log.stream);
+}
+
 }  // namespace
 
-std::vector<LogFile> log_files(const fs::path& run_dir) {
-  static const std::regex kName(R"(rank-(\d{1,5})\.seg-(\d{1,9})\.log)");
+std::optional<LogFile> log_named(const std::string& name) {
+  static const std::regex kName(R"(rank-(\d{1,5})\.seg-(\d{1,9})\.(out|err))");
+  if (name == kSupervisorLog) return LogFile{};
+  std::smatch match;
+  if (!std::regex_match(name, match, kName)) return std::nullopt;
+  const LogStream stream = match[3] == "out" ? LogStream::kStdout : LogStream::kStderr;
+  return LogFile{.rank = std::stoll(match[1]), .segment = std::stoll(match[2]), .stream = stream};
+}
+
+std::vector<LogFile> log_files(const fs::path& run_dir, std::optional<LogStream> only) {
   std::vector<LogFile> files;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(logs_dir(run_dir), error)) {
-    const std::string name = entry.path().filename();
-    std::smatch match;
-    if (std::regex_match(name, match, kName)) {
-      files.push_back({std::stoll(match[1]), std::stoll(match[2]), entry.path()});
-    } else if (name == kSupervisorLog) {
-      files.push_back({-1, 1, entry.path()});
-    }
+    auto log = log_named(entry.path().filename());
+    if (!log || (only && log->stream != *only)) continue;
+    log->path = entry.path();
+    files.push_back(std::move(*log));
   }
-  std::sort(files.begin(), files.end(), [](const LogFile& a, const LogFile& b) {
-    return std::pair(a.segment, a.rank) < std::pair(b.segment, b.rank);
-  });
+  std::ranges::sort(files, {}, [](const LogFile& log) { return std::pair(log.segment, place_of(log)); });
   return files;
 }
 
-std::string line_with_rank(int64_t rank, std::string_view line) {
-  return rank < 0 ? fmt::format("supervisor | {}", line) : fmt::format("rank {} | {}", rank, line);
+std::string line_with_writer(const LogFile& log, std::string_view line) {
+  if (log.rank < 0) return fmt::format("supervisor | {}", line);
+  return fmt::format("rank {} {} | {}", log.rank, log.stream == LogStream::kStdout ? "out" : "err", line);
 }
 
 std::optional<double> time_of_line(std::string_view line) {
@@ -145,15 +155,18 @@ class CombinedLog::Source {
   size_t length_ = 0, end_ = 0;  // bytes of the next line and of its line end
 };
 
-CombinedLog::CombinedLog(const fs::path& run_dir) : run_dir_(run_dir) { find_sources(); }
+CombinedLog::CombinedLog(const fs::path& run_dir, std::optional<LogStream> only) : run_dir_(run_dir), only_(only) {
+  find_sources();
+}
 
-CombinedLog::CombinedLog(const fs::path& run_dir, const std::string& cursor) : run_dir_(run_dir) {
+CombinedLog::CombinedLog(const fs::path& run_dir, std::optional<LogStream> only, const std::string& cursor)
+    : run_dir_(run_dir), only_(only) {
   const size_t first = cursor.find(':'), second = first == std::string::npos ? first : cursor.find(':', first + 1);
   if (second == std::string::npos) number_in(cursor, "");
   const std::string_view text = cursor;
   segment_ = std::max<int64_t>(1, number_in(cursor, text.substr(0, first)));
   offsets_.push_back(number_in(cursor, text.substr(first + 1, second - first - 1)));
-  for (std::string_view rest = text.substr(second + 1); !rest.empty() && offsets_.size() <= kMostCursorRanks;) {
+  for (std::string_view rest = text.substr(second + 1); !rest.empty() && offsets_.size() <= kMostCursorLogs;) {
     const size_t end = std::min(rest.find(','), rest.size());
     offsets_.push_back(number_in(cursor, rest.substr(0, end)));
     rest.remove_prefix(std::min(end + 1, rest.size()));
@@ -161,18 +174,20 @@ CombinedLog::CombinedLog(const fs::path& run_dir, const std::string& cursor) : r
   find_sources();
 }
 
-CombinedLog::CombinedLog(const fs::path& run_dir, int64_t last_bytes) : run_dir_(run_dir) {
-  const std::vector<LogFile> files = log_files(run_dir);
+CombinedLog::CombinedLog(const fs::path& run_dir, std::optional<LogStream> only, int64_t last_bytes)
+    : run_dir_(run_dir), only_(only) {
+  std::vector<LogFile> files = log_files(run_dir, only);
   for (const LogFile& file : files) segment_ = std::max(segment_, file.segment);
-  const auto in_it = [&](const LogFile& file) { return file.rank < 0 || file.segment == segment_; };
-  const int64_t share = last_bytes / std::max<int64_t>(1, std::ranges::count_if(files, in_it));
+  std::erase_if(files, [&](const LogFile& file) {
+    return (file.rank >= 0 && file.segment != segment_) || bytes_in(file.path) == 0;
+  });
+  const int64_t share = last_bytes / std::max<int64_t>(1, std::ssize(files));
   for (const LogFile& file : files) {
-    std::error_code error;
-    const auto bytes = in_it(file) ? fs::file_size(file.path, error) : 0;
-    if (error || static_cast<int64_t>(bytes) <= share) continue;
-    const auto place = static_cast<size_t>(file.rank + 1);
+    const int64_t bytes = bytes_in(file.path);
+    if (bytes <= share) continue;
+    const size_t place = place_of(file);
     if (offsets_.size() <= place) offsets_.resize(place + 1);
-    offsets_[place] = static_cast<int64_t>(bytes) - share;
+    offsets_[place] = bytes - share;
   }
   find_sources();
   for (const auto& source : sources_) source->skip_line();
@@ -181,17 +196,17 @@ CombinedLog::CombinedLog(const fs::path& run_dir, int64_t last_bytes) : run_dir_
 CombinedLog::~CombinedLog() = default;
 
 void CombinedLog::find_sources() {
-  std::set<int64_t> known;
-  for (const auto& source : sources_) known.insert(source->file().rank);
-  for (LogFile& file : log_files(run_dir_)) {
+  std::set<size_t> known;
+  for (const auto& source : sources_) known.insert(place_of(source->file()));
+  for (LogFile& file : log_files(run_dir_, only_)) {
     if (file.segment > segment_ && !next_segment_) next_segment_ = file.segment;
     if (file.rank >= 0 && file.segment != segment_) continue;
-    if (known.contains(file.rank)) continue;
-    const auto place = static_cast<size_t>(file.rank + 1);
+    const size_t place = place_of(file);
+    if (known.contains(place)) continue;
     const int64_t offset = place < offsets_.size() ? offsets_[place] : 0;
     sources_.push_back(std::make_unique<Source>(std::move(file), offset));
   }
-  std::ranges::sort(sources_, {}, [](const auto& source) { return source->file().rank; });
+  std::ranges::sort(sources_, {}, [](const auto& source) { return place_of(source->file()); });
 }
 
 // Turns a time of day into seconds that count on over midnight: the moment nearest to the latest line. Where that is
@@ -226,7 +241,7 @@ bool CombinedLog::merge(bool over, int64_t most_bytes, int64_t& given, const Tak
     if (std::isfinite(time)) now_ = time;
     bool more = true;
     do {
-      take(source.file().rank, source.line());
+      take(source.file(), source.line());
       given += std::ssize(source.line()) + 1;
       source.next();
       if (given >= most_bytes) return true;
@@ -253,7 +268,7 @@ bool CombinedLog::read(bool over, int64_t most_bytes, const Take& take) {
 std::string CombinedLog::cursor() const {
   std::vector<int64_t> offsets = offsets_;
   for (const auto& source : sources_) {
-    const auto place = static_cast<size_t>(source->file().rank + 1);
+    const size_t place = place_of(source->file());
     if (offsets.size() <= place) offsets.resize(place + 1);
     offsets[place] = source->offset();
   }

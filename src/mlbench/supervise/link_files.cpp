@@ -46,7 +46,9 @@ net::LinkServerOptions link_options(const spec::RunSpec& run, int64_t segment) {
           .files =
               [=](int rank) {
                 return names_of({steps_path("", segment, rank), events_path("", segment, rank),
-                                 timeline_path("", segment, rank), rank_log_path(logs_dir(""), segment, rank)});
+                                 timeline_path("", segment, rank),
+                                 rank_log_path(logs_dir(""), segment, rank, LogStream::kStdout),
+                                 rank_log_path(logs_dir(""), segment, rank, LogStream::kStderr)});
               },
           .older_files = [=](int rank) { return names_of({tracker_lines_path("", rank)}); },
           .folders =

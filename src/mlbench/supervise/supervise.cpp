@@ -364,7 +364,7 @@ class Supervisor {
       if (const auto request = control_.poll()) return ended_on_request(*request);
       if (auto outcome = judge.judge(look(), steady_clock::now())) {
         if (outcome->failure && outcome->failure->rank >= 0) {
-          outcome->failure->log_tail = log_tail(log_of(static_cast<int>(outcome->failure->rank)));
+          outcome->failure->log_tail = log_tail(run_, segment().index, outcome->failure->rank);
         }
         return std::move(*outcome);
       }
@@ -448,9 +448,6 @@ class Supervisor {
 
   record::Segment& segment() { return progress_.segments.back(); }
   static size_t index(int rank) { return static_cast<size_t>(rank); }
-  std::filesystem::path log_of(int rank) const {
-    return rank_log_path(logs_dir(options_.run_dir), progress_.segments.back().index, rank);
-  }
 
   const SupervisorOptions& options_;
   exec::Executor& executor_;

@@ -16,6 +16,8 @@ namespace mlbench::supervise {
 
 namespace {
 
+constexpr LogStream kErrorsFirst[] = {LogStream::kStderr, LogStream::kStdout};
+
 // The lines in the last `bytes` bytes of a file.
 std::vector<std::string> last_lines(const std::filesystem::path& path, size_t bytes) {
   constexpr size_t kMostColumns = 500;
@@ -48,10 +50,14 @@ std::string reason_in(const std::filesystem::path& log) {
 
 }  // namespace
 
-std::vector<std::string> log_tail(const std::filesystem::path& path) {
-  constexpr size_t kMostBytes = 16384, kMostLines = 20;
-  std::vector<std::string> lines = last_lines(path, kMostBytes);
-  if (lines.size() > kMostLines) lines.erase(lines.begin(), lines.end() - kMostLines);
+std::vector<std::string> log_tail(const spec::RunSpec& run, int64_t segment, int64_t rank) {
+  constexpr size_t kMostBytes = 16384;
+  constexpr ptrdiff_t kMostLines = 20;
+  std::vector<std::string> lines;
+  for (const LogStream stream : kErrorsFirst) {
+    const auto more = last_lines(rank_log_path(logs_dir(run.run_dir), segment, rank, stream), kMostBytes);
+    lines.insert(lines.end(), more.end() - std::min(std::ssize(more), kMostLines - std::ssize(lines)), more.end());
+  }
   return lines;
 }
 
@@ -87,11 +93,13 @@ WordsLeft words_left(const spec::RunSpec& run, int64_t segment, int64_t rank) {
   for (const Json& event : record::read_events(run.run_dir, segment, rank).lines) {
     if (record::is(event, record::EventKind::kFailure)) words.report = event;
   }
-  const std::filesystem::path log = rank_log_path(logs_dir(run.run_dir), segment, static_cast<int>(rank));
-  words.log_reason = reason_in(log);
-  if (!words.log_reason.empty()) return words;
+  const std::filesystem::path logs = logs_dir(run.run_dir);
+  for (const LogStream stream : kErrorsFirst) {
+    words.log_reason = reason_in(rank_log_path(logs, segment, rank, stream));
+    if (!words.log_reason.empty()) return words;
+  }
   // Open MPI's errors about a rank may be in the log of mpirun.
-  words.log_reason = reason_in(launcher_log_path(log.parent_path(), "mpirun", segment));
+  words.log_reason = reason_in(launcher_log_path(logs, "mpirun", segment));
   return words;
 }
 

@@ -13,8 +13,9 @@
 
 namespace mlbench::supervise {
 
-// The last 20 lines of a log, each cut to 500 bytes; empty where there is no log.
-std::vector<std::string> log_tail(const std::filesystem::path& path);
+// The last 20 lines that the rank wrote: those of its standard error and, where these are fewer, then the last of its
+// standard output. Each is cut to 500 bytes.
+std::vector<std::string> log_tail(const spec::RunSpec& run, int64_t segment, int64_t rank);
 
 // When a rank of the segment last wrote to its spool; empty where none did. Reads all spools of the segment.
 std::optional<std::chrono::system_clock::time_point> last_trace(const spec::RunSpec& run, int64_t segment);
@@ -24,7 +25,9 @@ bool work_ended(const spec::RunSpec& run, int64_t segment, int64_t rank);
 
 struct WordsLeft {
   std::optional<Json> report;  // the last failure in the rank's spool
-  std::string log_reason;      // last line of its log that holds a reason (culprit.h), for people; "": none does
+  // The last line of its standard error or else of its standard output that holds a reason (culprit.h), for people; "":
+  // none does.
+  std::string log_reason;
 };
 WordsLeft words_left(const spec::RunSpec& run, int64_t segment, int64_t rank);
 

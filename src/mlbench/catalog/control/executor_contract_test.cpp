@@ -117,7 +117,8 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
     rendezvous_.reset();
     links_.emplace(
         net::LinkServerOptions{.size = launch.workers, .folder = logs(), .files = [segment = launch.segment](int rank) {
-                                 return std::vector<std::string>{rank_log_path("", segment, rank)};
+                                 return std::vector<std::string>{rank_log_path("", segment, rank, LogStream::kStdout),
+                                                                 rank_log_path("", segment, rank, LogStream::kStderr)};
                                }});
     net::KvServerOptions options;
     options.size = launch.workers;
@@ -150,7 +151,9 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
     return ends;
   }
 
-  fs::path log_path(int rank, int64_t segment = 1) const { return rank_log_path(logs(), segment, rank); }
+  fs::path log_path(int rank, int64_t segment = 1, LogStream stream = LogStream::kStdout) const {
+    return rank_log_path(logs(), segment, rank, stream);
+  }
   fs::path logs() const { return dir_ / "logs"; }
 
   void wait_for_logs(int ranks, const std::string& text) const {
@@ -192,7 +195,7 @@ TEST_P(ExecutorContractTest, ThePlanSaysWhatIsStartedAndStartsNothing) {
   EXPECT_FALSE(fs::exists(dir_ / "started"));
 }
 
-TEST_P(ExecutorContractTest, RanksSeeTheirPlaceAndLog) {
+TEST_P(ExecutorContractTest, RanksSeeTheirPlaceAndLogs) {
   LaunchRequest launch = request("echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $EXTRA; echo oops >&2", 3);
   launch.environment = {{"EXTRA", "words with space"}};
   launch.segment = 2;
@@ -202,7 +205,8 @@ TEST_P(ExecutorContractTest, RanksSeeTheirPlaceAndLog) {
     EXPECT_EQ(ends.at(rank).code, 0);
     const std::string r = std::to_string(rank);
     const std::string on_its_host = executor_->in_images() ? "0/1" : r + "/3";  // a container is a host of its own
-    EXPECT_EQ(read_file(log_path(rank, 2)), r + "/3 " + on_its_host + " words with space\noops\n");
+    EXPECT_EQ(read_file(log_path(rank, 2)), r + "/3 " + on_its_host + " words with space\n");
+    EXPECT_EQ(read_file(log_path(rank, 2, LogStream::kStderr)), "oops\n");
   }
 }
 

@@ -16,6 +16,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/or_null.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/verbs/verbs.h"
@@ -71,13 +72,15 @@ std::string shown(std::string_view line) {
 struct ShownLog {
   int64_t rank = -1;  // -1: the supervisor
   int64_t segment = 1;
+  LogStream stream = LogStream::kStderr;
   fs::path path = {};        // "" for a run elsewhere
   std::uintmax_t bytes = 0;  // that were read
   Lines lines = {};
 };
 
 std::string title(const ShownLog& log) {
-  return log.rank < 0 ? "supervisor" : fmt::format("rank {}, segment {}", log.rank, log.segment);
+  return log.rank < 0 ? "supervisor"
+                      : fmt::format("rank {}, segment {}, {}", log.rank, log.segment, name_of(log.stream));
 }
 
 // Where the logs of a run are read from.
@@ -86,7 +89,7 @@ class LogSource {
   virtual ~LogSource() = default;
   virtual std::chrono::milliseconds poll() const = 0;
   virtual bool active() const = 0;  // whether the run is
-  // The logs that there are now, without an empty one of the supervisor.
+  // The logs that hold something now.
   virtual std::vector<ShownLog> logs() const = 0;
   // The next piece of a log behind `log.bytes`; "" where there is none.
   virtual std::string next(const ShownLog& log) const = 0;
@@ -96,52 +99,57 @@ class LogSource {
 
 class FolderLogs final : public LogSource {
  public:
-  explicit FolderLogs(fs::path run_dir) : run_dir_(std::move(run_dir)) {}
+  FolderLogs(fs::path run_dir, std::optional<LogStream> only) : run_dir_(std::move(run_dir)), only_(only) {}
   std::chrono::milliseconds poll() const override { return kLogsPoll; }
   bool active() const override { return record::is_active(home::current_record(run_dir_)); }
   std::vector<ShownLog> logs() const override {
     std::vector<ShownLog> found;
-    std::error_code error;
-    for (const report::LogFile& file : report::log_files(run_dir_)) {
-      if (file.rank >= 0 || fs::file_size(file.path, error) > 0) found.push_back({file.rank, file.segment, file.path});
+    for (report::LogFile& log : report::log_files(run_dir_, only_)) {
+      if (bytes_in(log.path) > 0) found.push_back({log.rank, log.segment, log.stream, std::move(log.path)});
     }
     return found;
   }
   std::string next(const ShownLog& log) const override { return read_from(log.path, log.bytes, kPieceBytes); }
   void combined(bool last, const Lines::Take& take) override {
-    if (!combined_) combined_.emplace(run_dir_);
-    combined_->read(last, INT64_MAX,
-                    [&](int64_t rank, std::string_view line) { take(report::line_with_rank(rank, line)); });
+    if (!combined_) combined_.emplace(run_dir_, only_);
+    combined_->read(last, INT64_MAX, [&](const report::LogFile& log, std::string_view line) {
+      take(report::line_with_writer(log, line));
+    });
   }
 
  private:
   const fs::path run_dir_;
+  const std::optional<LogStream> only_;
   std::optional<report::CombinedLog> combined_;
 };
 
 class RemoteLogs final : public LogSource {
  public:
-  RemoteLogs(const MasterClient& master, const std::string& name) : master_(master), path_(path_of_run(name)) {}
+  RemoteLogs(const MasterClient& master, const std::string& name, std::optional<LogStream> only)
+      : master_(master), path_(path_of_run(name)), only_(only ? fmt::format("stream={}&", name_of(*only)) : "") {}
   std::chrono::milliseconds poll() const override { return kRemoteLogsPoll; }
   bool active() const override { return record::is_active_state(report::text(master_.get(path_), "/state")); }
   std::vector<ShownLog> logs() const override {
     std::vector<ShownLog> found;
-    const Json answer = master_.get(path_ + "/logs");
+    const Json answer = master_.get(path_ + "/logs?" + only_);
     for (const Json& one : answer.at("logs")) {
-      const int64_t rank = integer_of(one.at("rank")).value_or(-1);
-      if (rank < 0 && integer_of(one.value("bytes", Json())).value_or(0) == 0) continue;
-      found.push_back({rank, integer_of(one.value("segment", Json())).value_or(1)});
+      if (integer_of(one.value("bytes", Json())).value_or(0) == 0) continue;
+      found.push_back(
+          {.rank = integer_of(one.at("rank")).value_or(-1),
+           .segment = integer_of(one.value("segment", Json())).value_or(1),
+           .stream = one.at("stream") == name_of(LogStream::kStdout) ? LogStream::kStdout : LogStream::kStderr});
     }
     return found;
   }
   std::string next(const ShownLog& log) const override {
-    const std::string where =
-        log.rank < 0 ? "/logs/supervisor?" : fmt::format("/logs/{}?segment={}&", log.rank, log.segment);
-    return master_.get_bytes(fmt::format("{}{}offset={}", path_, where, log.bytes));
+    const std::string rank = log.rank < 0 ? "supervisor" : std::to_string(log.rank);
+    return master_.get_bytes(fmt::format("{}/logs/{}?stream={}&segment={}&offset={}", path_, rank, name_of(log.stream),
+                                         log.segment, log.bytes));
   }
   void combined(bool, const Lines::Take& take) override {
     for (;;) {
-      const auto page = master_.get_answer(path_ + "/logs/all?cursor=" + net::http::percent_encode(cursor_));
+      const auto page =
+          master_.get_answer(path_ + "/logs/all?" + only_ + "cursor=" + net::http::percent_encode(cursor_));
       cursor_ = header_of(page, "X-Next-Cursor");
       Lines lines;
       lines.add(page.body, take);
@@ -151,7 +159,7 @@ class RemoteLogs final : public LogSource {
 
  private:
   const MasterClient& master_;
-  const std::string path_;
+  const std::string path_, only_;  // `only_` is a parameter of the query, or ""
   std::string cursor_;
 };
 
@@ -177,7 +185,7 @@ void more(const LogSource& source, ShownLog& log, bool last, const Lines::Take& 
 }
 
 // Shows all logs as one; returns whether there was a line.
-bool show_combined(const Context& context, LogSource& source, bool follow) {
+bool show_combined(const Context& context, LogSource& source, std::optional<LogStream> only, bool follow) {
   std::vector<std::string> all;
   bool any = false;
   const auto take = [&](std::string_view line) {
@@ -189,16 +197,20 @@ bool show_combined(const Context& context, LogSource& source, bool follow) {
     }
   };
   each_poll(source, follow, [&](bool last) { source.combined(last, take); });
-  if (context.json)
-    print_json(Json::array({{{"rank", "all"}, {"segment", nullptr}, {"path", nullptr}, {"lines", all}}}));
+  if (context.json) {
+    const Json stream = only ? Json(name_of(*only)) : Json();
+    print_json(
+        Json::array({{{"rank", "all"}, {"segment", nullptr}, {"stream", stream}, {"path", nullptr}, {"lines", all}}}));
+  }
   return any;
 }
 
 void follow_rank(const LogSource& source, int64_t rank) {
-  std::map<int64_t, ShownLog> segments;
+  std::map<std::pair<int64_t, LogStream>, ShownLog> shown;
   each_poll(source, true, [&](bool last) {
     for (const ShownLog& log : source.logs()) {
-      if (log.rank == rank) more(source, segments.try_emplace(log.segment, log).first->second, last, print_line);
+      if (log.rank != rank) continue;
+      more(source, shown.try_emplace({log.segment, log.stream}, log).first->second, last, print_line);
     }
   });
 }
@@ -218,6 +230,7 @@ bool show_each(const Context& context, const LogSource& source, std::optional<in
     more(source, log, true, [&](std::string_view line) { lines.emplace_back(line); });
     answer.push_back({{"rank", log.rank < 0 ? Json() : Json(log.rank)},
                       {"segment", log.rank < 0 ? Json() : Json(log.segment)},
+                      {"stream", name_of(log.stream)},
                       {"path", text_or_null(log.path)},
                       {"lines", lines}});
   }
@@ -227,36 +240,47 @@ bool show_each(const Context& context, const LogSource& source, std::optional<in
 
 struct LogsOptions {
   std::string name, rank;
-  bool all = false, follow = false;
+  bool all = false, follow = false, only_stdout = false, only_stderr = false;
 };
+
+std::optional<LogStream> chosen_stream(const LogsOptions& options) {
+  if (options.only_stdout && options.only_stderr) {
+    throw UserError("--stdout and --stderr: both are shown without these options; leave out both");
+  }
+  if (options.only_stdout) return LogStream::kStdout;
+  return options.only_stderr ? std::optional(LogStream::kStderr) : std::nullopt;
+}
 
 ExitCode logs(const Context& context, const LogsOptions& options) {
   const std::string& name = options.name;
   if (options.follow && context.json) throw UserError("logs -f prints lines as they come: leave out --json");
   if (options.all && !options.rank.empty()) throw UserError("--all is of all ranks, --rank of one: leave out either");
+  const auto only = chosen_stream(options);
   std::optional<int64_t> rank;
   if (!options.rank.empty()) rank = parse_count(options.rank, "--rank", kRanks);
   const auto master = given_master(context);
   std::unique_ptr<LogSource> source;
   if (master) {
-    source = std::make_unique<RemoteLogs>(*master, name);
+    source = std::make_unique<RemoteLogs>(*master, name, only);
   } else {
     const fs::path run_dir = report::find_run(context.home_to_read(), name);
     const int64_t workers = rank ? home::read_spec(run_dir).workers : 0;
     if (rank && *rank >= workers) {
       throw UserError(fmt::format("run '{}' has ranks 0 to {}, no rank {}", name, workers - 1, *rank));
     }
-    source = std::make_unique<FolderLogs>(run_dir);
+    source = std::make_unique<FolderLogs>(run_dir, only);
   }
   bool any = true;
   if (options.all || (options.follow && !rank)) {
-    any = show_combined(context, *source, options.follow);
+    any = show_combined(context, *source, only, options.follow);
   } else if (options.follow) {
     follow_rank(*source, *rank);
   } else {
     any = show_each(context, *source, rank);
   }
-  if (!any && !context.json) say(fmt::format("run '{}' has no logs yet", name));
+  if (!any && !context.json) {
+    say(fmt::format("run '{}' has no logs{} yet", name, only ? fmt::format(" of {}", name_of(*only)) : ""));
+  }
   return ExitCode::kOk;
 }
 
@@ -269,6 +293,8 @@ void add_logs(CLI::App& app, Program& program) {
   verb->add_option("NAME-K", options->name, "the run")->required();
   verb->add_flag("-f,--follow", options->follow, "go on until the run has ended (without --rank: --all)");
   verb->add_option("--rank", options->rank, "only this rank")->type_name("R");
+  verb->add_flag("--stdout", options->only_stdout, "only what ranks wrote to standard output");
+  verb->add_flag("--stderr", options->only_stderr, "only standard error, and what the supervisor said");
   verb->add_flag("-a,--all", options->all, "all ranks as one log, in the order of the times that lines begin with");
   act(*verb, program, [options](const Context& context) { return logs(context, *options); });
 }

@@ -1025,7 +1025,8 @@ class KubernetesRun : public testing::Test {
   std::unique_ptr<Start> begin(const std::string& script) {
     request_.command = {"/bin/sh", "-c", script};
     links_.emplace(net::LinkServerOptions{.size = 2, .folder = folder_.path(), .files = [](int rank) {
-                                            return std::vector<std::string>{rank_log_path("logs", 1, rank)};
+                                            return std::vector<std::string>{
+                                                rank_log_path("logs", 1, rank, LogStream::kStdout)};
                                           }});
     net::KvServerOptions options;
     options.size = 2;
@@ -1315,7 +1316,7 @@ class KubernetesMpi : public KubernetesRun {
 TEST_F(KubernetesMpi, RanksHaveWhatTheirDaemonsGiveThem) {
   auto group = run("echo $RANK: $OMPI_COMM_WORLD_RANK $OMPI_SAID; exec sleep 600");
   for (int rank = 0; rank < 2; ++rank) {
-    const fs::path log = rank_log_path(logs(), 1, rank);
+    const fs::path log = rank_log_path(logs(), 1, rank, LogStream::kStdout);
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (!fs::exists(log) || read_file(log).empty()) {
       ASSERT_LT(std::chrono::steady_clock::now(), deadline);

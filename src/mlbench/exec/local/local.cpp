@@ -160,7 +160,7 @@ class LocalExecutor final : public Executor {
         options.arguments = command_of(request, rank);
         options.environment = environment_of(request, rank);
         options.working_directory = request.working_directory;
-        options.output = rank_log_path(request.log_dir, request.segment, rank);
+        options.output = rank_log_path(request.log_dir, request.segment, rank, LogStream::kStderr);
         launchers.push_back(std::move(options));
       }
     }
@@ -206,7 +206,7 @@ class LocalExecutor final : public Executor {
         ProcessOptions launcher;
         launcher.arguments = command_in_image(options, request, rank);
         launcher.environment = environment_in_image(request, rank);
-        launcher.output = rank_log_path(request.log_dir, request.segment, rank);
+        launcher.output = rank_log_path(request.log_dir, request.segment, rank, LogStream::kStderr);
         launchers.push_back(std::move(launcher));
       }
     }

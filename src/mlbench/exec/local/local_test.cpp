@@ -49,11 +49,12 @@ class LocalExecutorTest : public testing::TestWithParam<const char*> {
     return start_and_wait(*executor_, launch, kPatience);
   }
 
-  std::string log(int rank) const { return read_file(rank_log_path(dir_.path(), 1, rank)); }
+  std::string log(int rank) const { return read_file(rank_log_path(dir_.path(), 1, rank, LogStream::kStdout)); }
 
   void wait_for_log(int rank, const std::string& text) const {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (!fs::exists(rank_log_path(dir_.path(), 1, rank)) || log(rank).find(text) == std::string::npos) {
+    while (!fs::exists(rank_log_path(dir_.path(), 1, rank, LogStream::kStdout)) ||
+           log(rank).find(text) == std::string::npos) {
       ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "rank " << rank << " never said " << text;
       std::this_thread::sleep_for(10ms);
     }
@@ -458,7 +459,9 @@ class MpiImageTest : public LocalImageTest {
     fs::create_directories(launch.log_dir);
     return launch;
   }
-  std::string log_in_run(int rank) const { return read_file(rank_log_path(run() / "logs", 1, rank)); }
+  std::string log_in_run(int rank) const {
+    return read_file(rank_log_path(run() / "logs", 1, rank, LogStream::kStdout));
+  }
 };
 
 TEST_P(MpiImageTest, OneMpirunStartsAContainerPerRank) {
@@ -510,7 +513,7 @@ TEST_P(MpiImageTest, RanksHaveTheVariablesOfMpirun) {
 TEST_P(MpiImageTest, AKilledContainerIsALostRank) {
   const auto group = start_and_wait(*in("here"), in_run("echo $PPID; exec sleep 600", 2), kPatience);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  const fs::path log = rank_log_path(run() / "logs", 1, 1);
+  const fs::path log = rank_log_path(run() / "logs", 1, 1, LogStream::kStdout);
   while (!fs::exists(log) || read_file(log).empty()) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
   kill(std::stoi(log_in_run(1)), SIGKILL);
   const auto exits = next_of<RankExit>(*group, kPatience);

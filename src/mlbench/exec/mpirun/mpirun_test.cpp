@@ -307,7 +307,7 @@ class FakeMpirunTest : public testing::Test {
   bool nobody_is_left() const { return FileLock::acquire(dir_ / "held", kPatience).has_value(); }
   fs::path run() const { return dir_ / "run"; }
   std::string log(int rank) const {
-    const fs::path path = rank_log_path(run() / "logs", 1, rank);
+    const fs::path path = rank_log_path(run() / "logs", 1, rank, LogStream::kStdout);
     return fs::exists(path) ? read_file(path) : "";
   }
 
@@ -328,7 +328,8 @@ class FakeMpirunTest : public testing::Test {
     request.run_name = "fake";
     request.environment = {{"MLBENCH_RUN_ID", "1"}, {"MLBENCH_RUN_DIR", run().string()}};
     links_.emplace(net::LinkServerOptions{.size = 3, .folder = run(), .files = [](int rank) {
-                                            return std::vector<std::string>{rank_log_path("logs", 1, rank)};
+                                            return std::vector<std::string>{
+                                                rank_log_path("logs", 1, rank, LogStream::kStdout)};
                                           }});
     net::KvServerOptions options;
     options.size = 3;

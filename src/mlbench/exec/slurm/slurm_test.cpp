@@ -463,7 +463,8 @@ class SlurmTest : public testing::Test {
 
   std::unique_ptr<Start> start(LaunchRequest launch) {
     links_.emplace(net::LinkServerOptions{.size = launch.workers, .folder = folder(), .files = [](int rank) {
-                                            return std::vector<std::string>{rank_log_path("logs", 1, rank)};
+                                            return std::vector<std::string>{
+                                                rank_log_path("logs", 1, rank, LogStream::kStdout)};
                                           }});
     net::KvServerOptions options;
     options.size = launch.workers;
@@ -488,7 +489,7 @@ class SlurmTest : public testing::Test {
   }
 
   std::string log(int rank) const {
-    const fs::path path = rank_log_path(folder() / "logs", 1, rank);
+    const fs::path path = rank_log_path(folder() / "logs", 1, rank, LogStream::kStdout);
     return fs::exists(path) ? read_file(path) : "";
   }
 

@@ -79,10 +79,15 @@ Json run_object(const Json& record) {
 }
 
 Json job_metadata(const Services& services, const fs::path& run_dir, const record::Record& record) {
-  const auto lines = [](const fs::path& file) { return Json(report::last_lines(file, kMostLogLines)); };
   const int64_t segments = record::segment_count(record);
-  Json metadata = {{"stdout", lines(rank_log_path(logs_dir(run_dir), segments, 0))},
-                   {"stderr", lines(supervisor_log_path(run_dir))}};
+  const auto log_of = [&](LogStream stream) { return rank_log_path(logs_dir(run_dir), segments, 0, stream); };
+  // What the supervisor said stands behind what rank 0 said.
+  std::vector<std::string> errors = report::last_lines(log_of(LogStream::kStderr), kMostLogLines);
+  for (std::string& line : report::last_lines(supervisor_log_path(run_dir), kMostLogLines)) {
+    errors.push_back(std::move(line));
+  }
+  Json metadata = {{"stdout", report::last_lines(log_of(LogStream::kStdout), kMostLogLines)},
+                   {"stderr", std::move(errors)}};
   if (record.state == "queued") return metadata;
   metadata["pods"] = Json::array();
   for (int64_t rank = 0; rank < record.workers.value_or(0); ++rank) {

@@ -6,7 +6,10 @@
 #include <memory>
 #include <optional>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/growing_lines.h"
+#include "mlbench/base/run_folder.h"
+#include "mlbench/base/to_number.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/report/logs.h"
 
@@ -20,6 +23,17 @@ namespace {
 constexpr int64_t kMostLogBytes = 4 << 20;
 constexpr const char* kText = "text/plain; charset=utf-8";
 
+std::optional<LogStream> wanted_stream(const Request& request) {
+  const auto given = request.query("stream");
+  if (!given) return std::nullopt;
+  std::vector<std::string> valid;
+  for (const LogStream stream : kLogStreams) {
+    if (*given == name_of(stream)) return stream;
+    valid.emplace_back(name_of(stream));
+  }
+  throw HttpError(400, unknown_text("stream", *given, valid));
+}
+
 // Answers all logs merged, in pages: each continues from the cursor of the one before.
 Response read_all_logs(const Request& request, const fs::path& run_dir) {
   if (yes_or_no(request, "follow")) {
@@ -30,12 +44,14 @@ Response read_all_logs(const Request& request, const fs::path& run_dir) {
   const int64_t last_bytes = whole_number(request, "last_bytes", 0, 1, kMostLogBytes);
   // The state is read first: what is written between the two is in the next page.
   const bool over = !home::is_active_run(run_dir);
-  const auto log = !cursor.empty()  ? std::make_unique<report::CombinedLog>(run_dir, cursor)
-                   : last_bytes > 0 ? std::make_unique<report::CombinedLog>(run_dir, last_bytes)
-                                    : std::make_unique<report::CombinedLog>(run_dir);
+  const auto only = wanted_stream(request);
+  const auto log = !cursor.empty()  ? std::make_unique<report::CombinedLog>(run_dir, only, cursor)
+                   : last_bytes > 0 ? std::make_unique<report::CombinedLog>(run_dir, only, last_bytes)
+                                    : std::make_unique<report::CombinedLog>(run_dir, only);
   Response response{200, kText, {}, "", {}};
-  log->read(over, limit,
-            [&](int64_t rank, std::string_view line) { response.body += report::line_with_rank(rank, line) + "\n"; });
+  log->read(over, limit, [&](const report::LogFile& one, std::string_view line) {
+    response.body += report::line_with_writer(one, line) + "\n";
+  });
   response.headers = {{"X-Next-Cursor", log->cursor()}};
   return response;
 }
@@ -44,9 +60,11 @@ Response read_all_logs(const Request& request, const fs::path& run_dir) {
 
 Response list_logs(const Services& services, const Call& call) {
   Json list = Json::array();
-  for (const report::LogFile& log : report::log_files(find_run_folder(services, call.parameters[0]))) {
+  const fs::path run_dir = find_run_folder(services, call.parameters[0]);
+  for (const report::LogFile& log : report::log_files(run_dir, wanted_stream(call.request))) {
     const Json rank = log.rank < 0 ? Json("supervisor") : Json(log.rank);
-    list.push_back({{"rank", rank}, {"segment", log.segment}, {"bytes", bytes_in(log.path)}});
+    list.push_back(
+        {{"rank", rank}, {"segment", log.segment}, {"stream", name_of(log.stream)}, {"bytes", bytes_in(log.path)}});
   }
   return json_response(200, {{"logs", list}});
 }
@@ -56,8 +74,12 @@ Response read_log(Services& services, const Call& call) {
   const std::string& wanted = call.parameters[1];
   if (wanted == "all") return read_all_logs(call.request, run_dir);
   const int64_t segment = whole_number(call.request, "segment", 0, 1, 1'000'000);
+  const auto stream = wanted_stream(call.request);
+  if (!stream && to_number<int64_t>(wanted)) {
+    throw HttpError(400, "stream: a rank has a log for each; give stream=stdout or stream=stderr, or read logs/all");
+  }
   std::optional<report::LogFile> found;
-  for (report::LogFile& log : report::log_files(run_dir)) {
+  for (report::LogFile& log : report::log_files(run_dir, stream)) {
     const std::string rank = log.rank < 0 ? "supervisor" : std::to_string(log.rank);
     if (rank == wanted && (segment == 0 || segment == log.segment)) found = std::move(log);
   }
