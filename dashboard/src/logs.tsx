@@ -18,18 +18,23 @@ interface Read {
   next: string;  // the query that goes on behind it
 }
 
-const keyOf = (log: Log): string => `${log.rank}.${log.segment}`;
+const keyOf = (log: Log): string => `${log.rank}.${log.segment}.${log.stream}`;
 
-// All of them as one, where there are several.
-function withAll(logs: Log[]): Log[] {
-  if (logs.filter((log) => log.bytes > 0).length < 2) return logs;
-  return [...logs, {rank: 'all', segment: 0, bytes: logs.reduce((sum, log) => sum + log.bytes, 0)}];
+// Those that hold something; and where there are several, all of them as one, and those of each stream.
+function withAll(given: Log[]): Log[] {
+  const logs = given.filter((log) => log.bytes > 0);
+  const all = (stream: Log['stream']): Log[] => {
+    const parts = logs.filter((log) => stream === 'both' || log.stream === stream);
+    if (parts.length < 2 || (stream !== 'both' && parts.length === logs.length)) return [];
+    return [{rank: 'all', segment: 0, stream, bytes: parts.reduce((sum, log) => sum + log.bytes, 0)}];
+  };
+  return [...logs, ...all('both'), ...all('stdout'), ...all('stderr')];
 }
 
 function titleOf(log: Log, segments: number): string {
-  if (log.rank === 'all') return 'all ranks';
   if (log.rank === 'supervisor') return 'supervisor';
-  return `rank ${log.rank}${segments > 1 ? `, segment ${log.segment}` : ''}`;
+  if (log.rank === 'all') return log.stream === 'both' ? 'all ranks' : `all ranks, ${log.stream}`;
+  return `rank ${log.rank}${segments > 1 ? `, segment ${log.segment}` : ''}, ${log.stream}`;
 }
 
 // Pieces of a line between and at the places where `wanted` occurs, in any case.
@@ -61,7 +66,8 @@ export function Logs({run, active}: {run: string; active: boolean}) {
   const key = log ? keyOf(log) : '';
 
   const fetchPart = async (place: string) => {
-    const answer = await getText(`/runs/${segment(run)}/logs/${log!.rank}?${place}&limit=${FIRST_BYTES * 4}`);
+    const stream = log!.stream === 'both' ? '' : `&stream=${log!.stream}`;
+    const answer = await getText(`/runs/${segment(run)}/logs/${log!.rank}?${place}&limit=${FIRST_BYTES * 4}${stream}`);
     const text = await answer.text();
     const next = log!.rank === 'all' ? `cursor=${encodeURIComponent(answer.headers.get('X-Next-Cursor') ?? '')}`
       : `segment=${log!.segment}&offset=${answer.headers.get('X-Next-Offset')}`;
@@ -122,7 +128,7 @@ export function Logs({run, active}: {run: string; active: boolean}) {
     if (follow && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [text, follow, wanted, only]);
 
-  if (list.data !== null && logs.length === 0) return <Empty title="No log yet."><p class="soft">Logs begin when the ranks start.</p></Empty>;
+  if (list.data !== null && logs.length === 0) return <Empty title="No log yet."><p class="soft">Logs begin when the ranks write something.</p></Empty>;
   return (
     <div class="logs">
       <div class="toolbar">

@@ -399,6 +399,7 @@ export interface ScalingAnswer {
 export interface Log {
   rank: number | 'supervisor' | 'all';  // all: of the page, not in a list of the API
   segment: number;
+  stream: 'stdout' | 'stderr' | 'both';  // both: of all
   bytes: number;
 }
 

@@ -484,7 +484,7 @@ test('smoothing and logarithmic axes change what is drawn, not what is saved', a
 
 test('a log is searched', async () => {
   await eventually('first-2 finishes', async () => (await stateOf('first-2')) === 'finished');
-  await page.getByLabel('Log', {exact: true}).selectOption('1.1');
+  await page.getByLabel('Log', {exact: true}).selectOption('1.1.stderr');
   await page.locator('pre.log').getByText('fake worker, rank 1 of 2').or(page.locator('pre.log').getByText(/rank 1 of 2/)).first().waitFor();
   const text = (await page.locator('pre.log').innerText()).trim().split('\n');
   const word = /[a-z]{4,}/i.exec(text[0])[0];
@@ -494,8 +494,8 @@ test('a log is searched', async () => {
   await page.getByLabel('Search the log').fill('nothing says this');
   await page.getByText('No line holds this.').waitFor();
   await page.getByLabel('Search the log').fill('');
-  await page.getByLabel('Log', {exact: true}).selectOption('all.0');
-  await page.locator('pre.log').getByText(/^rank 1 \| .*rank 1 of 2/m).first().waitFor();
+  await page.getByLabel('Log', {exact: true}).selectOption('all.0.both');
+  await page.locator('pre.log').getByText(/^rank 1 err \| .*rank 1 of 2/m).first().waitFor();
 });
 
 test('notes are written, shown as text and found', async () => {
@@ -668,15 +668,19 @@ test('a command of mine becomes a run', async () => {
   await page.getByRole('button', {name: 'Your own command'}).click();
   await dialog().getByLabel(/^Name/).fill('mine');
   await dialog().getByLabel(/^Workers/).fill('2');
-  await dialog().getByLabel(/^Command/).fill("sh -c 'echo I am {rank} of {run_id} over {backend}'");
+  await dialog().getByLabel(/^Command/).fill("sh -c 'echo I am {rank} of {run_id} over {backend}; echo wrong on {rank} >&2'");
   await dialog().getByLabel(/^Communication backend/).fill('own-backend');
   await page.getByRole('region', {name: 'Planned runs'}).getByText('mine-2').waitFor();
   if (shots) await page.screenshot({path: join(shots, 'command-light-1440.png')});
   await page.getByRole('button', {name: 'Start the run'}).click();
   await page.getByRole('heading', {name: 'mine-2'}).waitFor();
   await eventually('mine-2 finishes', async () => (await stateOf('mine-2')) === 'finished');
-  await page.getByLabel('Log', {exact: true}).selectOption('1.1');
-  await page.locator('pre.log').getByText(/I am 1 of \S+ over own-backend/).waitFor();
+  await page.getByLabel('Log', {exact: true}).selectOption('1.1.stdout');
+  await page.locator('pre.log').getByText(/^I am 1 of \S+ over own-backend$/).waitFor();
+  await page.getByLabel('Log', {exact: true}).selectOption('1.1.stderr');
+  await page.locator('pre.log').getByText(/^wrong on 1$/).waitFor();
+  await page.getByLabel('Log', {exact: true}).selectOption('all.0.stderr');
+  await page.locator('pre.log').getByText(/^rank 0 err \| wrong on 0\s+rank 1 err \| wrong on 1$/).waitFor();
   await page.getByText("sh -c echo I am {rank}", {exact: false}).first().waitFor();
 });
 
