@@ -26,6 +26,7 @@
 #include "mlbench/record/tracker_lines.h"
 #include "mlbench/record/usage_lines.h"
 #include "mlbench/report/figures.h"
+#include "mlbench/report/logs.h"
 #include "mlbench/report/notes.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/split.h"
@@ -79,6 +80,16 @@ ZipPart text_part(std::string name, std::string text) {
 }
 
 namespace {
+
+// What the log holds now. It may grow while the part is read.
+ZipPart log_part(const std::filesystem::path& log) {
+  return {log.filename(), [log, left = bytes_in(log), used = std::uintmax_t{0}]() mutable {
+            std::string piece = read_from(log, used, std::min(kReadBytes, static_cast<size_t>(left)));
+            used += piece.size();
+            left -= std::ssize(piece);
+            return piece;
+          }};
+}
 
 struct EpochSums {
   std::array<int64_t, record::kStepKinds> kinds_ns{};
@@ -300,6 +311,9 @@ Download download_of(const std::filesystem::path& run_dir, const record::Record&
   if (const RunNotes notes = notes_or_none(run_dir); notes != RunNotes{}) {
     download.parts.push_back(text_part(std::string(kNotesFile), to_json(notes).dump(2) + "\n"));
   }
+  for (const LogFile& log : log_files(run_dir)) {
+    if (bytes_in(log.path) > 0) download.parts.push_back(log_part(log.path));
+  }
   if (std::string official = official_result(record); !official.empty())
     download.parts.push_back(text_part("official_result.txt", std::move(official)));
   std::string json = to_json(record).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -412,6 +426,7 @@ std::vector<ZipMember> read_zip(const std::string& bytes, const ZipLimits& limit
     if (names.size() > limits.members) {
       throw UserError(fmt::format("the zip archive has more than {} members", limits.members));
     }
+    if (log_named(member.name)) continue;
     std::array<char, 1 << 16> buffer;
     for (;;) {
       const la_ssize_t n = archive_read_data(zip.get(), buffer.data(), buffer.size());

@@ -14,6 +14,8 @@
 //   rank-R_network_in.json, ..._out.json traffic of rank R's pod or host: MiB/s
 //   official_result.txt                  MLBench's result, where the goal was reached
 //   notes.json                           what people said about the run (notes.h), where they said something
+//   rank-R.seg-S.out, rank-R.seg-S.err   what rank R wrote, and supervisor.log; of a run that goes on, so far. A log
+//                                        without bytes is left out
 //   run.json                             the record
 //
 // Each series is an array of {date, value, cumulative}: the date in UTC with milliseconds, the value as text.
@@ -60,7 +62,7 @@ struct Download {
   std::vector<ZipPart> parts;
   size_t held_bytes = 0;  // about how many bytes `parts` hold
 };
-// Reads the run's spools and keeps 16 bytes for each point.
+// Reads the run's spools and keeps 16 bytes for each point. Logs are read when their parts are.
 Download download_of(const std::filesystem::path& run_dir, const record::Record& record);
 
 // A member with the content `content`.
@@ -107,7 +109,8 @@ struct ZipLimits {
   size_t total_bytes = size_t{256} << 20;  // unpacked
 };
 
-// All members of the zip whose bytes are `archive`, in the order of its directory. Throws UserError when it is damaged,
+// All members of the zip whose bytes are `archive`, in the order of its directory, except logs (../logs.h), from which
+// nothing is derived, and which may be large. Throws UserError when it is damaged,
 // cut or no zip, or exceeds `limits`. It also throws UserError for what no archive of this layout holds: folders,
 // links, encrypted members, two members of one name, names with a meaning in a path.
 std::vector<ZipMember> read_zip(const std::string& archive, const ZipLimits& limits = {});

@@ -143,6 +143,34 @@ TEST_F(Download, IsWrittenToAFile) {
   EXPECT_THROW(write_download(run_.path(), record_, run_.path() / "none" / "r.zip"), IoError);
 }
 
+TEST_F(Download, HoldsWhatRanksWrote) {
+  const auto log = [&](LogStream stream) { return rank_log_path(logs_dir(run_.path()), 1, 0, stream); };
+  const std::string output(200'000, 'x');
+  append(log(LogStream::kStdout), output.data(), output.size());
+  append(log(LogStream::kStderr), "wrong\n", 6);
+  append(supervisor_log_path(run_.path()), "", 0);
+  const auto members = download_members(run_.path(), record_);
+  EXPECT_TRUE(content_of(members, "rank-0.seg-1.out") == output);
+  EXPECT_EQ(content_of(members, "rank-0.seg-1.err"), "wrong\n");
+  EXPECT_EQ(content_of(members, "supervisor.log"), "no member supervisor.log") << "it is empty";
+  std::vector<ZipPart> parts = download_of(run_.path(), record_).parts;
+  append(log(LogStream::kStderr), "later", 5);
+  const auto errors = std::ranges::find(parts, "rank-0.seg-1.err", &ZipPart::name);
+  ASSERT_NE(errors, parts.end());
+  EXPECT_EQ(errors->next(), "wrong\n") << "what it held when the download began";
+  EXPECT_EQ(errors->next(), "");
+}
+
+// Whoever reads an archive derives nothing from its logs, which may be larger than what is read.
+TEST_F(Download, LogsAreNotRead) {
+  std::vector<ZipMember> members = download_members(run_.path(), record_);
+  const std::vector<std::string> names = names_of(members);
+  for (const char* log : {"rank-0.seg-1.out", "rank-0.seg-1.err", "supervisor.log"}) {
+    members.insert(members.begin(), {log, std::string(100'000, 'x')});
+  }
+  EXPECT_EQ(names_of(read_zip(make_zip(members, 0), {.member_bytes = 50'000})), names);
+}
+
 TEST(Zip, ARunWithoutSpoolsHoldsItsRecord) {
   const TemporaryFolder run;
   record::Record record;
