@@ -1466,6 +1466,45 @@ TEST_F(Cli, OnATerminalItAsksAndRemembers) {
   EXPECT_EQ(second.code, 0) << second.out;
 }
 
+TEST_F(Cli, OnATerminalItAsksForACommandToo) {
+  const std::string typed = "sh -c 'echo rank $RANK over {backend}'";
+  const Result first = on_terminal(environment_, {program(), "run", "c", "2"},
+                                   {{"Benchmark [", "custom"},
+                                    {"Image (- for none) [-]: ", ""},
+                                    {"Command: ", "sh -c 'open"},
+                                    {"Command: ", typed},
+                                    {"Backend [", "custom"},
+                                    {"Name of the back end: ", "a b"},
+                                    {"Name of the back end: ", "own-net"},
+                                    {"Run on all nodes [yes]: ", ""}});
+  EXPECT_EQ(first.code, 0) << first.out;
+  EXPECT_EQ(mlbench({"logs", "c-2", "--rank", "1"}).out, "rank 1 over own-net\n");
+  EXPECT_EQ(Json::parse(read_file(home() / "runs/c-2/run.json"))["backend"], "own-net");
+
+  const auto again = [&](const char* workers, const char* all_nodes) {
+    return on_terminal(environment_, {program(), "run", "d", workers},
+                       {{"Benchmark [custom]: ", ""},
+                        {"Image (- for none) [-]: ", ""},
+                        {"Command [" + typed + "]: ", ""},
+                        {"Backend [custom]: ", ""},
+                        {"Name of the back end [own-net]: ", ""},
+                        {"Run on all nodes [yes]: ", all_nodes}});
+  };
+  const Result refused = again("2", "no");
+  EXPECT_EQ(refused.code, 2) << refused.out;
+  EXPECT_THAT(refused.out, HasSubstr("a command is started for each worker"));
+  const Result alone = again("1", "no");
+  EXPECT_EQ(alone.code, 0) << alone.out;
+  EXPECT_EQ(mlbench({"logs", "d-1"}).out, "rank 0 over own-net\n");
+  const exec::FakePodman podman(FAKE_PODMAN);
+  const Result imaged = on_terminal(
+      environment_, {program(), "run", "i", "1", "--dry-run"},
+      {{"Benchmark [", ""}, {"Image (- for none) [", "lab/train:1"}, {"Command [", ""}, {"Backend [", "gloo"}});
+  EXPECT_EQ(imaged.code, 0) << imaged.out;
+  EXPECT_THAT(imaged.out, AllOf(HasSubstr("lab/train:1 direct sh -c "), HasSubstr("gloo")));
+  EXPECT_EQ(fs::status(home() / "last-answers.json").permissions() & fs::perms(077), fs::perms::none);
+}
+
 TEST_F(Cli, LogsMoveNoTerminal) {
   const std::string hostile = "\x1b]0;title\x07 \x1b[2J\ta tab";
   ASSERT_EQ(mlbench({"run", "c", "1", "--", "printf", hostile + "\\n"}).code, 0);

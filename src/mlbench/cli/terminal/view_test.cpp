@@ -158,12 +158,32 @@ TEST(Prompt, AsksAgainAndEndsWithTheInput) {
   EXPECT_THAT(asked({}, ""), HasSubstr("no answer to 'Benchmark'"));
 }
 
+TEST(Prompt, TextIsTakenOnceItIsGood) {
+  char* text = nullptr;
+  size_t size = 0;
+  std::FILE* stream = open_memstream(&text, &size);
+  const auto complaint = [](const std::string& line) { return line == "good" ? "" : "expected 'good'"; };
+  EXPECT_EQ(ask_text("Word", "", stream, Answers{{"", "bad", "good"}}, complaint), "good");
+  EXPECT_EQ(ask_text("Word", "good", stream, Answers{{""}}, complaint), "good");
+  EXPECT_THROW(ask_text("Word", "good", stream, Answers{{"bad"}}, complaint), UserError);
+  std::fclose(stream);
+  EXPECT_EQ(std::string(text, size),
+            "Word: expected 'good'\nWord: expected 'good'\nWord: Word [good]: Word [good]: expected 'good'\n"
+            "Word [good]: ");
+  std::free(text);
+}
+
 TEST(Prompt, LastAnswersAreKept) {
   const TemporaryFolder home;
-  EXPECT_EQ(load_answers(home.path()).task, "");
-  save_answers(home.path(), {"mnist", "gloo"});
-  EXPECT_EQ(load_answers(home.path()).task, "mnist");
-  EXPECT_EQ(load_answers(home.path()).backend, "gloo");
+  EXPECT_EQ(load_answers(home.path()), LastAnswers());
+  const LastAnswers answers = {.task = "custom",
+                               .image = "lab/train:1",
+                               .command = "python3 'a b'",
+                               .backend = "custom",
+                               .own_backend = "own-net",
+                               .all_nodes = "no"};
+  save_answers(home.path(), answers);
+  EXPECT_EQ(load_answers(home.path()), answers);
 }
 
 // ---- schedule plot --------------------------------------------------------------------------------------------------

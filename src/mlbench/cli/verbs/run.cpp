@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "mlbench/base/run_folder.h"
-#include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/follow.h"
 #include "mlbench/cli/remote.h"
@@ -19,7 +18,6 @@
 #include "mlbench/home/runs.h"
 #include "mlbench/plan/engine.h"
 #include "mlbench/report/records.h"
-#include "mlbench/spec/hosts.h"
 #include "mlbench/spec/variables.h"
 
 namespace mlbench::cli {
@@ -52,29 +50,6 @@ ExitCode finish(const Context& context, const StartedRuns& started, bool detache
   }
   if (started.interrupted) return ExitCode::kStopped;
   return exit_code_of_runs(started.records);
-}
-
-// Takes the command behind --, and makes its folder and the files of its variables absolute. Values of variables that
-// are only named are not taken, since supervisors inherit them. Throws UserError where such a variable is not set.
-void complete_command(spec::RunOptions& options, const std::vector<std::string>& words) {
-  if (words.empty()) throw UserError("the command behind -- has no program");
-  options.command = words;
-  // In an image, ranks see the image's files and not this folder.
-  const bool in_image =
-      !spec::engine_text(options.engine, "image").empty() || catalog::facts_of(options.executor).in_images;
-  if (!options.work_dir.empty() || !in_image) {
-    options.work_dir = fs::absolute(options.work_dir.empty() ? "." : options.work_dir).lexically_normal();
-  }
-  if (options.work_dir.ends_with('/') && options.work_dir.size() > 1) options.work_dir.pop_back();
-  for (std::string& one : options.environment) {
-    const spec::Variable variable = spec::parse_variable(one);
-    if (variable.from == spec::ValueFrom::kFile) {
-      one = fmt::format("{}=@{}", variable.name, fs::absolute(variable.value).lexically_normal().string());
-    } else if (variable.from == spec::ValueFrom::kStarter && std::getenv(variable.name.c_str()) == nullptr) {
-      throw UserError(
-          fmt::format("--env {}: there is no such variable here; set it, or give {}=VALUE or {}=@FILE", one, one, one));
-    }
-  }
 }
 
 ExitCode run(const Context& context, const spec::RunOptions& options, const StartOptions& start) {

@@ -16,6 +16,7 @@
 #include "mlbench/base/text.h"
 #include "mlbench/base/text_blocks.h"
 #include "mlbench/catalog/control/catalog.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/clusters/defaults.h"
 #include "mlbench/cli/follow.h"
 #include "mlbench/cli/remote.h"
@@ -36,18 +37,68 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char *kOwn = "custom", *kNone = "-", *kYes = "yes", *kNo = "no";
+
+// What the UserError says that `check` throws; "" where it throws none.
+template <typename Check>
+std::string complaint_of(Check check) {
+  try {
+    check();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Asks for an image, unless one is given, and for the command to start in it or here.
+void ask_command(spec::RunOptions& options, LastAnswers& answers) {
+  if (spec::engine_text(options.engine, "image").empty()) {
+    answers.image = ask_text("Image (- for none)", answers.image.empty() ? kNone : answers.image, stderr,
+                             read_input_line, [](const std::string&) { return ""; });
+    if (answers.image != kNone) options.engine["image"] = answers.image;
+  }
+  answers.command = ask_text("Command", answers.command, stderr, read_input_line, [](const std::string& line) {
+    return complaint_of([&] {
+      if (split_words(line).empty()) throw UserError("expected a program and its arguments, as a shell splits them");
+    });
+  });
+  complete_command(options, split_words(answers.command));
+}
+
+// Asks for a back end. A command may have one that only itself knows.
+void ask_backend(spec::RunOptions& options, const plan::PlanFacts& facts, LastAnswers& answers) {
+  std::vector<Choice> backends;
+  for (const std::string& name : plan::available_names(facts.catalog, "backends")) backends.push_back({name, ""});
+  const bool custom = !options.command.empty();
+  if (custom) backends.push_back({kOwn, "one of the command's own, by its name"});
+  if (backends.empty()) return;
+  options.backend = answers.backend = ask("Backend", backends, answers.backend, stderr, read_input_line);
+  if (!custom || options.backend != kOwn) return;
+  options.backend = answers.own_backend =
+      ask_text("Name of the back end", answers.own_backend, stderr, read_input_line,
+               [](const std::string& name) { return complaint_of([&] { check_name(name, "backend"); }); });
+  answers.all_nodes =
+      ask("Run on all nodes", {{kYes, "the command is started for each worker"}, {kNo, "once: for a run of 1 worker"}},
+          answers.all_nodes, stderr, read_input_line);
+  if (answers.all_nodes == kNo && options.workers != std::vector<std::string>{"1"}) {
+    throw UserError(
+        "a command is started for each worker: answer yes, or give 1 worker, whose command starts the rest");
+  }
+}
+
 // Asks on a terminal for missing choices, as MLBench does. Returns false where the user pressed Ctrl-C.
 bool ask_missing(spec::RunOptions& options, const plan::PlanFacts& facts) try {
   LastAnswers answers = load_answers(facts.home);
   std::vector<Choice> tasks;
   for (spec::TaskName& one : spec::task_names()) tasks.push_back({std::move(one.name), std::move(one.title)});
-  options.task = ask("Benchmark", tasks, answers.task, stderr, read_input_line);
-  if (options.backend.empty()) {
-    std::vector<Choice> backends;
-    for (const std::string& name : plan::available_names(facts.catalog, "backends")) backends.push_back({name, ""});
-    if (!backends.empty()) options.backend = ask("Backend", backends, answers.backend, stderr, read_input_line);
+  tasks.push_back({kOwn, "a command of your own, in an image or not"});
+  answers.task = ask("Benchmark", tasks, answers.task, stderr, read_input_line);
+  if (answers.task == kOwn) {
+    ask_command(options, answers);
+  } else {
+    options.task = answers.task;
   }
-  answers = {options.task, options.backend};
+  if (options.backend.empty()) ask_backend(options, facts, answers);
   save_answers(facts.home, answers);
   return true;
 } catch (const UserError&) {
@@ -154,6 +205,27 @@ StartedRuns run_here(const Context& context, const std::vector<spec::RunSpec>& r
 
 }  // namespace
 
+void complete_command(spec::RunOptions& options, const std::vector<std::string>& words) {
+  if (words.empty()) throw UserError("the command behind -- has no program");
+  options.command = words;
+  // In an image, ranks see the image's files and not this folder.
+  const bool in_image =
+      !spec::engine_text(options.engine, "image").empty() || catalog::facts_of(options.executor).in_images;
+  if (!options.work_dir.empty() || !in_image) {
+    options.work_dir = fs::absolute(options.work_dir.empty() ? "." : options.work_dir).lexically_normal();
+  }
+  if (options.work_dir.ends_with('/') && options.work_dir.size() > 1) options.work_dir.pop_back();
+  for (std::string& one : options.environment) {
+    const spec::Variable variable = spec::parse_variable(one);
+    if (variable.from == spec::ValueFrom::kFile) {
+      one = fmt::format("{}=@{}", variable.name, fs::absolute(variable.value).lexically_normal().string());
+    } else if (variable.from == spec::ValueFrom::kStarter && std::getenv(variable.name.c_str()) == nullptr) {
+      throw UserError(
+          fmt::format("--env {}: there is no such variable here; set it, or give {}=VALUE or {}=@FILE", one, one, one));
+    }
+  }
+}
+
 std::string describe(const spec::RunSpec& run) {
   std::string labels = run.division;
   if (run.limits.light) labels += ", light";
@@ -225,24 +297,19 @@ void print_manifest(const Context& context, const std::vector<spec::RunSpec>& ru
 StartedRuns start_runs(const Context& context, spec::RunOptions options, const StartOptions& start, RowFormat rows) {
   if (start.local && context.url_option) throw UserError("--local starts the runs here: leave out -u");
   if (!start.local) apply_cluster(context, start.executor_given, options);
+  const bool only_shown = start.dry_run || !start.emit.empty();
+  const auto master = start.local || only_shown ? std::nullopt : find_master(context);
+  const bool can_ask = !context.json && is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO);
+  const bool unsaid = options.task.empty() && spec::asks_for_training(options);
+  if (unsaid && can_ask && !(master && master->elsewhere()) &&
+      !ask_missing(options, plan::gather_facts(context.worker(), context.home()))) {
+    return {.ends_with = ExitCode::kStopped};
+  }
   const TimelineFiles timelines(start.timeline, !options.command.empty());
   options.timeline = timelines.wanted();
-  const bool unsaid = options.task.empty() && spec::asks_for_training(options);
-  const bool can_ask = !context.json && is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO);
-  if (!start.local && !start.dry_run && start.emit.empty()) {
-    if (const auto master = find_master(context)) {
-      if (unsaid && !master->elsewhere() && can_ask) {
-        if (!ask_missing(options, plan::gather_facts(context.worker(), context.home()))) {
-          return {.ends_with = ExitCode::kStopped};
-        }
-      }
-      return run_served(context, *master, options, start, timelines, rows);
-    }
-  }
-  const bool custom = !options.command.empty();
-  const plan::PlanFacts facts =
-      custom ? plan::gather_facts(context.home()) : plan::gather_facts(context.worker(), context.home());
-  if (unsaid && can_ask && !ask_missing(options, facts)) return {.ends_with = ExitCode::kStopped};
+  if (master) return run_served(context, *master, options, start, timelines, rows);
+  const plan::PlanFacts facts = options.command.empty() ? plan::gather_facts(context.worker(), context.home())
+                                                        : plan::gather_facts(context.home());
   std::vector<spec::RunSpec> runs = plan::plan_runs(options, facts);
   std::vector<std::string> names;
   for (spec::RunSpec& run : runs) {

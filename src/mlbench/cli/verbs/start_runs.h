@@ -34,9 +34,14 @@ struct StartedRuns {
   std::optional<ExitCode> ends_with = {};
 };
 
-// Makes the runs of `options`, one after the other, and writes their timelines. On a terminal it asks for a missing
-// task. `rows` says how rows of benchmarks of collectives are printed. Throws UserError for options that cannot be run.
-// Precondition: the caller has an InterruptGuard.
+// Takes the words of a command, and makes its folder and the files of its variables absolute. Values of variables
+// that are only named are not taken, since supervisors inherit them. Throws UserError where such a variable is not set,
+// and where there is no word.
+void complete_command(spec::RunOptions& options, const std::vector<std::string>& words);
+
+// Makes the runs of `options`, one after the other, and writes their timelines. On a terminal it asks what to run where
+// nothing says that. `rows` says how rows of benchmarks of collectives are printed. Throws UserError for options that
+// cannot be run. Precondition: the caller has an InterruptGuard.
 StartedRuns start_runs(const Context& context, spec::RunOptions options, const StartOptions& start, RowFormat rows);
 
 // A run in words: "r-2: fashion-mnist, 2 workers x 1 thread, torch, gloo, closed".
