@@ -26,6 +26,7 @@
 #include "mlbench/plan/engine.h"
 #include "mlbench/spec/communication.h"
 #include "mlbench/spec/crop.h"
+#include "mlbench/spec/goal_option.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/supervisor.h"
@@ -73,15 +74,26 @@ spec::FrozenTask freeze(const RunOptions& options, const std::vector<spec::Overr
   return spec::parse_task({options.task, task_text_of(options)}, options.variant, overrides);
 }
 
-// The override that --overlap stands for. Throws UserError where `others` has the same key.
-spec::Override overlap_override(const std::vector<spec::Override>& others) {
-  const spec::Override overlap{"optimizer.overlap", "true"};
+// Throws UserError where one of `others` has the key of `stands_for`, for which `flag` is short.
+void check_not_set(const std::string& flag, const spec::Override& stands_for,
+                   const std::vector<spec::Override>& others) {
   for (const spec::Override& other : others) {
-    if (other.key != overlap.key) continue;
-    throw UserError(fmt::format("--overlap is short for --set {}={}, and --set {}={} was given, too: leave out one",
-                                overlap.key, overlap.value, other.key, other.value));
+    if (other.key != stands_for.key) continue;
+    throw UserError(fmt::format("{} is short for --set {}={}, and --set {}={} was given, too: leave out one", flag,
+                                stands_for.key, stands_for.value, other.key, other.value));
   }
-  return overlap;
+}
+
+// The overrides of --set, then those that --goal stands for.
+std::vector<spec::Override> overrides_of(const RunOptions& options) {
+  std::vector<spec::Override> overrides;
+  for (const std::string& text : options.overrides) overrides.push_back(spec::parse_override(text));
+  if (options.goal.empty()) return overrides;
+  if (options.light) throw UserError("--goal and --light name a target each: leave out one");
+  const std::vector<spec::Override> of_goal = spec::goal_overrides(options.goal, freeze(options, overrides).task);
+  for (const spec::Override& setting : of_goal) check_not_set("--goal", setting, overrides);
+  overrides.insert(overrides.end(), of_goal.begin(), of_goal.end());
+  return overrides;
 }
 
 }  // namespace
@@ -129,17 +141,16 @@ RunOptions with_task_text(RunOptions options) {
   return options;
 }
 
-spec::FrozenTask plan_frozen_task(const RunOptions& options) {
-  std::vector<spec::Override> overrides;
-  for (const std::string& text : options.overrides) overrides.push_back(spec::parse_override(text));
-  return freeze(options, overrides);
-}
+spec::FrozenTask plan_frozen_task(const RunOptions& options) { return freeze(options, overrides_of(options)); }
 
 spec::RunSpec plan_task(const RunOptions& options, const fs::path& home) {
   spec::RunSpec common;
-  std::vector<spec::Override> overrides;
-  for (const std::string& text : options.overrides) overrides.push_back(spec::parse_override(text));
-  if (options.overlap) overrides.push_back(overlap_override(overrides));
+  std::vector<spec::Override> overrides = overrides_of(options);
+  if (options.overlap) {
+    const spec::Override overlap{"optimizer.overlap", "true"};
+    check_not_set("--overlap", overlap, overrides);
+    overrides.push_back(overlap);
+  }
   spec::FrozenTask task = freeze(options, overrides);
 
   common.data_name = options.data.empty() ? task.task.data.name : options.data;
@@ -360,9 +371,11 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& f
   common.checkpoint = checkpoint_of(options);
   common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);
   common.communication = communication_of(options, facts.catalog, common.backend);
-  if (options.fixed_batch && (options.light || options.to_the_end)) {
+  if (options.fixed_batch && (options.light || options.to_the_end || !options.goal.empty())) {
     throw UserError(fmt::format("--fixed-batch measures throughput and has no goal: leave out {}",
-                                options.light ? "--light" : "--to-the-end"));
+                                options.light        ? "--light"
+                                : options.to_the_end ? "--to-the-end"
+                                                     : "--goal"));
   }
   if (options.fixed_batch && options.max_steps.empty() && options.max_epochs.empty() && options.max_time.empty()) {
     throw UserError(

@@ -622,6 +622,31 @@ TEST_F(Plan, OptionsOfTasksAndOfCommandsAreRefusedWithTheOther) {
   }
 }
 
+TEST_F(Plan, AGoalOfOnesOwnOpensTheRun) {
+  options_.workers = {"1"};
+  EXPECT_EQ(plan_runs(options_, facts_).front().division, "closed");
+  options_.goal = "Prec@1>=80";
+  const spec::RunSpec run = plan_runs(options_, facts_).front();
+  EXPECT_EQ(run.division, "open");
+  EXPECT_EQ(spec::to_json(run)["task"]["canonical"]["goal"]["target"], 80);
+  EXPECT_EQ(run.asked["goal"], "Prec@1>=80");
+  EXPECT_EQ(plan_frozen_task(options_).task.goal.target, 80);
+
+  options_.light = true;
+  EXPECT_EQ(error(), "--goal and --light name a target each: leave out one");
+  options_.light = false;
+  options_.overrides = {"goal.target=90"};
+  EXPECT_EQ(error(),
+            "--goal is short for --set goal.target=80, and --set goal.target=90 was given, too: leave out one");
+  options_.overrides.clear();
+  options_.goal = "Prec@1<=80";
+  EXPECT_THAT(error(), AllOf(HasSubstr("of Prec@1 the higher value is better"), HasSubstr("'loss<=VALUE'")));
+  options_.goal = "Prec@1>=80";
+  options_.fixed_batch = true;
+  options_.max_steps = "1";
+  EXPECT_EQ(error(), "--fixed-batch measures throughput and has no goal: leave out --goal");
+}
+
 TEST_F(Plan, ACommandMayHaveGpus) {
   options_ = {};
   options_.name = "c";

@@ -82,6 +82,10 @@ constexpr RunOption kRows[] = {
 
     {.name = "light", .flags = "-l,--light", .member = &Options::light, .kind = Kind::kFlag, .applies = kTraining,
      .group = kLimits, .help = "the task's light goal", .compared = "goal"},
+    {.name = "goal", .flags = "--goal", .member = &Options::goal, .kind = Kind::kText, .applies = kTraining,
+     .value = "METRIC>=VALUE", .group = kLimits,
+     .help = "another goal, METRIC>=VALUE or METRIC<=VALUE, of a metric that the task evaluates; the run becomes open",
+     .compared = "goal"},
     {.name = "to_the_end", .flags = "--to-the-end", .member = &Options::to_the_end, .kind = Kind::kFlag,
      .applies = kTraining, .group = kLimits,
      .help = "go on past the goal, whose time is kept, to the last epoch or a limit",

@@ -15,6 +15,7 @@
 #include "mlbench/base/shape.h"
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/fields.h"
+#include "mlbench/spec/goal_option.h"
 #include "mlbench/spec/loss.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/schedule_fields.h"
@@ -40,7 +41,7 @@ constexpr std::array<std::string_view, 2> kTablesWithOptions = {"model", "optimi
 constexpr Range kWorkerRange{1, kMostWorkers}, kExtentRange{1, 1e9}, kClassRange{1, 1e7}, kBatchRange{1, 1e8};
 constexpr Range kEpochRange{1e-6, 1e7}, kRateRange{1e-12, 1e6};
 constexpr Range kSmoothingRange{0, 0.99}, kFractionRange{0, 1}, kSampleRange{0, 1e15};
-constexpr Range kPixelRange{-1e6, 1e6}, kDeviationRange{1e-6, 1e6}, kGoalRange{-1e9, 1e9}, kLossRange{0, 1e9};
+constexpr Range kPixelRange{-1e6, 1e6}, kDeviationRange{1e-6, 1e6}, kLossRange{0, 1e9};
 constexpr Range kLengthRange{0, 1e6}, kMultipleRange{1, 1024}, kBatchOrNoneRange{0, 1e8};
 constexpr Range kHoldoutRange{0, 0.9};
 constexpr double kMostSampleVolume = 1e9;

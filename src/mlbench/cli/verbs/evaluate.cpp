@@ -114,6 +114,7 @@ spec::RunSpec plan_evaluation(const Context& context, const EvaluateOptions& opt
     const std::pair<const char*, bool> choices[] = {{"--rules", !given.rules.empty()},
                                                     {"--variant", !given.variant.empty()},
                                                     {"--set", !given.overrides.empty()},
+                                                    {"--goal", !given.goal.empty()},
                                                     {"--data", !given.data.empty()}};
     for (const auto& [flag, set] : choices) {
       if (set) throw UserError(fmt::format("{} is a choice of a task: give --task TASK, too", flag));
@@ -382,6 +383,7 @@ void add_evaluate(CLI::App& app, Program& program) {
                  "a name of 'mlbench list tasks', or a task file (default: the checkpoint's run's)");
   for (const auto member : {&spec::RunOptions::rules, &spec::RunOptions::variant}) add_run_option(*verb, run, member);
   add_run_option(*verb, run, &spec::RunOptions::overrides, "override a key of the task (repeatable)");
+  add_run_option(*verb, run, &spec::RunOptions::goal, "another goal, METRIC>=VALUE or METRIC<=VALUE");
   for (const auto member : {&spec::RunOptions::data, &spec::RunOptions::data_dir}) add_run_option(*verb, run, member);
   add_run_option(*verb, run, &spec::RunOptions::synthetic);
   add_run_option(*verb, run, &spec::RunOptions::framework);

@@ -44,9 +44,11 @@ std::string counted_if_known(const std::optional<int64_t>& count, std::string_vi
   return count ? counted(*count, noun) : "";
 }
 
-// Whether another key compares what the override sets: the precision, or the algorithm where the record tells it.
+// Whether another key compares what the override sets: the precision, the goal, or the algorithm where the record tells
+// it.
 bool has_own_key(const spec::Override& setting, const Record& record) {
-  return setting.key == "precision" || (spec::is_of_algorithm(setting) && record.algorithm);
+  return setting.key == "precision" || setting.key.starts_with("goal.") ||
+         (spec::is_of_algorithm(setting) && record.algorithm);
 }
 
 // The overrides of the task, "KEY=VALUE", but not those of kOutsideHash and those that another key compares.
@@ -82,8 +84,8 @@ std::string overrides(const Record& record) {
 
 std::string division(const Record& record) { return record.division; }
 
-// The division, but "closed" for a run that is open only because of its precision, its algorithm or how its ranks
-// communicate: such a run differs from a closed one in the keys of these.
+// The division, but "closed" for a run that is open only because of its precision, its goal, its algorithm or how its
+// ranks communicate: such a run differs from a closed one in the keys of these.
 std::string division_but_keys(const Record& record) {
   const auto given = record.overrides.value_or(std::vector<spec::Override>{});
   const bool own_key =

@@ -168,6 +168,11 @@ TEST_F(Submitted, RunsOfMlbenchAreWorkloadsWithRepeats) {
   const WorkloadTimes& times = found.list[0].workloads.at("fashion-mnist light k=2");
   EXPECT_THAT(times.target_s, ElementsAre(30, kMissed));
   EXPECT_EQ(found.list[1].name, "lars");
+  RecordJson easier = make_record("r-1", 2, 10, 100, true);
+  easier["overrides"] = Json::array({Json{{"key", "goal.target"}, {"value", "60"}}});
+  easier["goal"]["target"] = 60;
+  write_json_file(folder_ / "lars/q-1.json", easier.json());
+  EXPECT_TRUE(read({"lars"}).list[0].workloads.contains("fashion-mnist light Prec@1>=60 k=2")) << "a goal of its own";
   EXPECT_THAT([&] { read({"sgd", "sgd"}); }, ThrowsMessage<UserError>(HasSubstr("two folders are called sgd")));
 }
 

@@ -158,10 +158,16 @@ fs::path targets_beside(const fs::path& folder) {
 
 // ---- mlbench --------------------------------------------------------------------------------------------------------
 
+// A goal other than the task's makes another workload.
 std::string workload_of(const record::Record& record) {
+  const record::Goal& goal = *record.goal;
+  const auto overrides = record.overrides.value_or(std::vector<spec::Override>{});
   std::string name = record.task;
   if (!record.rules.empty()) name += " " + record.rules;
   if (record.limits.light) name += " light";
+  if (std::ranges::any_of(overrides, [](const auto& one) { return one.key == "goal.target"; }) && goal.target) {
+    name += fmt::format(" {}{}{}", goal.metric, goal.higher_is_better.value_or(true) ? ">=" : "<=", *goal.target);
+  }
   return fmt::format("{} k={}", name, record.workers.value_or(1));
 }
 

@@ -67,7 +67,7 @@ inline std::vector<Change> changes_of_one_key() {
     return [path = Json::json_pointer(pointer), value](Json& record) { record[path] = value; };
   };
   const Json batch = given_override("batch_size", "64"), lr = given_override("optimizer.lr", "1"),
-             bf16 = given_override("precision", "bf16");
+             bf16 = given_override("precision", "bf16"), target = given_override("goal.target", "80");
   return {
       {"task", "the task", set("/task", "mnist")},
       {"task", "the rules", set("/rules", "2018")},
@@ -97,6 +97,12 @@ inline std::vector<Change> changes_of_one_key() {
       {"goal", "the direction", set("/goal/higher_is_better", false)},
       {"goal", "full and light", set("/limits/light", false)},
       {"goal", "none", set("/goal", nullptr)},
+      {"goal", "the target, as an override",
+       [=](Json& record) {
+         record["overrides"] = target;
+         record["division"] = "open";
+         record["goal"]["target"] = 80;
+       }},
       {"data", "the set", set("/data/name", "mnist")},
       {"data", "the fingerprint", set("/data/fingerprint", std::string(64, 'd'))},
       {"data", "official", set("/data/official", false)},
