@@ -1,9 +1,10 @@
 """Where records go: a file in the run's folder, or the master. A record is one JSON line:
 
-    {"rank": 0, "step": 25, "time": 1763720000.000456, "epoch": 0, "values": {"train_loss": 0.51},
-     "text": {"TaskResult": "80% Top 1 ..."}, "goal": {"metric": "Prec@1", ...}}
+    {"rank": 0, "step": 25, "time": 1763720000.000456, "epoch": 0, "train_s": 1.25, "samples": 3200,
+     "values": {"train_loss": 0.51}, "text": {"TaskResult": "80% Top 1 ..."}, "goal": {"metric": "Prec@1", ...}}
 
-`time` is in seconds since 1970, and orders nothing: the order is that of the lines. `text` and `goal` are there only
+`time` is in seconds since 1970, and orders nothing: the order is that of the lines. `train_s` is the train clock, and
+`samples` what log() was told on this rank, both since the beginning. `text` and `goal` are there only
 when the goal was reached. What is no number (NaN) is null.
 """
 

@@ -30,6 +30,7 @@ class Tracker:
         train()                                before an epoch's batches
         batch_start(), record_batch_X(), batch_end()      per batch: each stamp books the time since the one before
         record_loss(), record_metric(), record_stat()     whenever there is a value
+        log(samples=, lr=, grad_norm=)         between batches, every so many
         epoch_end()                            after the batches
         validation(), validation_start(), ..., validation_end()
 
@@ -81,6 +82,7 @@ class Tracker:
         self._epoch_times = {}
         self._total_times = {}
         self._train_time = self._epoch_train_time = 0.0
+        self._samples, self._logged_at = 0, 0.0
         self._means = {}
         self._sink = sink or sink_of(os.environ if environment is None else environment, run_id, self.rank)
         atexit.register(self.close)
@@ -151,9 +153,28 @@ class Tracker:
         self._train_time += self._epoch_train_time
         for name, seconds in self._epoch_times.items():
             self._total_times[name] = self._total_times.get(name, 0.0) + seconds
-        self._write(values)
         self._epoch_times, self._epoch_train_time, self._means = {}, 0.0, {}
+        self._write(values)
         self.current_epoch += 1
+
+    def log(self, samples=None, lr=None, grad_norm=None):
+        """What the script did since the last call, one record; every so many batches are enough.
+
+        `samples` are those that this rank took in its batches since then: with the train clock they give the run's
+        throughput. `lr` and `grad_norm` are the learning rate and the norm of the gradient now.
+        """
+        values = {}
+        if samples is not None:
+            self._samples += int(samples)
+            now = self.get_total_train_time()
+            if now > self._logged_at:
+                values["samples_per_s"] = samples / (now - self._logged_at)
+            self._logged_at = now
+        if lr is not None:
+            values["lr"] = self._number(lr)
+        if grad_norm is not None:
+            values["gradient_norm"] = self._number(grad_norm)
+        self._write(values)
 
     # ---- values -----------------------------------------------------------------------------------------------------
 
@@ -227,6 +248,8 @@ class Tracker:
         "_total_times",
         "_train_time",
         "_epoch_train_time",
+        "_samples",
+        "_logged_at",
         "validation_times",
     )
 
@@ -284,6 +307,8 @@ class Tracker:
             "step": self.current_batch,
             "time": time.time_ns() / 1e9,
             "epoch": self.current_epoch,
+            "train_s": self.get_total_train_time(),
+            "samples": self._samples,
             "values": values,
             **(more or {}),
         }

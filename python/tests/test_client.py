@@ -143,6 +143,37 @@ class TrackerTest(unittest.TestCase):
         made.record_metric(made.metrics[0], 71.5, log_to_api=True)
         self.assertEqual(self.values(), [{"train_loss": 0.5}, {"val_x": 3.0}, {"val_Prec@1": 71.5}])
 
+    def test_every_record_has_the_clock_and_the_samples(self):
+        made = self.tracker()
+        made.record_loss(0.5, log_to_api=True)
+        self.batch(made, fwd_pass=2)
+        made.log(samples=100, lr=0.1, grad_norm=2)
+        made.log(lr=0.05)
+        self.batch(made, fwd_pass=1.5)
+        made.epoch_end()
+        made.log(samples=50)
+        made.log(samples=1)
+        self.assertEqual(
+            [(record["train_s"], record["samples"]) for record in self.sink.records],
+            [(0, 0), (2.5, 100), (2.5, 100), (4.5, 100), (4.5, 150), (4.5, 151)],
+        )
+        values = self.values()
+        self.assertEqual(values[1], {"samples_per_s": 40, "lr": 0.1, "gradient_norm": 2})
+        self.assertEqual(values[2], {"lr": 0.05})
+        self.assertEqual(values[4], {"samples_per_s": 25})
+        self.assertEqual(values[5], {}, "no time has passed")
+
+    def test_a_script_that_goes_on_keeps_its_clock_and_its_samples(self):
+        made = self.tracker()
+        self.batch(made, fwd_pass=2)
+        made.log(samples=100)
+        later = self.tracker()
+        later.load_state_dict(json.loads(json.dumps(made.state_dict())))
+        self.batch(later, fwd_pass=1.5)
+        later.log(samples=50)
+        record = self.sink.records[-1]
+        self.assertEqual((record["train_s"], record["samples"], record["values"]), (4.5, 150, {"samples_per_s": 25}))
+
     def test_the_best_epoch(self):
         made = self.tracker()
         made.validation()
