@@ -2,6 +2,7 @@
 
 from mlbench.controlflow import record_train_batch_stats, record_validation_stats, validation_round
 from mlbench.goals import (
+    declared_goal,
     task1_time_to_accuracy_goal,
     task1_time_to_accuracy_light_goal,
     task2_time_to_accuracy_goal,
@@ -21,6 +22,7 @@ __all__ = [
     "Perplexity",
     "TopKAccuracy",
     "Tracker",
+    "declared_goal",
     "record_train_batch_stats",
     "record_validation_stats",
     "task1_time_to_accuracy_goal",

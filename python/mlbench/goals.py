@@ -1,7 +1,9 @@
 """Goals: a factory returns what a Tracker calls with every value. It answers None, or, when the goal is met, MLBench's
 result."""
 
+import json
 import math
+import os
 
 
 def _result(opening, tracker):
@@ -17,14 +19,28 @@ def _result(opening, tracker):
     return text
 
 
-def _goal(metric, target, met, opening):
+def _goal(metric, target, met, opening, split="test"):
+    recorded = ("val_global_" if split == "test" else "train_") + metric
+
     def goal(name, value, tracker):
-        reached = name == "val_global_" + metric and math.isfinite(value) and met(value)
+        reached = name == recorded and math.isfinite(value) and met(value)
         return _result(opening, tracker) if reached else None
 
     # What the run's record says about its goal.
-    goal.metric, goal.split, goal.target = metric, "test", target
+    goal.metric, goal.split, goal.target = metric, split, target
     return goal
+
+
+def declared_goal(environment=None):
+    """The goal that `mlbench run --task TASK -- COMMAND` declares, and by which the run is judged. None without one."""
+    text = (os.environ if environment is None else environment).get("MLBENCH_GOAL", "")
+    if not text:
+        return None
+    declared = json.loads(text)
+    metric, split, target = declared["metric"], declared["split"], declared["target"]
+    higher = declared["higher_is_better"]
+    opening = "%s %s of %g" % ("Validation" if split == "test" else "Training", metric, target)
+    return _goal(metric, target, lambda value: value >= target if higher else value <= target, opening, split)
 
 
 def time_to_accuracy_goal(threshold):

@@ -278,6 +278,20 @@ class GoalTest(unittest.TestCase):
         self.check(goals.task4_time_to_bleu_goal(25), "val_global_BLEU-Score", 25, 24, "Validation BLEU-Score of 25")
 
 
+    def test_the_declared_goal(self):
+        self.assertIsNone(mlbench.declared_goal({}))
+        declared = {"metric": "Prec@1", "split": "test", "target": 65, "higher_is_better": True}
+        goal = mlbench.declared_goal({"MLBENCH_GOAL": json.dumps(declared)})
+        self.check(goal, "val_global_Prec@1", 65, 64.9, "Validation Prec@1 of 65")
+        self.assertEqual((goal.metric, goal.split, goal.target), ("Prec@1", "test", 65))
+        declared = {"metric": "loss", "split": "train", "target": 0.5, "higher_is_better": False}
+        goal = mlbench.declared_goal({"MLBENCH_GOAL": json.dumps(declared)})
+        seen = mlbench.Tracker([], "7", 0, sink=ListSink())
+        self.addCleanup(seen.close)
+        self.assertIsNone(goal("val_global_loss", 0.4, seen))
+        self.assertIsNone(goal("train_loss", 0.6, seen))
+        self.assertIn("Training loss of 0.5 reached", goal("train_loss", 0.5, seen))
+
     def test_odd_values_meet_none(self):
         factories = {"Prec@1": goals.time_to_accuracy_goal, "Perplexity": goals.time_to_perplexity_goal,
                      "BLEU-Score": goals.time_to_bleu_goal}  # fmt: skip

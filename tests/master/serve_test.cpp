@@ -809,7 +809,7 @@ TEST_F(Serve, ACustomRunThatCannotBeIsRefused) {
     body[key] = value;
     return post("/runs", body, 422)["message"].get<std::string>();
   };
-  EXPECT_THAT(refused("task", "fashion-mnist"), HasSubstr("--task is an option of tasks"));
+  EXPECT_THAT(refused("synthetic", true), HasSubstr("--synthetic is an option of tasks"));
   EXPECT_THAT(refused("share_host", "yes"), HasSubstr("share_host is"));
   EXPECT_THAT(refused("work_dir", "relative"), HasSubstr("no absolute path"));
   EXPECT_THAT(refused("work_dir", "/no/such/folder"), HasSubstr("not a folder"));

@@ -13,6 +13,8 @@ namespace mlbench::variables {
 inline constexpr const char* kRunId = "MLBENCH_RUN_ID";
 // supervisor -> scripts: the run's folder, as the rank's host has it.
 inline constexpr const char* kRunDir = "MLBENCH_RUN_DIR";
+// supervisor -> scripts: the goal that the run's command declares, {"metric", "split", "target", "higher_is_better"}.
+inline constexpr const char* kGoal = "MLBENCH_GOAL";
 // supervisor -> worker: the secret that proves at the rendezvous that a rank belongs to the run; all ranks get the
 // same.
 inline constexpr const char* kSecret = "MLBENCH_SECRET";
@@ -44,9 +46,9 @@ inline constexpr const char* kNodeName = "MLBENCH_NODE_NAME";
 inline constexpr const char* kSpec = "MLBENCH_SPEC";
 
 // The variables that are meant for one rank. No program that the rank starts may take one for its own.
-inline constexpr std::array kOfRank = {kRunId,         kRunDir,      kSecret,      kCores,       kOversubscribed,
-                                       kResumeSeconds, kGuard,       kGuardSecret, kGuardFolder, kGuardRankWords,
-                                       kGuardOwnGpu,   kGuardBeside, kNodeName};
+inline constexpr std::array kOfRank = {kRunId,          kRunDir,        kGoal,        kSecret,      kCores,
+                                       kOversubscribed, kResumeSeconds, kGuard,       kGuardSecret, kGuardFolder,
+                                       kGuardRankWords, kGuardOwnGpu,   kGuardBeside, kNodeName};
 
 // ---- between a master, its runs and its clients --------------------------------------------------------------------
 

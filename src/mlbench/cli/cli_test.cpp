@@ -571,7 +571,7 @@ TEST_F(Cli, VerbsOnAFinishedRun) {
   ASSERT_EQ(run({"2"}).code, 0);
   EXPECT_THAT(mlbench({"status"}).out, AllOf(StartsWith("id  name  state "), HasSubstr("\n 1  r-2   finished")));
   EXPECT_THAT(mlbench({"status", "r-2"}).out,
-              AllOf(StartsWith("r-2: finished, goal not reached"), HasSubstr("backprop")));
+              AllOf(StartsWith("r-2: finished, goal not reached"), HasSubstr("backward")));
   EXPECT_EQ(mlbench({"status", "r-2", "--json"}).json()["name"], "r-2");
   EXPECT_EQ(mlbench({"status", "--json"}).json().size(), 1U);
   expect_error({"status", "r-3"}, HasSubstr("there are 1: r-2"));

@@ -26,6 +26,7 @@
 #include "mlbench/plan/engine.h"
 #include "mlbench/spec/communication.h"
 #include "mlbench/spec/crop.h"
+#include "mlbench/spec/declaration.h"
 #include "mlbench/spec/goal_option.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/spec/variables.h"
@@ -197,12 +198,10 @@ Json asked_of(const RunOptions& options, RunOptions whole, const spec::RunSpec& 
   whole.next_repeat = whole.no_wait = false;
   whole.backend = run.backend;
   if (whole.threads_per_worker.empty()) whole.threads_per_worker = std::to_string(run.threads_per_worker);
-  if (spec::trains(run)) {
-    whole.framework = run.framework;
-    if (options.task_text.empty()) {
-      whole.rules = run.task.task.rules;
-      whole.variant = run.task.task.variant;
-    }
+  if (spec::trains(run)) whole.framework = run.framework;
+  if ((spec::trains(run) || spec::declares_task(run)) && options.task_text.empty()) {
+    whole.rules = run.task.task.rules;
+    whole.variant = run.task.task.variant;
   }
   return to_json(whole);
 }
@@ -306,6 +305,11 @@ std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const Pla
   common.threads_per_worker = threads_of(options, facts, engine);
   common.cache_dir = cache_dir_of(facts.home);
   spec::set_command(common, {options.command, options.work_dir, options.environment});
+  if (!options.task.empty()) {
+    spec::RunSpec declared = plan_task(options, facts.home);
+    spec::declare(common, std::move(declared.task), std::move(declared.overrides), std::move(declared.data_name));
+    common.limits.light = options.light;
+  }
   if (options.gpu) common.device = "cuda";
   const bool rank_word = std::any_of(options.command.begin(), options.command.end(),
                                      [](const std::string& word) { return word.find("{rank}") != std::string::npos; });
@@ -413,7 +417,8 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
   if (runs.front().division == "own" && spec::trains(runs.front())) {
     warnings.push_back(fmt::format("{}, task hash {}: none of the official tasks, so the runs are of division own",
                                    runs.front().task.task.name, runs.front().task.hash.substr(0, 12)));
-  } else if (!unofficial.empty() && !runs.front().fixed_batch && !runs.front().task.task.workers.empty()) {
+  } else if (!unofficial.empty() && !runs.front().fixed_batch && !runs.front().task.task.workers.empty() &&
+             spec::uses_worker(runs.front())) {
     warnings.push_back(fmt::format("{} workers: not an official count of {} ({}), so the run is open",
                                    fmt::join(unofficial, ", "), runs.front().task.task.name,
                                    fmt::join(runs.front().task.task.workers, ", ")));

@@ -12,6 +12,7 @@
 #include "mlbench/base/processor.h"
 #include "mlbench/catalog/options/options.h"
 #include "mlbench/plan/engine.h"
+#include "mlbench/spec/declaration.h"
 
 namespace mlbench::plan {
 namespace {
@@ -617,9 +618,46 @@ TEST_F(Plan, OptionsOfTasksAndOfCommandsAreRefusedWithTheOther) {
   for (bool RunOptions::*flag : {&RunOptions::explain, &RunOptions::profile, &RunOptions::light, &RunOptions::synthetic,
                                  &RunOptions::fixed_batch, &RunOptions::overlap, &RunOptions::timeline}) {
     options_.*flag = true;
-    EXPECT_THAT(error(), HasSubstr("is an option of tasks: give it to your command, behind --"));
+    EXPECT_THAT(error(),
+                flag == &RunOptions::light
+                    ? HasSubstr("--light belongs to a task: say which one the command trains, with --task TASK")
+                    : HasSubstr("is an option of tasks: give it to your command, behind --"));
     options_.*flag = false;
   }
+}
+
+TEST_F(Plan, ACommandDeclaresWhatItTrains) {
+  options_.synthetic = false;
+  options_.command = {"/bin/true"};
+  options_.work_dir = folder_.path();
+  options_.workers = {"3"};
+  options_.light = true;
+  spec::RunSpec run = plan_runs(options_, facts_).front();
+  EXPECT_TRUE(spec::declares_task(run));
+  EXPECT_EQ(run.division, "custom");
+  EXPECT_EQ(run.framework, "custom");
+  EXPECT_EQ(run.task.task.name, "fashion-mnist");
+  EXPECT_EQ(run.task.hash, spec::find_task("fashion-mnist", "", "", {}).hash);
+  EXPECT_EQ(run.data_name, "fashion-mnist");
+  EXPECT_TRUE(run.limits.light);
+  EXPECT_THAT(plan_warnings({run}, facts_.cores), IsEmpty()) << "any number of workers is the command's own";
+
+  options_.light = false;
+  options_.goal = "loss<=0.3";
+  options_.data = "mnist";
+  run = plan_runs(options_, facts_).front();
+  EXPECT_EQ(run.data_name, "mnist");
+  EXPECT_EQ(run.task.task.goal.metric, "loss");
+  EXPECT_EQ(run.task.task.goal.target, 0.3);
+  EXPECT_EQ(spec::run_spec_from_json(spec::to_json(run)), run);
+  const spec::RunSpec again = plan_runs(spec::run_options_from_json(run.asked, catalog::run_options()), facts_).front();
+  EXPECT_EQ(again.task, run.task);
+
+  options_.data = "mnisd";
+  EXPECT_THAT(error(), HasSubstr("did you mean 'mnist'?"));
+  options_.data.clear();
+  options_.task = "0a";
+  EXPECT_THAT(error(), HasSubstr("task 0a measures all-reduce and trains nothing"));
 }
 
 TEST_F(Plan, AGoalOfOnesOwnOpensTheRun) {

@@ -16,14 +16,21 @@
 #include "mlbench/record/curve.h"
 #include "mlbench/record/events.h"
 #include "mlbench/record/exchange.h"
+#include "mlbench/record/legacy_names.h"
 #include "mlbench/record/record_fields.h"
 #include "mlbench/record/record_parts.h"
 #include "mlbench/record/tracker_lines.h"
 #include "mlbench/spec/algorithm.h"
+#include "mlbench/spec/declaration.h"
+#include "mlbench/spec/goal_option.h"
 
 namespace mlbench::record {
 
 namespace {
+
+bool has_ended(const RunProgress& progress) {
+  return progress.state != RunState::kQueued && progress.state != RunState::kRunning;
+}
 
 template <typename T>
 std::optional<T> positive(T value) {
@@ -260,18 +267,63 @@ std::string stop_reason_of(const std::vector<RankSpool>& segments) {
   return "";
 }
 
+std::vector<TrackerLine> lines_of(const spec::RunSpec& spec, int64_t rank, std::vector<std::string>& notes) {
+  try {
+    TrackerLines read = read_tracker_lines(spec.run_dir, rank);
+    if (read.left_out > 0) notes.push_back(left_out(tracker_lines_path(spec.run_dir, rank), read.left_out));
+    return std::move(read.lines);
+  } catch (const std::runtime_error& error) {
+    notes.push_back(std::string("measurements lost: ") + error.what());
+    return {};
+  }
+}
+
+// The declared goal with the target that counts.
+std::optional<spec::GoalSpec> declared_goal(const spec::RunSpec& spec) {
+  if (!spec::declares_task(spec)) return std::nullopt;
+  spec::GoalSpec goal = spec.task.task.goal;
+  goal.target = spec::goal_target(goal, spec.limits.light);
+  return goal;
+}
+
+std::optional<Declared> declared_of(const spec::RunSpec& spec) {
+  if (!spec::declares_task(spec)) return std::nullopt;
+  const spec::TaskSpec& task = spec.task.task;
+  return Declared{.task = task.name,
+                  .rules = task.rules,
+                  .variant = task.variant,
+                  .data = spec.data_name,
+                  .goal = spec::goal_text(task.goal, spec.limits.light)};
+}
+
+// Why the run did not reach the goal that it declares, "" where it did.
+std::string why_missed(const Record& record) {
+  if (!record.custom->declared || record.goal->reached) return "";
+  const Goal& goal = *record.goal;
+  const std::string missed = fmt::format("the declared goal {} was missed", record.custom->declared->goal);
+  if (goal.best) return fmt::format("{}: the best {} is {:.6g}", missed, goal.metric, goal.best->value);
+  return fmt::format("{}: no {} on {} data was recorded, under the name {}", missed, goal.metric, goal.split,
+                     legacy_name_of({goal.split, goal.metric, goal.split == spec::kTestSplit ? kAllRanks : 0}).name);
+}
+
+// The samples of all ranks, over rank 0's train clock.
+void add_tracker_samples(Record& record, const spec::RunSpec& spec, const std::vector<TrackerLine>& rank_0) {
+  std::optional<int64_t>& samples = record.throughput.samples;
+  samples = tracker_samples(rank_0);
+  if (!samples) return;
+  for (int64_t rank = 1; rank < spec.workers; ++rank) {
+    *samples += tracker_samples(lines_of(spec, rank, record.notes)).value_or(0);
+  }
+  const double train_s = record.clocks.train_s.value_or(0);
+  if (train_s > 0) record.throughput.samples_per_s = static_cast<double>(*samples) / train_s;
+}
+
 // The measurements of a custom run are what its script recorded.
 void add_tracker_figures(Record& record, const spec::RunSpec& spec, const spec::Command& command,
                          const RunProgress& progress) {
   const auto started = parse_stamp(progress.started_at);
-  TrackerLines read;
-  try {
-    read = read_tracker_lines(spec.run_dir, 0);
-  } catch (const std::runtime_error& error) {
-    record.notes.push_back(std::string("measurements lost: ") + error.what());
-  }
-  if (read.left_out > 0) record.notes.push_back(left_out(tracker_lines_path(spec.run_dir, 0), read.left_out));
-  TrackerFigures figures = tracker_figures(read.lines, started ? unix_us(*started) : 0);
+  const std::vector<TrackerLine> lines = lines_of(spec, 0, record.notes);
+  TrackerFigures figures = tracker_figures(lines, started ? unix_us(*started) : 0, declared_goal(spec));
   if (figures.left_out > 0) {
     record.notes.push_back(
         fmt::format("{} evaluations and epochs are too many for a record: left out", figures.left_out));
@@ -282,7 +334,9 @@ void add_tracker_figures(Record& record, const spec::RunSpec& spec, const spec::
   record.epochs = std::move(figures.epochs);
   record.clocks.train_s = record.clocks.train_legacy_s = figures.train_s;
   record.throughput.steps = figures.steps;
-  record.custom = Custom{command.words, figures.result};
+  record.custom = Custom{.command = command.words, .declared = declared_of(spec), .result = figures.result};
+  add_tracker_samples(record, spec, lines);
+  if (const std::string why = why_missed(record); !why.empty() && has_ended(progress)) record.notes.push_back(why);
 }
 
 // What a benchmark of collectives measured so far.
@@ -315,8 +369,11 @@ Json environment_json(const RunProgress& progress, const Json& begin) {
 // Says what the run trains and how. Of a task that this program does not know (a later program's, or a damaged one) a
 // note says so.
 void tell_algorithm(const spec::RunSpec& spec, Record& record, std::vector<std::string>& notes) {
-  if (!spec::trains(spec) || !spec.task.canonical.is_object()) return;
-  record.problem_hash = spec::problem_hash_of(spec.task.canonical);
+  if (!spec.task.canonical.is_object()) return;
+  if (spec::trains(spec) || spec::declares_task(spec)) {
+    record.problem_hash = spec::problem_hash_of(spec.task.canonical);
+  }
+  if (!spec::trains(spec)) return;
   try {
     record.algorithm = algorithm_of(spec.task, spec.overrides);
   } catch (const UserError& error) {
@@ -395,8 +452,7 @@ Record build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record.hosts = parts_of<Host>(progress.hosts, "what a host says of itself", notes);
   record.data = data_of(spec, last_event(rank0, EventKind::kPrepared), notes);
   record.storage = storage_of(spools);
-  const bool ended = progress.state != RunState::kQueued && progress.state != RunState::kRunning;
-  record.exchange = exchange_of(spec, std::ssize(rank0), *record.effective, ended ? &notes : nullptr);
+  record.exchange = exchange_of(spec, std::ssize(rank0), *record.effective, has_ended(progress) ? &notes : nullptr);
   record.evaluations = evaluations_of(rank0, times);
   record.epochs = epochs_of(rank0, times);
   record.goal = goal_of(spec, rank0, times, record.evaluations, record.epochs);

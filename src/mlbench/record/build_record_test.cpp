@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <fstream>
 #include <span>
 
 #include "mlbench/base/clock.h"
@@ -11,6 +12,8 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/record/test_schema.h"
 #include "mlbench/record/test_spool.h"
+#include "mlbench/spec/declaration.h"
+#include "mlbench/spec/goal_option.h"
 
 namespace mlbench::record {
 namespace {
@@ -140,6 +143,55 @@ TEST_F(BuildRecord, TakesOverWhatRankZeroSaysOfTheFigures) {
   write_spool(folder_.path(), 1, 0, {step_record(0, 10, kSecond)},
               {Json{{"event", "begin"}, {"notes", {"it is slow"}}}}, micros("2026-01-31T12:00:01.000000Z"));
   EXPECT_EQ(build()["notes"][0], "it is slow");
+}
+
+TEST_F(BuildRecord, ACommandIsJudgedByTheGoalThatItDeclares) {
+  spec::set_command(spec_, {{"python3", "train.py"}});
+  const std::vector<spec::Override> goal = spec::goal_overrides("Prec@1>=80", spec::find_task("2a", "", "", {}).task);
+  spec::declare(spec_, spec::find_task("2a", "", "", goal), goal, "epsilon-sample");
+  progress_.state = RunState::kRunning;
+  progress_.started_at = kStamp;
+  Json record = build();
+  EXPECT_EQ(record["task"], "2a");
+  EXPECT_EQ(record["rules"], "2021");
+  EXPECT_EQ(record["division"], "custom");
+  EXPECT_EQ(record["task_hash"], spec_.task.hash);
+  EXPECT_EQ(record["problem_hash"].get<std::string>().size(), 64U);
+  EXPECT_EQ(record["algorithm"], nullptr);
+  EXPECT_EQ(record["data"]["name"], "epsilon-sample");
+  EXPECT_EQ(record["custom"]["declared"], Json::parse(R"({"task": "2a", "rules": "2021", "variant": null,
+    "data": "epsilon-sample", "goal": "Prec@1>=80"})"));
+  EXPECT_EQ(record["goal"]["reached"], false);
+  EXPECT_EQ(record["goal"]["target"], 80);
+  EXPECT_EQ(record["throughput"]["samples"], nullptr);
+  EXPECT_TRUE(record["notes"].empty()) << "it is not over";
+  progress_.state = RunState::kFinished;
+  EXPECT_EQ(build()["notes"][0],
+            "the declared goal Prec@1>=80 was missed: no Prec@1 on test data was recorded, under the name "
+            "val_global_Prec@1");
+
+  const auto tell = [&](int64_t rank, const std::string& line) {
+    std::filesystem::create_directories(folder_.path() / "metrics");
+    std::ofstream(tracker_lines_path(folder_.path(), rank), std::ios::app) << line << "\n";
+  };
+  tell(0, R"({"step":10,"train_s":2,"samples":1000,"values":{"val_global_Prec@1":79.5}})");
+  tell(1, R"({"step":10,"train_s":2.5,"samples":900,"values":{"val_Prec@1":99}})");
+  record = build();
+  EXPECT_EQ(record["notes"][0], "the declared goal Prec@1>=80 was missed: the best Prec@1 is 79.5");
+  EXPECT_EQ(record["throughput"]["samples"], 1900);
+  EXPECT_EQ(record["throughput"]["samples_per_s"], 950);
+  tell(0, R"({"step":20,"epoch":2,"train_s":4,"samples":2000,"values":{"val_global_Prec@1":81}})");
+  record = build();
+  EXPECT_TRUE(record["notes"].empty());
+  EXPECT_EQ(record["goal"]["reached"], true);
+  EXPECT_EQ(record["goal"]["train_s"], 4);
+  EXPECT_EQ(record["goal"]["best"]["value"], 81);
+
+  spec::set_command(spec_, {{"python3", "train.py"}});
+  record = build();
+  EXPECT_EQ(record["goal"], nullptr) << "the script claims none";
+  EXPECT_FALSE(record["custom"].contains("declared"));
+  EXPECT_EQ(record["problem_hash"], nullptr);
 }
 
 TEST_F(BuildRecord, QueuedRunHasAllFieldsAndNoMeasurements) {
@@ -526,6 +578,11 @@ TEST_F(BuildRecord, EveryKindOfRecordMeetsTheSchema) {
   spec_.fixed_batch = true;
   spec_.division = "throughput";
   expect_valid("throughput");
+  spec_.fixed_batch = false;
+  spec::set_command(spec_, {{"python3", "train.py"}});
+  expect_valid("custom");
+  spec::declare(spec_, spec::find_task("2a", "", "", {}), {}, "epsilon");
+  expect_valid("a command that declares a task");
 
   // The validator is awake.
   Json wrong = build();

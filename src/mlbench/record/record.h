@@ -265,9 +265,17 @@ struct OperationCost {
   Json others = nullptr;
 };
 
-// What a custom run's script recorded.
+// What the command of a custom run declares that it trains, in the words of the options that say it.
+struct Declared {
+  std::string task, rules, variant, data;
+  std::string goal;  // "Prec@1>=80"
+  Json others = nullptr;
+};
+
+// A custom run's command, and what its script recorded.
 struct Custom {
   std::vector<std::string> command;
+  std::optional<Declared> declared;  // empty where nothing is declared
   std::string result;
   Json others = nullptr;
 };

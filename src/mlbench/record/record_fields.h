@@ -285,9 +285,20 @@ void describe(V& v, T& cost) {
   v.others(cost.others);
 }
 
+template <typename V, Either<Declared> T>
+void describe(V& v, T& declared) {
+  v.field("task", declared.task);
+  text(v, "rules", declared.rules);
+  text(v, "variant", declared.variant);
+  v.field("data", declared.data);
+  v.field("goal", declared.goal);
+  v.others(declared.others);
+}
+
 template <typename V, Either<Custom> T>
 void describe(V& v, T& custom) {
   v.field("command", custom.command);
+  v.structure("declared", custom.declared, kOmitted);
   text(v, "result", custom.result);
   v.others(custom.others);
 }

@@ -93,7 +93,7 @@ Record full_record() {
   epoch.gradient_norm = 1;
   epoch.clipped_steps = 1;
   record.operations.emplace_back();
-  record.custom.emplace();
+  record.custom.emplace().declared.emplace();
   return record;
 }
 

@@ -19,6 +19,7 @@ namespace mlbench::record {
 namespace {
 
 constexpr double kMostSeconds = 1e11;
+constexpr int64_t kMostSamples = 1'000'000'000'000'000;
 constexpr size_t kMostNameBytes = 250, kMostTextBytes = 64 * inputs::kKiB;
 constexpr size_t kMostLines = 1'000'000;
 // The limits of a record: a script may write for weeks.
@@ -42,6 +43,11 @@ TrackerLine line_of(const Json& record) {
   }
   line.step = std::max<int64_t>(0, whole(record, "step"));
   line.epoch = std::max<int64_t>(0, whole(record, "epoch"));
+  if (const auto train = record.find("train_s"); train != record.end() && train->is_number()) {
+    const double seconds = train->get<double>();
+    if (seconds >= 0 && seconds < kMostSeconds) line.train_s = seconds;
+  }
+  if (const int64_t samples = whole(record, "samples"); samples > 0 && samples < kMostSamples) line.samples = samples;
   if (const auto values = record.find("values"); values != record.end() && values->is_object()) {
     for (const auto& [name, value] : values->items()) {
       const auto measured = measured_value(value);
@@ -104,26 +110,50 @@ std::optional<double> finite(std::optional<double> value) {
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 
+// The sum of what a count gains from line to line. A count that goes back is that of a restarted script, which takes
+// again what it had done.
+class Increments {
+ public:
+  // What the count gained.
+  double take(double count) {
+    const double gain = std::max(0.0, count - last_);
+    last_ = count;
+    return gain;
+  }
+
+ private:
+  double last_ = 0;
+};
+
 // Makes the figures from one line after the other.
 class FigureMaker {
  public:
-  explicit FigureMaker(int64_t started_us) : started_us_(started_us) {}
+  FigureMaker(int64_t started_us, const std::optional<spec::GoalSpec>& declared)
+      : started_us_(started_us), declared_(declared) {}
   void add(const TrackerLine& line);
   TrackerFigures figures();
 
  private:
   // Whether a record takes another row of `metrics`; a row that it does not take is counted.
   bool has_room(size_t rows, const NamedNumbers& metrics);
-  void add_epoch(const TrackerLine& line, double epoch_s);
+  // Sets the train clock to the moment of the line.
+  void advance(const TrackerLine& line, std::optional<double> epoch_s);
+  void add_epoch(const TrackerLine& line);
   void add_evaluation(const TrackerLine& line, const NamedNumbers& evaluated);
-  void add_goal(const TrackerLine& line, std::optional<double> total_s);
+  // Holds values of a split against the declared goal.
+  void judge(const TrackerLine& line, std::string_view split, const NamedNumbers& values);
+  void add_claimed_goal(const TrackerLine& line, std::optional<double> total_s);
+  void reach_goal(Goal& goal, const TrackerLine& line, double train_s) const;
   NamedNumbers steps_so_far() const;
 
   int64_t started_us_;
+  std::optional<spec::GoalSpec> declared_;
+  std::optional<BestValue> best_;  // of the declared goal's metric
   TrackerFigures figures_;
   std::map<std::string, double, std::less<>> kinds_;
   NamedNumbers trained_;  // of the current epoch
   double train_s_ = 0;
+  Increments clock_;
   size_t recorded_ = 0;  // number of values in rows
 };
 
@@ -154,16 +184,21 @@ void FigureMaker::add(const TrackerLine& line) {
       kinds_[name] += value;
     }
   }
-  if (epoch_s) add_epoch(line, *epoch_s);
-  if (!evaluated.empty() && has_room(figures_.evaluations.size(), evaluated)) add_evaluation(line, evaluated);
+  advance(line, epoch_s);
+  if (epoch_s) add_epoch(line);
+  if (!evaluated.empty()) add_evaluation(line, evaluated);
   if (const auto text = line.text.find("TaskResult"); text != line.text.end() && figures_.result.empty()) {
     figures_.result = text->second;
   }
-  if (line.goal.is_object() && !figures_.goal) add_goal(line, total_s);
+  if (line.goal.is_object() && !declared_ && !figures_.goal) add_claimed_goal(line, total_s);
 }
 
-void FigureMaker::add_epoch(const TrackerLine& line, double epoch_s) {
-  train_s_ += epoch_s;
+void FigureMaker::advance(const TrackerLine& line, std::optional<double> epoch_s) {
+  train_s_ += line.train_s ? clock_.take(*line.train_s) : epoch_s.value_or(0);
+}
+
+void FigureMaker::add_epoch(const TrackerLine& line) {
+  judge(line, spec::kTrainSplit, trained_);
   if (has_room(figures_.epochs.size(), trained_)) {
     Epoch& epoch = figures_.epochs.emplace_back();
     epoch.epoch = line.epoch + 1;
@@ -177,6 +212,8 @@ void FigureMaker::add_epoch(const TrackerLine& line, double epoch_s) {
 }
 
 void FigureMaker::add_evaluation(const TrackerLine& line, const NamedNumbers& evaluated) {
+  judge(line, spec::kTestSplit, evaluated);
+  if (!has_room(figures_.evaluations.size(), evaluated)) return;
   auto& rows = figures_.evaluations;
   if (rows.empty() || rows.back().step != line.step || rows.back().epoch != line.epoch) {
     const double wall_s = static_cast<double>(line.time_us - started_us_) / 1e6;
@@ -193,20 +230,36 @@ void FigureMaker::add_evaluation(const TrackerLine& line, const NamedNumbers& ev
   for (const auto& [name, value] : evaluated) set_number(rows.back().metrics, name, value);
 }
 
-void FigureMaker::add_goal(const TrackerLine& line, std::optional<double> total_s) {
+void FigureMaker::judge(const TrackerLine& line, std::string_view split, const NamedNumbers& values) {
+  if (!declared_ || declared_->split != split) return;
+  const auto value = spec::find_number(values, declared_->metric);
+  if (!value) return;
+  if (spec::is_better(*declared_, *value, best_ ? std::optional(best_->value) : std::nullopt)) {
+    best_ = BestValue{*value, static_cast<double>(line.epoch), line.step, rounded_to_ns(train_s_)};
+  }
+  if (figures_.goal || !spec::goal_met(*declared_, false, *value)) return;
+  figures_.goal.emplace().value = *value;
+  reach_goal(*figures_.goal, line, train_s_);
+}
+
+void FigureMaker::reach_goal(Goal& goal, const TrackerLine& line, double train_s) const {
+  goal.reached = true;
+  goal.epoch = line.epoch;
+  goal.step = line.step;
+  goal.train_s = rounded_to_ns(train_s);
+  goal.steps_s = steps_so_far();
+}
+
+void FigureMaker::add_claimed_goal(const TrackerLine& line, std::optional<double> total_s) {
   const auto field = [&](const char* key) { return line.goal.value(key, Json(nullptr)); };
   if (!field("metric").is_string() || !field("target").is_number()) return;
   Goal& goal = figures_.goal.emplace();
   goal.metric = field("metric").get<std::string>();
   goal.split = field("split") == spec::kTrainSplit ? spec::kTrainSplit : spec::kTestSplit;
   goal.target = field("target").get<double>();
-  goal.reached = true;
   if (field("value").is_number()) goal.value = field("value").get<double>();
-  goal.epoch = line.epoch;
-  goal.step = line.step;
-  goal.train_s = rounded_to_ns(total_s.value_or(train_s_));
-  goal.steps_s = steps_so_far();
   goal.higher_is_better = spec::higher_is_better(goal.metric);
+  reach_goal(goal, line, total_s.value_or(train_s_));
 }
 
 NamedNumbers FigureMaker::steps_so_far() const {
@@ -219,6 +272,21 @@ NamedNumbers FigureMaker::steps_so_far() const {
 }
 
 TrackerFigures FigureMaker::figures() {
+  if (declared_) {
+    if (!figures_.goal) figures_.goal.emplace();
+    Goal& goal = *figures_.goal;
+    goal.metric = declared_->metric;
+    goal.split = declared_->split;
+    goal.target = declared_->target;
+    goal.higher_is_better = declared_->higher_is_better;
+    goal.best = best_;
+    if (best_ && !goal.reached) {
+      goal.value = best_->value;
+      goal.epoch = best_->epoch;
+      goal.step = best_->step;
+      goal.train_s = best_->train_s;
+    }
+  }
   figures_.train_s = rounded_to_ns(train_s_);
   figures_.steps_s = steps_so_far();
   return std::move(figures_);
@@ -226,10 +294,20 @@ TrackerFigures FigureMaker::figures() {
 
 }  // namespace
 
-TrackerFigures tracker_figures(const std::vector<TrackerLine>& lines, int64_t started_us) {
-  FigureMaker maker(started_us);
+TrackerFigures tracker_figures(const std::vector<TrackerLine>& lines, int64_t started_us,
+                               const std::optional<spec::GoalSpec>& declared) {
+  FigureMaker maker(started_us, declared);
   for (const TrackerLine& line : lines) maker.add(line);
   return maker.figures();
+}
+
+std::optional<int64_t> tracker_samples(const std::vector<TrackerLine>& lines) {
+  Increments samples;
+  std::optional<int64_t> sum;
+  for (const TrackerLine& line : lines) {
+    if (line.samples) sum = sum.value_or(0) + static_cast<int64_t>(samples.take(static_cast<double>(*line.samples)));
+  }
+  return sum;
 }
 
 }  // namespace mlbench::record

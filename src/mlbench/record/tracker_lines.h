@@ -20,6 +20,8 @@ namespace mlbench::record {
 struct TrackerLine {
   int64_t time_us = 0;  // Unix epoch
   int64_t step = 0, epoch = 0;
+  std::optional<double> train_s;                       // the script's train clock so far
+  std::optional<int64_t> samples;                      // of this rank so far
   std::vector<std::pair<std::string, double>> values;  // NaN for null
   std::map<std::string, std::string> text;             // "TaskResult"
   Json goal = nullptr;                                 // {"metric", "split", "target", "value"} of a reached goal
@@ -39,7 +41,7 @@ TrackerLines read_tracker_lines(const std::filesystem::path& run_dir, int64_t ra
 // The parts of a run's record that rank 0's lines tell.
 struct TrackerFigures {
   std::optional<Goal> goal;
-  double train_s = 0;  // the sum of CumulativeTrainTimeEpoch
+  double train_s = 0;  // the train clock of the lines; where they have none, the sum of CumulativeTrainTimeEpoch
   NamedNumbers steps_s;
   std::vector<Evaluation> evaluations;  // values on test data over all ranks (legacy_names.h)
   std::vector<Epoch> epochs;            // an epoch ends where its times were recorded
@@ -47,7 +49,13 @@ struct TrackerFigures {
   std::string result;
   int64_t left_out = 0;  // evaluations and epochs beyond 20,000 rows of each, or beyond 200,000 values
 };
-// `started_us` is when the run started.
-TrackerFigures tracker_figures(const std::vector<TrackerLine>& lines, int64_t started_us);
+// `started_us` is when the run started. With a `declared` goal, recorded values are held against its target, and the
+// goal has the best value; else the goal is the one that the script says it reached.
+TrackerFigures tracker_figures(const std::vector<TrackerLine>& lines, int64_t started_us,
+                               const std::optional<spec::GoalSpec>& declared = std::nullopt);
+
+// The samples of a rank by its lines. As for the train clock, those that a restarted script took again count twice.
+// Empty where no line tells.
+std::optional<int64_t> tracker_samples(const std::vector<TrackerLine>& lines);
 
 }  // namespace mlbench::record

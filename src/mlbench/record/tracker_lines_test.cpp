@@ -1,6 +1,7 @@
 #include "mlbench/record/tracker_lines.h"
 #include "mlbench/base/files.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -77,6 +78,80 @@ TEST_F(TrackerLines, BecomeFiguresOfARecord) {
   EXPECT_EQ(figures.goal->train_s, 8.5);
   EXPECT_EQ(figures.result, "80% ...");
   EXPECT_EQ(figures.steps, 30);
+}
+
+// Each line tells the clock, so that an evaluation within an epoch has its own time.
+TEST_F(TrackerLines, HaveTheTrainClockAndTheSamples) {
+  write(R"({"step":5,"train_s":2.5,"samples":500,"values":{"val_global_Prec@1":60}})"
+        "\n");
+  write(R"({"step":10,"train_s":4,"samples":1000,"values":{"CumulativeTrainTimeEpoch":4}})"
+        "\n");
+  // The script died, and is started again from its state at step 5, then without any.
+  write(R"({"step":5,"train_s":2.5,"samples":500,"values":{"lr":0.1}})"
+        "\n");
+  write(R"({"step":7,"epoch":1,"train_s":3.25,"samples":700,"values":{"val_global_Prec@1":70}})"
+        "\n");
+  write(R"({"step":0,"values":{"x":1}})"
+        "\n");
+  write(R"({"step":2,"train_s":1,"samples":200,"values":{}})"
+        "\n");
+  write(R"({"step":4,"train_s":2,"samples":400,"values":{}})"
+        "\n");
+  for (const char* odd : {"-1", "null", "\"3\"", "1e300"}) {
+    write(fmt::format("{{\"train_s\":{},\"samples\":{},\"values\":{{}}}}\n", odd, odd));
+  }
+  const auto lines = read_tracker_lines(folder_.path(), 0).lines;
+  const TrackerFigures figures = tracker_figures(lines, 0);
+  ASSERT_EQ(figures.evaluations.size(), 2U);
+  EXPECT_EQ(figures.evaluations[0].train_s, 2.5);
+  EXPECT_EQ(figures.evaluations[1].train_s, 4.75) << "what is done again counts twice";
+  EXPECT_EQ(figures.train_s, 5.75);
+  EXPECT_EQ(tracker_samples(lines), 1400);
+  EXPECT_EQ(tracker_samples({}), std::nullopt);
+}
+
+// The values decide, not what the script says of itself.
+TEST_F(TrackerLines, AreHeldAgainstADeclaredGoal) {
+  const spec::GoalSpec accuracy{"Prec@1", "test", 80, 80, true};
+  write(R"({"step":10,"train_s":4,"values":{"CumulativeTrainTimeEpoch":4,"fwd_pass":3}})"
+        "\n");
+  write(R"({"step":10,"epoch":1,"train_s":4,"values":{"val_global_Prec@1":79.9,"val_Prec@1":90},)"
+        R"("goal":{"metric":"Prec@1","split":"test","target":70,"value":79.9}})"
+        "\n");
+  const auto judged = [&](const spec::GoalSpec& goal) {
+    return *tracker_figures(read_tracker_lines(folder_.path(), 0).lines, 0, goal).goal;
+  };
+  Goal goal = judged(accuracy);
+  EXPECT_FALSE(goal.reached);
+  EXPECT_EQ(goal.target, 80);
+  EXPECT_EQ(goal.higher_is_better, true);
+  EXPECT_EQ(goal.value, 79.9);
+  EXPECT_EQ(goal.step, 10);
+  EXPECT_EQ(goal.train_s, 4);
+  EXPECT_EQ(goal.steps_s, std::nullopt);
+
+  write(R"({"step":20,"epoch":2,"train_s":8,"values":{"val_global_Prec@1":80}})"
+        "\n");
+  write(R"({"step":30,"epoch":3,"train_s":12,"values":{"val_global_Prec@1":85}})"
+        "\n");
+  write(R"({"step":30,"epoch":3,"train_s":12,"values":{"train_loss":0.5}})"
+        "\n");
+  write(R"({"step":30,"epoch":3,"train_s":12,"values":{"CumulativeTrainTimeEpoch":8}})"
+        "\n");
+  goal = judged(accuracy);
+  EXPECT_TRUE(goal.reached);
+  EXPECT_EQ(goal.value, 80);
+  EXPECT_EQ(goal.step, 20);
+  EXPECT_EQ(goal.epoch, 2);
+  EXPECT_EQ(goal.train_s, 8);
+  EXPECT_EQ(spec::find_number(*goal.steps_s, "fwd_pass"), 3.0);
+  EXPECT_EQ(goal.best->value, 85);
+  EXPECT_EQ(goal.best->step, 30);
+
+  goal = judged({"loss", "train", 0.5, 0.5, false});
+  EXPECT_TRUE(goal.reached);
+  EXPECT_EQ(goal.train_s, 12);
+  EXPECT_FALSE(judged({"loss", "test", 0.5, 0.5, false}).value.has_value());
 }
 
 TEST_F(TrackerLines, OfWhatIsNoNumberAreNull) {

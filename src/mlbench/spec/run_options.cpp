@@ -45,14 +45,16 @@ constexpr RunOption kRows[] = {
      .help = "worker counts, e.g. 1 2 4", .compared = "workers"},
 
     {.name = "task", .flags = "--task", .member = &Options::task, .kind = Kind::kText, .applies = kTasks,
-     .value = "TASK", .group = kWhat, .help = "a name of 'mlbench list tasks', or a task file (.toml)",
+     .declares = true, .value = "TASK", .group = kWhat,
+     .help = "a name of 'mlbench list tasks', or a task file (.toml); with a command, what it trains",
      .compared = "task"},
     {.name = "task_text", .flags = "", .member = &Options::task_text, .kind = Kind::kText, .applies = kTraining,
-     .compared = "task"},
+     .declares = true, .compared = "task"},
     {.name = "rules", .flags = "--rules", .member = &Options::rules, .kind = Kind::kText, .applies = kTraining,
-     .value = "RULES", .group = kWhat, .help = "rule set of the task (default: the newest)", .compared = "task"},
+     .declares = true, .value = "RULES", .group = kWhat, .help = "rule set of the task (default: the newest)",
+     .compared = "task"},
     {.name = "variant", .flags = "--variant", .member = &Options::variant, .kind = Kind::kText, .applies = kTraining,
-     .value = "VARIANT", .group = kWhat, .help = "official variant of the task (default: its first)",
+     .declares = true, .value = "VARIANT", .group = kWhat, .help = "official variant of the task (default: its first)",
      .compared = "task"},
     {.name = "framework", .flags = "--framework", .member = &Options::framework, .kind = Kind::kText,
      .applies = kTraining, .value = "NAME", .group = kWhat, .help = "see 'mlbench list frameworks'",
@@ -71,7 +73,8 @@ constexpr RunOption kRows[] = {
      .compared = "task"},
 
     {.name = "data", .flags = "--data", .member = &Options::data, .kind = Kind::kText, .applies = kTraining,
-     .value = "NAME", .group = kData, .help = "another data set, see 'mlbench list data'", .compared = "data"},
+     .declares = true, .value = "NAME", .group = kData, .help = "another data set, see 'mlbench list data'",
+     .compared = "data"},
     {.name = "data_dir", .flags = "--data-dir", .member = &Options::data_dir, .kind = Kind::kText, .applies = kTraining,
      .value = "DIR", .group = kData, .help = "where data sets lie (default: MLBENCH_DATA_DIR)", .compared = "storage"},
     {.name = "synthetic", .flags = "--synthetic", .member = &Options::synthetic, .kind = Kind::kFlag,
@@ -81,9 +84,9 @@ constexpr RunOption kRows[] = {
      .compared = "division"},
 
     {.name = "light", .flags = "-l,--light", .member = &Options::light, .kind = Kind::kFlag, .applies = kTraining,
-     .group = kLimits, .help = "the task's light goal", .compared = "goal"},
+     .declares = true, .group = kLimits, .help = "the task's light goal", .compared = "goal"},
     {.name = "goal", .flags = "--goal", .member = &Options::goal, .kind = Kind::kText, .applies = kTraining,
-     .value = "METRIC>=VALUE", .group = kLimits,
+     .declares = true, .value = "METRIC>=VALUE", .group = kLimits,
      .help = "another goal, METRIC>=VALUE or METRIC<=VALUE, of a metric that the task evaluates; the run becomes open",
      .compared = "goal"},
     {.name = "to_the_end", .flags = "--to-the-end", .member = &Options::to_the_end, .kind = Kind::kFlag,
@@ -302,8 +305,12 @@ void check_run_options(const RunOptions& options, RunOptionRows rows) {
   }
   for (const RunOption& option : rows) {
     if (!is_given(option, options)) continue;
-    if (custom && (option.applies == kTasks || option.applies == kTraining)) {
+    if (custom && !option.declares && (option.applies == kTasks || option.applies == kTraining)) {
       throw UserError(fmt::format("{} is an option of tasks: give it to your command, behind --", label_of(option)));
+    }
+    if (custom && option.declares && options.task.empty()) {
+      throw UserError(
+          fmt::format("{} belongs to a task: say which one the command trains, with --task TASK", label_of(option)));
     }
     if (!custom && option.applies == kCommands) {
       throw UserError(fmt::format("{} is an option of a command: give one behind --", label_of(option)));

@@ -66,7 +66,8 @@ enum class OptionKind {
   kObject,    // in the form of a schema of its own
 };
 
-// The runs to which an option applies. kTraining: all tasks but 0a and `collectives`, which only measure communication.
+// The runs to which an option applies, beside commands that declare with it what they train (RunOption::declares).
+// kTraining: all tasks but 0a and `collectives`, which only measure communication.
 enum class AppliesTo { kAll, kTasks, kTraining, kCommands };
 
 // A further flag of an option, which names a file of this host from which the value is made.
@@ -86,6 +87,7 @@ struct RunOption {
   Member member = {};      // none: an executor's option, whose value is in RunOptions::engine
   OptionKind kind;
   AppliesTo applies = AppliesTo::kAll;
+  bool declares = false;        // a command takes the option, too, which then declares what the command trains
   Range range = {};             // of the number; for kDuration in seconds
   std::string_view unit = {};   // of a number that is given without a unit
   std::string_view word = {};   // a word that may stand in place of a number

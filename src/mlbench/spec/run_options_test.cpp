@@ -169,12 +169,28 @@ TEST(RunOptions, NothingIsTakenThatDoesNotApply) {
     } else {
       other.command = {"true"};
       other.task.clear();
-      EXPECT_EQ(refusal(other), label_of(option) + " is an option of tasks: give it to your command, behind --");
+      EXPECT_EQ(
+          refusal(other),
+          label_of(option) + (option.declares ? " belongs to a task: say which one the command trains, with --task TASK"
+                                              : " is an option of tasks: give it to your command, behind --"));
     }
   }
+}
+
+TEST(RunOptions, ACommandDeclaresATaskItsDataAndItsGoal) {
+  std::set<std::string_view> declaring;
+  for (const RunOption& option : catalog::run_options()) {
+    if (option.declares) declaring.insert(option.name);
+  }
+  EXPECT_THAT(declaring,
+              testing::UnorderedElementsAre("task", "task_text", "rules", "variant", "data", "light", "goal"));
   RunOptions both = plain(true);
   both.task = "t";
-  EXPECT_THAT(refusal(both), HasSubstr("--task is an option of tasks"));
+  both.rules = both.variant = both.data = both.goal = "x";
+  both.light = true;
+  EXPECT_EQ(refusal(both), "no error");
+  both.max_steps = "1";
+  EXPECT_THAT(refusal(both), HasSubstr("--max-steps is an option of tasks"));
 }
 
 TEST(RunOptions, WhatTrainsNothingTakesNoOptionsOfTraining) {

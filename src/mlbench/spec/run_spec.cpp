@@ -12,6 +12,7 @@
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/text.h"
+#include "mlbench/spec/declaration.h"
 #include "mlbench/spec/fields.h"
 #include "mlbench/spec/former_names.h"
 #include "mlbench/spec/run_options.h"
@@ -137,16 +138,22 @@ void check_identity(const RunSpec& spec, const std::string& file) {
   throw UserError(fmt::format("{}: identity is '{}'; expected 32 hexadecimal digits", file, shortened(spec.identity)));
 }
 
-// Throws UserError where two members of a file contradict each other about the task.
-void check_task(const RunSpec& spec, const std::string& file) {
+// Reads the task from its canonical form. Throws UserError where two members of a file contradict each other about it.
+void read_task_of(RunSpec& spec, const std::string& file) {
   const auto changed = [&](const std::string& what) {
     throw UserError(fmt::format("{}: {}: the file was changed after the run was made", file, what));
   };
+  try {
+    spec.task.task = task_from_json(spec.task.canonical);
+  } catch (const UserError& error) {
+    throw UserError(file + ": " + error.what());
+  }
+  spec.task.open = !std::ranges::all_of(spec.overrides, outside_hash);
   if (!spec.task.open && hash_of(spec.task.canonical) != spec.task.hash) {
     changed(fmt::format("task.hash is {}, but that of its task is {}", spec.task.hash.substr(0, 12),
                         hash_of(spec.task.canonical).substr(0, 12)));
   }
-  if (spec.precision != spec.task.task.precision) {
+  if (trains(spec) && spec.precision != spec.task.task.precision) {
     changed(fmt::format("precision is {}, but its task's is {}", spec.precision, spec.task.task.precision));
   }
 }
@@ -233,7 +240,12 @@ RunSpec run_spec_from_json(const Json& json, const std::string& file) {
   spec.engine = told(spec.engine);
   check_identity(spec, file);
   if (!uses_worker(spec)) {
-    spec.task.task.name = spec.division = kCustom;
+    spec.division = kCustom;
+    if (declares_task(spec)) {
+      read_task_of(spec, file);
+    } else {
+      spec.task.task.name = kCustom;
+    }
     return spec;
   }
   if (spec.task.canonical.is_object() && spec.task.canonical.contains(kBenchmark)) {
@@ -245,13 +257,7 @@ RunSpec run_spec_from_json(const Json& json, const std::string& file) {
                     "run was made",
                     file, hash.substr(0, 12), spec.task.hash.substr(0, 12)));
   }
-  try {
-    spec.task.task = task_from_json(spec.task.canonical);
-  } catch (const UserError& error) {
-    throw UserError(file + ": " + error.what());
-  }
-  spec.task.open = !std::ranges::all_of(spec.overrides, outside_hash);
-  check_task(spec, file);
+  read_task_of(spec, file);
   spec.division = division_of(spec);
   return spec;
 }

@@ -9,6 +9,7 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
 #include "mlbench/catalog/options/options.h"
+#include "mlbench/spec/declaration.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/spec/variables.h"
 #include "mlbench/supervise/supervisor.h"
@@ -27,6 +28,16 @@ std::vector<std::string> filled_in(std::vector<std::string> command, const spec:
   }
   fill_in(command, "{backend}", run.backend);
   return command;
+}
+
+// The goal that the run's command declares, for its script.
+std::string declared_goal(const spec::RunSpec& run) {
+  const spec::GoalSpec& goal = run.task.task.goal;
+  return Json{{"metric", goal.metric},
+              {"split", goal.split},
+              {"target", spec::goal_target(goal, run.limits.light)},
+              {"higher_is_better", goal.higher_is_better}}
+      .dump();
 }
 
 }  // namespace
@@ -80,6 +91,7 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
     }
     request.environment[variables::kRunDir] = run.run_dir;
     request.environment[variables::kRunId] = std::to_string(run.id);
+    if (spec::declares_task(run)) request.environment[variables::kGoal] = declared_goal(run);
   } else {
     // In an image, the worker is the image's own.
     request.command = {spec::engine_text(run.engine, "image").empty() ? worker.string() : "mlbench-worker", "--run-dir",

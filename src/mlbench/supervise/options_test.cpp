@@ -4,6 +4,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/spec/declaration.h"
 #include "mlbench/supervise/supervisor.h"
 
 namespace mlbench::supervise {
@@ -88,6 +89,20 @@ TEST(LaunchRequest, HoldsWhatARankNeeds) {
 
   request = launch_request(run, Somewhere(false), "/opt/mlbench-worker", 1, std::nullopt, false);
   EXPECT_FALSE(request.environment.contains("MLBENCH_CORES")) << "they are of this host";
+}
+
+TEST(LaunchRequest, ACommandIsToldTheGoalThatItDeclares) {
+  spec::RunSpec run;
+  run.run_dir = "/home/runs/r-1";
+  run.limits.light = true;
+  spec::set_command(run, {{"python3", "train.py"}});
+  auto request = launch_request(run, Somewhere(true), "", 1, std::nullopt, false);
+  EXPECT_FALSE(request.environment.contains("MLBENCH_GOAL"));
+  spec::declare(run, spec::find_task("fashion-mnist", "", "", {}), {}, "fashion-mnist");
+  request = launch_request(run, Somewhere(true), "", 1, std::nullopt, false);
+  EXPECT_THAT(request.command, ElementsAre("python3", "train.py"));
+  EXPECT_EQ(Json::parse(request.environment.at("MLBENCH_GOAL")),
+            Json::parse(R"({"metric": "Prec@1", "split": "test", "target": 85.0, "higher_is_better": true})"));
 }
 
 TEST(LaunchRequest, InAnImageTheWorkerIsTheImagesOwn) {

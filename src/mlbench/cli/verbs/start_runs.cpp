@@ -27,6 +27,8 @@
 #include "mlbench/plan/choices.h"
 #include "mlbench/plan/engine.h"
 #include "mlbench/plan/plan.h"
+#include "mlbench/spec/declaration.h"
+#include "mlbench/spec/goal_option.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/spec/task.h"
 #include "mlbench/spec/variables.h"
@@ -228,6 +230,10 @@ void complete_command(spec::RunOptions& options, const std::vector<std::string>&
 
 std::string describe(const spec::RunSpec& run) {
   std::string labels = run.division;
+  if (spec::declares_task(run)) {
+    labels +=
+        fmt::format(", declares {} to {}", run.task.task.name, spec::goal_text(run.task.task.goal, run.limits.light));
+  }
   if (run.limits.light) labels += ", light";
   if (run.synthetic) labels += ", synthetic";
   if (!run.communication.netem.empty()) labels += ", synthetic network";
