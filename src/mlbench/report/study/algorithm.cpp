@@ -60,7 +60,7 @@ std::string words_of_rates(const record::Algorithm& algorithm) {
 }  // namespace
 
 record::Record with_algorithm(record::Record record) {
-  if (record.algorithm && !record.problem_hash.empty()) return record;
+  if (record.custom || (record.algorithm && !record.problem_hash.empty())) return record;
   const auto task = official_task_of(record);
   if (!task) return record;
   if (!record.algorithm) {

@@ -29,23 +29,32 @@ std::string abbreviated(std::string value) {
   return value;
 }
 
-std::string version_note(const std::vector<const record::Record*>& records) {
-  std::map<std::string, std::vector<std::string>> versions;
-  for (const record::Record* record : records) {
-    const record::Environment environment = record->environment.value_or(record::Environment());
-    std::string version = environment.version;
-    if (!environment.git_describe.empty()) version += " " + environment.git_describe;
-    versions[version.empty() ? "unknown" : version].push_back(record->name);
-  }
-  if (versions.size() < 2) return "";
+// Says "BEGINNING: VALUE (RUN, RUN), VALUE (RUN)" where `value` of the records differs, else "".
+std::string note_of_values(const std::vector<const record::Record*>& records, const std::string& beginning,
+                           const std::function<std::string(const record::Record& record)>& value) {
+  std::map<std::string, std::vector<std::string>> names_by_value;
+  for (const record::Record* record : records) names_by_value[value(*record)].push_back(record->name);
+  if (names_by_value.size() < 2) return "";
   std::vector<std::string> words;
-  for (auto& [version, names] : versions) {
+  for (auto& [one, names] : names_by_value) {
     const size_t more = names.size() - std::min(names.size(), kMostNames);
     names.resize(names.size() - more);
     words.push_back(
-        fmt::format("{} ({}{})", version, fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : ""));
+        fmt::format("{} ({}{})", one, fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : ""));
   }
-  return fmt::format("different versions of the program: {}", fmt::join(words, ", "));
+  return fmt::format("{}: {}", beginning, fmt::join(words, ", "));
+}
+
+std::string version_of(const record::Record& record) {
+  const record::Environment environment = record.environment.value_or(record::Environment());
+  std::string version = environment.version;
+  if (!environment.git_describe.empty()) version += " " + environment.git_describe;
+  return version.empty() ? "unknown" : version;
+}
+
+std::string command_of(const record::Record& record) {
+  const auto& keys = comparison_keys();
+  return abbreviated(std::ranges::find(keys, std::string_view("command"), &ComparisonKey::name)->value(record));
 }
 
 std::string differ(const Keys& keys) { return in_words(keys) + (keys.size() == 1 ? " differs" : " differ"); }
@@ -177,7 +186,9 @@ Distinction distinguish(const std::vector<Conditions>& runs, const std::vector<s
 }
 
 void add_comparison_notes(const std::vector<const record::Record*>& records, std::vector<std::string>& notes) {
-  for (std::string note : {rates_note(records), version_note(records)}) {
+  for (std::string note :
+       {note_of_values(records, "the command varies, and with it all that a command chooses", command_of),
+        rates_note(records), note_of_values(records, "different versions of the program", version_of)}) {
     if (!note.empty()) notes.push_back(std::move(note));
   }
 }

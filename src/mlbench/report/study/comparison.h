@@ -71,7 +71,9 @@ class Conditions {
   std::vector<std::string> values_;
   std::vector<HostKind> host_kinds_;
   std::string division_but_keys_;
-  std::string problem_;  // "" where the record does not tell
+  std::string problem_;    // "" where the record does not tell
+  bool declared_ = false;  // of a command that declares a task
+  std::string data_name_;  // "" of made data
 };
 
 // Why runs that differ in these keys have no speed-up, "no speed-up: hardware differs"; "" where nothing forbids one.
@@ -101,8 +103,8 @@ struct Distinction {
 Distinction distinguish(const std::vector<Conditions>& runs, const std::vector<std::vector<size_t>>& groups,
                         const KeyChoice& apart);
 
-// Adds what whoever reads a comparison of these runs must know: that the rates of their algorithms were not chosen
-// alike (study/algorithm.h), and that their programs were different versions:
+// Adds what whoever reads a comparison of these runs must know: that their commands vary, that the rates of their
+// algorithms were not chosen alike (study/algorithm.h), and that their programs were different versions:
 // "different versions of the program: 0.1.0 v1 (r-1), 0.1.0 v2 (r-2, r-4)".
 void add_comparison_notes(const std::vector<const record::Record*>& records, std::vector<std::string>& notes);
 

@@ -74,6 +74,13 @@ std::string task(const Record& record) {
   return joined(words);
 }
 
+// What the ranks run. A long command is shown by its hash.
+std::string command(const Record& record) {
+  if (!record.custom) return "mlbench-worker";
+  std::string words = joined(record.custom->command, " ");
+  return words.size() > kLongestTold ? "command " + sha256_hex(words) : words;
+}
+
 std::string algorithm(const Record& record) { return record.algorithm ? in_words(*record.algorithm) : ""; }
 
 std::string overrides(const Record& record) {
@@ -251,6 +258,7 @@ std::string storage(const Record& record) {
 const ComparisonKey kOwnKeys[] = {
     {"task", KeyKind::kFixed, values::task},
     {"overrides", KeyKind::kFixed, values::overrides},
+    {"command", KeyKind::kFree, values::command},
     {"algorithm", KeyKind::kFree, values::algorithm},
     {"division", KeyKind::kFixed, values::division},
     {"goal", KeyKind::kFixed, values::goal},
@@ -272,6 +280,11 @@ const ComparisonKey kOwnKeys[] = {
     {"checkpoints", KeyKind::kFree, values::checkpoints},
     {"recording", KeyKind::kFree, values::recording},
 };
+
+// What a command that declares a task chooses by itself, and its record does not tell: beside a run of that task it
+// differs in the key `command` alone.
+constexpr std::string_view kOfCommand[] = {"algorithm",        "division", "framework",   "backend",  "precision",
+                                           "inter_op_threads", "storage",  "checkpoints", "recording"};
 
 // The value of an engine's option, as the engine was told it; long texts are shown by their hash. Slurm's partition is
 // the one that Slurm gave.
@@ -349,6 +362,8 @@ Conditions::Conditions(const record::Record& given) {
   }
   division_but_keys_ = values::division_but_keys(record);
   problem_ = record.problem_hash;
+  declared_ = record.custom && record.custom->declared;
+  if (!record.data.synthetic) data_name_ = record.data.name;
 }
 
 const std::string& Conditions::value(const ComparisonKey& key) const {
@@ -364,6 +379,8 @@ bool Conditions::equal(size_t key, const Conditions& other) const {
     return has_all(host_kinds_, other.host_kinds_) && has_all(other.host_kinds_, host_kinds_);
   }
   if (key_table()[key].name == "division") return division_but_keys_ == other.division_but_keys_;
+  // A command tells no more than the name of what it reads.
+  if (key_table()[key].name == "data") return declared_ != other.declared_ && data_name_ == other.data_name_;
   // Variants of a task that differ in their algorithm alone differ in that key.
   if (key_table()[key].name == "task") return !problem_.empty() && problem_ == other.problem_;
   return false;
@@ -381,6 +398,9 @@ Keys Conditions::differences(const Conditions& other) const {
   }
   if (workers_differ) {
     std::erase_if(keys, [](const ComparisonKey* key) { return key->kind == KeyKind::kFollowsWorkers; });
+  }
+  if (declared_ != other.declared_) {
+    std::erase_if(keys, [](const ComparisonKey* key) { return std::ranges::count(kOfCommand, key->name) > 0; });
   }
   return keys;
 }

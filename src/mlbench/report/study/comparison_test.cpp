@@ -132,6 +132,54 @@ TEST(Comparison, SaysHowRatesWereChosenOfAlgorithmsThatDiffer) {
                                    "a-1 the task's"));
 }
 
+// As build_record() makes it: what the script chooses is not told.
+RecordJson declared_record(const std::string& name, const std::string& script) {
+  RecordJson record = told_record(name, 1);
+  record["custom"] = declared_custom(script);
+  record["division"] = record["framework"] = "custom";
+  record["algorithm"] = record["comm_stack"] = record["communication"] = nullptr;
+  record["data"] = {{"name", "fashion-mnist"}, {"synthetic", false}};
+  record["effective"] = {{"device", nullptr}};
+  record["storage"] = {{"kind", "not known"}, {"endpoint", nullptr}};
+  return record;
+}
+
+TEST(Comparison, ACommandThatDeclaresATaskDiffersFromItsRunsInTheCommandAlone) {
+  const RecordJson task = told_record("a-1", 1), ours = declared_record("b-1", "ours.py");
+  EXPECT_THAT(differences(task, ours), ElementsAre("command"));
+  EXPECT_THAT(differences(ours, declared_record("b-1.2", "ours.py")), IsEmpty());
+  EXPECT_THAT(differences(ours, declared_record("c-1", "theirs.py")), ElementsAre("command"));
+  RecordJson other = declared_record("d-1", "ours.py");
+  other["goal"]["target"] = 80;
+  EXPECT_THAT(differences(ours, other), ElementsAre("goal"));
+  EXPECT_THAT(differences(task, other), ElementsAre("command", "goal"));
+  other = declared_record("d-1", "ours.py");
+  other["data"]["name"] = "mnist";
+  EXPECT_THAT(differences(task, other), ElementsAre("command", "data"));
+  RecordJson made = task;
+  made["data"]["synthetic"] = true;
+  EXPECT_THAT(differences(made, ours), ElementsAre("command", "data"));
+  RecordJson undeclared = ours;
+  undeclared["custom"].erase("declared");
+  undeclared["task"] = "custom";
+  EXPECT_THAT(differences(task, undeclared), Contains("task"));
+}
+
+// Each comparison says so.
+TEST(Comparison, ACommandThatVariesGetsANote) {
+  const RecordJson task = told_record("a-1", 1), ours = declared_record("b-1", "ours.py");
+  const auto note = HasSubstr(
+      "the command varies, and with it all that a command chooses: mlbench-worker (a-1), python3 ours.py (b-1)");
+  const Significance compared = significance_of({{"a-1", {task}}, {"b-1", {ours}}}, {});
+  EXPECT_THAT(compared.notes, Contains(note));
+  EXPECT_EQ(compared.runs.at(1).no_ratio, "");
+  EXPECT_THAT(compared.runs.at(1).differs_in, ElementsAre("command"));
+  const std::vector<Study> studies = studies_of({task, ours});
+  ASSERT_EQ(studies.size(), 1U);
+  EXPECT_THAT(studies[0].notes, Contains(note));
+  EXPECT_THAT(studies[0].lines_differ_in, ElementsAre("command"));
+}
+
 // Report 1: mlbench compare.
 TEST(Comparison, CompareGivesTheRatiosThatAreAllowed) {
   const RecordJson record = told_record("a-1", 1);

@@ -50,6 +50,16 @@ inline Json given_override(const char* key, const char* value) {
   return Json::array({Json::object({{"key", key}, {"value", value}})});
 }
 
+// The member `custom` of a run whose command declares the task of told_record().
+inline Json declared_custom(const std::string& script) {
+  const Json declared = {{"task", "fashion-mnist"},
+                         {"rules", nullptr},
+                         {"variant", nullptr},
+                         {"data", "fashion-mnist"},
+                         {"goal", "Prec@1>=85"}};
+  return {{"command", {"python3", script}}, {"declared", declared}, {"result", nullptr}};
+}
+
 struct Change {
   std::string key;  // the key in which the record then differs; "": none
   std::string what;
@@ -74,6 +84,8 @@ inline std::vector<Change> changes_of_one_key() {
       {"task", "the variant", set("/variant", "v2-20")},
       {"task", "the hash alone: a copy of the task file that was altered", set("/task_hash", std::string(64, 'c'))},
       {"overrides", "an override", set("/overrides", batch)},
+      {"command", "one's own", set("/custom", {{"command", {"python3", "train.py"}}, {"result", nullptr}})},
+      {"command", "a command that declares the task", set("/custom", declared_custom("train.py"))},
       {"algorithm", "the rule", set("/algorithm/rule", "lars")},
       {"algorithm", "the coder", set("/algorithm/coder", "top_k")},
       {"algorithm", "the pattern", set("/algorithm/pattern", "local")},
