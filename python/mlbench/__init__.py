@@ -13,6 +13,7 @@ from mlbench.goals import (
     time_to_accuracy_goal,
 )
 from mlbench.metrics import BLEUScore, DiceCoefficient, F1Score, Perplexity, TopKAccuracy
+from mlbench.predictions import write_predictions
 from mlbench.tracker import Tracker
 
 __all__ = [
@@ -34,4 +35,5 @@ __all__ = [
     "task4_time_to_bleu_goal",
     "time_to_accuracy_goal",
     "validation_round",
+    "write_predictions",
 ]

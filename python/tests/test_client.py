@@ -450,6 +450,29 @@ class ValidationTest(unittest.TestCase):
         self.assertEqual([record["values"] for record in records.records], [{"train_loss": 0.5}, {"train_Prec@1": 100.0}] * 2)
 
 
+class PredictionsTest(unittest.TestCase):
+    def written(self, *arguments):
+        with tempfile.TemporaryDirectory() as folder:
+            path = mlbench.write_predictions([9], environment={"MLBENCH_RUN_DIR": folder})  # earlier ones
+            self.assertEqual(mlbench.write_predictions(*arguments, environment={"MLBENCH_RUN_DIR": folder}), path)
+            self.assertEqual(os.listdir(folder), ["predictions.jsonl"])
+            with open(path, encoding="utf-8") as file:
+                return [json.loads(line) for line in file]
+
+    def test_classes_and_scores_in_the_order_of_the_set(self):
+        self.assertEqual(self.written([3, 1.0]), [{"index": 0, "label": 3}, {"index": 1, "label": 1}])
+        self.assertEqual(self.written([[0.25, 0.75]]), [{"index": 0, "scores": [0.25, 0.75]}])
+        self.assertEqual(self.written([4, 5], [1, 0]), [{"index": 1, "label": 4}, {"index": 0, "label": 5}])
+
+    def test_what_is_no_prediction_is_refused(self):
+        for wrong in (([0.5],), ([[math.nan]],), ([1, 2], [0])):
+            with self.assertRaises(ValueError):
+                self.written(*wrong)
+
+    def test_without_a_run_nothing_is_written(self):
+        self.assertIsNone(mlbench.write_predictions([1], environment={}))
+
+
 class FileTest(unittest.TestCase):
     def test_appends_lines_to_the_run_folder(self):
         with tempfile.TemporaryDirectory() as folder:

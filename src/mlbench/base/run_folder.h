@@ -102,6 +102,11 @@ inline constexpr const char *kTensorFile = "model.safetensors", *kStateFile = "s
 // The steps of all checkpoints of a run, in ascending order.
 std::vector<int64_t> checkpoint_steps(const std::filesystem::path& run_dir);
 
+// What the script of a custom run predicted for the evaluation set (metrics/predictions.h).
+inline std::filesystem::path predictions_path(const std::filesystem::path& run_dir) {
+  return run_dir / "predictions.jsonl";
+}
+
 inline std::filesystem::path translations_dir(const std::filesystem::path& run_dir) { return run_dir / "translations"; }
 
 }  // namespace mlbench

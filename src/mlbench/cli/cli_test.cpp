@@ -842,6 +842,80 @@ TEST_F(Cli, AnyCommandIsARun) {
   EXPECT_EQ(charts["studies"][0]["lines"][0]["points"][1]["speed_up"], 1.0);
 }
 
+// A shell script that records values as the Python client does, and predicts the label i mod 2 for all but `wrong`
+// samples of made files that have these labels.
+std::string claiming_script(double claimed, int wrong) {
+  return fmt::format(
+      R"(mkdir -p "$MLBENCH_RUN_DIR/metrics"; )"
+      R"(echo '{{"step":9,"epoch":1,"train_s":2.5,"samples":5000,"values":{{"val_global_Prec@1":{}}}}}' )"
+      R"(>> "$MLBENCH_RUN_DIR/metrics/rank-0.jsonl"; )"
+      R"(for i in $(seq 0 599); do echo "{{\"index\": $i, \"label\": $(( i < {} ? 1 - i % 2 : i % 2 ))}}"; done )"
+      R"(> "$MLBENCH_RUN_DIR/predictions.jsonl"; echo "goal $MLBENCH_GOAL")",
+      claimed, wrong);
+}
+
+TEST_F(Cli, ACommandIsJudgedByTheTaskThatItDeclares) {
+  fs::create_directories(home() / "data/svm");
+  for (const auto& [name, rows] : {std::pair("madelon.train", 2000), {"madelon.valid", 600}}) {
+    std::ofstream file(home() / "data/svm" / name);
+    for (int i = 0; i < rows; ++i) file << (i % 2 == 0 ? "-1" : "+1") << " 1:" << i << "\n";
+  }
+  const auto run_script = [&](const std::string& name, const std::string& script) {
+    return mlbench({"run", name, "1", "--task", "2a", "--data", "madelon", "--goal", "Prec@1>=90", "--json", "--",
+                    "/bin/sh", "-c", script});
+  };
+  const Result honest = run_script("honest", claiming_script(95, 30));
+  ASSERT_EQ(honest.code, 0) << honest.err;
+  EXPECT_THAT(honest.err, HasSubstr("custom, declares 2a to Prec@1>=90"));
+  const Json record = honest.json()[0];
+  EXPECT_EQ(record["task"], "2a");
+  EXPECT_EQ(record["custom"]["declared"]["goal"], "Prec@1>=90");
+  EXPECT_EQ(record["goal"]["reached"], true);
+  EXPECT_EQ(record["goal"]["train_s"], 2.5);
+  EXPECT_EQ(record["throughput"]["samples_per_s"], 2000);
+  EXPECT_THAT(mlbench({"logs", "honest-1"}).out, HasSubstr(R"("metric":"Prec@1")"));
+
+  const Result holds = mlbench({"evaluate", "honest-1"});
+  EXPECT_EQ(holds.code, 0) << holds.err;
+  EXPECT_EQ(holds.out,
+            "honest-1, predictions of 2a: 600 test samples of madelon\n"
+            "  Prec@1: claimed 95, computed 95, equal\n"
+            "  goal Prec@1>=90: claimed to be reached\n"
+            "the claim holds\n");
+
+  ASSERT_EQ(run_script("liar", claiming_script(95, 31)).code, 0);
+  const Result lies = mlbench({"evaluate", "liar-1", "--json"});
+  EXPECT_EQ(lies.code, 5);
+  EXPECT_EQ(lies.json()["holds"], false);
+  EXPECT_EQ(lies.json()["claims"][0]["claimed"], 95);
+  EXPECT_NEAR(lies.json()["claims"][0]["computed"].get<double>(), 94.8333, 1e-4);
+  EXPECT_THAT(mlbench({"evaluate", "liar-1"}).out,
+              AllOf(HasSubstr("claimed 95, computed 94.8333, different"), HasSubstr("the claim is wrong")));
+
+  const Result missed = run_script("missed", claiming_script(80, 120));
+  EXPECT_EQ(missed.code, 0);
+  EXPECT_THAT(missed.json()[0]["notes"], Contains("the declared goal Prec@1>=90 was missed: the best Prec@1 is 80"));
+  EXPECT_THAT(mlbench({"status", "missed-1"}).out,
+              AllOf(HasSubstr("goal not reached (Prec@1 90 on test data)"), HasSubstr("was missed")));
+  EXPECT_THAT(mlbench({"compare", "honest-1", "missed-1"}).out, HasSubstr("the command varies"));
+}
+
+TEST_F(Cli, AClaimThatCannotBeCheckedSaysWhy) {
+  const auto run_script = [&](const std::string& name, std::vector<std::string> more, const std::string& script) {
+    more.insert(more.begin(), {"run", name, "1"});
+    more.insert(more.end(), {"--", "/bin/sh", "-c", script});
+    EXPECT_EQ(mlbench(more).code, 0);
+  };
+  run_script("c", {}, "true");
+  expect_error({"evaluate", "c-1"}, HasSubstr("run 'c-1' declares no task"));
+  run_script("d", {"--task", "2a", "--data", "madelon"}, "true");
+  expect_error({"evaluate", "d-1"}, AllOf(HasSubstr("there is no "), HasSubstr("runs/d-1/predictions.jsonl"),
+                                          HasSubstr("write_predictions()")));
+  expect_error({"evaluate", "d-1", "--task", "2a"}, HasSubstr("--task is what the run's command declares"));
+  run_script("e", {"--task", "2a", "--data", "madelon"}, R"(: > "$MLBENCH_RUN_DIR/predictions.jsonl")");
+  expect_error({"evaluate", "e-1"}, HasSubstr("run 'e-1' recorded no Prec@1 on test data: there is no claim to check"));
+}
+
 TEST_F(Cli, ACustomRunHasHorovodsVariables) {
   const std::string script = R"(echo "$HOROVOD_RANK/$HOROVOD_SIZE $HOROVOD_LOCAL_RANK/$HOROVOD_LOCAL_SIZE )"
                              R"($HOROVOD_CROSS_RANK/$HOROVOD_CROSS_SIZE $HOROVOD_CONTROLLER $HOROVOD_GLOO_IFACE"; )"

@@ -18,6 +18,7 @@
 #include "mlbench/dataset/text/prepared_text.h"
 #include "mlbench/dataset/text/text_files.h"
 #include "mlbench/dataset/verify.h"
+#include "mlbench/plan/plan.h"
 #include "mlbench/report/draw/table.h"
 
 namespace mlbench::cli {

@@ -16,23 +16,16 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/cli/context.h"
+#include "mlbench/cli/verbs/evaluate_claim.h"
+#include "mlbench/cli/verbs/evaluate_predictions.h"
 #include "mlbench/cli/verbs/evaluate_translations.h"
 #include "mlbench/cli/verbs/option_flags.h"
 #include "mlbench/cli/verbs/verbs.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
-#include "mlbench/dataset/prepare.h"
-#include "mlbench/dataset/prepared_dataset.h"
-#include "mlbench/dataset/synthetic.h"
-#include "mlbench/dataset/text/prepared_text.h"
 #include "mlbench/home/runs.h"
-#include "mlbench/metrics/predictions.h"
-#include "mlbench/metrics/text_predictions.h"
-#include "mlbench/models/model.h"
 #include "mlbench/plan/plan.h"
 #include "mlbench/report/draw/table.h"
-#include "mlbench/spec/evaluation_columns.h"
-#include "mlbench/spec/loss.h"
 #include "mlbench/spec/split.h"
 #include "mlbench/supervise/core_lock.h"
 
@@ -54,10 +47,19 @@ struct EvaluateOptions {
   TranslationFlags translations;
 };
 
+// `path`, or the folder of the run in the home where `input` can only be a run's name.
+fs::path run_folder_of(const Context& context, const fs::path& path, const std::string& input) {
+  const bool is_path = fs::exists(path) || input.find('/') != std::string::npos;
+  return is_path ? path : runs_dir(context.home()) / input;
+}
+
+bool is_custom_run(const fs::path& run_dir) {
+  return fs::exists(spec_path(run_dir)) && !spec::uses_worker(home::read_spec(run_dir));
+}
+
 // The newest checkpoint where `path` is a run's folder or `input` a run's name; else `path` as it is.
 fs::path newest_checkpoint(const Context& context, const fs::path& path, const std::string& input) {
-  const fs::path named = runs_dir(context.home()) / input;
-  const fs::path run_dir = fs::exists(path) || input.find('/') != std::string::npos ? path : named;
+  const fs::path run_dir = run_folder_of(context, path, input);
   const std::vector<int64_t> steps = checkpoint_steps(run_dir);
   return steps.empty() ? path : checkpoints_dir(run_dir) / checkpoint_name(steps.back());
 }
@@ -104,6 +106,18 @@ void take_training_facts(spec::RunSpec& run, const fs::path& checkpoint, const s
   }
 }
 
+// Throws UserError "FLAG WHY" where a choice beside --task is given.
+void refuse_choices(const spec::RunOptions& given, const std::string& why) {
+  const std::pair<const char*, bool> choices[] = {{"--rules", !given.rules.empty()},
+                                                  {"--variant", !given.variant.empty()},
+                                                  {"--set", !given.overrides.empty()},
+                                                  {"--goal", !given.goal.empty()},
+                                                  {"--data", !given.data.empty()}};
+  for (const auto& [flag, set] : choices) {
+    if (set) throw UserError(fmt::format("{} {}", flag, why));
+  }
+}
+
 // The specification for the evaluation of `input`: that of --task, or of the run whose checkpoint `input` is.
 spec::RunSpec plan_evaluation(const Context& context, const EvaluateOptions& options, const fs::path& input,
                               Kind kind) {
@@ -111,14 +125,7 @@ spec::RunSpec plan_evaluation(const Context& context, const EvaluateOptions& opt
   const fs::path run_dir = input.parent_path().parent_path();
   spec::RunSpec run;
   if (given.task.empty() && kind == Kind::kCheckpoint && fs::exists(spec_path(run_dir))) {
-    const std::pair<const char*, bool> choices[] = {{"--rules", !given.rules.empty()},
-                                                    {"--variant", !given.variant.empty()},
-                                                    {"--set", !given.overrides.empty()},
-                                                    {"--goal", !given.goal.empty()},
-                                                    {"--data", !given.data.empty()}};
-    for (const auto& [flag, set] : choices) {
-      if (set) throw UserError(fmt::format("{} is a choice of a task: give --task TASK, too", flag));
-    }
+    refuse_choices(given, "is a choice of a task: give --task TASK, too");
     run = home::read_spec(run_dir);
     run.data_dirs = plan::data_dirs(given.data_dir, context.home());
     run.cache_dir = cache_dir_of(context.home());
@@ -135,63 +142,6 @@ spec::RunSpec plan_evaluation(const Context& context, const EvaluateOptions& opt
   if (kind == Kind::kCheckpoint) take_training_facts(run, input, given);
   if (!run.synthetic) dataset::locate(dataset::find_description(run.data_name), run.data_dirs);
   return run;
-}
-
-// ---- predictions ----------------------------------------------------------------------------------------------------
-
-dataset::PreparedDataset prepare(const spec::RunSpec& run) {
-  const auto& description = dataset::find_description(run.data_name);
-  fs::create_directories(run.cache_dir);
-  if (run.synthetic) return dataset::make_synthetic(description, run.cache_dir);
-  return dataset::prepare(description, run.data_dirs, run.cache_dir, [](const std::string& line) { say(line); });
-}
-
-// What a run's evaluation predicts of the split, and how much of it the predictions of another program must have.
-metrics::TextShape shape_of(const spec::DataSpec& data, const dataset::CachedSplit& split) {
-  metrics::TextShape shape;
-  if (data.batching == "columns") {
-    const int64_t columns = spec::evaluation_columns(data);
-    shape.most_tokens = std::ssize(split.column<dataset::TokenColumn>("tokens").elements);
-    shape.least_tokens = (shape.most_tokens / columns - 1) * columns;
-    return shape;
-  }
-  const dataset::TokenColumn& targets = split.column<dataset::TokenColumn>("target");
-  for (int64_t i = 0; i < targets.records(); ++i) {
-    const int64_t length = targets.length(i), most = data.evaluation_max_length;
-    shape.tokens.push_back((most > 0 ? std::min(length, most) : length) + 1);  // and the token at the end
-  }
-  return shape;
-}
-
-metrics::PredictionMetrics text_metrics(const fs::path& file, const spec::TaskSpec& task,
-                                        const dataset::PreparedDataset& data, const dataset::CachedSplit& split) {
-  const auto predictions = metrics::read_text_predictions(file, shape_of(task.data, split));
-  std::vector<std::string> references;
-  if (!predictions.texts.empty() && !data.synthetic()) references = data.text()->references(spec::kTestSplit);
-  return metrics::evaluate(predictions, references, task.evaluation.metrics);
-}
-
-metrics::PredictionMetrics class_metrics(const fs::path& file, const spec::TaskSpec& task,
-                                         const dataset::CachedSplit& split) {
-  const auto predictions =
-      metrics::read_predictions(file, {split.samples, task.data.classes, models::describe_model(task).outputs});
-  return metrics::evaluate(predictions, split.labels(), task.evaluation.metrics);
-}
-
-Json evaluate_predictions(const fs::path& file, const spec::RunSpec& run) {
-  const spec::TaskSpec& task = run.task.task;
-  const spec::LossKind loss = spec::loss_kind(task.loss);
-  const bool over_tokens = loss.over_tokens;
-  if (!over_tokens && !loss.classifies) {
-    throw UserError(fmt::format(
-        "predictions are of classes or of text, and 'loss' is \"{}\"; expected a checkpoint or weights", task.loss));
-  }
-  const dataset::PreparedDataset data = prepare(run);
-  const dataset::CachedSplit& split = data.split(spec::kTestSplit);
-  const metrics::PredictionMetrics result =
-      over_tokens ? text_metrics(file, task, data, split) : class_metrics(file, task, split);
-  return {{"samples", split.samples},  {"data", data.record()}, {"metrics", result.values},
-          {"weights_sha256", nullptr}, {"step", nullptr},       {"notes", result.notes}};
 }
 
 // ---- models, by the worker ------------------------------------------------------------------------------------------
@@ -327,6 +277,12 @@ ExitCode evaluate(const Context& context, const EvaluateOptions& options) {
   const fs::path input = fs::absolute(options.input).lexically_normal();
   fs::path path = input.has_filename() ? input : input.parent_path();  // without a trailing slash
   const int64_t average = options.average.empty() ? 1 : parse_count(options.average, "--average", kAverageRange);
+  if (const fs::path run_dir = run_folder_of(context, path, options.input); is_custom_run(run_dir)) {
+    const std::string why = "is what the run's command declares, or does not: leave it out";
+    refuse_choices(options.run, why);
+    if (!options.run.task.empty()) throw UserError("--task " + why);
+    return evaluate_claim(context, run_dir, options.run);
+  }
   if (!options.average.empty()) path = newest_checkpoint(context, path, options.input);
   const Kind kind = kind_of(path);
   if (!options.average.empty() && kind != Kind::kCheckpoint) {
@@ -375,7 +331,8 @@ void add_evaluate(CLI::App& app, Program& program) {
   auto options = std::make_shared<EvaluateOptions>();
   spec::RunOptions& run = options->run;
   verb->add_option("INPUT", options->input,
-                   "a checkpoint folder (RUN/checkpoints/step-N), a .safetensors file, or predictions as JSON lines");
+                   "a checkpoint folder (RUN/checkpoints/step-N), a .safetensors file, predictions as JSON lines, or a "
+                   "run whose command declares a task");
   verb->add_option("--average", options->average,
                    "evaluate the mean of the last N checkpoints: INPUT is a run, or the last one of them")
       ->type_name("N");
