@@ -269,6 +269,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
               <NumberInput label="Restarts after a lost host" field={fieldOf('requeue')} usual="default (none)" value={form.requeue} onInput={typed('requeue')} />
               <NumberInput label="Seed" field={fieldOf('seed')} value={form.seed} onInput={typed('seed')} />
               <NumberInput label="Repeats" field={fieldOf('repeat')} value={form.repeat} onInput={typed('repeat')} />
+              {textField('goal', 'Another goal', {placeholder: 'METRIC>=VALUE or METRIC<=VALUE', hint: 'A run with a goal of its own is open.'})}
               {textField('data', 'Data set', {placeholder: task?.data ? `default (${task.data})` : 'default'})}
               <div class="checks">
                 {has('to_the_end') && <label class="check"><input type="checkbox" checked={form.to_the_end} onChange={(event) => change({to_the_end: event.currentTarget.checked})} /> continue past the goal, to the last epoch or limit</label>}

@@ -13,7 +13,7 @@ export interface Goal {
   epoch: number | null;
   step: number | null;
   train_s: number | null;
-  best?: {value: number; epoch: number; step: number; train_s: number} | null;  // absent of a custom run
+  best?: {value: number; epoch: number; step: number; train_s: number} | null;  // absent of a custom run without a declared goal
 }
 
 export interface RunSummary {
@@ -143,7 +143,7 @@ export interface RunRecord extends RunSummary {
   exchange: Exchange | null;
   evaluations: Evaluation[];
   parameters: number | null;
-  custom: {command: string[]; result: Json} | null;
+  custom: {command: string[]; declared?: {task: string; data: string; goal: string}; result: Json} | null;
   collectives: {results: CollectiveRow[]; pairs: PairMatrix | null} | null;
 }
 

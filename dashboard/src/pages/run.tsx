@@ -254,7 +254,7 @@ function About({run}: {run: FullRecord}) {
       <section class="panel">
         <h3>What ran</h3>
         <Facts rows={[
-          ['Task', taskLabel(run)], ...(run.custom ? [['Command', <code>{run.custom.command.join(' ')}</code>], ['Result', plain(run.custom.result)]] as [string, ComponentChildren][] : []), ['Division', run.division ?? NONE],
+          ['Task', taskLabel(run)], ...(run.custom ? [['Command', <code>{run.custom.command.join(' ')}</code>], ...(run.custom.declared ? [['Declares', `${run.custom.declared.task} on ${run.custom.declared.data}, ${run.custom.declared.goal}`]] : []), ['Result', plain(run.custom.result)]] as [string, ComponentChildren][] : []), ['Division', run.division ?? NONE],
           ['Overrides', run.overrides.length === 0 ? 'none' : <ul class="plain">{run.overrides.map((one) => <li key={one.key}><code>{one.key}={one.value}</code></li>)}</ul>],
           ['Limits', Object.entries(run.limits).filter(([, value]) => value !== null && value !== false).map(([key, value]) => key === 'light' ? 'light goal' : key === 'to_the_end' ? 'to the end' : `${key} ${plain(value)}`).join(', ') || 'none'],
           ...(run.stop_reason ? [['Ended by', run.stop_reason.replaceAll('_', ' ')] as [string, string]] : []),
