@@ -47,6 +47,8 @@ constexpr double kDeepRealMultiple = 40000;
 // A few samples of the larger networks, as float64 takes its time. A flip weighs more in a smaller batch.
 constexpr int64_t kFewSamples = 5;
 constexpr double kFewRealMultiple = kDeepRealMultiple * kSamples / kFewSamples;
+// VGG-16 has no batch norm, but many layers: PyTorch's own error is 15 eps x norm.
+constexpr double kVgg16Multiple = 64;
 // Up to 16 layers without shortcuts: what softplus yields is all positive, so that each batch norm cancels digits.
 constexpr double kVggMultiple = 512;
 constexpr double kVggLossMultiple = 32;
@@ -91,6 +93,7 @@ struct Case {
   bool frozen = false;  // BatchNorm normalises by its running statistics
   std::string precision = "float32";
   double loss_multiple = 8;  // of eps x loss, by which rounding may change the loss
+  Json definition;           // the model as imagenet_models.py defines it; null: PyTorch follows the description
   Batch batch;
 };
 
@@ -119,8 +122,21 @@ Case make_resnet_case(const std::string& version, int64_t depth, bool frozen) {
   return result;
 }
 
+// A network for images of 224 x 224 pixels, on smaller ones.
+Case make_imagenet_case(const std::string& model, const Json& options, int64_t size) {
+  Case result;
+  result.task = spec::find_task("1a", "2021", "", {}).task;
+  result.task.data.sample_shape = {3, size, size};
+  result.task.model = {model, options};
+  result.model = models::describe_model(result.task);
+  result.batch = make_batch(result.task.data.sample_shape, kFewSamples);
+  result.definition = {{"model", model}, {"options", options}, {"smooth", false}};
+  return result;
+}
+
 Case smooth(Case test) {
   test.model = models::smooth(std::move(test.model));
+  if (!test.definition.is_null()) test.definition["smooth"] = true;
   return test;
 }
 
@@ -147,19 +163,21 @@ struct Golden {
   Outcome peer;   // of the case's precision: float32, or bf16 by autocast
 };
 
-// The dropout mask of the only dropout layer, by its definition in models/model.h.
-std::vector<float> mask_of(const Case& test) {
+// The masks of all dropout layers, each of which follows a linear layer, by their definition in models/model.h.
+std::vector<float> masks_of(const Case& test) {
+  std::vector<float> masks;
+  uint64_t features = 0;
   for (size_t layer = 0; layer < test.model.layers.size(); ++layer) {
-    if (test.model.layers[layer].kind != "dropout") continue;
-    const double p = test.model.layers[layer].options["p"].get<double>();
+    const models::LayerSpec& spec = test.model.layers[layer];
+    if (spec.kind == "linear") features = spec.options["out"].get<uint64_t>();
+    if (spec.kind != "dropout") continue;
+    const double p = spec.options["p"].get<double>();
     const uint64_t key = models::dropout_key(kSeed, 0, kStep, layer);
-    std::vector<float> mask;
-    for (uint64_t i = 0; i < kSamples * 1024; ++i) {
-      mask.push_back(philox(key, i / 4, 0)[i % 4] >= p * 0x1.0p32 ? static_cast<float>(1 / (1 - p)) : 0.0F);
+    for (uint64_t i = 0; i < static_cast<uint64_t>(test.batch.samples()) * features; ++i) {
+      masks.push_back(philox(key, i / 4, 0)[i % 4] >= p * 0x1.0p32 ? static_cast<float>(1 / (1 - p)) : 0.0F);
     }
-    return mask;
   }
-  return {};
+  return masks;
 }
 
 Json to_json(const std::vector<models::LayerSpec>& layers) {
@@ -187,6 +205,7 @@ Golden ask_pytorch(const Case& test, const std::string& python) {
                {"frozen", test.frozen},
                {"precisions", {"float64", test.precision}},
                {"layers", to_json(test.model.layers)},
+               {"definition", test.definition},
                {"parameters", Json::array()}};
   std::vector<float> start;
   for (size_t i = 0; i < test.model.parameters.size(); ++i) {
@@ -201,7 +220,7 @@ Golden ask_pytorch(const Case& test, const std::string& python) {
   write_values(folder / "start.bin", start);
   write_values(folder / "features.bin", test.batch.features);
   write_values(folder / "labels.bin", test.batch.labels);
-  if (test.dropout) write_values(folder / "mask.bin", mask_of(test));
+  if (test.dropout) write_values(folder / "masks.bin", masks_of(test));
 
   golden::run_oracle(python, "oracle.py", folder);
 
@@ -342,6 +361,25 @@ TEST_F(GoldenTest, StepOfTheLargerNetworksForCifarEqualsPyTorchs) {
   vgg = smooth(make_cifar_case("vgg-cifar", {{"depth", 19}}, kFewSamples));
   vgg.loss_multiple = kVggLossMultiple;
   compare(vgg, kVggMultiple);
+}
+
+// These also compare the descriptions with definitions in PyTorch's own terms.
+TEST_F(GoldenTest, StepOfResNet50EqualsPyTorchs) {
+  for (const char* version : {"v1.5", "v1"}) {
+    SCOPED_TRACE(version);
+    Case resnet = make_imagenet_case("resnet50", {{"version", version}}, 64);
+    resnet.loss_multiple = kVggLossMultiple;  // batch norms, fifty layers deep
+    compare(smooth(resnet), kVggMultiple);
+    if (version == std::string("v1.5")) compare(resnet, kFewRealMultiple);
+  }
+}
+
+TEST_F(GoldenTest, StepOfVgg16EqualsPyTorchs) {
+  Case vgg = make_imagenet_case("vgg16", {{"hidden", 96}}, 32);
+  compare(vgg, kFewRealMultiple);
+  compare(smooth(vgg), kVgg16Multiple);
+  vgg.dropout = true;
+  compare(smooth(vgg), kVgg16Multiple);
 }
 
 TEST_F(GoldenTest, ManyWorkersGiveTheGradientOfOneOnResNet20WithFrozenStatistics) {

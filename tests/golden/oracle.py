@@ -3,7 +3,8 @@
 golden test compares against.
 
 Usage: oracle.py FOLDER. Reads FOLDER/case.json (layers, parameters, optimizer, batch) with start.bin, features.bin
-(float32), labels.bin (int64) and, where dropout is on, mask.bin; writes for each of its precisions P (float64,
+(float32), labels.bin (int64) and, where dropout is on, masks.bin, the masks of all its layers back to back. Where the
+case has a definition, the model is that of imagenet_models.py, which has the same parameters in the same order. Writes for each of its precisions P (float64,
 float32, bf16):
 gradients_P.bin and parameters_P.bin (float64, tensors back to back in the order of case.json, buffers among the
 parameters) and the losses into result.json.
@@ -16,8 +17,23 @@ import numpy
 import torch
 import torch.nn.functional as F
 
+import imagenet_models
 
-def forward(layers, p, x, mask, frozen):
+
+class Masks:
+    """Multiplies with one mask after the other; without values dropout is off."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __call__(self, x):
+        if self.values is None:
+            return x
+        mask, self.values = self.values[:x.numel()], self.values[x.numel():]
+        return x * mask.reshape(x.shape)
+
+
+def forward(layers, p, x, masks, frozen):
     """`p` holds parameters and buffers; the running statistics in it are updated unless `frozen`."""
     for layer in layers:
         kind, name, options = layer["kind"], layer["name"], layer["options"]
@@ -28,7 +44,7 @@ def forward(layers, p, x, mask, frozen):
             x = F.batch_norm(x, p[name + ".running_mean"], p[name + ".running_var"], p[name + ".weight"],
                              p[name + ".bias"], not frozen, options["momentum"], options["eps"])
         elif kind == "residual":
-            x = forward(layer["body"], p, x, mask, frozen) + forward(layer["shortcut"], p, x, mask, frozen)
+            x = forward(layer["body"], p, x, masks, frozen) + forward(layer["shortcut"], p, x, masks, frozen)
         elif kind == "adaptive_avg_pool2d":
             x = F.adaptive_avg_pool2d(x, options["size"])
         elif kind == "global_avg_pool2d":
@@ -44,10 +60,24 @@ def forward(layers, p, x, mask, frozen):
         elif kind == "flatten":
             x = torch.flatten(x, 1)
         elif kind == "dropout":
-            x = x if mask is None else x * mask
+            x = masks(x)
         else:
             raise ValueError("unknown layer " + kind)
     return x
+
+
+def defined_model(case, parameters, buffers, masks, dtype):
+    """The model, which takes the values; then `parameters` and `buffers` are its own."""
+    classes = next(reversed(parameters.values())).numel()  # of the last bias
+    model = imagenet_models.make(case["definition"], classes, masks).to(dtype)
+    for named, own in ((parameters, list(model.parameters())),
+                       (buffers, [b for name, b in model.named_buffers() if not name.endswith("num_batches_tracked")])):
+        for (name, value), target in zip(named.items(), own, strict=True):
+            assert value.shape == target.shape, name
+            with torch.no_grad():
+                target.copy_(value)
+            named[name] = target
+    return model
 
 
 def step(case, folder, precision, dtype):
@@ -67,11 +97,13 @@ def step(case, folder, precision, dtype):
         offset += count
     features = read("features.bin", numpy.float32, [case["samples"]] + case["sample_shape"]).to(dtype)
     labels = read("labels.bin", numpy.int64, [case["samples"]])
-    mask = read("mask.bin", numpy.float32, [case["samples"], -1]).to(dtype) if case["dropout"] else None
+    masks = Masks(read("masks.bin", numpy.float32, -1).to(dtype) if case["dropout"] else None)
+    model = defined_model(case, parameters, buffers, masks, dtype) if case["definition"] else None
 
     optimizer = torch.optim.SGD(parameters.values(), lr=case["lr"], **case["sgd"])
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-        outputs = forward(case["layers"], parameters | buffers, features, mask, case["frozen"])
+        outputs = (model(features) if model else
+                   forward(case["layers"], parameters | buffers, features, masks, case["frozen"]))
         loss = F.cross_entropy(outputs, labels)
     loss.backward()
 

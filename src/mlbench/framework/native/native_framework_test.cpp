@@ -613,6 +613,27 @@ TEST(NativeFramework, Bf16IsAsExactAsLibTorchsAutocastOrRefused) {
   }
 }
 
+// The networks for images of 224 x 224 pixels, on smaller ones.
+models::ModelDescription imagenet_model(const std::string& model, const Json& options, int64_t size) {
+  spec::TaskSpec spec = spec::find_task("1a", "2021", "", {}).task;
+  spec.data.sample_shape = {3, size, size};
+  spec.model = {model, options};
+  return models::smooth(models::describe_model(spec));
+}
+
+TEST(NativeFramework, ResNet50IsAsExactAsLibTorch) {
+  for (const char* version : {"v1.5", "v1"}) {
+    SCOPED_TRACE(version);
+    const FrameworkOptions options = options_of(imagenet_model("resnet50", {{"version", version}}, 64));
+    expect_as_exact_as_torch(options, Batch(options.model, 5), 512);
+  }
+}
+
+TEST(NativeFramework, Vgg16IsAsExactAsLibTorch) {
+  const FrameworkOptions options = options_of(imagenet_model("vgg16", {{"hidden", 96}}, 32));
+  expect_as_exact_as_torch(options, Batch(options.model, 5), 64);
+}
+
 TEST(NativeFramework, Bf16KeepsMasterWeightsInFloat32AndLearns) {
   if (!has_bfloat16()) GTEST_SKIP() << "missing capability: AVX512-BF16, of the CPU or within ONEDNN_MAX_CPU_ISA";
   FrameworkOptions options = options_of(small_model());
