@@ -241,7 +241,13 @@ Value* TapeBuilder<T>::build_activation(const FusedLayer& fused, Value* x) {
   const bool rows = x->layout == Layout::kRows;
   if (!rows) must_be_blocked(layer, *x);
   Value* y = new_value(x->shape, x->layout);
-  add(rows ? make_activation<float>(layer.kind, x, y) : make_activation<T>(layer.kind, x, y), layer.kind);
+  if (rows) {
+    add(make_activation<float>(layer.kind, x, y), layer.kind);
+  } else if (layer.kind == "relu") {
+    add(make_relu<T>(x, y, kernels_), layer.kind);
+  } else {
+    add(make_activation<T>(layer.kind, x, y), layer.kind);
+  }
   return y;
 }
 

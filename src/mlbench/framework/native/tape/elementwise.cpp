@@ -97,6 +97,29 @@ class Activation final : public Operation {
   const ActivationKind& kind_;
 };
 
+template <typename T>
+class Relu final : public Operation {
+ public:
+  Relu(Value* input, Value* result, const VectorKernels<T>& kernels) : kernels_(kernels) {
+    inputs = {input};
+    output = result;
+    cheap = true;
+    keeps = {result};
+    writes_gradient_of = {input};
+  }
+  void forward(const Chunk& chunk, const Pass&) override {
+    kernels_.relu(inputs[0]->data.template at<T>(chunk), rows(chunk), output->data.template at<T>(chunk));
+  }
+  void backward(const Chunk& chunk, const Pass&) override {
+    kernels_.relu_backward(output->data.template at<T>(chunk), output->final_gradient().template at<T>(chunk),
+                           rows(chunk), adds[0], inputs[0]->gradient.template at<T>(chunk));
+  }
+
+ private:
+  int64_t rows(const Chunk& chunk) const { return output->planes(chunk) * output->shape.pixels(); }
+  const VectorKernels<T>& kernels_;
+};
+
 class Dropout final : public Operation {
  public:
   Dropout(Value* input, Value* result, const DropoutOptions& options)
@@ -149,6 +172,11 @@ std::unique_ptr<Operation> make_sum(Value* a, Value* b, Value* output, const Vec
 }
 
 template <typename T>
+std::unique_ptr<Operation> make_relu(Value* input, Value* output, const VectorKernels<T>& kernels) {
+  return std::make_unique<Relu<T>>(input, output, kernels);
+}
+
+template <typename T>
 std::unique_ptr<Operation> make_activation(const std::string& kind, Value* input, Value* output) {
   for (const ActivationKind& row : kActivations) {
     if (row.name == kind) return std::make_unique<Activation<T>>(row, input, output);
@@ -163,6 +191,7 @@ std::unique_ptr<Operation> make_dropout(Value* input, Value* output, const Dropo
 
 #define MLBENCH_FOR_TYPE(T)                                                                         \
   template std::unique_ptr<Operation> make_sum<T>(Value*, Value*, Value*, const VectorKernels<T>&); \
+  template std::unique_ptr<Operation> make_relu<T>(Value*, Value*, const VectorKernels<T>&);        \
   template std::unique_ptr<Operation> make_activation<T>(const std::string&, Value*, Value*);
 MLBENCH_FOR_TYPE(float)
 MLBENCH_FOR_TYPE(BFloat16)

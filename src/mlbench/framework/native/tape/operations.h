@@ -46,6 +46,9 @@ std::unique_ptr<Operation> make_normalise(Value* x, Value* addend, Value* output
 
 template <typename T>
 std::unique_ptr<Operation> make_sum(Value* a, Value* b, Value* output, const VectorKernels<T>& kernels);
+template <typename T>
+std::unique_ptr<Operation> make_relu(Value* input, Value* output,
+                                     const VectorKernels<T>& kernels);  // of blocked values
 // `kind` is relu or softplus.
 template <typename T>
 std::unique_ptr<Operation> make_activation(const std::string& kind, Value* input, Value* output);

@@ -48,6 +48,11 @@ struct VectorKernels {
   void (*norm_input)(const T* x, const T* g, const T* extra, int64_t rows, const float* mean, const float* a,
                      const float* b, const float* c, T* dx);
 
+  // Computes y = ReLU(x). NaN passes.
+  void (*relu)(const T* x, int64_t rows, T* y);
+  // Computes dx = dy where y > 0, else 0, or with `adds` adds it to dx.
+  void (*relu_backward)(const T* y, const T* dy, int64_t rows, bool adds, T* dx);
+
   // Computes y = a + b.
   void (*add)(const T* a, const T* b, int64_t rows, T* y);
 

@@ -126,6 +126,18 @@ TYPED_TEST(VectorKernelsOf, NormalisationEqualsFloat64) {
           expect_near(dx, exact_dx, "dx", kLimit<T>);
         }
       }
+      for (const bool adds : {false, true}) {
+        std::vector<T> y(x.size()), dx = addend;
+        kernels.relu(addend.data(), rows, y.data());
+        kernels.relu_backward(y.data(), dy.data(), rows, adds, dx.data());
+        Doubles exact_y, exact_dx;
+        for (size_t i = 0; i < x.size(); ++i) {
+          exact_y.push_back(std::max(0.0F, value_of(addend[i])));
+          exact_dx.push_back((value_of(addend[i]) > 0 ? value_of(dy[i]) : 0.0F) + (adds ? value_of(addend[i]) : 0.0F));
+        }
+        expect_near(y, exact_y, "relu", 0);
+        expect_near(dx, exact_dx, "relu, backward", kLimit<T>);
+      }
       std::vector<T> total(x.size());
       Doubles exact_total;
       kernels.add(x.data(), addend.data(), rows, total.data());
@@ -194,6 +206,10 @@ TYPED_TEST(VectorKernelsOf, NotANumberPasses) {
     x.back() = rounded_to<T>(nan);
     const std::vector<float> zero(count, 0.0F), one(count, 1.0F);
     kernels.normalise(x.data(), nullptr, 4, zero.data(), one.data(), zero.data(), true, y.data());
+    EXPECT_TRUE(std::isnan(value_of(y.back())));
+    EXPECT_EQ(value_of(y[0]), 0);
+    y.assign(count, rounded_to<T>(1));
+    kernels.relu(x.data(), 4, y.data());
     EXPECT_TRUE(std::isnan(value_of(y.back())));
     EXPECT_EQ(value_of(y[0]), 0);
     std::vector<uint8_t> winner(count);
