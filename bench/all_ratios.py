@@ -128,6 +128,17 @@ def text(model, precision, framework, limit):
                  "median_tokens_per_s", turns=True, timeout=900)
 
 
+def of_imagenet(model, pixels, precision, framework):
+    """Networks for images of 224 x 224 pixels on 16 of them."""
+    counts = f"--threads 2 --batch 16 --pixels {pixels} --warm-up 2 --steps 5"
+    ours = f"build/release/bin/step_bench --framework {framework} --precision {precision} --model {model} {counts}"
+    peers = [join(f"PYTHON bench/torch_peer.py --task {model} {counts}", "--amp" if precision == "bf16" else "", variant)
+             for variant in all_of(LAYOUTS, KERNELS)]
+    seconds = {"resnet50": (15, 20), "vgg16": (50, 60)}[model]
+    return Ratio(f"{model}-{pixels}-{precision}-1x2-{framework}", 1.0, ours, peers, f"{model} {pixels} {precision} 1x2",
+                 tuple(pixels**2 / 224**2 * one + 5 for one in seconds))
+
+
 RATIOS = [
     *(beside_pytorch("1a", "float32", at, "torch", 1.0) for at in ("1x1", "1x2", "2x1")),
     *(beside_pytorch("1a", "float32", at, "native", 1.3) for at in ("1x1", "1x2", "2x1")),
@@ -142,6 +153,8 @@ RATIOS = [
     *(with_input("1a", precision, "1x2", "native") for precision in ("float32", "bf16")),
     *(text(model, "float32", framework, limit) for framework in ("torch", "native")
       for model, limit in (("awd-lstm", 1.4), ("gnmt", 1.5), ("transformer", 1.2))),
+    *(of_imagenet(model, pixels, precision, framework) for model in ("resnet50", "vgg16") for pixels in (64, 224)
+      for precision in ("float32", "bf16") for framework in ("torch", "native")),
     *(text(model, "bf16", framework, 1.6) for framework in ("torch", "native")
       for model in ("awd-lstm", "gnmt", "transformer")),
 ]

@@ -2,7 +2,8 @@
 // beside bench/torch_peer.py and bench/text_peer.py through bench/ratio.py. Verifies that the steps learn: the loss on
 // the batch must fall.
 //   step_bench [--framework NAME] [--precision float32|bf16] [--device cpu|cuda] [--threads N] [--batch N] [--steps N]
-//     [--model fashion-mnist|awd-lstm|gnmt|transformer] [--size full|small|tiny] [--no-dropout] [--start FILE]
+//     [--model fashion-mnist|resnet50|vgg16|awd-lstm|gnmt|transformer] [--pixels N] [--size full|small|tiny]
+//     [--no-dropout] [--start FILE] [--warm-up N]
 // --start FILE: writes the parameters before the first step, from which the peer begins for a comparison of losses.
 // --turns: prints a line when warm; then for each line of its input takes --steps steps and prints what they took,
 // until the input ends. So two programs take turns (bench/ratio.py --turns).
@@ -41,7 +42,7 @@ double median(std::vector<double> values) {
 struct Options {
   std::string framework = "torch", precision = "float32", device = "cpu", model = "fashion-mnist", size = "full", start;
   int threads = 2;
-  int64_t batch = 0, steps = 0;
+  int64_t batch = 0, steps = 0, warm_up = 5, pixels = 224;
   bool no_dropout = false, turns = false;
 };
 
@@ -53,9 +54,12 @@ struct Model {
   int64_t steps;
   double lr;
   FixedBatch (*make_batch)(const models::ModelDescription& model, const spec::TaskSpec& task, int64_t batch);
+  bool of_imagenet = false;  // the model has the name, and takes images of --pixels, of 1000 classes
 };
 constexpr Model kModels[] = {
     {"fashion-mnist", "fashion-mnist", 100, 60, 0.05, random_images},
+    {"resnet50", "1a", 16, 10, 0.005, random_images, true},
+    {"vgg16", "1a", 16, 6, 0.005, random_images, true},
     {"awd-lstm", "3a", 20, 12, 10, columns_of_text},
     {"gnmt", "4a", 16, 12, 1e-4, pairs_of_sentences},
     {"transformer", "4b", 16, 12, 1e-4, pairs_of_sentences},
@@ -65,6 +69,11 @@ spec::TaskSpec task_of(const Model& model, const Options& chosen) {
   std::vector<spec::Override> overrides;
   if (chosen.size != "full") overrides.push_back({"model.size", chosen.size});
   spec::TaskSpec task = spec::find_task(model.task, "", "", overrides).task;
+  if (model.of_imagenet) {
+    task.model = {model.name, Json::object()};
+    task.data.sample_shape = {3, chosen.pixels, chosen.pixels};
+    task.data.classes = 1000;
+  }
   // There is no 16-bit gradient here that could vanish.
   for (const char* key : {"", "_growth", "_interval", "_maximum", "_backoff"}) {
     task.optimizer.options.erase(std::string("loss_scale") + key);
@@ -85,7 +94,7 @@ void write_start(framework::Framework& framework, const std::string& file) {
 }
 
 int run(const Options& chosen) {
-  const int64_t warm_up = chosen.turns ? 2 : 5;
+  const int64_t warm_up = chosen.turns ? 2 : chosen.warm_up;
   const Model& model = *std::ranges::find(kModels, chosen.model, &Model::name);
   const int64_t batch_size = chosen.batch == 0 ? model.batch : chosen.batch;
   const int64_t steps = chosen.steps == 0 ? model.steps : chosen.steps;
@@ -190,6 +199,9 @@ int main(int argc, char** argv) {
   app.add_option("--precision", options.precision, "float32, bf16");
   app.add_option("--device", options.device, "cpu, cuda (torch)");
   app.add_option("--model", options.model)->check(CLI::IsMember(models));
+  app.add_option("--pixels", options.pixels, "height and width of images of resnet50 and vgg16")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--warm-up", options.warm_up, "steps before the clock starts")->check(CLI::PositiveNumber);
   app.add_option("--size", options.size, "of a model of text")->check(CLI::IsMember({"full", "small", "tiny"}));
   app.add_option("--start", options.start, "safetensors file to write the first parameters to");
   app.add_flag("--no-dropout", options.no_dropout);

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-TASKS = ("fashion-mnist", "mnist", "1a", "2a")
+TASKS = ("fashion-mnist", "mnist", "1a", "2a", "resnet50", "vgg16")
 FEATURES = 2000  # of 2a
 
 
@@ -75,6 +75,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2, help="intra-op threads per rank")
     parser.add_argument("--batch", type=int, help="samples per rank and step (default: the task's)")
+    parser.add_argument("--pixels", type=int, default=224, help="height and width of images of resnet50 and vgg16")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--warm-up", type=int, default=5, help="steps before the clock starts")
     parser.add_argument("--layout", choices=("nchw", "nhwc"), default="nchw", help="nhwc: channels last")

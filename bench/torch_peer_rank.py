@@ -2,7 +2,9 @@
 import json
 import math
 import os
+import pathlib
 import statistics
+import sys
 import time
 
 import torch
@@ -43,6 +45,12 @@ def resnet20():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
+def of_imagenet(model):
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "golden"))
+    import imagenet_models
+    return imagenet_models.make({"model": model, "options": {}, "smooth": False}, 1000, F.dropout)
+
+
 L2 = 2.5e-6  # of 2a: the loss contains L2 / 2 * ||w||^2
 SGD, ADAM = torch.optim.SGD, torch.optim.Adam
 # model, its parameters, sample shape, batch per rank, optimizer and its arguments
@@ -51,6 +59,10 @@ TASKS = {
     "mnist": (mnist_cnn, 3274634, (1, 28, 28), 100, ADAM, {"lr": 1e-4}),
     "1a": (resnet20, 272474, (3, 32, 32), 128, SGD,
            {"lr": 0.02, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4}),
+    "resnet50": (lambda: of_imagenet("resnet50"), 25557032, (3, 224, 224), 16, SGD,
+                 {"lr": 0.005, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4}),
+    "vgg16": (lambda: of_imagenet("vgg16"), 138357544, (3, 224, 224), 16, SGD,
+              {"lr": 0.005, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4}),
     "2a": (lambda: nn.Linear(2000, 1, bias=False), 2000, (2000,), 128, SGD, {"lr": 4}),
 }
 
@@ -104,6 +116,8 @@ def train(options):
 
     make_model, parameters, shape, batch, make_optimizer, arguments = TASKS[options.task]
     batch = options.batch or batch
+    if shape[-1] == 224:
+        shape = (3, options.pixels, options.pixels)
     model = make_model().to(options.device)
     assert sum(p.numel() for p in model.parameters()) == parameters
     if options.layout == "nhwc":
