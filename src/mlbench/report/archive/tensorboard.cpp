@@ -1,10 +1,8 @@
 #include "mlbench/report/archive/tensorboard.h"
 
 #include <fmt/format.h>
-#include <isa-l/crc.h>
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <string>
 #include <utility>
@@ -16,28 +14,11 @@
 #include "mlbench/report/figures.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/tensorboard_event.pb.h"
+#include "mlbench/tfrecord/records.h"
 
 namespace mlbench::report {
 
 namespace {
-
-uint32_t masked_checksum(std::string bytes) {
-  const uint32_t crc =
-      ~crc32_iscsi(reinterpret_cast<unsigned char*>(bytes.data()), static_cast<int>(bytes.size()), ~uint32_t{0});
-  return std::rotr(crc, 15) + 0xa282ead8U;
-}
-
-template <typename T>
-std::string little_endian(T value) {
-  static_assert(std::endian::native == std::endian::little);
-  return {reinterpret_cast<const char*>(&value), sizeof value};
-}
-
-void append_record(std::string& file, const tensorboard::Event& event) {
-  const std::string bytes = event.SerializeAsString();
-  const std::string length = little_endian(uint64_t{bytes.size()});
-  file += length + little_endian(masked_checksum(length)) + bytes + little_endian(masked_checksum(bytes));
-}
 
 int64_t created_us(const record::Record& record) {
   const auto time = parse_time(record.created_at);
@@ -74,7 +55,7 @@ std::string tensorboard_events(const std::filesystem::path& run_dir, const recor
   tensorboard::Event first;
   first.set_wall_time(static_cast<double>(entries.empty() ? created_us(record) : entries.front().point->time_us) / 1e6);
   first.set_file_version("brain.Event:2");
-  append_record(file, first);
+  tfrecord::append_record(file, first.SerializeAsString());
   for (const Entry& entry : entries) {
     tensorboard::Event event;
     event.set_wall_time(static_cast<double>(entry.point->time_us) / 1e6);
@@ -82,7 +63,7 @@ std::string tensorboard_events(const std::filesystem::path& run_dir, const recor
     tensorboard::Summary::Value* value = event.mutable_summary()->add_value();
     value->set_tag(*entry.tag);
     value->set_simple_value(static_cast<float>(entry.point->value));
-    append_record(file, event);
+    tfrecord::append_record(file, event.SerializeAsString());
   }
   return file;
 }
