@@ -1,0 +1,163 @@
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "mlbench/base/test_error.h"
+#include "mlbench/image/index/sample_index.h"
+
+namespace mlbench::image {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+void put(const fs::path& file, const std::string& content) {
+  fs::create_directories(file.parent_path());
+  std::ofstream(file, std::ios::binary) << content;
+}
+
+std::string read_text(const SampleFiles& files, const Sample& sample) {
+  std::vector<std::byte> bytes;
+  files.read(sample, bytes);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+struct TwoClasses {
+  TwoClasses() {
+    put(root / "n02/images/b.JPEG", "bb");
+    put(root / "n02/images/a.jpg", "a");
+    put(root / "n02/images-2/0.jpg", "00000");
+    put(root / "n02/z.PNG", "zzz");
+    put(root / "n02/boxes.txt", "no image");
+    put(root / "n01/x.jpeg", "xxxx");
+    put(root / "words.txt", "no class");
+  }
+  TemporaryFolder scratch;
+  fs::path root = scratch / "train";
+};
+
+TEST(ImageFolder, HasTheOrderOfTorchvision) {
+  const TwoClasses made;
+  const SampleIndex index = index_image_folder(made.root);
+  EXPECT_THAT(index.classes, ElementsAre("n01", "n02"));
+  EXPECT_EQ(index.labels, 2);
+  EXPECT_THAT(index.samples,
+              ElementsAre(Sample{0, 0, 4, 0, "n01/x.jpeg"}, Sample{0, 0, 3, 1, "n02/z.PNG"},
+                          Sample{0, 0, 1, 1, "n02/images/a.jpg"}, Sample{0, 0, 2, 1, "n02/images/b.JPEG"},
+                          Sample{0, 0, 5, 1, "n02/images-2/0.jpg"}));
+  const SampleFiles files(index);
+  EXPECT_EQ(read_text(files, index.samples[1]), "zzz");
+  EXPECT_EQ(read_text(files, index.samples[3]), "bb");
+}
+
+TEST(ImageFolder, LinksAreRefused) {
+  for (const bool folder : {false, true}) {
+    const TwoClasses made;
+    if (folder) {
+      fs::create_directory_symlink("/etc", made.root / "n02/more");
+    } else {
+      fs::create_symlink("/etc/passwd", made.root / "n02/c.jpg");
+    }
+    EXPECT_THAT(error_of([&] { index_image_folder(made.root); }), HasSubstr("is a link"));
+  }
+  const TwoClasses made;
+  fs::create_directory_symlink(made.root / "n01", made.root / "n03");
+  EXPECT_THAT(error_of([&] { index_image_folder(made.root); }), HasSubstr("n03: is a link"));
+}
+
+TEST(ImageFolder, AFileThatBecameALinkIsNotRead) {
+  const TwoClasses made;
+  const SampleIndex index = index_image_folder(made.root);
+  const SampleFiles files(index);
+  fs::remove(made.root / "n01/x.jpeg");
+  fs::create_symlink("/etc/passwd", made.root / "n01/x.jpeg");
+  EXPECT_THAT(error_of([&] { read_text(files, index.samples[0]); }), HasSubstr("became a link"));
+}
+
+TEST(ImageFolder, AFileThatBecameShorterIsRefused) {
+  const TwoClasses made;
+  const SampleIndex index = index_image_folder(made.root);
+  const SampleFiles files(index);
+  put(made.root / "n01/x.jpeg", "x");
+  EXPECT_THAT(error_of([&] { read_text(files, index.samples[0]); }),
+              HasSubstr("ends before byte 4, where 'n01/x.jpeg' ends by the index"));
+}
+
+TEST(ImageFolder, WhatIsNoImageFolderIsRefused) {
+  const auto error_with = [](const std::string& file, const std::string& content) {
+    const TwoClasses made;
+    put(made.root / file, content);
+    return error_of([&] { index_image_folder(made.root); });
+  };
+  EXPECT_EQ(error_with("n02/more.txt", "x"), "no error");
+  EXPECT_THAT(error_with("n02/a.bmp", "x"), HasSubstr("expected images that end in .jpg, .jpeg or .png"));
+  EXPECT_THAT(error_with("n02/a.TIFF", "x"), HasSubstr("expected images that end in .jpg, .jpeg or .png"));
+  EXPECT_THAT(error_with("n02/a\nb.jpg", "x"), HasSubstr("a name with a line break"));
+  EXPECT_THAT(error_with("n\t03/a.jpg", "x"), HasSubstr("a name with a line break"));
+  EXPECT_THAT(error_with("n02/\xFF.jpg", "x"), HasSubstr("a name that is not UTF-8"));
+  EXPECT_THAT(error_with("n02/empty.jpg", ""), HasSubstr("0 bytes, expected 1 to"));
+  EXPECT_THAT(error_with("n03/a.txt", "x"), HasSubstr("n03: holds no images"));
+  const TwoClasses made;
+  EXPECT_THAT(error_of([&] { index_image_folder(made.root / "none"); }), HasSubstr("no such folder"));
+  EXPECT_THAT(error_of([&] { index_image_folder(made.root / "n02/images"); }), HasSubstr("holds no folder"));
+  ASSERT_EQ(mkfifo((made.root / "n02/pipe.jpg").c_str(), 0600), 0);
+  EXPECT_THAT(error_of([&] { index_image_folder(made.root); }), HasSubstr("neither a folder nor a plain file"));
+}
+
+// ---- lists ----------------------------------------------------------------------------------------------------------
+
+struct Listed {
+  Listed() {
+    put(root / "ILSVRC2012_val_00000001.JPEG", "1");
+    put(root / "ILSVRC2012_val_00000002.JPEG", "22");
+    put(root / "val_0.JPEG", "333");
+  }
+  SampleIndex index(const std::string& text) const {
+    put(scratch / "list.txt", text);
+    return index_listed_folder(root, scratch / "list.txt", {"n01", "n02", "n03"});
+  }
+  std::string error(const std::string& text) const {
+    return error_of([&] { index(text); });
+  }
+  TemporaryFolder scratch;
+  fs::path root = scratch / "val";
+};
+
+TEST(ListedFolder, TakesTheListsThatArePublished) {
+  const Listed made;
+  const Sample first{0, 0, 1, 2, "ILSVRC2012_val_00000001.JPEG"}, second{0, 0, 2, 0, "ILSVRC2012_val_00000002.JPEG"};
+  EXPECT_THAT(made.index("n03\nn01\n").samples, ElementsAre(first, second));
+  EXPECT_THAT(made.index("ILSVRC2012_val_00000001.JPEG 2\r\nILSVRC2012_val_00000002.JPEG 0").samples,
+              ElementsAre(first, second));
+  EXPECT_THAT(made.index("val_0.JPEG\tn02\t0\t32\t44\t62\n").samples, ElementsAre(Sample{0, 0, 3, 1, "val_0.JPEG"}));
+}
+
+TEST(ListedFolder, RefusesWhatDoesNotFit) {
+  const Listed made;
+  EXPECT_THAT(made.error("val_0.JPEG 3\n"), HasSubstr("list.txt:1: label 3, expected 0 to 2"));
+  EXPECT_THAT(made.error("val_0.JPEG -1\n"), HasSubstr("label -1, expected 0 to 2"));
+  EXPECT_THAT(made.error("val_0.JPEG n04\n"), HasSubstr("label 'n04', expected a class or a number from 0 to 2"));
+  EXPECT_THAT(made.error("val_0.JPEG 99999999999999999999\n"), HasSubstr("expected a class or a number"));
+  EXPECT_THAT(made.error("val_0.JPEG 1\nval_0.JPEG 1\n"),
+              HasSubstr("list.txt:2: 'val_0.JPEG' stands in line 1 already"));
+  EXPECT_THAT(made.error("../list.txt 1\n"), HasSubstr("a path that leaves its folder by '..'"));
+  EXPECT_THAT(made.error("/etc/passwd 1\n"), HasSubstr("an absolute path"));
+  EXPECT_THAT(made.error("a\x1b[2J.JPEG 1\n"), HasSubstr("control character"));
+  EXPECT_THAT(made.error("none.JPEG 1\n"), HasSubstr("there is no '"));
+  EXPECT_THAT(made.error("n01\n\nn02\n"), HasSubstr("label '', expected"));
+  EXPECT_THAT(made.error(""), HasSubstr("lists no images"));
+  fs::create_symlink("/etc/passwd", made.root / "link.JPEG");
+  EXPECT_THAT(made.error("link.JPEG 1\n"), HasSubstr("is a link"));
+}
+
+TEST(CheckKey, BoundsAKey) {
+  EXPECT_EQ(error_of([] { check_key("x", "a/b..c/...jpg"); }), "no error");
+  EXPECT_THAT(error_of([] { check_key("x", std::string(1025, 'a')); }), HasSubstr("more than 1,024 bytes"));
+  EXPECT_THAT(error_of([] { check_key("x", "a/.."); }), HasSubstr("by '..'"));
+  EXPECT_THAT(error_of([] { check_key("x", ""); }), HasSubstr("a name is empty"));
+}
+
+}  // namespace
+}  // namespace mlbench::image
