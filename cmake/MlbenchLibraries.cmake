@@ -1,7 +1,7 @@
 # Every outside library, found once. Modules name the imported targets:
 #   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json CLI11::CLI11 date::date
 #   tomlplusplus::tomlplusplus LibArchive::LibArchive CURL::libcurl OpenSSL::Crypto ZLIB::ZLIB
-#   SQLite::SQLite3 simdjson::simdjson protobuf::libprotobuf-lite ICU::uc mlbench_microhttpd mlbench_isal
+#   SQLite::SQLite3 simdjson::simdjson protobuf::libprotobuf-lite JPEG::JPEG PNG::PNG ICU::uc mlbench_microhttpd mlbench_isal
 #   mlbench_yaml mlbench_sentencepiece (where it is)
 #   mlbench_gloo mlbench_mpi (where there is an MPI) mlbench_nccl (where it was asked for) LibTorch::LibTorch DNNL::dnnl (where there is a oneDNN) GTest::gtest GTest::gmock benchmark::benchmark
 
@@ -20,6 +20,8 @@ find_package(ZLIB REQUIRED)
 find_package(SQLite3 REQUIRED)
 find_package(simdjson REQUIRED)
 find_package(Protobuf REQUIRED)
+find_package(JPEG REQUIRED)  # libjpeg-turbo: parts of an image are decoded by calls that it alone has
+find_package(PNG REQUIRED)
 find_package(ICU REQUIRED COMPONENTS uc)
 
 # Has no CMake package of its own.

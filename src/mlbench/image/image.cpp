@@ -1,0 +1,88 @@
+#include "mlbench/image/image.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/image/formats.h"
+
+namespace mlbench::image {
+
+namespace {
+
+enum class Kind { kJpeg, kPng, kOther };
+
+struct Signature {
+  std::string_view bytes;
+  Kind kind;
+  const char* name;
+};
+constexpr std::array kSignatures = {
+    Signature{"\xFF\xD8\xFF", Kind::kJpeg, "JPEG"}, Signature{"\x89PNG\r\n\x1A\n", Kind::kPng, "PNG"},
+    Signature{"GIF8", Kind::kOther, "GIF"},         Signature{"BM", Kind::kOther, "BMP"},
+    Signature{"RIFF", Kind::kOther, "WebP"},        Signature{"II*", Kind::kOther, "TIFF"},
+    Signature{"MM", Kind::kOther, "TIFF"},          Signature{"\x1F\x8B", Kind::kOther, "gzip"},
+};
+
+// By the first bytes: of ImageNet's files, one that is named .JPEG is a PNG.
+Kind kind_of(const EncodedImage& image) {
+  const std::string_view bytes(reinterpret_cast<const char*>(image.bytes.data()), image.bytes.size());
+  const auto* const found =
+      std::ranges::find_if(kSignatures, [&](const Signature& signature) { return bytes.starts_with(signature.bytes); });
+  if (found != kSignatures.end() && found->kind != Kind::kOther) return found->kind;
+  const std::string what = found != kSignatures.end() ? fmt::format("looks like {}", found->name)
+                           : bytes.empty()            ? "is empty"
+                                                      : "begins like no image";
+  throw UserError(fmt::format("{}: {}, expected a JPEG or PNG file", image.name, what));
+}
+
+}  // namespace
+
+void refuse_image(const EncodedImage& image, std::string_view reason) {
+  throw UserError(fmt::format("{}: damaged image: {}", image.name, reason));
+}
+
+void check_part(const Box& part, const Size& size) {
+  MLBENCH_CHECK(part.left >= 0 && part.top >= 0 && part.width > 0 && part.height > 0 &&
+                    part.left + part.width <= size.width && part.top + part.height <= size.height,
+                fmt::format("part {}x{} at ({}, {}) of an image of {}x{}", part.width, part.height, part.left, part.top,
+                            size.width, size.height));
+}
+
+void check_size(const EncodedImage& image, const Size& size, const Limits& limits) {
+  if (size.width <= 0 || size.height <= 0) refuse_image(image, "it has no pixels");
+  if (size.width > limits.most_side || size.height > limits.most_side ||
+      size.width * size.height > limits.most_pixels) {
+    throw UserError(fmt::format("{}: {}x{} pixels, at most {} a side and {} in all are decoded", image.name, size.width,
+                                size.height, limits.most_side, limits.most_pixels));
+  }
+}
+
+Size read_size(const EncodedImage& image, const Limits& limits) {
+  return kind_of(image) == Kind::kJpeg ? read_jpeg_size(image, limits) : read_png_size(image, limits);
+}
+
+Pixels decode(const EncodedImage& image, const Limits& limits) {
+  return kind_of(image) == Kind::kJpeg ? decode_jpeg(image, nullptr, 1, limits) : decode_png(image, nullptr, limits);
+}
+
+Pixels decode(const EncodedImage& image, const Box& part, const Limits& limits) {
+  return kind_of(image) == Kind::kJpeg ? decode_jpeg(image, &part, 1, limits) : decode_png(image, &part, limits);
+}
+
+bool can_shrink(const EncodedImage& image) { return kind_of(image) == Kind::kJpeg; }
+
+Size shrunk(const Size& size, int64_t divisor) {
+  return {(size.width + divisor - 1) / divisor, (size.height + divisor - 1) / divisor};
+}
+
+Pixels decode_shrunk(const EncodedImage& image, const Box& part, int64_t divisor, const Limits& limits) {
+  MLBENCH_CHECK(std::ranges::find(kDivisors, divisor) != std::end(kDivisors), fmt::format("divisor {}", divisor));
+  if (divisor == 1) return decode(image, part, limits);
+  MLBENCH_CHECK(can_shrink(image), "only a JPEG can be decoded smaller");
+  return decode_jpeg(image, &part, divisor, limits);
+}
+
+}  // namespace mlbench::image
