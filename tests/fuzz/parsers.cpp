@@ -34,6 +34,8 @@
 #include "mlbench/guard/usage.h"
 #include "mlbench/guard/words.h"
 #include "mlbench/home/summary.h"
+#include "mlbench/image/crop.h"
+#include "mlbench/image/index/sample_index.h"
 #include "mlbench/master/gpus.h"
 #include "mlbench/master/hosts.h"
 #include "mlbench/master/http/api.h"
@@ -67,6 +69,7 @@
 #include "mlbench/spec/task.h"
 #include "mlbench/spec/toml_text.h"
 #include "mlbench/supervise/progress.h"
+#include "mlbench/tfrecord/records.h"
 
 namespace mlbench {
 namespace {
@@ -403,6 +406,125 @@ void take_references(const std::string& input) {
   metrics::score_translations(
       {files[0]}, references,
       {.metrics = metrics::text_metric_names(), .metric = {.tokenizer = metrics::Tokenizer::kNone}});
+}
+
+// ---- images ---------------------------------------------------------------------------------------------------------
+
+constexpr image::Limits kFewPixels{.most_side = 5000, .most_pixels = 1 << 20};
+
+image::EncodedImage as_image(std::string_view bytes) {
+  return {std::as_bytes(std::span(bytes.data(), bytes.size())), "fuzz"};
+}
+
+// A grey JPEG of 8 x 8 pixels, a progressive frame without a scan, a PNG of 1 x 1.
+std::vector<std::string> image_files() {
+  const std::string table(64, '\1');
+  const auto jpeg = [&](char frame) {
+    return std::string("\xFF\xD8\xFF\xDB\0\x43\0", 7) + table + "\xFF" + frame +
+           std::string("\0\x0B\x08\0\x08\0\x08\1\1\x11\0\xFF\xC4\0\x14\0\0\1", 18) + std::string(14, '\0') +
+           std::string("\1\xFF\xC4\0\x14\x10\1", 7) + std::string(15, '\0') +
+           std::string("\0\xFF\xDA\0\x08\1\1\0\0\x3F\0\x2F\xFF\xD9", 14);
+  };
+  const std::string png =
+      std::string("\x89PNG\r\n\x1A\n\0\0\0\x0DIHDR\0\0\0\1\0\0\0\1\x08\0\0\0\0\x3A\x7E\x9B\x55", 33) +
+      std::string("\0\0\0\x0AIDAT\x78\x9C\x63\x60\0\0\0\2\0\1\x48\xAF\xA4\x71", 22) +
+      std::string("\0\0\0\0IEND\xAE\x42\x60\x82", 12);
+  return {jpeg('\xC0'), jpeg('\xC2'), png, png.substr(0, 40)};
+}
+
+void take_image(const std::string& input) {
+  const image::Size size = image::read_size(as_image(input), kFewPixels);
+  const image::Pixels whole = image::decode(as_image(input), kFewPixels);
+  MLBENCH_CHECK(whole.size == size, "the size that the header names");
+}
+
+// The first two bytes place a part; whatever of the image is damaged, it has the size that was asked for.
+void take_image_crop(const std::string& input) {
+  if (input.size() < 2) return;
+  const std::string_view file = std::string_view(input).substr(2);
+  const image::Size size = image::read_size(as_image(file), kFewPixels);
+  const auto share = [](char byte, int64_t of) { return static_cast<unsigned char>(byte) * of / 256; };
+  image::RandomCrop crop{{share(input[0], size.width), share(input[1], size.height), 0, 0}, false};
+  crop.box.width = size.width - crop.box.left;
+  crop.box.height = size.height - crop.box.top;
+  for (const bool scaled : {false, true}) {
+    const image::CropOptions options{.side = 16, .scaled_decoding = scaled, .limits = kFewPixels};
+    image::training_crop(as_image(file), crop, options);
+    image::evaluation_crop(as_image(file), 20, options);
+  }
+}
+
+// Every sample of an index can be read.
+void read_samples(const image::SampleIndex& index) {
+  const image::SampleFiles files(index);
+  std::vector<std::byte> bytes;
+  for (const image::Sample& sample : index.samples) {
+    MLBENCH_CHECK(sample.label >= 0 && sample.label < index.labels, "a label of the index");
+    files.read(sample, bytes);
+  }
+}
+
+void take_image_tar(const std::string& input) {
+  write(scratch() / "images.tar", input);
+  read_samples(image::index_web_dataset({scratch() / "images.tar"}, 10));
+}
+
+std::string tar_header(std::string_view name, std::string_view octal_size) {
+  std::string block(512, '\0');
+  block.replace(0, name.size(), name);
+  block.replace(100, 8, "0000644");
+  block.replace(124, octal_size.size(), octal_size);
+  block.replace(148, 8, 8, ' ');
+  block[156] = '0';
+  block.replace(257, 8, std::string("ustar\00000", 8));
+  unsigned sum = 0;
+  for (const char byte : block) sum += static_cast<unsigned char>(byte);
+  return block.replace(148, 8, fmt::format("{:06o}", sum) + std::string("\0 ", 2));
+}
+
+std::vector<std::string> image_tars() {
+  const std::string end(1024, '\0'), label = tar_header("a/0.cls", "00000000001") + "7" + std::string(511, '\0');
+  const std::string image = std::string("abc") + std::string(509, '\0');
+  std::vector<std::string> seeds;
+  for (const char* size : {"00000000003", "77777777777", "00000003000", "-1"}) {
+    seeds.push_back(tar_header("a/0.jpg", size) + image + label + end);
+  }
+  seeds.push_back(tar_header("../0.jpg", "00000000003") + image + label + end);
+  return seeds;
+}
+
+// A file, or the message of one record where the first byte is 0: no random change finds the checksums of records.
+void take_image_records(const std::string& input) {
+  std::string file = input;
+  if (input.starts_with('\0')) {
+    file.clear();
+    tfrecord::append_record(file, std::string_view(input).substr(1));
+  }
+  write(scratch() / "images.tfrecord", file);
+  read_samples(image::index_example_records({scratch() / "images.tfrecord"}, 10, 1));
+}
+
+std::vector<std::string> image_records() {
+  const std::string message =
+      "\x0A\x36\x0A\x18\x0A\x0D"
+      "image/encoded"
+      "\x12\x07\x0A\x05\x0A\x03"
+      "abc"
+      "\x0A\x1A\x0A\x11"
+      "image/class/label"
+      "\x12\x05\x1A\x03\x0A\x01\x05";
+  std::string file;
+  tfrecord::append_record(file, message);
+  return {file, file.substr(0, 20), std::string(1, '\0') + message};
+}
+
+void take_image_list(const std::string& input) {
+  const fs::path folder = scratch() / "images";
+  fs::create_directories(folder);
+  write(folder / "ILSVRC2012_val_00000001.JPEG", "a");
+  write(folder / "val_0.JPEG", "b");
+  write(scratch() / "list.txt", input);
+  read_samples(image::index_listed_folder(folder, scratch() / "list.txt", {"n01", "n02"}));
 }
 
 const Parser kParsers[] = {
@@ -871,6 +993,19 @@ const Parser kParsers[] = {
      []() -> std::vector<std::string> {
        return {std::string(1, char(88)) + std::string("TNTIDX\0\0", 8) +
                bytes_of<int64_t>({1, 4, 4, 1, 1, 0, 1, 0, 2, 2}) + bytes_of<int32_t>({3, 2})};
+     }},
+    {"image", take_image, image_files},
+    {"image_crop", take_image_crop,
+     [] {
+       std::vector<std::string> seeds = image_files();
+       for (std::string& seed : seeds) seed.insert(0, "@@");
+       return seeds;
+     }},
+    {"image_tar", take_image_tar, image_tars},
+    {"image_records", take_image_records, image_records},
+    {"image_list", take_image_list,
+     []() -> std::vector<std::string> {
+       return {"n01\n", "val_0.JPEG\tn02\t0\t3\n", "ILSVRC2012_val_00000001.JPEG 0\r\nval_0.JPEG 1", "../list.txt 0\n"};
      }},
 };
 
