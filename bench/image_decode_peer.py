@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Images per second of Pillow with the same work as bench/image_decode.cpp, in one process and thread: decoding, or with
+the crop of training or evaluation, to float32 planes by NumPy. For bench/ratio.py:
+
+    ratio.py --ours "build/release/bin/image_decode --images FILE.tar --work train --rounds 1"
+             --peer "PYTHON bench/image_decode_peer.py --images FILE.tar --work train" --python /usr/bin/python3
+
+The boxes of training crops have the distribution of torchvision's RandomResizedCrop, not those of image_decode. Needs
+Pillow and NumPy (Debian: python3-pil, python3-numpy).
+"""
+import argparse
+import io
+import itertools
+import json
+import math
+import random
+import tarfile
+import time
+
+import numpy
+from PIL import Image, features
+
+SIDE, SHORTER = 224, 256
+MEAN = numpy.array([0.485, 0.456, 0.406], numpy.float32)
+DEVIATION = numpy.array([0.229, 0.224, 0.225], numpy.float32)
+
+
+def box_of(width, height, generator):
+    for _ in range(10):
+        area = width * height * generator.uniform(0.08, 1)
+        ratio = math.exp(generator.uniform(math.log(3 / 4), math.log(4 / 3)))
+        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < w <= width and 0 < h <= height:
+            left, top = generator.randint(0, width - w), generator.randint(0, height - h)
+            return left, top, left + w, top + h
+    return 0, 0, width, height
+
+
+def planes(image):
+    values = numpy.asarray(image, numpy.float32) / 255
+    return numpy.ascontiguousarray(((values - MEAN) / DEVIATION).transpose(2, 0, 1))
+
+
+def train(image, generator):
+    cut = image.crop(box_of(*image.size, generator)).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+    if generator.random() < 0.5:
+        cut = cut.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return planes(cut)
+
+
+def evaluate(image, _):
+    width, height = image.size
+    size = (SHORTER, SHORTER * height // width) if width <= height else (SHORTER * width // height, SHORTER)
+    left, top = round((size[0] - SIDE) / 2), round((size[1] - SIDE) / 2)
+    return planes(image.resize(size, Image.Resampling.BILINEAR).crop((left, top, left + SIDE, top + SIDE)))
+
+
+WORK = {"decode": lambda image, _: image, "train": train, "evaluate": evaluate}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", required=True)
+    parser.add_argument("--work", choices=list(WORK), default="train")
+    parser.add_argument("--seconds", type=float, default=2)
+    options = parser.parse_args()
+    with tarfile.open(options.images) as tar:
+        files = [tar.extractfile(member).read() for member in tar if member.name.endswith(".JPEG")]
+    generator, work = random.Random(1), WORK[options.work]
+
+    def measure():
+        begin = time.monotonic()
+        for count in itertools.count(1):
+            with Image.open(io.BytesIO(files[count % len(files)])) as opened:
+                work(opened.convert("RGB"), generator)
+            if time.monotonic() - begin >= options.seconds:
+                return count / (time.monotonic() - begin)
+
+    measure()
+    print(json.dumps({"median_samples_per_s": measure(), "work": options.work, "pillow": Image.__version__,
+                      "libjpeg_turbo": features.version_feature("libjpeg_turbo")}))
+
+
+if __name__ == "__main__":
+    main()
