@@ -79,12 +79,13 @@ class Shown:
         return self.figure("goal.train_s" if self.reached else "clocks.train_s")
 
     def cost(self):
-        """Up to the evaluation that met the goal, on the wall clock. A run on a GPU has no price."""
+        """Up to the evaluation that met the goal, on the wall clock without the preparation of data. A run on a GPU
+        has no price."""
         if not self.reached or any(host.get("gpus") for host in self.record["hosts"]):
             return None
         step, split = self.figure("goal.step"), self.record["goal"]["split"]
         wall_s = next(row["wall_s"] for row in self.evaluations if row["step"] == step and row["split"] == split)
-        return wall_s / 3600 * self.workers * PER_HOUR
+        return (wall_s - (self.figure("clocks.prepare_s") or 0)) / 3600 * self.workers * PER_HOUR
 
 
 # ---- table -----------------------------------------------------------------------------------------------------------

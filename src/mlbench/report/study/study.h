@@ -81,7 +81,7 @@ struct StudyLine {
 };
 
 // The time for which a machine is paid: the wall clock from the launch on (with a goal, until the end of the evaluation
-// that met it), or only the train clock.
+// that met it) without the preparation of data, or only the train clock.
 enum class BilledClock { kWall, kTrain };
 std::string_view name_of(BilledClock clock);
 
