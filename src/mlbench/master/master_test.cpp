@@ -560,7 +560,7 @@ TEST_F(MasterTest, SaysHowRunsScale) {
   const Json& line = answer["studies"][0]["lines"][0];
   EXPECT_EQ(line["points"][1]["speed_up_interval"].size(), 2U);
   EXPECT_THAT(line["answer"][0].get<std::string>(), HasSubstr("2 workers reach"));
-  EXPECT_EQ(answer["price"], "n1-standard-4: 0.2092 $/h per worker, wall clock");
+  EXPECT_EQ(answer["price"], "n1-standard-4: 0.2092 $/h per worker (price of 2021), wall clock");
 }
 
 // Runs are grouped as by `mlbench compare`: a run with its repeats, one that differs in a key by itself.

@@ -1,18 +1,30 @@
 #include "mlbench/report/study/price.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <span>
+#include <vector>
 
 #include "mlbench/base/choices.h"
+#include "mlbench/base/embedded_file.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/or_null.h"
 #include "mlbench/base/text.h"
 
-namespace mlbench::report {
+namespace mlbench {
+
+std::span<const EmbeddedFile> embedded_prices();  // made by mlbench_embed()
+
+namespace report {
 
 namespace {
+
+constexpr size_t kMostBytes = 300;  // of a text
 
 std::optional<double> amount(const Json& price, const char* key, size_t index) {
   const auto found = price.find(key);
@@ -27,8 +39,8 @@ std::optional<double> amount(const Json& price, const char* key, size_t index) {
 std::string text_in(const Json& object, const char* key, const std::string& what, const char* fallback) {
   const auto found = object.find(key);
   if (found == object.end() && fallback != nullptr) return fallback;
-  if (found == object.end() || !found->is_string() || found->get_ref<const std::string&>().size() > 100) {
-    throw UserError(fmt::format("prices: {}{} must be a text of at most 100 bytes", what, key));
+  if (found == object.end() || !found->is_string() || found->get_ref<const std::string&>().size() > kMostBytes) {
+    throw UserError(fmt::format("prices: {}{} must be a text of at most {} bytes", what, key, kMostBytes));
   }
   return found->get<std::string>();
 }
@@ -36,13 +48,8 @@ std::string text_in(const Json& object, const char* key, const std::string& what
 }  // namespace
 
 PriceTable default_prices() {
-  const char* manual = "MLBench manual, 2021";
-  const char* text = "MLBench results, 2018";
-  return {"$",
-          {{"n1-standard-4", 0.2092, 0.0440, manual},
-           {"T4", 0.35, 0.11, manual},
-           {"n1-standard-4 (2018)", 0.19, 0.04, text},
-           {"K80", std::nullopt, 0.135, text}}};
+  static const PriceTable kTable = prices_from_json(parse_json(embedded_prices().front().text, inputs::kPrices));
+  return kTable;
 }
 
 PriceTable prices_from_json(const Json& json) {
@@ -58,7 +65,8 @@ PriceTable prices_from_json(const Json& json) {
     const std::string what = fmt::format("prices[{}].", index);
     if (!one.is_object()) throw UserError(fmt::format("prices: prices[{}] is no object", index));
     Price price{text_in(one, "name", what, nullptr), amount(one, "per_hour", index),
-                amount(one, "preemptible_per_hour", index), text_in(one, "source", what, "")};
+                amount(one, "preemptible_per_hour", index), text_in(one, "date", what, ""),
+                text_in(one, "source", what, "")};
     if (price.name.empty() || price.name.find('+') != std::string::npos) {
       throw UserError(fmt::format("prices: {}name must not be empty nor hold a '+'", what));
     }
@@ -73,23 +81,37 @@ Json to_json(const PriceTable& table) {
     prices.push_back({{"name", price.name},
                       {"per_hour", or_null(price.per_hour)},
                       {"preemptible_per_hour", or_null(price.preemptible_per_hour)},
+                      {"date", price.date},
                       {"source", price.source}});
   }
   return {{"currency", table.currency}, {"prices", prices}};
 }
 
-double price_of_worker(const PriceTable& table, std::string_view items, bool preemptible) {
-  double sum = 0;
+namespace {
+
+// The prices of `items`, in their order.
+std::vector<const Price*> prices_of(const PriceTable& table, std::string_view items) {
+  std::vector<const Price*> prices;
   for (const std::string& name : split_at(items, '+')) {
     const auto price = std::ranges::find(table.prices, name, &Price::name);
     if (price == table.prices.end()) {
       throw UserError(fmt::format("{} (join several with '+', or give --prices FILE)",
                                   unknown_text("price for", name, names_of(table.prices))));
     }
+    prices.push_back(&*price);
+  }
+  return prices;
+}
+
+}  // namespace
+
+double price_of_worker(const PriceTable& table, std::string_view items, bool preemptible) {
+  double sum = 0;
+  for (const Price* price : prices_of(table, items)) {
     const std::optional<double> value = preemptible ? price->preemptible_per_hour : price->per_hour;
     if (!value) {
       throw UserError(fmt::format("the table has no {} price for '{}': {}", preemptible ? "preemptible" : "regular",
-                                  name, preemptible ? "leave out --preemptible" : "give --preemptible"));
+                                  price->name, preemptible ? "leave out --preemptible" : "give --preemptible"));
     }
     sum += *value;
   }
@@ -97,8 +119,13 @@ double price_of_worker(const PriceTable& table, std::string_view items, bool pre
 }
 
 std::string price_note(const PriceTable& table, std::string_view items, bool preemptible, std::string_view clock) {
-  return fmt::format("{}{}: {:g} {}/h per worker, {} clock", items, preemptible ? ", preemptible" : "",
-                     price_of_worker(table, items, preemptible), table.currency, clock);
+  std::set<std::string> dates;
+  for (const Price* price : prices_of(table, items)) {
+    if (!price->date.empty()) dates.insert(price->date);
+  }
+  return fmt::format("{}{}: {:g} {}/h per worker{}, {} clock", items, preemptible ? ", preemptible" : "",
+                     price_of_worker(table, items, preemptible), table.currency,
+                     dates.empty() ? "" : fmt::format(" (price of {})", fmt::join(dates, " and ")), clock);
 }
 
 double cost_of(double seconds, int64_t workers, double worker_per_hour) {
@@ -107,4 +134,5 @@ double cost_of(double seconds, int64_t workers, double worker_per_hour) {
 
 double price_index(double cost, double baseline_cost, double speed_up) { return cost / baseline_cost / speed_up; }
 
-}  // namespace mlbench::report
+}  // namespace report
+}  // namespace mlbench

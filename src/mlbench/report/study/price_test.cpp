@@ -66,9 +66,31 @@ std::string price_error(const std::string& items, bool preemptible) {
 }
 
 TEST(PriceTable, AnUnknownPriceIsAnErrorNotZero) {
-  EXPECT_THAT(price_error("n1-standard-8", false), testing::HasSubstr("n1-standard-4, T4, n1-standard-4 (2018), K80"));
+  EXPECT_THAT(price_error("n1-standard-8", false),
+              testing::HasSubstr("n1-standard-4, T4, n1-standard-4 (2018), K80, "));
   EXPECT_THAT(price_error("n1-standard-4+", false), testing::HasSubstr("unknown price for ''"));
   EXPECT_THAT(price_error("K80", false), testing::HasSubstr("give --preemptible"));
+}
+
+// Whoever reads a cost may ask how old its price is and who said so.
+TEST(PriceTable, EachPriceHasADateAndAnAddress) {
+  for (const Price& price : default_prices().prices) {
+    EXPECT_THAT(price.date, testing::ContainsRegex("^20[0-9][0-9](-[0-9][0-9]-[0-9][0-9])?$")) << price.name;
+    EXPECT_THAT(price.source, testing::HasSubstr("https://")) << price.name;
+    EXPECT_TRUE(price.per_hour || price.preemptible_per_hour) << price.name;
+  }
+  EXPECT_DOUBLE_EQ(price_of_worker(default_prices(), "a3-highgpu-1g (H100)", false), 11.06125);
+}
+
+TEST(PriceTable, TheNoteSaysTheDatesOfThePrices) {
+  const PriceTable table = default_prices();
+  EXPECT_EQ(price_note(table, "n1-standard-4+T4", true, "wall"),
+            "n1-standard-4+T4, preemptible: 0.154 $/h per worker (price of 2021), wall clock");
+  EXPECT_EQ(price_note(table, "c3-standard-4+T4", false, "train"),
+            "c3-standard-4+T4: 0.551608 $/h per worker (price of 2021 and 2025-03-06), train clock");
+  PriceTable own = table;
+  own.prices[0].date.clear();
+  EXPECT_EQ(price_note(own, "n1-standard-4", false, "wall"), "n1-standard-4: 0.2092 $/h per worker, wall clock");
 }
 
 TEST(PriceTable, ReadsBackWhatItWrites) {
@@ -80,7 +102,8 @@ TEST(PriceTable, RefusesWhatIsNone) {
   for (const char* bad :
        {"[]", "{}", R"({"prices": []})", R"({"prices": [{"per_hour": 1}]})", R"({"prices": [{"name": "a+b"}]})",
         R"({"prices": [{"name": "a", "per_hour": -1}]})", R"({"prices": [{"name": "a", "per_hour": "1"}]})",
-        R"({"currency": 3, "prices": [{"name": "a", "per_hour": 1}]})", R"({"prices": [3]})"}) {
+        R"({"currency": 3, "prices": [{"name": "a", "per_hour": 1}]})", R"({"prices": [3]})",
+        R"({"prices": [{"name": "a", "per_hour": 1, "date": 2021}]})"}) {
     EXPECT_THROW(prices_from_json(Json::parse(bad)), UserError) << bad;
   }
   EXPECT_EQ(

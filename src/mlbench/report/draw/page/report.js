@@ -249,7 +249,8 @@
                    preemptible_per_hour: amount('preemptible_per_hour', 'preemptible'), name: price.name};
       use.addEventListener('change', update);
       row.element = element('tr', null, element('td', null, use, ` ${price.name}`), element('td', null, row.per_hour),
-                            element('td', null, row.preemptible_per_hour), element('td', price.source));
+                            element('td', null, row.preemptible_per_hour), element('td', price.date),
+                            element('td', price.source));
       return row;
     });
     preemptible.addEventListener('change', update);
@@ -258,16 +259,19 @@
       const used = rows.filter((row) => row.use.checked);
       const known = used.length > 0 && used.every((row) => row[key].value !== '' && Number(row[key].value) >= 0);
       const perHour = known ? used.reduce((sum, row) => sum + Number(row[key].value), 0) : NaN;
+      const dates = [...new Set(data.prices.prices.filter((price) => used.some((row) => row.name === price.name))
+        .map((price) => price.date).filter((date) => date !== ''))].sort();
       const words = known
         ? `${used.map((row) => row.name).join(' + ')}${preemptible.checked ? ', preemptible' : ''}: `
-          + `${Number(perHour.toFixed(6))} ${data.prices.currency}/h per worker, ${timed[0].billed_clock} clock`
+          + `${Number(perHour.toFixed(6))} ${data.prices.currency}/h per worker`
+          + `${dates.length > 0 ? ` (price of ${dates.join(' and ')})` : ''}, ${timed[0].billed_clock} clock`
         : 'no price is known for this worker';
       total.textContent = words;
       reprice(perHour, words);
     }
     total.textContent = data.price_note;
     const head = element('tr', null, ...['a worker has', `regular, ${data.prices.currency}/h`,
-      `preemptible, ${data.prices.currency}/h`, 'source'].map((text) => element('th', text)));
+      `preemptible, ${data.prices.currency}/h`, 'date', 'source'].map((text) => element('th', text)));
     const table = element('div', null, element('table', null, element('thead', null, head),
                                                element('tbody', null, ...rows.map((row) => row.element))));
     table.className = 'scroll';
