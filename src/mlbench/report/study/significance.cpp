@@ -52,6 +52,15 @@ std::vector<RepeatedRun> split_where_different(const std::vector<RepeatedRun>& r
   return split;
 }
 
+std::vector<uint64_t> seeds_of(const std::vector<record::Record>& records) {
+  std::vector<uint64_t> seeds;
+  for (const record::Record& record : records) {
+    if (!record.seed || std::ranges::count(seeds, *record.seed) > 0) return {};
+    seeds.push_back(*record.seed);
+  }
+  return seeds;
+}
+
 std::optional<double> communication_per_compute(const record::Record& record) {
   const double compute = compute_seconds(record.steps_s).value_or(0);
   const auto aggregation = spec::find_number(record.steps_s, "agg");
@@ -64,6 +73,7 @@ RepeatedFigures figures_of_repeats(const RepeatedRun& run, const Significance& a
   RepeatedFigures figures;
   figures.name = run.name;
   figures.runs = run.records.size();
+  figures.seeds = seeds_of(run.records);
   std::vector<double> times, rates, values, ratios;
   std::set<std::string> labels;
   for (const record::Record& record : run.records) {
@@ -133,10 +143,37 @@ constexpr struct RatioRow {
      &RepeatedFigures::rate_ratio},
     {"value_after_ratio", "", "higher", "lower", &RepeatedFigures::value_after, &RepeatedFigures::value_ratio}};
 
+// Whether each repeat of one run has a repeat of the other with its seed, and all of them have all values that are
+// compared.
+bool have_pairs(const RepeatedFigures& one, const RepeatedFigures& other) {
+  if (one.seeds.size() < 2 ||
+      !std::is_permutation(one.seeds.begin(), one.seeds.end(), other.seeds.begin(), other.seeds.end())) {
+    return false;
+  }
+  return std::ranges::all_of(kRatios, [&](const auto& row) {
+    const size_t values = (one.*row.sample).values.size(), others = (other.*row.sample).values.size();
+    return values == 0 || others == 0 || (values == one.runs && others == other.runs);
+  });
+}
+
+// The values of `other` in the order of the seeds of `one`. Precondition: have_pairs().
+std::vector<double> by_seeds_of(const RepeatedFigures& one, const RepeatedFigures& other,
+                                const std::vector<double>& values) {
+  std::vector<double> ordered;
+  for (const uint64_t seed : one.seeds) {
+    ordered.push_back(values.at(static_cast<size_t>(std::ranges::find(other.seeds, seed) - other.seeds.begin())));
+  }
+  return ordered;
+}
+
 void set_ratios(RepeatedFigures& figures, const RepeatedFigures& base) {
   size_t verdicts = 0;
+  figures.paired = have_pairs(figures, base);
   const auto estimate = [&](const auto& row, size_t among) {
-    return ratio_of((figures.*row.sample).values, (base.*row.sample).values, among);
+    const std::vector<double>&values = (figures.*row.sample).values, &others = (base.*row.sample).values;
+    const bool paired = figures.paired && !values.empty() && !others.empty();
+    return paired ? paired_ratio_of(values, by_seeds_of(figures, base, others), among)
+                  : ratio_of(values, others, among);
   };
   for (const auto& row : kRatios) {
     const auto alone = estimate(row, 1);
@@ -268,6 +305,8 @@ Figures<RepeatedFigures> repeated_figures(const Significance& significance) {
        },
        Align::kLeft},
       {"no_ratio", [](const Run& one) { return text_or_null(one.no_ratio); }},
+      {"paired_by_seed", "repeats", "", &Run::paired,
+       [](const Run& one) { return one.paired ? "paired by seed" : "as groups"; }, Align::kLeft},
   };
 }
 
@@ -292,9 +331,10 @@ std::string ratios_text(const Significance& significance, bool timed) {
   const Figures<RepeatedFigures> all = repeated_figures(significance);
   Figures<RepeatedFigures> figures = ratio_figures(significance, timed);
   figures.insert(figures.begin(), chosen(all, {"name"}).front());
-  figures.push_back(chosen(all, {"differs_in"}).front());
   std::vector<RepeatedFigures> compared(significance.runs.begin() + 1, significance.runs.end());
   std::erase_if(compared, [](const RepeatedFigures& one) { return !one.no_ratio.empty(); });
+  const bool paired = std::ranges::any_of(compared, &RepeatedFigures::paired);
+  for (auto& figure : chosen(all, {paired ? "paired_by_seed" : "", "differs_in"})) figures.push_back(figure);
   if (compared.empty()) return "";
   return fmt::format("\nRatio to {} [95 % interval of all ratios of a run together]\n",
                      significance.runs.front().name) +

@@ -3,8 +3,9 @@
 // Puts repeated runs side by side for `mlbench compare` and says whether their differences are real. A difference is
 // real when the interval of the ratio (statistics.h) leaves out 1, which needs two repeats of each run. The intervals
 // of one run's ratios are so wide that in 95 % of such rows all true ratios lie in them. comparison.h says which runs
-// have a ratio.
+// have a ratio. Repeats are paired by their seeds where both runs have the same ones.
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,6 +39,7 @@ struct RepeatedFigures {
   size_t ended = 0;       // repeats that had ended before that moment, which count with their last value
   size_t not_finite = 0;  // repeats whose value at that moment was NaN or infinite, which counts as none
   std::vector<std::string> labels;
+  std::vector<uint64_t> seeds;       // of the repeats; empty where one is not known, or where two are equal
   // Comparison with the first run; a ratio above 1 means more time, more throughput, a higher value.
   std::vector<std::string> differs_in;  // names of keys
   std::string no_ratio;                 // why there is none; "" where nothing forbids one
@@ -50,6 +52,7 @@ struct Significance {
   std::optional<double> after_s;  // the moment asked for, or the latest at which every run has a value
   std::vector<std::string> notes;
 };
+  bool paired = false;                  // the ratios are of repeats with the same seed (paired_ratio_of)
 
 struct SignificanceOptions {
   std::optional<double> after_s = {};  // the moment of value_after; empty: the latest at which every run has a value

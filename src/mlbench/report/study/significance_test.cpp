@@ -59,6 +59,41 @@ TEST(Significance, VerdictsOfOnePairShareTheirError) {
                    *early.runs[1].time_ratio->shown_by_half());
 }
 
+std::vector<record::Record> with_seeds(std::vector<record::Record> records, const std::vector<uint64_t>& seeds) {
+  for (size_t i = 0; i < records.size(); ++i) records[i].seed = seeds[i];
+  return records;
+}
+
+// Each repeat of b takes about half as long as that of a with the same seed, while the seeds differ a lot.
+TEST(Significance, RepeatsArePairedByTheirSeeds) {
+  const auto first = with_seeds(repeats("a-2", {40, 50, 30}), {7, 8, 9});
+  const auto second = with_seeds(repeats("b-2", {15.6, 20, 24}), {9, 7, 8});
+  const Significance significance = significance_of({{"a-2", first}, {"b-2", second}}, {1});
+  const RepeatedFigures& compared = significance.runs[1];
+  EXPECT_TRUE(compared.paired);
+  const auto expected = paired_ratio_of({15.6, 20, 24}, {30, 40, 50}, 2);
+  EXPECT_DOUBLE_EQ(compared.time_ratio->interval->low, expected->interval->low);
+  EXPECT_DOUBLE_EQ(compared.time_ratio->interval->high, expected->interval->high);
+  EXPECT_EQ(compared.time_ratio->differs(), true);
+  EXPECT_THAT(significance_text(significance), HasSubstr("  -  paired by seed  -\n"));
+  EXPECT_EQ(to_json(significance)["runs"][1]["paired_by_seed"], true);
+  EXPECT_EQ(to_json(significance)["runs"][0]["paired_by_seed"], false);
+}
+
+TEST(Significance, OtherSeedsAreNoPairs) {
+  const auto first = with_seeds(repeats("a-2", {40, 50, 30}), {7, 8, 9});
+  for (const auto& seeds : {std::vector<uint64_t>{7, 8, 10}, {7, 7, 8}}) {
+    const auto second = with_seeds(repeats("b-2", {20, 24, 15.6}), seeds);
+    const Significance significance = significance_of({{"a-2", first}, {"b-2", second}}, {1});
+    EXPECT_FALSE(significance.runs[1].paired);
+    EXPECT_DOUBLE_EQ(significance.runs[1].time_ratio->interval->low,
+                     ratio_of({20, 24, 15.6}, {40, 50, 30}, 2)->interval->low);
+    EXPECT_THAT(significance_text(significance), testing::Not(HasSubstr("paired")));
+  }
+  const auto fewer = with_seeds(repeats("b-2", {20, 24}), {7, 8});
+  EXPECT_FALSE(significance_of({{"a-2", first}, {"b-2", fewer}}, {}).runs[1].paired);
+}
+
 TEST(Significance, EqualRepeatsSayNothing) {
   const Significance tie =
       significance_of({{"a-2", repeats("a-2", {40, 40})}, {"b-2", repeats("b-2", {40, 40, 40})}}, {});

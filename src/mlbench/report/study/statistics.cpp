@@ -116,6 +116,7 @@ namespace {
 
 constexpr double kError = 0.05;
 constexpr size_t kEnoughForWelch = 4;
+constexpr double kRounding = 1e-12;  // equal ratios, such as 0.3 / 0.1 and 0.6 / 0.2, differ by less
 
 // Precondition: one of the two has a variance.
 double degrees_of_freedom(const Logs& a, const Logs& b) {
@@ -155,6 +156,28 @@ std::optional<RatioEstimate> ratio_of(const std::vector<double>& values, const s
   const double error = kError / static_cast<double>(verdicts);
   estimate.interval =
       around(difference, student_t_quantile(1 - error / 2, degrees_of_freedom(*a, *b)) * std::sqrt(variance));
+  return estimate;
+}
+
+std::optional<RatioEstimate> paired_ratio_of(const std::vector<double>& values, const std::vector<double>& others,
+                                             size_t verdicts) {
+  MLBENCH_CHECK(verdicts > 0 && values.size() == others.size(), "pairs, and one verdict at least");
+  if (!logs_of(values) || !logs_of(others)) return std::nullopt;
+  std::vector<double> ratios;
+  for (size_t i = 0; i < values.size(); ++i) ratios.push_back(values[i] / others[i]);
+  const auto logs = logs_of(ratios);
+  if (!logs) return std::nullopt;
+  RatioEstimate estimate;
+  estimate.ratio = std::exp(logs->mean);
+  if (logs->count < 2) return estimate;
+  estimate.no_spread = std::sqrt(logs->variance_of_mean) < kRounding;
+  if (estimate.no_spread) {
+    if (std::abs(logs->mean) < kRounding) estimate.interval = Interval{1, 1};
+    return estimate;
+  }
+  const double t =
+      student_t_quantile(1 - kError / static_cast<double>(verdicts) / 2, static_cast<double>(logs->count - 1));
+  estimate.interval = around(logs->mean, t * std::sqrt(logs->variance_of_mean));
   return estimate;
 }
 

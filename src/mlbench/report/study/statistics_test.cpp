@@ -60,6 +60,30 @@ TEST(Statistics, FourRepeatsHaveTheDegreesOfBothGroups) {
   EXPECT_NEAR(std::log(ratio_of(values, values)->interval->high), 2.446911851 * std::sqrt(2.0 / 3), 1e-7);
 }
 
+// By hand: the logarithms of the ratios are log 0.5, log 0.48 and log 0.52. Their mean is -0.6937, their deviation
+// 0.040024, so its error 0.0231079; t of 2 degrees at 0.975 is 4.302653, at 1 - 0.05 / 6 it is 7.648804.
+TEST(Statistics, PairsByHand) {
+  const std::vector<double> values = {20, 24, 15.6}, others = {40, 50, 30};
+  const auto paired = paired_ratio_of(values, others);
+  EXPECT_NEAR(paired->ratio, std::cbrt(0.5 * 0.48 * 0.52), 1e-12);
+  const double error = std::log(paired->interval->high / paired->ratio) / 4.302652730;
+  EXPECT_NEAR(error, 0.0231079, 1e-7);
+  EXPECT_NEAR(std::log(paired->ratio / paired->interval->low), 4.302652730 * error, 1e-9);
+  EXPECT_EQ(paired->differs(), true);
+  EXPECT_FALSE(ratio_of(values, others)->differs().value()) << "as groups, their spread hides it";
+  EXPECT_NEAR(std::log(paired_ratio_of(values, others, 3)->interval->high / paired->ratio), 7.648804 * error, 1e-6);
+}
+
+TEST(Statistics, EqualPairsTellNoSpread) {
+  const auto equal = paired_ratio_of({0.3, 0.6}, {0.1, 0.2});
+  EXPECT_TRUE(equal->no_spread);
+  EXPECT_FALSE(equal->differs());
+  EXPECT_EQ(paired_ratio_of({2, 3}, {2, 3})->differs(), false);
+  EXPECT_FALSE(paired_ratio_of({40}, {20})->interval);
+  EXPECT_FALSE(paired_ratio_of({}, {}));
+  EXPECT_FALSE(paired_ratio_of({0, 1}, {1, 1}));
+}
+
 // ---- how often groups of one distribution are called different ------------------------------------------------------
 
 struct Sizes {
@@ -109,6 +133,25 @@ TEST(Statistics, LikeGroupsAreSeldomCalledDifferent) {
       EXPECT_LE(false_alarms(sizes, 1, 0.05), kMostFalseAlarms)
           << sizes.few << ":" << sizes.many << ", noise of the few ones x " << other_noise;
     }
+  }
+}
+
+// What the two of a pair share, however large, is no reason for an alarm.
+TEST(Statistics, LikePairsAreSeldomCalledDifferent) {
+  for (const size_t pairs : {2U, 3U, 5U, 20U}) {
+    constexpr size_t kDraws = 2000;
+    size_t alarms = 0;
+    RandomSequence random(19);
+    for (size_t draw = 0; draw < kDraws; ++draw) {
+      std::vector<double> values = drawn(random, pairs, 0.05), others = drawn(random, pairs, 0.05);
+      for (size_t i = 0; i < pairs; ++i) {
+        const double shared = std::exp(random.normal());
+        values[i] *= shared;
+        others[i] *= shared;
+      }
+      alarms += paired_ratio_of(values, others)->differs().value_or(false) ? 1 : 0;
+    }
+    EXPECT_LE(static_cast<double>(alarms) / kDraws, kMostFalseAlarms) << pairs;
   }
 }
 
