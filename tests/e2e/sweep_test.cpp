@@ -50,7 +50,7 @@ TEST(SweepEndToEnd, FindsASettingScalesItAndNamesTheBottleneck) {
                          "--timeline",
                          (folder / "t.json").string(),
                          "--format",
-                         "csv,md,json,html",
+                         "csv,markdown,json,html",
                          "-o",
                          (folder / "out").string()};
     options.environment = {{"MLBENCH_HOME", (folder / "home").string()},

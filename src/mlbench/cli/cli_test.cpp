@@ -690,6 +690,10 @@ TEST_F(Cli, ChartsOfAHomeAndOfAnArchive) {
   EXPECT_EQ(answer["worker_per_hour"], 0.2092);
   EXPECT_THAT(read_file(charts / "report.html"), HasSubstr("fashion-mnist"));
   EXPECT_THAT(read_file(charts / "speedup.csv"), StartsWith("workers,"));
+  ASSERT_EQ(mlbench({"charts", "-o", charts, "--format", "markdown,latex"}).code, 0);
+  EXPECT_THAT(read_file(charts / "tables.md"),
+              AllOf(StartsWith("## fashion-mnist"), HasSubstr("\n| line | k | runs |")));
+  EXPECT_THAT(read_file(charts / "tables.tex"), HasSubstr("\\caption{fashion-mnist"));
 
   const fs::path zip = folder_.path() / "r.zip";
   ASSERT_EQ(mlbench({"download", "r-2", "-o", zip}).code, 0);
@@ -725,6 +729,12 @@ TEST_F(Cli, CompareTakesRepeatsAndArchives) {
   EXPECT_EQ(answer["runs"][0]["runs"], 2);
   EXPECT_EQ(answer["runs"][1]["samples_per_s_ratio"]["interval"].size(), 2U);
   EXPECT_THAT(mlbench({"compare", "r-1", "r-2"}).out, HasSubstr("Ratio to r-1"));
+  EXPECT_THAT(mlbench({"compare", "r-1", "r-2", "--format", "markdown"}).out, HasSubstr("\n| run | time to goal |"));
+  EXPECT_THAT(mlbench({"status", "--format", "latex"}).out, HasSubstr("\n\\begin{tabular}{r"));
+  EXPECT_THAT(mlbench({"status", "--format", "csv"}).out, StartsWith("id,name,state,task,workers,"));
+  expect_error({"compare", "r-1", "--format", "pdf"},
+               HasSubstr("unknown format 'pdf'; valid: text, markdown, latex, csv"));
+  expect_error({"status", "--format", "csv", "--json"}, HasSubstr("--json excludes --format"));
 
   const fs::path zip = folder_.path() / "r.zip";
   ASSERT_EQ(mlbench({"download", "r-1", "-o", zip}).code, 0);
@@ -955,7 +965,7 @@ TEST_F(Cli, AStartThatFailedDoesNotUseUpItsName) {
 TEST_F(Cli, ATakenNameHidesNoOtherMistake) {
   ASSERT_EQ(run({"1"}).code, 0);
   expect_error({"run", "r", "1", "--task", "fashion-mnist", "--data-dir", "/no/such"}, HasSubstr("is not a folder"));
-  expect_error({"run", "r", "1", "--task", "fashion-mnist"}, HasSubstr("data fetch fashion-mnist"));
+  expect_error({"run", "r", "1", "--task", "2a"}, HasSubstr("data fetch epsilon"));
   expect_error({"run", "r", "1", "--task", "0a", "--interface", "nosuch0"}, HasSubstr("--interface 'nosuch0'"));
   expect_error({"run", "r", "1", "--task", "0a"}, HasSubstr("run 'r-1' exists already"));
 }
@@ -1124,10 +1134,10 @@ TEST_F(Cli, WhatThisHostCannotStartIsRefusedAndADryRunSaysWhy) {
 }
 
 TEST_F(Cli, ACustomRunHasNoOptionsOfTasks) {
-  for (const char* flag : {"--explain", "--profile", "--light", "--synthetic", "--fixed-batch", "--overlap"}) {
+  for (const char* flag : {"--explain", "--profile", "--synthetic", "--fixed-batch", "--overlap"}) {
     expect_error({"run", "c", "1", flag, "--", "true"}, HasSubstr(std::string(flag) + " is an option of tasks"));
   }
-  expect_error({"run", "c", "1", "--task", "mnist", "--", "true"}, HasSubstr("--task is an option of tasks"));
+  expect_error({"run", "c", "1", "--light", "--", "true"}, HasSubstr("with --task TASK"));
   expect_error({"run", "c", "1", "--", ""}, HasSubstr("has no program"));
   expect_error({"run", "c", "1", "--"}, HasSubstr("has no program"));
   expect_error({"run", "c", "1", "--image", "x", "--work-dir", "/", "--", "true"}, HasSubstr("that of an image"));
@@ -1579,6 +1589,14 @@ TEST_F(Cli, OnATerminalItAsksForACommandToo) {
   EXPECT_EQ(fs::status(home() / "last-answers.json").permissions() & fs::perms(077), fs::perms::none);
 }
 
+TEST_F(Cli, TablesAreAsWideAsTheTerminalUnlessAskedOtherwise) {
+  ASSERT_EQ(run({"1"}).code, 0);
+  EXPECT_THAT(on_terminal(environment_, {program(), "status"}, {}).out, HasSubstr("left out at a width of 80: "));
+  EXPECT_THAT(on_terminal(environment_, {program(), "status", "--wide"}, {}).out,
+              AllOf(HasSubstr("created"), Not(HasSubstr("left out"))));
+  EXPECT_THAT(mlbench({"status"}).out, AllOf(HasSubstr("created"), Not(HasSubstr("left out"))));
+}
+
 TEST_F(Cli, LogsMoveNoTerminal) {
   const std::string hostile = "\x1b]0;title\x07 \x1b[2J\ta tab";
   ASSERT_EQ(mlbench({"run", "c", "1", "--", "printf", hostile + "\\n"}).code, 0);
@@ -1956,7 +1974,7 @@ class SweepCli : public Cli {
                                           "-o",
                                           folder_.path() / "out",
                                           "--format",
-                                          "csv,md,json,html"};
+                                          "csv,markdown,json,html"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return mlbench(arguments);
   }

@@ -1,6 +1,7 @@
 #include "mlbench/cli/context.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/printable.h"
@@ -36,6 +38,37 @@ CLI::App* add_verb(CLI::App& app, Program& program, const std::string& name, con
       ->type_name("DIR");
   verb->add_flag("--json", program.context.json, "print one JSON value");
   return verb;
+}
+
+namespace {
+
+constexpr struct NamedFormat {
+  const char* name;
+  report::TableFormat format;
+} kTableFormats[] = {{"text", report::TableFormat::kText},
+                     {"markdown", report::TableFormat::kMarkdown},
+                     {"latex", report::TableFormat::kLatex},
+                     {"csv", report::TableFormat::kCsv}};
+
+}  // namespace
+
+report::TableStyle Context::table_style() const {
+  report::TableStyle style{row_named(kTableFormats, "format", format).format};
+  if (!wide && is_terminal(STDOUT_FILENO)) style.width = terminal_width(STDOUT_FILENO);
+  return style;
+}
+
+void add_wide_option(CLI::App& verb, Program& program) {
+  verb.add_flag("--wide", program.context.wide, "tables with all columns, however narrow the terminal is");
+}
+
+void add_table_options(CLI::App& verb, Program& program) {
+  const std::vector<std::string> names = names_of(kTableFormats);
+  verb.add_option("--format", program.context.format,
+                  fmt::format("of tables: {} (default: text)", fmt::join(names, ", ")))
+      ->excludes("--json")
+      ->type_name("FORMAT");
+  add_wide_option(verb, program);
 }
 
 void act(CLI::App& verb, Program& program, std::function<ExitCode(const Context& context)> action, Signals signals) {

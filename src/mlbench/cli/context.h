@@ -13,6 +13,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/numbers.h"
+#include "mlbench/report/draw/table.h"
 
 namespace CLI {
 class App;
@@ -26,10 +27,14 @@ struct Context {
   std::optional<std::string> url_option, token_file_option;  // -u and --token-file: a master elsewhere
   std::string command = "mlbench";     // this program as the user called it, for hints what to type next
   std::vector<std::string> arguments;  // the command line, with the program's name first
+  std::string format = "text";         // of tables: text, markdown, latex or csv
+  bool wide = false;                   // tables show all columns, however narrow the terminal is
 
   std::filesystem::path home() const;          // resolve_home()
   std::filesystem::path home_to_read() const;  // resolve_home() for verbs that write nothing
   std::filesystem::path worker() const;        // MLBENCH_WORKER, or mlbench-worker beside this program
+  // How tables on standard output look. Throws UserError for an unknown `format`.
+  report::TableStyle table_style() const;
 };
 
 // What verbs share with run_program(). The callback of the verb that was called sets `action`, which is run after
@@ -44,6 +49,10 @@ struct Program {
 
 // Adds a subcommand with the options --home and --json.
 CLI::App* add_verb(CLI::App& app, Program& program, const std::string& name, const std::string& description);
+
+// Adds --wide to a verb that prints tables, or --format and --wide to one that prints nothing else.
+void add_wide_option(CLI::App& verb, Program& program);
+void add_table_options(CLI::App& verb, Program& program);
 
 // Sets what a verb does once it is called. kEndIt: SIGINT and SIGTERM end the program; kRead: the action handles them.
 enum class Signals { kEndIt, kRead };

@@ -222,16 +222,16 @@ record::Record run_detached(const spec::RunSpec& run, supervise::SupervisorOptio
   return home::current_record(run.run_dir);
 }
 
-std::string results_text(const fs::path& home, const std::vector<record::Record>& records, const std::string& command) {
-  std::string out = "\n" + report::results_table(records);
+std::string results_text(const Context& context, const std::vector<record::Record>& records) {
+  std::string out = "\n" + report::results_table(records, context.table_style());
   for (const record::Record& record : records) {
     out += report::operations_table(record);
     if (const std::string failure = report::failure_text(record); !failure.empty()) out += "\n" + failure;
   }
   std::vector<std::string> names;
   for (const record::Record& record : records) names.push_back(record.name);
-  const std::string& last = names.back();
-  out += fmt::format("\nResults: {}/{}\n", runs_dir(home).string(),
+  const std::string &last = names.back(), &command = context.command;
+  out += fmt::format("\nResults: {}/{}\n", runs_dir(context.home()).string(),
                      names.size() == 1 ? last : fmt::format("{{{}}}", fmt::join(names, ",")));
   out += fmt::format("Next:    {} status {}    (clocks, evaluations, where the time went)\n", command, last);
   out += fmt::format("         {} download {} -o {}.zip\n", command, last, last);

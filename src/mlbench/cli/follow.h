@@ -9,6 +9,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
+#include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/terminal/collectives_view.h"
 #include "mlbench/record/record.h"
@@ -42,10 +43,9 @@ Served follow_served(const MasterClient& master, const std::vector<std::string>&
 // log, when it ended before that.
 record::Record run_detached(const spec::RunSpec& run, supervise::SupervisorOptions options);
 
-// The table of results, failures, where the results lie and what to type next. `command` is mlbench as the user called
-// it. Precondition: there is at least one record.
-std::string results_text(const std::filesystem::path& home, const std::vector<record::Record>& records,
-                         const std::string& command);
+// The table of results, failures, where the results lie and what to type next. Precondition: there is at least one
+// record.
+std::string results_text(const Context& context, const std::vector<record::Record>& records);
 
 // kStopped when a run was stopped; else kRunFailed when one failed or collectives gave wrong results; else kOk.
 ExitCode exit_code_of_runs(const std::vector<record::Record>& records);

@@ -70,13 +70,15 @@ const Figures<ShownRun>& run_figures() {
   return kFigures;
 }
 
-std::string summaries_table(const std::vector<Json>& summaries, const std::vector<std::string_view>& keys) {
+std::string summaries_table(const std::vector<Json>& summaries, const std::vector<ShownKey>& keys,
+                            const TableStyle& style) {
   Figures<Json> figures;
   for (const Figure<ShownRun>& one : chosen(run_figures(), keys)) {
     const auto get = [key = one.key](const Json& run) { return run.value(key, Json(nullptr)); };
     figures.emplace_back(one.key, one.heading, one.unit, get, one.form);
+    figures.back().rank = one.rank;
   }
-  return table_of(figures, summaries).render();
+  return table_of(figures, summaries).render(style);
 }
 
 }  // namespace mlbench::report

@@ -23,6 +23,7 @@ const Figures<ShownRun>& run_figures();
 
 // A table with the columns `keys`, of runs whose summaries are given, as a master sends them. Figures that a summary
 // lacks are null.
-std::string summaries_table(const std::vector<Json>& summaries, const std::vector<std::string_view>& keys);
+std::string summaries_table(const std::vector<Json>& summaries, const std::vector<ShownKey>& keys,
+                            const TableStyle& style = {});
 
 }  // namespace mlbench::report

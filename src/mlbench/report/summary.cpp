@@ -8,9 +8,10 @@
 
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/text.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/report/collectives/table.h"
-#include "mlbench/report/draw/table.h"
+#include "mlbench/report/draw/section.h"
 #include "mlbench/report/run_figures.h"
 #include "mlbench/report/study/scaling.h"
 #include "mlbench/report/study/study.h"
@@ -27,13 +28,24 @@ std::string plural(int64_t count, std::string_view noun) {
 
 }  // namespace
 
-std::string status_table(const std::vector<Record>& records) {
-  Figures<ShownRun> figures = chosen(run_figures(), {"id", "name", "state", "task", "threads_per_worker", "created_at",
-                                                     "train_s", "evaluation", "goal", "labels"});
+std::string status_table(const std::vector<Record>& records, const TableStyle& style) {
+  // CSV has the number of workers alone, since it shows values and no words.
+  const char* workers = style.format == TableFormat::kCsv ? "workers" : "";
+  Figures<ShownRun> figures = chosen(run_figures(), {{"id", 2},
+                                                     "name",
+                                                     "state",
+                                                     {"task", 1},
+                                                     workers,
+                                                     {"threads_per_worker", 3},
+                                                     {"created_at", 4},
+                                                     {"train_s", 2},
+                                                     {"evaluation", 3},
+                                                     {"goal", 1},
+                                                     "labels"});
   figures[1].heading = "name";
   std::vector<ShownRun> runs;
   for (const Record& record : records) runs.push_back({record, figures_of(record)});
-  return table_of(figures, runs).render();
+  return written({{"", {}, table_of(figures, runs)}}, style);
 }
 
 namespace {
@@ -58,7 +70,7 @@ std::vector<std::string> time_cells(const RunFigures& figures, bool hidden) {
 }
 
 // A table of speed-ups, each against its baseline, and notes why other runs have none.
-std::string scaling_table(const ScaledRuns& scaled) {
+Section scaling_section(const ScaledRuns& scaled) {
   const bool one_baseline = scaled.baseline_workers > 0;
   std::vector<Column> columns = {{"run", "", Align::kLeft},
                                  {"workers", "", Align::kRight},
@@ -67,11 +79,11 @@ std::string scaling_table(const ScaledRuns& scaled) {
                                  {"speed-up", "throughput", Align::kRight},
                                  {"efficiency", "throughput", Align::kRight}};
   if (!one_baseline) columns.push_back({"against", "", Align::kLeft});
+  Section section;
   Table table(std::move(columns));
-  std::string notes;
   for (const ScaledRun& run : scaled.runs) {
     if (run.baseline_workers == 0) {
-      notes += fmt::format("  {}: {}\n", run.figures.name, run.no_ratio);
+      section.notes.push_back(fmt::format("{}: {}", run.figures.name, run.no_ratio));
       continue;
     }
     std::vector<std::string> cells = {run.figures.name, fmt::format("{}", run.figures.workers)};
@@ -83,52 +95,52 @@ std::string scaling_table(const ScaledRuns& scaled) {
     if (!one_baseline) cells.push_back(run.baseline);
     table.add_row(std::move(cells));
   }
-  for (const std::string& note : scaled.notes) notes += "  " + note + "\n";
-  std::string out = "\n";
+  section.notes.insert(section.notes.end(), scaled.notes.begin(), scaled.notes.end());
   if (one_baseline) {
-    out += fmt::format("Scaling against {} ({})\n", scaled.baseline_names, plural(scaled.baseline_workers, "worker"));
+    section.title =
+        fmt::format("Scaling against {} ({})", scaled.baseline_names, plural(scaled.baseline_workers, "worker"));
   } else if (!table.empty()) {
-    out += "Scaling\n";
+    section.title = "Scaling";
   }
-  if (!table.empty()) out += table.render();
-  return printable_lines(out + notes, "");
+  if (!table.empty()) section.table = std::move(table);
+  return section;
 }
 
 // What runs say together: with repeats a row for each worker count, with several counts whether more are worth it.
-std::string answers(const std::vector<Record>& records) {
+std::vector<Section> answers(const std::vector<Record>& records) {
   std::vector<MeasuredRun> runs;
   for (const Record& record : records) runs.push_back({record, {}, ""});
-  std::string out;
+  std::vector<Section> sections;
   for (const Study& study : priced_studies(runs).studies) {
     bool repeated = false, several_counts = false;
     for (const StudyLine& line : study.lines) {
       several_counts = several_counts || line.points.size() > 1;
       for (const StudyPoint& point : line.points) repeated = repeated || point.runs.size() > 1;
     }
-    if (repeated) out += "\nRepeats: geometric means and 95 % intervals\n" + repeats_table(study);
-    if (several_counts) out += "\n" + answer_text(study);
+    if (repeated) sections.push_back({"Repeats: geometric means and 95 % intervals", {}, repeats_table(study)});
+    if (several_counts) sections.push_back({"", answer_lines(study)});
   }
-  return out;
+  return sections;
 }
 
 }  // namespace
 
-std::string results_table(const std::vector<Record>& records) {
+std::string results_table(const std::vector<Record>& records, const TableStyle& style) {
   const ScaledRuns scaled = scale_runs(records);
   std::vector<Column> columns = {{"run", "", Align::kLeft},
-                                 {"state", "", Align::kLeft},
-                                 {"workers", "x threads", Align::kLeft},
+                                 {"state", "", Align::kLeft, 1},
+                                 {"workers", "x threads", Align::kLeft, 1},
                                  {"time to goal", "s", Align::kRight},
-                                 {"train", "s", Align::kRight},
-                                 {"legacy", "s", Align::kRight},
-                                 {"wall", "s", Align::kRight},
+                                 {"train", "s", Align::kRight, 1},
+                                 {"legacy", "s", Align::kRight, 5},
+                                 {"wall", "s", Align::kRight, 3},
                                  {"throughput", "samples/s", Align::kRight},
-                                 {"comm.", "of train", Align::kRight},
-                                 {"wait", "of train", Align::kRight},
-                                 {"transfer", "of train", Align::kRight}};
+                                 {"comm.", "of train", Align::kRight, 2},
+                                 {"wait", "of train", Align::kRight, 4},
+                                 {"transfer", "of train", Align::kRight, 4}};
   const bool hidden = std::ranges::any_of(scaled.runs, [](const ScaledRun& run) { return run.figures.hides(); });
-  if (hidden) columns.push_back({"hidden", "of train", Align::kRight});
-  columns.push_back({"evaluation", "", Align::kLeft});
+  if (hidden) columns.push_back({"hidden", "of train", Align::kRight, 4});
+  columns.push_back({"evaluation", "", Align::kLeft, 2});
   columns.push_back({"notes", "", Align::kLeft});
   Table results(std::move(columns));
   bool several_counts = false;
@@ -142,9 +154,10 @@ std::string results_table(const std::vector<Record>& records) {
     cells.push_back(fmt::format("{}", fmt::join(figures.labels, ", ")));
     results.add_row(std::move(cells));
   }
-  std::string out = results.render();
-  if (several_counts) out += scaling_table(scaled);
-  return out + answers(records);
+  std::vector<Section> sections = {{"", {}, std::move(results)}};
+  if (several_counts) sections.push_back(scaling_section(scaled));
+  for (Section& answer : answers(records)) sections.push_back(std::move(answer));
+  return written(sections, style);
 }
 
 std::string failure_text(const Record& record) {
@@ -193,10 +206,10 @@ std::string outcome(const Record& record) {
   return out;
 }
 
-std::string kinds_table(const Record& record) {
+std::optional<Section> kinds_section(const Record& record) {
   const RunFigures figures = figures_of(record);
   const auto train = figures.train_s;
-  if (!train || *train <= 0) return "";
+  if (!train || *train <= 0) return std::nullopt;
   const record::Exchange exchange = record.exchange.value_or(record::Exchange{});
   Table table({{"step kind", "", Align::kLeft}, {"time", "s", Align::kRight}, {"share", "of train", Align::kRight}});
   const auto add = [&](std::string_view name, const std::optional<double>& seconds) {
@@ -214,7 +227,8 @@ std::string kinds_table(const Record& record) {
                      format_transfer(figures.transfer_share, exact)});
     }
   }
-  return table.empty() ? "" : "\nWhere rank 0's train clock goes\n" + table.render();
+  if (table.empty()) return std::nullopt;
+  return Section{"Where rank 0's train clock goes", {}, std::move(table)};
 }
 
 // "transfer 1.20 s; wait 0.10 s (rank 1) to 12.3 s (rank 0)"; with overlap, behind that "; of rank 0's 3.00 s exposed,
@@ -236,8 +250,8 @@ std::string exchange_words(const Record& record) {
   return out;
 }
 
-std::string evaluations_table(const Record& record) {
-  if (record.evaluations.empty()) return "";
+std::optional<Section> evaluations_section(const Record& record) {
+  if (record.evaluations.empty()) return std::nullopt;
   std::vector<Column> columns = {{"step", "", Align::kRight},
                                  {"epoch", "", Align::kRight},
                                  {"samples", "", Align::kRight},
@@ -263,7 +277,7 @@ std::string evaluations_table(const Record& record) {
     if (marked) cells.emplace_back(at_limit(evaluation) ? "at the limit: meets no goal" : "");
     table.add_row(std::move(cells));
   }
-  return "\nEvaluations\n" + table.render();
+  return Section{"Evaluations", {}, std::move(table)};
 }
 
 // The sum where both parts are known; else empty.
@@ -271,10 +285,8 @@ std::optional<double> sum_where_known(const std::optional<double>& a, const std:
   return a && b ? std::optional(*a + *b) : std::nullopt;
 }
 
-}  // namespace
-
-std::string operations_table(const Record& record) {
-  if (record.operations.empty()) return "";
+std::optional<Section> operations_section(const Record& record) {
+  if (record.operations.empty()) return std::nullopt;
   const bool timed = std::ranges::any_of(record.operations,
                                          [](const record::OperationCost& one) { return one.forward_s.has_value(); });
   std::vector<Column> columns = {{"operation", "", Align::kLeft}};
@@ -324,14 +336,15 @@ std::string operations_table(const Record& record) {
   }
   const char* heading = timed ? "A step, operation by operation: rank 0's first thread; floor: the same kernels alone"
                               : "The operations of a step";
-  return fmt::format("\n{}, {}\n{}", record.name, heading, table.render());
+  return Section{fmt::format("{}, {}", record.name, heading), {}, std::move(table)};
 }
 
-std::string run_details(const Record& record) {
+// What one run is: its task, settings, clocks and outcome.
+Section run_section(const Record& record) {
   const RunFigures figures = figures_of(record);
-  std::string out = fmt::format("{}: {}\n", figures.name, outcome(record));
+  Section section{fmt::format("{}: {}", figures.name, outcome(record)), {}};
   const auto line = [&](std::string_view key, const std::string& value) {
-    if (!value.empty()) out += fmt::format("  {:<11} {}\n", key, value);
+    if (!value.empty()) section.notes.push_back(fmt::format("{:<11} {}", key, value));
   };
   const auto stamp = [&](std::string_view key, const std::string& value) {
     if (!value.empty()) line(key, short_stamp(value) + " UTC");
@@ -385,11 +398,31 @@ std::string run_details(const Record& record) {
     line("segments", fmt::format("{}: {}", record.segments.size(), fmt::join(words, ", ")));
   }
   for (const std::string& note : record.notes) line("note", note);
-  out += kinds_table(record) + operations_table(record) + evaluations_table(record);
+  return section;
+}
+
+}  // namespace
+
+std::string operations_table(const Record& record) {
+  const std::optional<Section> section = operations_section(record);
+  return section ? "\n" + written({*section}) : "";
+}
+
+std::string run_details(const Record& record, const TableStyle& style) {
+  std::vector<Section> sections = {run_section(record)};
+  for (auto* part : {kinds_section, operations_section, evaluations_section}) {
+    if (std::optional<Section> section = part(record)) sections.push_back(std::move(*section));
+  }
   const auto result = collectives_of(record);
-  if (result && (!result->rows.empty() || result->pairs)) out += "\n" + collectives_table(*result);
-  if (const std::string failure = failure_text(record); !failure.empty()) out += "\n" + failure;
-  return printable_lines(out, "");
+  if (result && (!result->rows.empty() || result->pairs)) {
+    // Programs read these lines as nccl-tests and OSU's benchmarks write them.
+    const auto lines = [&] { return split_at(trimmed(collectives_table(*result)), '\n'); };
+    sections.push_back(style.format == TableFormat::kText ? Section{"", lines()}
+                                                          : Section{"Collectives", {}, means_table(result->rows)});
+  }
+  const std::string failure = failure_text(record);
+  if (!failure.empty()) sections.push_back({"", split_at(trimmed(failure), '\n')});
+  return written(sections, style);
 }
 
 }  // namespace mlbench::report

@@ -111,6 +111,22 @@ TEST(RunDetails, LineByLine) {
             " 750   1.25   75,000  test    40.0   85.25  0.4100\n");
 }
 
+TEST(RunDetails, StandOnAPage) {
+  RecordJson record = make_record("r-2", 2, 40, 5400, true);
+  record["task"] = "a|b";
+  const std::string page = run_details(record, {TableFormat::kMarkdown});
+  EXPECT_THAT(page, HasSubstr("- task        a\\|b, closed\n"));
+  EXPECT_THAT(page, HasSubstr("\n## Evaluations\n\n| step | epoch | samples | split | train, s | Prec@1 | loss |\n"));
+}
+
+TEST(StatusTable, IsAsWideAsTheTerminal) {
+  const std::string table = status_table({make_record("r-1", 1, 60, 3000, true)}, {TableFormat::kText, 80});
+  EXPECT_THAT(table, HasSubstr("  left out at a width of 80: created, UTC"));
+  EXPECT_THAT(table.substr(0, table.find('\n')), testing::EndsWith("  notes")) << "labels stand in every table";
+  EXPECT_THAT(status_table({make_record("r-1", 1, 60, 3000, true)}, {TableFormat::kCsv}),
+              HasSubstr("\n1,r-1,finished,fashion-mnist,1,1,2026-01-31T12:00:00.000000Z,60,"));
+}
+
 TEST(RunDetails, NameSeveralHostsAndATimeInTheQueue) {
   RecordJson record = make_record("r-2", 2, 40, 5400, true);
   record["clocks"]["queue_s"] = 0.0;

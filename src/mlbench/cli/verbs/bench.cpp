@@ -94,7 +94,7 @@ ExitCode measure(const Context& context, BenchOptions options) {
   }
   if (context.json) print_json(documents);
   const ExitCode code = started.interrupted ? ExitCode::kStopped : exit_code_of_runs(started.records);
-  if (code != ExitCode::kOk && texts) print(results_text(context.home(), started.records, context.command));
+  if (code != ExitCode::kOk && texts) print(results_text(context, started.records));
   return code;
 }
 
@@ -169,6 +169,7 @@ void add_bench(CLI::App& app, Program& program) {
   verb->add_flag("--percentiles", options->percentiles,
                  "a second table with the percentiles of the iterations, which JSON and CSV have in any case")
       ->group(outcome);
+  add_wide_option(*verb, program);
   add_master_options(*verb, program);
   verb->footer(
       "Example:  mlbench bench collectives all_reduce -k 2 --backend gloo -b 8 -e 4M\n"

@@ -21,7 +21,7 @@
 #include "mlbench/report/draw/charts.h"
 #include "mlbench/report/draw/gnuplot.h"
 #include "mlbench/report/draw/page.h"
-#include "mlbench/report/draw/table.h"
+#include "mlbench/report/draw/section.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/study/comparison.h"
 #include "mlbench/report/study/measured_run.h"
@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::vector<std::string> kFormats = {"png", "svg", "pdf", "csv", "html"};
+const std::vector<std::string> kFormats = {"png", "svg", "pdf", "csv", "html", "markdown", "latex"};
 constexpr std::pair<const char*, report::ImageFormat> kImageFormats[] = {
     {"png", report::ImageFormat::kPng}, {"svg", report::ImageFormat::kSvg}, {"pdf", report::ImageFormat::kPdf}};
 const std::vector<std::string> kWidths = {"one", "two"};
@@ -167,16 +167,22 @@ void check_options_of_charts(const ChartsOptions& options) {
   }
 }
 
-ExitCode charts(const Context& context, const ChartsOptions& options) {
-  check_options_of_charts(options);
-  const auto wanted = [&](const char* format) { return is_wanted(options, format); };
+// A page that has nothing but the prices.
+report::Page priced_page(const ChartsOptions& options) {
   report::Page page;
   page.prices = options.prices.empty() ? report::default_prices()
                                        : report::prices_from_json(read_json_file(options.prices, inputs::kPrices));
   page.worker = options.worker;
   page.preemptible = options.preemptible;
-  const double per_hour = report::price_of_worker(page.prices, options.worker, options.preemptible);
   page.price_note = report::price_note(page.prices, options.worker, options.preemptible, options.clock);
+  return page;
+}
+
+ExitCode charts(const Context& context, const ChartsOptions& options) {
+  check_options_of_charts(options);
+  const auto wanted = [&](const char* format) { return is_wanted(options, format); };
+  report::Page page = priced_page(options);
+  const double per_hour = report::price_of_worker(page.prices, options.worker, options.preemptible);
 
   std::vector<report::MeasuredRun> runs = read_all(context, options, page.notes);
   std::vector<report::Chart> collectives = report::collectives_charts(take_collectives(runs));
@@ -205,7 +211,7 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
     }
     if (wanted("csv")) write(chart.id + ".csv", report::chart_csv(chart));
   };
-  std::string tables;
+  std::vector<report::Section> tables;
   for (size_t i = 0; i < studies.size(); ++i) {
     std::vector<report::Chart> drawn = report::charts_of(studies[i], runs, {page.prices.currency, page.price_note});
     const std::string prefix = prefix_of(studies[i], i, studies.size());
@@ -214,7 +220,7 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
       write_chart(chart);
     }
     answer.push_back(report::to_json(studies[i], runs));
-    tables += report::study_table(studies[i], page.prices.currency) + "\n";
+    tables.push_back(report::section_of(studies[i], page.prices.currency));
     page.studies.push_back({answer.back(), std::move(drawn)});
   }
   for (const report::Chart& chart : collectives) write_chart(chart);
@@ -222,6 +228,9 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
   page.made = fmt::format("Made by mlbench {} ({}), {} UTC.", build_info().version, build_info().git_describe,
                           format_utc(std::chrono::system_clock::now()).substr(0, 16));
   if (wanted("html")) write("report.html", report::report_page(page));
+  if (!studies.empty()) tables.push_back({"", {fmt::format("Each worker is priced as {}", page.price_note)}});
+  if (wanted("markdown")) write("tables.md", report::written(tables, {report::TableFormat::kMarkdown}));
+  if (wanted("latex")) write("tables.tex", report::written(tables, {report::TableFormat::kLatex}));
 
   if (context.json) {
     print_json({{"folder", folder.string()},
@@ -232,8 +241,7 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
                 {"studies", answer},
                 {"notes", page.notes}});
   } else {
-    print(tables);
-    if (!studies.empty()) print(fmt::format("Each worker is priced as {}\n", page.price_note));
+    print(report::written(tables, context.table_style()));
     for (const std::string& note : page.notes) say(note);
     print(fmt::format("{} files in {}\n", files.size(), folder.string()));
   }
@@ -245,11 +253,13 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
 void add_charts(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "charts", "Draw how runs scale: PNG, SVG, CSV and an offline report.html");
   add_master_options(*verb, program);
+  add_wide_option(*verb, program);
   auto options = std::make_shared<ChartsOptions>();
   verb->add_option("FOLDER", options->paths, "run folders, archives, records, homes (default: this home)");
   verb->add_option("-o,--output", options->output, "the folder of the charts (default: charts)")->type_name("DIR");
   verb->add_option("-f,--filter", options->filter, "only runs with this in their name")->type_name("TEXT");
-  verb->add_option("--format", options->formats, "of png, svg, pdf, csv, html (default: all but pdf)")
+  verb->add_option("--format", options->formats,
+                   "of png, svg, pdf, csv, html, markdown, latex (default: png, svg, csv, html)")
       ->delimiter(',')
       ->type_name("LIST");
   verb->add_option("--width", options->width,

@@ -87,7 +87,7 @@ ExitCode compare(const Context& context, const CompareOptions& options) {
   if (context.json) {
     print_json(report::to_json(significance));
   } else {
-    print(report::significance_text(significance));
+    print(report::significance_text(significance, context.table_style()));
   }
   return ExitCode::kOk;
 }
@@ -97,6 +97,7 @@ ExitCode compare(const Context& context, const CompareOptions& options) {
 void add_compare(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "compare", "Runs side by side, and whether their differences are real");
   add_master_options(*verb, program);
+  add_table_options(*verb, program);
   auto options = std::make_shared<CompareOptions>();
   verb->add_option("RUN", options->runs, "NAME-K (with its repeats), or a run folder, archive or record as a path")
       ->required();

@@ -34,7 +34,7 @@ ExitCode result(const Context& context, const std::string& given) {
     with_file.update(answer);
     print_json(with_file);
   } else {
-    print(report::result_text(answer));
+    print(report::result_text(answer, context.table_style()));
   }
   // `data verify` has the same exit code for files that are not what they should be.
   return answer["differences"].empty() ? ExitCode::kOk : ExitCode::kUserError;
@@ -44,6 +44,7 @@ ExitCode result(const Context& context, const std::string& given) {
 
 void add_result(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "result", "Derive MLBench's result of a run from its archive's raw events");
+  add_table_options(*verb, program);
   auto file = std::make_shared<std::string>();
   verb->add_option("FILE.zip", *file, "of 'mlbench download' or of MLBench's dashboard")->required();
   act(*verb, program, [file](const Context& context) { return result(context, *file); });

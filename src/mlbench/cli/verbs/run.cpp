@@ -46,7 +46,7 @@ ExitCode finish(const Context& context, const StartedRuns& started, bool detache
     print(fmt::format("started {}\nNext: {} status    {} logs -f {}    {} stop {}\n", names, context.command,
                       context.command, started.names.front(), context.command, names));
   } else if (!started.records.empty()) {
-    print(results_text(context.home(), started.records, context.command));
+    print(results_text(context, started.records));
   }
   if (started.interrupted) return ExitCode::kStopped;
   return exit_code_of_runs(started.records);
@@ -125,6 +125,7 @@ void add_run(CLI::App& app, Program& program) {
   verb->add_flag("--local", start->local, "start the run from here even when a master serves this home")
       ->group("How to run");
   add_timeline_option(*verb, start->timeline);
+  add_wide_option(*verb, program);
   add_start_options(*verb, *start);
   add_emit_option(*verb, *start);
   verb->footer(
@@ -148,6 +149,7 @@ void add_resume(CLI::App& app, Program& program) {
   verb->add_option("NAME-K", *name, "the run")->required();
   verb->add_option("--step", *step, "step of the checkpoint (default: the last)")->type_name("N");
   add_run_option(*verb, *options, &spec::RunOptions::no_wait);
+  add_wide_option(*verb, program);
   add_start_options(*verb, *start);
   const auto action = [name, step, options, start](const Context& context) {
     return resume(context, *name, *step, options->no_wait, *start);

@@ -56,7 +56,9 @@ ExitCode show_run(const Context& context, const record::Record& record, const re
   } else {
     const std::string said = report::notes_text(notes);
     const std::string last = record.collectives ? "" : current_values(record, metric);
-    print(report::run_details(record) + (said.empty() ? "" : "\n" + said) + last);
+    const report::TableStyle style = context.table_style();
+    const std::string more = (said.empty() ? "" : "\n" + said) + last;
+    print(report::run_details(record, style) + (style.format == report::TableFormat::kText ? more : ""));
   }
   return ExitCode::kOk;
 }
@@ -75,7 +77,8 @@ ExitCode remote_status(const Context& context, const MasterClient& master, const
   }
   print(runs.empty() ? fmt::format("no runs at {}\n", master.url())
                      : report::summaries_table(runs.get<std::vector<Json>>(),
-                                               {"name", "state", "task", "workers", "time_to_goal_s"}));
+                                               {"name", "state", {"task", 1}, {"workers", 2}, "time_to_goal_s"},
+                                               context.table_style()));
   return ExitCode::kOk;
 }
 
@@ -112,7 +115,7 @@ ExitCode status(const Context& context, const StatusOptions& options) {
   } else if (records.empty()) {
     print(fmt::format("no runs in {}; start one with: mlbench run NAME 1 2 --task TASK\n", home.string()));
   } else {
-    print(report::status_table(records));
+    print(report::status_table(records, context.table_style()));
   }
   return ExitCode::kOk;
 }
@@ -122,6 +125,7 @@ ExitCode status(const Context& context, const StatusOptions& options) {
 void add_status(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "status", "All runs of this home, or one in detail");
   add_master_options(*verb, program);
+  add_table_options(*verb, program);
   auto options = std::make_shared<StatusOptions>();
   verb->add_option("NAME-K", options->name, "the run (default: a table of all)");
   verb->add_option("-s,--search", options->search, "only runs with this in their name or notes")->type_name("TEXT");

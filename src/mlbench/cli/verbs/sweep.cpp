@@ -25,6 +25,7 @@
 #include "mlbench/home/runs.h"
 #include "mlbench/plan/plan.h"
 #include "mlbench/plan/sweep_plan.h"
+#include "mlbench/report/draw/escape.h"
 #include "mlbench/report/draw/gnuplot.h"
 #include "mlbench/report/draw/page.h"
 #include "mlbench/report/records.h"
@@ -46,7 +47,7 @@ using report::SweepSetting;
 namespace {
 
 constexpr Range kProcsPerNode{1, 1024};
-const std::vector<std::string> kSweepFormats = {"png", "svg", "csv", "html", "md", "json"};
+const std::vector<std::string> kSweepFormats = {"png", "svg", "csv", "html", "markdown", "latex", "json"};
 const std::vector<std::string> kOnOff = {"on", "off"};
 
 // The options as they were given.
@@ -94,9 +95,11 @@ class SweepFiles {
     if (images && !report::gnuplot_exists()) {
       const char* missing =
           "PNG and SVG charts need the program gnuplot, which is not installed: apt-get install gnuplot-nox";
-      if (!formats_.empty()) throw UserError(fmt::format("{} (without it: --format csv,html,md,json)", missing));
+      if (!formats_.empty())
+        throw UserError(fmt::format("{} (without it: --format csv,html,markdown,latex,json)", missing));
       note_ = missing;
-      formats_ = {"csv", "html", "md", "json"};
+      formats_ = kSweepFormats;
+      std::erase_if(formats_, [](const auto& one) { return one == "png" || one == "svg"; });
     } else if (formats_.empty()) {
       formats_ = kSweepFormats;
     }
@@ -117,7 +120,9 @@ class SweepFiles {
     }
     if (wanted("csv")) put("sweep.csv", report::csv_of(sweep));
     if (wanted("json")) put("sweep.json", report::to_json(sweep).dump(2) + "\n");
-    if (wanted("md")) put("sweep.md", markdown(sweep, charts, priced.studies));
+    if (wanted("markdown")) put("sweep.md", markdown(sweep, charts, priced.studies));
+    if (wanted("latex"))
+      put("sweep.tex", report::written(sections(sweep, priced.studies), {report::TableFormat::kLatex}));
     if (wanted("html")) put("report.html", report::report_page(page_of(sweep, charts, runs, priced)));
   }
 
@@ -128,14 +133,20 @@ class SweepFiles {
     files_.push_back((folder_ / name).string());
   }
 
+  static std::vector<report::Section> sections(const Sweep& sweep, const std::vector<report::Study>& studies) {
+    std::vector<report::Section> sections;
+    for (const report::Study& study : studies) sections.push_back({"", report::answer_lines(study)});
+    std::ranges::move(report::sections_of(sweep), std::back_inserter(sections));
+    sections.back().notes = report::findings_of(sweep);
+    return sections;
+  }
+
   std::string markdown(const Sweep& sweep, const std::vector<report::Chart>& charts,
                        const std::vector<report::Study>& studies) const {
-    std::string out = fmt::format("# Scaling of {}\n\n", sweep.task);
-    for (const report::Study& study : studies) out += report::answer_text(study) + "\n";
-    out += report::markdown_of(report::tables_of(sweep));
-    for (const std::string& line : report::findings_of(sweep)) out += fmt::format("- {}\n", line);
+    std::string out = fmt::format("# Scaling of {}\n\n", report::markdown_text(sweep.task)) +
+                      report::written(sections(sweep, studies), {report::TableFormat::kMarkdown});
     for (const report::Chart& chart : charts) {
-      if (wanted("png")) out += fmt::format("\n![{}]({}.png)\n", chart.title, chart.id);
+      if (wanted("png")) out += fmt::format("\n![{}]({}.png)\n", report::markdown_text(chart.title), chart.id);
     }
     return out;
   }
@@ -257,7 +268,7 @@ ExitCode print_steps(const Context& context, const plan::SweepOptions& options) 
   if (context.json) {
     print_json(report::to_json(steps));
   } else {
-    print(report::text_of({report::table_of(steps)}));
+    print(report::written({report::section_of(steps)}, context.table_style()));
   }
   return ExitCode::kOk;
 }
@@ -314,11 +325,14 @@ ExitCode finish_sweep(const Context& context, const std::vector<SweepAnswer>& se
     answer["interrupted"] = interrupted;
     print_json(answer);
   } else {
-    print(report::text_of(report::tables_of(sweep)));
+    std::vector<report::Section> sections = report::sections_of(sweep);
     for (const report::Study& study : priced.studies) {
-      print(report::study_table(study, priced.prices.currency) + "\n");
+      sections.push_back(report::section_of(study, priced.prices.currency));
     }
-    if (!priced.studies.empty()) print(fmt::format("Each worker is priced as {}\n\n", priced.price_note));
+    if (!priced.studies.empty()) {
+      sections.push_back({"", {fmt::format("Each worker is priced as {}", priced.price_note)}});
+    }
+    print(report::written(sections, context.table_style()) + "\n");
     for (const std::string& line : report::findings_of(sweep)) print(line + "\n");
     print(fmt::format("{} files in {}\n", files.files().size(), files.folder().string()));
   }
@@ -389,7 +403,7 @@ void add_sweep(CLI::App& app, Program& program) {
   list("--inter-op", words->inter_op, "threads for operations beside each other to try (default: 1)");
   list("--nodes", words->nodes, "numbers of nodes for the best setting (default: 1,2,4,8)");
   list("--lr-scaling", words->lr_scaling, "over nodes: on (as the task scales it), off, or both (default)");
-  list("--format", words->formats, "of png, svg, csv, html, md, json (default: all)");
+  list("--format", words->formats, "of png, svg, csv, html, markdown, latex, json (default: all)");
   verb->add_option("--probe-steps", words->probe_steps, "steps of each setting's run (default: 200)")
       ->type_name("N")
       ->group("Sweep");
@@ -399,6 +413,7 @@ void add_sweep(CLI::App& app, Program& program) {
   verb->add_flag("--local", words->start.local, "start runs from here even when a master serves this home");
   verb->add_flag("--dry-run", words->start.dry_run, "print what would run, and start nothing");
   add_timeline_option(*verb, words->start.timeline);
+  add_wide_option(*verb, program);
   verb->footer(
       "Runs that have finished with the same specification are kept: type the same again to go on.\n"
       "Limits (--max-epochs, --max-time, ...) are those of the runs over nodes. See docs/scaling-exercise.md");

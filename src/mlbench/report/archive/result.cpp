@@ -15,7 +15,7 @@
 #include "mlbench/report/archive/events.h"
 #include "mlbench/report/collectives/result.h"
 #include "mlbench/report/collectives/table.h"
-#include "mlbench/report/draw/table.h"
+#include "mlbench/report/draw/section.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/notes.h"
 
@@ -59,22 +59,20 @@ const char* source_of(const Json& result) {
   return result["format"] == "custom" ? "mlbench, a custom run" : "MLBench's dashboard";
 }
 
-std::string task_0_text(const Json& result) {
+Section task_0_section(const Json& result) {
   const auto workers = result["workers"].get<int64_t>();
   const std::vector<record::CollectiveRow> rows = collective_rows_of(result["collectives"]["results"], "the archive");
-  std::string out =
-      fmt::format("MLBench's task 0a: all-reduce, {} (archive of {})\n", counted(workers, "worker"), source_of(result));
-  out += means_table(rows);
-  for (const Json& note : result["notes"]) out += fmt::format("note: {}\n", note.get<std::string>());
-  return printable_lines(out, "");
+  Section section{
+      fmt::format("MLBench's task 0a: all-reduce, {} (archive of {})", counted(workers, "worker"), source_of(result)),
+      {},
+      means_table(rows)};
+  for (const Json& note : result["notes"]) section.notes.push_back("note: " + note.get<std::string>());
+  return section;
 }
 
-}  // namespace
-
-std::string result_text(const Json& result) {
-  if (result.contains("collectives")) return task_0_text(result);
+// Whose result it is: run, task, goal, workers and archive.
+std::string result_title(const Json& result) {
   const Json& goal = result["goal"];
-  const auto workers = result["workers"].get<int64_t>();
   std::string out;
   if (result["name"].is_string()) out += result["name"].get<std::string>() + ": ";
   out += result["task"].is_string() ? "task " + result["task"].get<std::string>() : std::string("unknown task");
@@ -84,22 +82,22 @@ std::string result_text(const Json& result) {
                     goal["metric"].get<std::string>(),
                     goal["higher_is_better"].get<bool>() ? ">=" : "<=", goal["target"].get<double>());
   }
-  out += fmt::format(", {} (archive of {})\n", counted(workers, "worker"), source_of(result));
-  if (result["official_result"].is_string()) {
-    out += result["official_result"].get<std::string>() + "\n";
-  } else if (goal.is_object()) {
-    out += fmt::format("no result of MLBench's: the goal was not reached{}\n",
-                       goal["value"].is_number() ? fmt::format(" (best {})", format_metric(goal["value"].get<double>()))
-                                                 : std::string());
-  } else {
-    out += "no result of MLBench's: a run without a goal\n";
-  }
+  return out +
+         fmt::format(", {} (archive of {})", counted(result["workers"].get<int64_t>(), "worker"), source_of(result));
+}
 
-  if (result["run_notes"].is_object()) out += notes_text(notes_from_json(result["run_notes"]));
+std::string official_words(const Json& result) {
+  const Json& goal = result["goal"];
+  if (result["official_result"].is_string()) return result["official_result"].get<std::string>();
+  if (!goal.is_object()) return "no result of MLBench's: a run without a goal";
+  return fmt::format("no result of MLBench's: the goal was not reached{}",
+                     goal["value"].is_number() ? fmt::format(" (best {})", format_metric(goal["value"].get<double>()))
+                                               : std::string());
+}
 
-  const Json& seconds = result["seconds"];
+Table seconds_table(const Json& seconds) {
   const double whole = seconds[seconds["train"].is_number() ? "train" : "total"].get<double>();
-  Table table({{"", "", Align::kLeft}, {"seconds", "", Align::kRight}, {"share", "", Align::kRight}});
+  Table table({{"time", "", Align::kLeft}, {"seconds", "", Align::kRight}, {"share", "", Align::kRight}});
   const std::pair<const char*, const char*> rows[] = {{"train", "train clock"}, {"total", "MLBench's clock"},
                                                       {"compute", "compute"},   {"communication", "communication"},
                                                       {"metrics", "metrics"},   {"preprocessing", "pre-processing"},
@@ -110,23 +108,38 @@ std::string result_text(const Json& result) {
     const bool is_part = std::string_view(key) != "train" && std::string_view(key) != "total";
     table.add_row({title, format_seconds(value), is_part && whole > 0 ? format_percent(value / whole) : std::string()});
   }
-  out += table.render();
+  return table;
+}
+
+}  // namespace
+
+std::string result_text(const Json& result, const TableStyle& style) {
+  if (result.contains("collectives")) return written({task_0_section(result)}, style);
+  Section about{result_title(result), {official_words(result)}, seconds_table(result["seconds"])};
+  if (result["run_notes"].is_object()) {
+    const std::string said = notes_text(notes_from_json(result["run_notes"]));
+    for (std::string& line : split_at(trimmed(said), '\n')) about.sentences.push_back(std::move(line));
+  }
+  const Json& goal = result["goal"];
   const auto epochs = result["epochs"].get<int64_t>(), evaluations = result["evaluations"].get<int64_t>();
-  out += counted(epochs, "epoch") + ", " + counted(evaluations, "evaluation");
+  about.notes.push_back(counted(epochs, "epoch") + ", " + counted(evaluations, "evaluation"));
   if (goal.is_object() && goal["evaluation"].is_number()) {
-    out += fmt::format("; the goal was met at evaluation {} with {}", goal["evaluation"].get<int64_t>(),
-                       format_metric(goal["value"].get<double>()));
+    about.notes.back() += fmt::format("; the goal was met at evaluation {} with {}", goal["evaluation"].get<int64_t>(),
+                                      format_metric(goal["value"].get<double>()));
   }
-  out += "\n";
-  for (const Json& note : result["notes"]) out += fmt::format("note: {}\n", note.get<std::string>());
-  if (result["differences"].empty())
-    return printable_lines(out + "what the archive claims is what its events give\n", "");
-  out += "the archive claims otherwise than its events give:\n";
+  for (const Json& note : result["notes"]) about.notes.push_back("note: " + note.get<std::string>());
+  Section claims;
+  if (result["differences"].empty()) {
+    claims.sentences.emplace_back("what the archive claims is what its events give");
+  } else {
+    claims.sentences.emplace_back("the archive claims otherwise than its events give:");
+  }
   for (const Json& one : result["differences"]) {
-    out += fmt::format("  {}\n    claimed  {}\n    derived  {}\n", one["what"].get<std::string>(),
-                       one["claimed"].get<std::string>(), one["derived"].get<std::string>());
+    claims.sentences.push_back("  " + one["what"].get<std::string>());
+    claims.sentences.push_back("    claimed  " + one["claimed"].get<std::string>());
+    claims.sentences.push_back("    derived  " + one["derived"].get<std::string>());
   }
-  return printable_lines(out, "");
+  return written({about, claims}, style);
 }
 
 }  // namespace mlbench::report

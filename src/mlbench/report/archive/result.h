@@ -25,6 +25,7 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/report/archive/zip.h"
+#include "mlbench/report/draw/table.h"
 
 namespace mlbench::report {
 
@@ -44,6 +45,6 @@ namespace mlbench::report {
 Json derive_result(const std::vector<ZipMember>& members);
 
 // The result for people: whose it is, MLBench's result, where the time went, whether the claims hold.
-std::string result_text(const Json& result);
+std::string result_text(const Json& result, const TableStyle& style = {});
 
 }  // namespace mlbench::report

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -260,14 +261,14 @@ std::string percentiles_table(std::span<const CollectiveRow> rows) {
   return table_of(figures, timed).render();
 }
 
-std::string means_table(std::span<const CollectiveRow> rows) {
-  Figures<FormRow> figures = {
-      {"", "size", "elements", of_row(&CollectiveRow::count), forms::kCount},
-      {"", "size", "B", of_row(&CollectiveRow::size_bytes), forms::kCount},
-      {"", "type", "", of_row(&CollectiveRow::dtype), forms::kText},
-  };
+Table means_table(std::span<const CollectiveRow> rows) {
+  const auto other = [&](const CollectiveRow& row) { return row.operation != rows.front().operation; };
+  Figures<FormRow> figures = chosen(form_figures(), {std::ranges::any_of(rows, other) ? "operation" : ""});
+  figures.emplace_back("", "size", "elements", of_row(&CollectiveRow::count), forms::kCount);
+  figures.emplace_back("", "size", "B", of_row(&CollectiveRow::size_bytes), forms::kCount);
+  figures.emplace_back("", "type", "", of_row(&CollectiveRow::dtype), forms::kText);
   for (auto& figure : chosen(form_figures(), {"device", "time_us", "alg_bw", "bus_bw"})) figures.push_back(figure);
-  return table_of(figures, forms_of(rows)).render();
+  return table_of(figures, forms_of(rows));
 }
 
 std::string pairs_table(const record::PairMatrix& pairs) {

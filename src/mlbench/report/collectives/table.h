@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mlbench/report/collectives/result.h"
+#include "mlbench/report/draw/table.h"
 
 namespace mlbench::report {
 
@@ -39,7 +40,7 @@ std::string collectives_table(const CollectivesResult& result);
 std::string percentiles_table(std::span<const record::CollectiveRow> rows);
 
 // A table with a line per row and form that shows mean times and bandwidths, which is all that MLBench's archives hold.
-std::string means_table(std::span<const record::CollectiveRow> rows);
+Table means_table(std::span<const record::CollectiveRow> rows);
 
 // A table of latencies, a table of bandwidths, and the verdict on slow pairs.
 std::string pairs_table(const record::PairMatrix& pairs);

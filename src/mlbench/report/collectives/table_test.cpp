@@ -210,7 +210,7 @@ TEST(CollectivesTable, MeansOfAnArchive) {
   form.time_us = 420;
   form.alg_bw = 0.0857;
   const std::vector<record::CollectiveRow> rows = {make_row("all_reduce", 9000, "float32", std::nullopt, form)};
-  EXPECT_EQ(means_table(rows),
+  EXPECT_EQ(means_table(rows).render(),
             "    size    size  type     device   time   algbw  busbw\n"
             "elements       B                      us    GB/s   GB/s\n"
             "   9,000  36,000  float32  cpu     420.0  0.0857      -\n");

@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "mlbench/base/printable.h"
+#include "mlbench/report/draw/escape.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/spec/split.h"
 
@@ -311,15 +311,6 @@ class ChartMaker {
   std::vector<Chart> charts_;
 };
 
-std::string csv_cell(const std::string& text) {
-  std::string safe = printable(text);
-  if (!safe.empty() && std::string_view("=+-@\t\r").find(safe.front()) != std::string_view::npos) safe = "'" + safe;
-  if (safe.find_first_of(",\"\n\r") == std::string::npos) return safe;
-  std::string quoted = "\"";
-  for (const char c : safe) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
 }  // namespace
 
 std::vector<Chart> charts_of(const Study& study, const std::vector<MeasuredRun>& runs, const ChartOptions& options) {
@@ -332,14 +323,14 @@ bool has_bars(const ChartSeries& series) {
 
 std::string chart_csv(const Chart& chart) {
   std::map<double, std::vector<std::optional<double>>> rows;
-  std::string out = csv_cell(chart.x_label);
+  std::string out = csv_text(chart.x_label);
   size_t columns = 0;
   for (const ChartSeries& series : chart.series) {
     const size_t first = columns;
     const bool bars = has_bars(series);
     columns += bars ? 3 : 1;
-    out += "," + csv_cell(series.name);
-    if (bars) out += fmt::format(",{},{}", csv_cell(series.name + ", least"), csv_cell(series.name + ", most"));
+    out += "," + csv_text(series.name);
+    if (bars) out += fmt::format(",{},{}", csv_text(series.name + ", least"), csv_text(series.name + ", most"));
     for (const ChartPoint& point : series.points) {
       auto& row = rows[point.x];
       row.resize(std::max(row.size(), columns));
@@ -352,7 +343,7 @@ std::string chart_csv(const Chart& chart) {
   out += "\n";
   for (auto& [x, row] : rows) row.resize(columns);
   for (const auto& [x, row] : rows) {
-    out += chart.ticks.empty() ? fmt::format("{}", x) : csv_cell(chart.ticks.at(static_cast<size_t>(x)));
+    out += chart.ticks.empty() ? fmt::format("{}", x) : csv_text(chart.ticks.at(static_cast<size_t>(x)));
     for (const auto& value : row) out += value ? fmt::format(",{}", *value) : ",";
     out += "\n";
   }

@@ -56,11 +56,4 @@ const Form kRatio{[](const Json& value) { return format_ratio(as_number(value));
 const Form kMetric{metric_text};
 }  // namespace forms
 
-std::string csv_cell_of(const Json& value) {
-  if (value.is_null()) return "";
-  if (value.is_string()) return plain_text(value);
-  if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
-  return value.is_number_float() ? fmt::format("{}", value.get<double>()) : value.dump();
-}
-
 }  // namespace mlbench::report

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/report/draw/escape.h"
 #include "mlbench/report/draw/table.h"
 
 namespace mlbench::report {
@@ -48,6 +49,7 @@ struct Figure {
   std::function<Json(const Row& row)> value;
   std::function<std::string(const Row& row)> cell;  // as people read it; empty: the figure has no column
   Align align = Align::kRight;
+  int rank = 0;    // Column::rank
   Form form = {};  // how the value is written, where `cell` needs nothing else of the row
 
   // `get` is a member of the row, or a function of the row. `form_` writes the value that it gives; `shown` writes the
@@ -77,13 +79,21 @@ struct Figure {
 template <typename Row>
 using Figures = std::vector<Figure<Row>>;
 
-// The figures whose keys are `keys`, in that order: the columns of a table. A key that no figure has is left out.
+// Names a figure for a table, with its rank there (Column::rank).
+struct ShownKey {
+  std::string_view key;
+  int rank = 0;
+  ShownKey(const char* key_, int rank_ = 0) : key(key_), rank(rank_) {}  // NOLINT: keys without a rank are plain texts
+};
+// The figures named by `keys`, in that order: the columns of a table. A key that no figure has is left out.
 template <typename Row>
-Figures<Row> chosen(const Figures<Row>& figures, const std::vector<std::string_view>& keys) {
+Figures<Row> chosen(const Figures<Row>& figures, const std::vector<ShownKey>& keys) {
   Figures<Row> found;
-  for (const std::string_view key : keys) {
+  for (const ShownKey& shown : keys) {
     for (const Figure<Row>& figure : figures) {
-      if (!key.empty() && figure.key == key) found.push_back(figure);
+      if (shown.key.empty() || figure.key != shown.key) continue;
+      found.push_back(figure);
+      found.back().rank = shown.rank;
     }
   }
   return found;
@@ -93,7 +103,7 @@ template <typename Row>
 std::vector<Column> columns_of(const Figures<Row>& figures) {
   std::vector<Column> columns;
   for (const Figure<Row>& figure : figures) {
-    if (figure.cell) columns.push_back({figure.heading, figure.unit, figure.align});
+    if (figure.cell) columns.push_back({figure.heading, figure.unit, figure.align, figure.rank, figure.key});
   }
   return columns;
 }
@@ -106,9 +116,17 @@ std::vector<std::string> cells_of(const Figures<Row>& figures, const Row& row) {
   return cells;
 }
 template <typename Row>
+std::vector<Json> values_of(const Figures<Row>& figures, const Row& row) {
+  std::vector<Json> values;
+  for (const Figure<Row>& figure : figures) {
+    if (figure.cell) values.push_back(figure.value(row));
+  }
+  return values;
+}
+template <typename Row>
 Table table_of(const Figures<Row>& figures, const auto& rows) {
   Table table(columns_of(figures));
-  for (const Row& row : rows) table.add_row(cells_of(figures, row));
+  for (const Row& row : rows) table.add_row(cells_of(figures, row), values_of(figures, row));
   return table;
 }
 
@@ -122,8 +140,6 @@ Json json_of(const Figures<Row>& figures, const Row& row) {
   return object;
 }
 
-// A value as a cell of CSV: null is empty, true and false are 1 and 0.
-std::string csv_cell_of(const Json& value);
 // The keys of the figures, and the cells of a row, with commas between them and a line end.
 template <typename Row>
 std::string csv_heading(const Figures<Row>& figures) {

@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/report/draw/escape.h"
 
 namespace mlbench::report {
 
@@ -23,37 +24,135 @@ Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {
   }
 }
 
-void Table::add_row(std::vector<std::string> cells) {
+std::string heading_of(const Column& column) {
+  return column.unit.empty() ? column.heading : column.heading + ", " + column.unit;
+}
+
+void Table::add_row(std::vector<std::string> cells, std::vector<Json> values) {
   MLBENCH_CHECK(cells.size() == columns_.size(), fmt::format("{} cells, {} columns", cells.size(), columns_.size()));
   for (std::string& cell : cells) cell = printable(cell);
   rows_.push_back(std::move(cells));
+  values_.push_back(std::move(values));
 }
 
-std::string Table::render() const {
+std::string Table::render(const TableStyle& style) const {
+  switch (style.format) {
+    case TableFormat::kText:
+      return as_text(style.width);
+    case TableFormat::kMarkdown:
+      return as_markdown();
+    case TableFormat::kLatex:
+      return as_latex();
+    case TableFormat::kCsv:
+      return as_csv();
+  }
+  return "";
+}
+
+namespace {
+
+// Leaves out columns, as indices, until those of `widths` that remain fit into a line.
+std::vector<size_t> left_out_of(const std::vector<Column>& columns, const std::vector<size_t>& widths, size_t line) {
+  std::vector<size_t> out;
+  size_t needed = 2 * (widths.size() - 1);
+  for (const size_t width : widths) needed += width;
+  while (needed > line) {
+    std::optional<size_t> least;
+    for (size_t i = 0; i < columns.size(); ++i) {
+      const bool shown = std::ranges::find(out, i) == out.end();
+      if (shown && columns[i].rank > 0 && (!least || columns[i].rank >= columns[*least].rank)) least = i;
+    }
+    if (!least) break;
+    out.push_back(*least);
+    needed -= widths[*least] + 2;
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+}  // namespace
+
+std::string Table::as_text(std::optional<int> line_width) const {
   std::vector<size_t> widths;
-  bool any_unit = false;
   for (size_t i = 0; i < columns_.size(); ++i) {
     size_t width = std::max(display_width(columns_[i].heading), display_width(columns_[i].unit));
     for (const auto& row : rows_) width = std::max(width, display_width(row[i]));
     widths.push_back(width);
-    any_unit = any_unit || !columns_[i].unit.empty();
   }
+  std::vector<size_t> left_out;
+  if (line_width) left_out = left_out_of(columns_, widths, static_cast<size_t>(*line_width));
+  const auto shown = [&](size_t i) { return std::ranges::find(left_out, i) == left_out.end(); };
 
   std::string text;
   const auto add_line = [&](const auto& cell_of) {
     std::string line;
     for (size_t i = 0; i < columns_.size(); ++i) {
+      if (!shown(i)) continue;
       const std::string& cell = cell_of(i);
       const std::string padding(widths[i] - display_width(cell), ' ');
-      if (i > 0) line += "  ";
       line += columns_[i].align == Align::kLeft ? cell + padding : padding + cell;
+      line += "  ";
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   };
   add_line([&](size_t i) -> const std::string& { return columns_[i].heading; });
+  bool any_unit = false;
+  for (size_t i = 0; i < columns_.size(); ++i) any_unit = any_unit || (shown(i) && !columns_[i].unit.empty());
   if (any_unit) add_line([&](size_t i) -> const std::string& { return columns_[i].unit; });
   for (const auto& row : rows_) add_line([&](size_t i) -> const std::string& { return row[i]; });
+  if (left_out.empty()) return text;
+  std::string names;
+  for (const size_t i : left_out) names += (names.empty() ? "" : "; ") + heading_of(columns_[i]);
+  return text + fmt::format("  left out at a width of {}: {} (--wide shows all)\n", *line_width, names);
+}
+
+std::string Table::as_markdown() const {
+  std::string text = "|";
+  for (const Column& column : columns_) text += fmt::format(" {} |", markdown_text(heading_of(column)));
+  text += "\n|";
+  for (const Column& column : columns_) text += column.align == Align::kRight ? "---:|" : "---|";
+  text += "\n";
+  for (const auto& row : rows_) {
+    text += "|";
+    for (const std::string& cell : row) text += fmt::format(" {} |", markdown_text(cell));
+    text += "\n";
+  }
+  return text;
+}
+
+std::string Table::as_latex() const {
+  std::string text = "\\begin{tabular}{";
+  for (const Column& column : columns_) text += column.align == Align::kRight ? "r" : "l";
+  text += "}\n\\toprule\n";
+  const auto add_line = [&](const auto& cells, const auto& text_of_cell) {
+    std::string line;
+    for (const auto& cell : cells) line += (&cell == cells.data() ? "" : " & ") + latex_text(text_of_cell(cell));
+    text += line + " \\\\\n";
+  };
+  add_line(columns_, [](const Column& column) { return column.heading; });
+  const bool any_unit = std::ranges::any_of(columns_, [](const Column& column) { return !column.unit.empty(); });
+  if (any_unit) add_line(columns_, [](const Column& column) { return column.unit; });
+  text += "\\midrule\n";
+  for (const auto& row : rows_) add_line(row, [](const std::string& cell) { return cell; });
+  return text + "\\bottomrule\n\\end{tabular}\n";
+}
+
+std::string Table::as_csv() const {
+  std::string text;
+  const auto add_cell = [&](size_t i, const std::string& cell) { text += (i == 0 ? "" : ",") + cell; };
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    add_cell(i, csv_text(columns_[i].key.empty() ? heading_of(columns_[i]) : columns_[i].key));
+  }
+  text += "\n";
+  for (size_t row = 0; row < rows_.size(); ++row) {
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      const bool has_value = i < values_[row].size() && values_[row][i].is_primitive();
+      const std::string& cell = rows_[row][i];
+      add_cell(i, has_value ? csv_cell_of(values_[row][i]) : csv_text(cell == kNone ? "" : cell));
+    }
+    text += "\n";
+  }
   return text;
 }
 

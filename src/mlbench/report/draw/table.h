@@ -1,12 +1,15 @@
 #pragma once
 
-// Plain-text tables, and how figures are written in them. The output is an interface: tests compare it line by line.
+// Tables for terminals, pages, papers and spreadsheets, and how figures are written in them. The output is an
+// interface: tests compare it line by line.
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "mlbench/base/json.h"
 
 namespace mlbench::report {
 
@@ -16,21 +19,43 @@ struct Column {
   std::string heading;
   std::string unit;  // second heading line; "" for none
   Align align = Align::kRight;
+  // Where a terminal is too narrow, columns of the highest rank are left out first, of equal ones the rightmost. 0:
+  // always shown.
+  int rank = 0;
+  std::string key = "";  // its name in CSV; "": its heading
+};
+// The heading with its unit, in one line: "train, s".
+std::string heading_of(const Column& column);
+
+enum class TableFormat { kText, kMarkdown, kLatex, kCsv };
+
+struct TableStyle {
+  TableFormat format = TableFormat::kText;
+  std::optional<int> width = {};  // characters of a terminal's line, which kText alone heeds; empty: no limit
 };
 
-// A table whose columns are as wide as their widest cell and two blanks apart. Lines have no trailing blanks. The line
-// of units is left out when no column has a unit.
+// A table whose columns, as text, are as wide as their widest cell and two blanks apart. Lines have no trailing blanks.
+// The line of units is left out when no column has a unit. LaTeX needs the package booktabs.
 class Table {
  public:
   explicit Table(std::vector<Column> columns);
-  // There must be as many cells as columns. Cells are made printable (base/printable.h).
-  void add_row(std::vector<std::string> cells);
+  // There must be as many cells as columns. Cells are made printable (base/printable.h). `values` holds what CSV has in
+  // place of cells that show a number, text, truth value or null; empty: it has the cells.
+  void add_row(std::vector<std::string> cells, std::vector<Json> values = {});
   bool empty() const { return rows_.empty(); }
-  std::string render() const;  // every line ends in '\n'
+  const std::vector<Column>& columns() const { return columns_; }
+  const std::vector<std::vector<std::string>>& rows() const { return rows_; }
+  std::string render(const TableStyle& style = {}) const;  // every line ends in '\n'
 
  private:
+  std::string as_text(std::optional<int> width) const;
+  std::string as_markdown() const;
+  std::string as_latex() const;
+  std::string as_csv() const;
+
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
+  std::vector<std::vector<Json>> values_;  // by row
 };
 
 // How many characters a terminal shows for UTF-8 text: its code points, of which wide ones count once.

@@ -43,6 +43,59 @@ TEST(Table, RefusesRowsOfAnotherLength) {
   EXPECT_THROW(table.add_row({"1", "2"}), InternalError);
 }
 
+Table three_columns() {
+  Table table({{"run", "", Align::kLeft},
+               {"time", "s", Align::kRight, 1},
+               {"notes", "", Align::kLeft, 2, "labels"},
+               {"goal", "", Align::kLeft, 2}});
+  table.add_row({"r_1", "41.2", "light", "reached"}, {"r_1", 41.234, Json::array({"light"}), true});
+  table.add_row({"r-2", "-", "a | b, c", "-"}, {"r-2", nullptr, Json::array({"a | b", "c"}), nullptr});
+  return table;
+}
+
+TEST(Table, LeavesOutColumnsOfTheHighestRankFromTheRightAndNamesThem) {
+  const std::string whole =
+      "run  time  notes     goal\n"
+      "        s\n"
+      "r_1  41.2  light     reached\n"
+      "r-2     -  a | b, c  -\n";
+  EXPECT_EQ(three_columns().render({TableFormat::kText, 28}), whole);
+  EXPECT_EQ(three_columns().render({TableFormat::kText, 27}),
+            "run  time  notes\n"
+            "        s\n"
+            "r_1  41.2  light\n"
+            "r-2     -  a | b, c\n"
+            "  left out at a width of 27: goal (--wide shows all)\n");
+  EXPECT_EQ(three_columns().render({TableFormat::kText, 1}),
+            "run\n"
+            "r_1\n"
+            "r-2\n"
+            "  left out at a width of 1: time, s; notes; goal (--wide shows all)\n");
+}
+
+TEST(Table, ForAPageForAPaperAndForASpreadsheet) {
+  const int narrow = 10;  // which text alone heeds
+  EXPECT_EQ(three_columns().render({TableFormat::kMarkdown, narrow}),
+            "| run | time, s | notes | goal |\n"
+            "|---|---:|---|---|\n"
+            "| r\\_1 | 41.2 | light | reached |\n"
+            "| r-2 | - | a \\| b, c | - |\n");
+  EXPECT_EQ(three_columns().render({TableFormat::kLatex, narrow}),
+            "\\begin{tabular}{lrll}\n"
+            "\\toprule\n"
+            "run & time & notes & goal \\\\\n"
+            " & s &  &  \\\\\n"
+            "\\midrule\n"
+            "r\\_1 & 41.2 & light & reached \\\\\n"
+            "r-2 & - & a \\textbar{} b, c & - \\\\\n"
+            "\\bottomrule\n"
+            "\\end{tabular}\n");
+  EXPECT_EQ(three_columns().render({TableFormat::kCsv, narrow}),
+            "run,\"time, s\",labels,goal\n"
+            "r_1,41.234,light,1\n"
+            "r-2,,\"a | b, c\",\n");
+}
+
 TEST(Format, Figures) {
   EXPECT_EQ(format_seconds(0.0123), "0.012");
   EXPECT_EQ(format_seconds(0.9996), "1.00");

@@ -10,9 +10,8 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/or_null.h"
-#include "mlbench/base/printable.h"
 #include "mlbench/report/draw/figure.h"
-#include "mlbench/report/draw/table.h"
+#include "mlbench/report/draw/section.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/study/comparison.h"
 #include "mlbench/report/study/course.h"
@@ -326,19 +325,20 @@ Figures<RepeatedFigures> ratio_figures(const Significance& significance, bool wi
   return figures;
 }
 
-// A table of the runs that have a ratio to the first run; "" where none has.
-std::string ratios_text(const Significance& significance, bool timed) {
+// The runs that have a ratio to the first run; empty where none has.
+std::optional<Section> ratios_section(const Significance& significance, bool timed) {
   const Figures<RepeatedFigures> all = repeated_figures(significance);
   Figures<RepeatedFigures> figures = ratio_figures(significance, timed);
   figures.insert(figures.begin(), chosen(all, {"name"}).front());
   std::vector<RepeatedFigures> compared(significance.runs.begin() + 1, significance.runs.end());
   std::erase_if(compared, [](const RepeatedFigures& one) { return !one.no_ratio.empty(); });
   const bool paired = std::ranges::any_of(compared, &RepeatedFigures::paired);
-  for (auto& figure : chosen(all, {paired ? "paired_by_seed" : "", "differs_in"})) figures.push_back(figure);
-  if (compared.empty()) return "";
-  return fmt::format("\nRatio to {} [95 % interval of all ratios of a run together]\n",
-                     significance.runs.front().name) +
-         table_of(figures, compared).render();
+  for (auto& figure : chosen(all, {paired ? "paired_by_seed" : "", {"differs_in", 1}})) figures.push_back(figure);
+  if (compared.empty()) return std::nullopt;
+  return Section{
+      fmt::format("Ratio to {} [95 % interval of all ratios of a run together]", significance.runs.front().name),
+      {},
+      table_of(figures, compared)};
 }
 
 }  // namespace
@@ -358,16 +358,21 @@ std::string no_difference_words(const RatioEstimate& estimate) {
   return fmt::format("no difference shown ({:.{}f} % would show in 50 of 100)", *size * 100, *size < 0.1 ? 1 : 0);
 }
 
-std::string significance_text(const Significance& significance) {
+std::string significance_text(const Significance& significance, const TableStyle& style) {
   const bool timed = significance.after_s && !significance.metric.empty();
-  const Figures<RepeatedFigures> figures =
-      chosen(repeated_figures(significance), {"name", "runs", "workers", "time_to_goal_s", "samples_per_s",
-                                              timed ? "value_after" : "", "communication_per_compute", "labels"});
-  std::string out =
-      "Geometric mean of the repeats [its 95 % interval]\n" + table_of(figures, significance.runs).render();
-  out += ratios_text(significance, timed);
-  for (const std::string& note : significance.notes) out += "  " + note + "\n";
-  return printable_lines(out, "");
+  const Figures<RepeatedFigures> figures = chosen(repeated_figures(significance), {"name",
+                                                                                   {"runs", 1},
+                                                                                   {"workers", 2},
+                                                                                   "time_to_goal_s",
+                                                                                   {"samples_per_s", 1},
+                                                                                   {timed ? "value_after" : "", 1},
+                                                                                   {"communication_per_compute", 3},
+                                                                                   "labels"});
+  std::vector<Section> sections = {
+      {"Geometric mean of the repeats [its 95 % interval]", {}, table_of(figures, significance.runs)}};
+  if (auto ratios = ratios_section(significance, timed)) sections.push_back(std::move(*ratios));
+  sections.back().notes = significance.notes;
+  return written(sections, style);
 }
 
 Json to_json(const Significance& significance) {

@@ -12,6 +12,7 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/record/record.h"
+#include "mlbench/report/draw/table.h"
 #include "mlbench/report/study/statistics.h"
 
 namespace mlbench::report {
@@ -68,7 +69,7 @@ std::string ratio_words(const std::optional<RatioEstimate>& estimate);
 // Words for an estimate whose differs() is false: no difference was shown, and how large one would have shown.
 std::string no_difference_words(const RatioEstimate& estimate);
 
-std::string significance_text(const Significance& significance);
+std::string significance_text(const Significance& significance, const TableStyle& style = {});
 Json to_json(const Significance& significance);
 
 }  // namespace mlbench::report

@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "mlbench/record/spool.h"
+#include "mlbench/report/draw/section.h"
 #include "mlbench/report/study/lost_efficiency.h"
 #include "mlbench/report/study/measured_run.h"
 #include "mlbench/report/study/price.h"
@@ -121,13 +122,13 @@ struct PricedStudies {
 };
 PricedStudies priced_studies(const std::vector<MeasuredRun>& runs);
 
-// The sentences of all answers, each on a line of its own; with several lines of the study below the name of theirs.
-std::string answer_text(const Study& study);
+// The sentences of all answers; with several lines of the study below the name of theirs.
+std::vector<std::string> answer_lines(const Study& study);
 // A row for each worker count, with the means of its repeats and their 95 % intervals.
-std::string repeats_table(const Study& study);
+Table repeats_table(const Study& study);
 
-// The answer and the figures of a study, for the terminal and for --json. `runs` must be those of make_studies().
-std::string study_table(const Study& study, const std::string& currency);
+// The answer and the figures of a study, for people and for --json. `runs` must be those of make_studies().
+Section section_of(const Study& study, const std::string& currency);
 Json to_json(const Study& study, const std::vector<MeasuredRun>& runs);
 
 }  // namespace mlbench::report

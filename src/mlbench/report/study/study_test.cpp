@@ -219,9 +219,9 @@ TEST(Study, WaitAndTransferAreMediansOfRank0) {
   EXPECT_EQ(points[1].wait_s, 6);
   EXPECT_EQ(points[1].transfer_s, 3);
   EXPECT_TRUE(points[1].exchange_exact);
-  EXPECT_THAT(study_table(studies_of(runs)[0], "$"), HasSubstr("20 %      10 %       5 %"));
+  EXPECT_THAT(written({section_of(studies_of(runs)[0], "$")}), HasSubstr("20 %      10 %       5 %"));
   runs[3].record.exchange = exchange_of({7, 0}, 1, false);
-  EXPECT_THAT(study_table(studies_of(runs)[0], "$"), HasSubstr("20 %   >= 10 %    <= 5 %"));
+  EXPECT_THAT(written({section_of(studies_of(runs)[0], "$")}), HasSubstr("20 %   >= 10 %    <= 5 %"));
 }
 
 TEST(Study, HiddenCommunicationHasAColumnWhereThereIsSome) {
@@ -235,9 +235,9 @@ TEST(Study, HiddenCommunicationHasAColumnWhereThereIsSome) {
   EXPECT_EQ(point.hidden_s, 5);
   EXPECT_EQ(point.exposed_s, 9);
   EXPECT_TRUE(point.hides());
-  EXPECT_THAT(study_table(studies[0], "$"), HasSubstr(">= 20 %   <= 15 %      12 %"));
+  EXPECT_THAT(written({section_of(studies[0], "$")}), HasSubstr(">= 20 %   <= 15 %      12 %"));
   runs[1].record.exchange->hidden_s = {0, 0};
-  EXPECT_THAT(study_table(studies_of(runs)[0], "$"), testing::Not(HasSubstr("hidden")));
+  EXPECT_THAT(written({section_of(studies_of(runs)[0], "$")}), testing::Not(HasSubstr("hidden")));
 }
 
 // The cube root of 40 x 20 x 30 is 28.845, that of 25 x 24 x 26 is 24.987.
@@ -323,14 +323,14 @@ TEST(Study, ShowsAlphaWhereTheRulesHaveOne) {
   EXPECT_EQ(studies[0].lines[0].points[0].alpha, 200);
   EXPECT_EQ(studies[0].lines[0].points[1].alpha, 800);
   EXPECT_EQ(studies[0].target_loss, 0.2828);
-  EXPECT_THAT(study_table(studies[0], "$"), HasSubstr("alpha"));
+  EXPECT_THAT(written({section_of(studies[0], "$")}), HasSubstr("alpha"));
 }
 
 TEST(Study, TableAndJson) {
   std::vector<MeasuredRun> runs = {published("r-1", {1, 60, 50, 1}), published("r-2", {2, 40, 25, 10})};
   const auto studies = studies_of(runs, 0.36);
   EXPECT_EQ(
-      study_table(studies[0], "$"),
+      written({section_of(studies[0], "$")}),
       "fashion-mnist, goal Prec@1 >= 85 on test data\n"
       "2 workers reach Prec@1 >= 85 on test data 1.50 times as fast as 1, at 1.33 times the cost.\n"
       "The most workers that gain at least 25 % over the count before are 2.\n"
@@ -360,7 +360,7 @@ TEST(Study, TableAndJson) {
 TEST(Study, NamesReachNoTerminalAsEscapeSequences) {
   std::vector<MeasuredRun> runs = {published("\x1b[2J-1", {1, 60, 50, 1})};
   runs[0].record.task = "\x1b]0;x";
-  EXPECT_EQ(study_table(studies_of(runs)[0], "$").find('\x1b'), std::string::npos);
+  EXPECT_EQ(written({section_of(studies_of(runs)[0], "$")}).find('\x1b'), std::string::npos);
 }
 
 }  // namespace

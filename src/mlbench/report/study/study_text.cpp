@@ -3,9 +3,7 @@
 #include <algorithm>
 
 #include "mlbench/base/or_null.h"
-#include "mlbench/base/printable.h"
 #include "mlbench/report/draw/figure.h"
-#include "mlbench/report/draw/table.h"
 #include "mlbench/report/study/study.h"
 
 namespace mlbench::report {
@@ -25,7 +23,9 @@ Figures<StudyPoint> study_figures(const Study& study, const std::vector<Measured
                                   const std::string& currency) {
   using Point = StudyPoint;
   const bool to_goal = study.to_goal;
+  // Tables are made without the runs, and count them.
   const auto names = [&runs](const Point& point) {
+    if (runs.empty()) return Json(point.runs.size());
     Json list = Json::array();
     for (const size_t run : point.runs) list.push_back(runs[run].record.name);
     return list;
@@ -85,38 +85,40 @@ Figures<StudyPoint> study_figures(const Study& study, const std::vector<Measured
   };
 }
 
-std::string rendered(const Study& study, const Figures<StudyPoint>& figures) {
+Table table_of_lines(const Study& study, const Figures<StudyPoint>& figures) {
   std::vector<Column> columns = columns_of(figures);
   columns.insert(columns.begin(), Column{"line", "", Align::kLeft});
   Table table(std::move(columns));
   for (const StudyLine& line : study.lines) {
     for (const StudyPoint& point : line.points) {
       std::vector<std::string> cells = cells_of(figures, point);
+      std::vector<Json> values = values_of(figures, point);
       cells.insert(cells.begin(), line.name);
-      table.add_row(std::move(cells));
+      values.insert(values.begin(), line.name);
+      table.add_row(std::move(cells), std::move(values));
     }
   }
-  return printable_lines(table.render(), "");
+  return table;
 }
 
 }  // namespace
 
-std::string answer_text(const Study& study) {
-  std::string out;
+std::vector<std::string> answer_lines(const Study& study) {
+  std::vector<std::string> lines;
   const bool several = study.lines.size() > 1;
   for (const StudyLine& line : study.lines) {
-    if (several) out += line.name + ":\n";
-    for (const std::string& sentence : line.answer) out += (several ? "  " : "") + sentence + "\n";
+    if (several) lines.push_back(line.name + ":");
+    for (const std::string& sentence : line.answer) lines.push_back((several ? "  " : "") + sentence);
   }
-  return printable_lines(out, "");
+  return lines;
 }
 
-std::string repeats_table(const Study& study) {
-  return rendered(study, chosen(study_figures(study, {}, ""), {"workers", "runs", "seconds", "seconds_interval",
-                                                               "speed_up", "speed_up_interval", "efficiency"}));
+Table repeats_table(const Study& study) {
+  return table_of_lines(study, chosen(study_figures(study, {}, ""), {"workers", "runs", "seconds", "seconds_interval",
+                                                                     "speed_up", "speed_up_interval", "efficiency"}));
 }
 
-std::string study_table(const Study& study, const std::string& currency) {
+Section section_of(const Study& study, const std::string& currency) {
   bool alpha = false, hidden = false, interval = false;
   for (const StudyLine& line : study.lines) {
     interval = interval ||
@@ -125,14 +127,22 @@ std::string study_table(const Study& study, const std::string& currency) {
     hidden = hidden || std::ranges::any_of(line.points, [](const auto& point) { return point.hidden_share > 0.0; });
   }
   const Figures<StudyPoint> figures =
-      chosen(study_figures(study, {}, currency),
-             {"workers", "runs", "seconds", "speed_up", interval ? "speed_up_interval" : "", "compute_speed_up",
-              "efficiency", "communication_share", "wait_share", "transfer_share", hidden ? "hidden_share" : "",
-              "communication_per_compute", "cost", "price_index", alpha ? "alpha" : ""});
-  std::string notes;
-  for (const std::string& note : study.notes) notes += "  " + note + "\n";
-  return printable_lines(study.title + "\n", "") + answer_text(study) + "\n" + rendered(study, figures) +
-         printable_lines(notes, "");
+      chosen(study_figures(study, {}, currency), {"workers",
+                                                  {"runs", 3},
+                                                  "seconds",
+                                                  "speed_up",
+                                                  {interval ? "speed_up_interval" : "", 2},
+                                                  {"compute_speed_up", 5},
+                                                  "efficiency",
+                                                  {"communication_share", 1},
+                                                  {"wait_share", 4},
+                                                  {"transfer_share", 4},
+                                                  {hidden ? "hidden_share" : "", 4},
+                                                  {"communication_per_compute", 5},
+                                                  {"cost", 2},
+                                                  {"price_index", 3},
+                                                  {alpha ? "alpha" : "", 4}});
+  return {study.title, answer_lines(study), table_of_lines(study, figures), study.notes};
 }
 
 Json to_json(const Study& study, const std::vector<MeasuredRun>& runs) {

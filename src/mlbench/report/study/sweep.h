@@ -102,15 +102,8 @@ struct SweepSteps {
 
 // ---- for people and programs (sweep_text.cpp) ----------------------------------------------------------------------
 
-struct SweepTable {
-  std::string title;
-  std::vector<Column> columns;
-  std::vector<std::vector<std::string>> rows;
-};
-std::vector<SweepTable> tables_of(const Sweep& sweep);
-SweepTable table_of(const std::vector<SweepSteps>& steps);
-std::string text_of(const std::vector<SweepTable>& tables);
-std::string markdown_of(const std::vector<SweepTable>& tables);
+std::vector<Section> sections_of(const Sweep& sweep);
+Section section_of(const std::vector<SweepSteps>& steps);
 // The best setting, what the timelines say, efficiency and bottleneck at the most nodes, the best accuracy there, and
 // notes: a line each.
 std::vector<std::string> findings_of(const Sweep& sweep);

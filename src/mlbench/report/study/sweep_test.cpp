@@ -82,7 +82,7 @@ TEST(Sweep, AFailedSettingIsShownAndNeverTheBest) {
   EXPECT_EQ(sweep.settings[0].state, "failed");
   EXPECT_EQ(sweep.settings[0].samples_per_s, 5000) << "of what has finished";
   EXPECT_EQ(sweep.settings[2].why, "no such host");
-  const std::string text = text_of(tables_of(sweep));
+  const std::string text = written(sections_of(sweep));
   EXPECT_THAT(text, AllOf(HasSubstr("failed (s.p2t1i1-2.2 failed: rank 1 ended with code 7)"),
                           HasSubstr("failed (no such host)")));
   const Sweep none = analyse_sweep({refused}, {});
@@ -152,7 +152,7 @@ TEST(Sweep, OneHostIsNoCluster) {
   EXPECT_THAT(sweep.nodes[2].labels, AllOf(Contains("ranks on one host"), Contains("oversubscribed")));
   EXPECT_TRUE(sweep.nodes[2].crowded);
   EXPECT_DOUBLE_EQ(sweep.nodes[2].efficiency.value(), 0.5);
-  EXPECT_THAT(text_of(tables_of(sweep)), HasSubstr("(50 %)"));
+  EXPECT_THAT(written(sections_of(sweep)), HasSubstr("(50 %)"));
   for (const Chart& chart : charts_of(sweep)) {
     if (chart.x_label != "nodes") continue;
     EXPECT_THAT(chart.labels, IsSupersetOf({"ranks on one host", "oversubscribed"}));
@@ -183,11 +183,11 @@ TEST(Sweep, AccuraciesStandSideBySide) {
   const Sweep sweep = analyse_sweep({}, answers);
   EXPECT_EQ(sweep.metric, "Prec@1");
   EXPECT_EQ(sweep.nodes[2].accuracy, 85.25) << "of the last evaluation";
-  const SweepTable table = tables_of(sweep).at(2);
-  EXPECT_EQ(table.title, "Prec@1 on test data");
-  EXPECT_THAT(table.rows, ElementsAre(ElementsAre("1", "1", "85.25", "99.10", "-", "-"),
-                                      ElementsAre("2", "2", "85.25", "99.10", "-", "-"),
-                                      ElementsAre("8", "8", "85.25", "99.10", "85.25", "97.50")));
+  const Section accuracy = sections_of(sweep).at(2);
+  EXPECT_EQ(accuracy.title, "Prec@1 on test data");
+  EXPECT_THAT(accuracy.table->rows(), ElementsAre(ElementsAre("1", "1", "85.25", "99.10", "-", "-"),
+                                                  ElementsAre("2", "2", "85.25", "99.10", "-", "-"),
+                                                  ElementsAre("8", "8", "85.25", "99.10", "85.25", "97.50")));
   EXPECT_THAT(findings_of(sweep), Contains("best Prec@1 at 8 nodes: 99.10, lr scaling on"));
 }
 
@@ -196,7 +196,7 @@ TEST(Sweep, IsWrittenInEveryForm) {
   answers[2].refused = "a | b\nc";
   answers[2].timeline = "ranks waited 2 s for each other";
   const Sweep sweep = analyse_sweep({setting_answer({1, 1, 1}, 1000)}, answers);
-  EXPECT_THAT(markdown_of(tables_of(sweep)),
+  EXPECT_THAT(written(sections_of(sweep), {TableFormat::kMarkdown}),
               AllOf(HasSubstr("\n| nodes | workers | lr scaling | samples/s |"),
                     HasSubstr("| 8 | 8 | on | 4,000 | 4.00 |"), HasSubstr("a \\| b"), Not(HasSubstr("b\nc"))));
   const std::string csv = csv_of(sweep);
@@ -230,7 +230,7 @@ TEST(Sweep, ChartsAreOverNodes) {
 
 TEST(Sweep, StepsAreATable) {
   const std::vector<SweepSteps> steps = {{1, 1, 100, 1e-4, 600, 24000}, {8, 16, 1600, 1.6e-3, 38, 1520}};
-  EXPECT_THAT(text_of({table_of(steps)}), AllOf(HasSubstr("24,000"), HasSubstr("0.0016"), HasSubstr("1,520")));
+  EXPECT_THAT(written({section_of(steps)}), AllOf(HasSubstr("24,000"), HasSubstr("0.0016"), HasSubstr("1,520")));
   EXPECT_EQ(to_json(steps)[1]["global_batch"], 1600);
 }
 

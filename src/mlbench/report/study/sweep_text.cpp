@@ -5,7 +5,6 @@
 #include <functional>
 #include <utility>
 
-#include "mlbench/base/printable.h"
 #include "mlbench/report/draw/figure.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/study/sweep.h"
@@ -106,14 +105,7 @@ const Figures<SweepPoint>& point_figures() {
   return kFigures;
 }
 
-template <typename Row>
-SweepTable sweep_table(std::string title, const Figures<Row>& figures, const std::vector<Row>& rows) {
-  SweepTable table{std::move(title), columns_of(figures), {}};
-  for (const Row& row : rows) table.rows.push_back(cells_of(figures, row));
-  return table;
-}
-
-SweepTable settings_table(const Sweep& sweep) {
+Section settings_section(const Sweep& sweep) {
   Figures<SweepPoint> figures = chosen(point_figures(), {"procs_per_node", "intra_op", "inter_op", "samples_per_s"});
   for (const TimePart part : {TimePart::kCompute, TimePart::kWaiting, TimePart::kCommunication, TimePart::kInput}) {
     figures.emplace_back("", std::string(name_of(part)), "", share_of(part), forms::kPercent);
@@ -122,54 +114,49 @@ SweepTable settings_table(const Sweep& sweep) {
   const auto mark = [best](const SweepPoint& point) { return &point == best ? "*" : ""; };
   figures.emplace_back("", "best", "", mark, forms::kNumber);
   figures.emplace_back("", "remarks", "", remarks_of, forms::kText);
-  return sweep_table("One node", figures, sweep.settings);
+  return {"One node", {}, table_of(figures, sweep.settings)};
 }
 
-SweepTable nodes_table(const Sweep& sweep) {
+Section nodes_section(const Sweep& sweep) {
   Figures<SweepPoint> figures = chosen(
       point_figures(), {"nodes", "workers", "lr_scaling", "samples_per_s", "speed_up", "efficiency", "bottleneck"});
   figures.emplace_back("", "remarks", "", remarks_over_nodes, forms::kText);
-  return sweep_table("Over nodes", figures, sweep.nodes);
+  return {"Over nodes", {}, table_of(figures, sweep.nodes)};
 }
 
 // A table with a row for each number of nodes and the two ways of the learning rate side by side.
-SweepTable accuracy_table(const Sweep& sweep) {
+Section accuracy_section(const Sweep& sweep) {
   const std::string metric = sweep.metric.empty() ? "accuracy" : sweep.metric;
   const Figures<SweepPoint> both = chosen(point_figures(), {"accuracy", "best_accuracy"});
-  SweepTable table{fmt::format("{} on {} data", metric, sweep.split.empty() ? spec::kTestSplit : sweep.split),
-                   columns_of(chosen(point_figures(), {"nodes", "workers"})),
-                   {}};
+  std::vector<Column> columns = columns_of(chosen(point_figures(), {"nodes", "workers"}));
+  std::vector<std::vector<std::string>> rows;
   for (const bool scaled : {true, false}) {
     const auto same = [&](const SweepPoint& point) { return point.request.lr_scaling == scaled; };
     if (std::ranges::none_of(sweep.nodes, same)) continue;
     for (Column column : columns_of(both)) {
       column.heading = scaled ? "lr scaled" : "lr as for one";
-      table.columns.push_back(std::move(column));
+      column.key.clear();
+      columns.push_back(std::move(column));
     }
     for (const SweepPoint& point : sweep.nodes) {
       if (!same(point)) continue;
       const std::string nodes = std::to_string(point.request.nodes);
-      auto row = std::ranges::find_if(table.rows, [&](const auto& cells) { return cells.front() == nodes; });
-      if (row == table.rows.end()) {
-        table.rows.push_back({nodes, std::to_string(point.request.workers())});
-        row = table.rows.end() - 1;
+      auto row = std::ranges::find_if(rows, [&](const auto& cells) { return cells.front() == nodes; });
+      if (row == rows.end()) {
+        rows.push_back({nodes, std::to_string(point.request.workers())});
+        row = rows.end() - 1;
       }
-      row->resize(table.columns.size() - both.size(), std::string(kNone));
+      row->resize(columns.size() - both.size(), std::string(kNone));
       for (std::string& cell : cells_of(both, point)) row->push_back(std::move(cell));
     }
   }
-  for (auto& row : table.rows) row.resize(table.columns.size(), std::string(kNone));
-  return table;
-}
-
-std::string heading_of(const Column& column) {
-  return column.unit.empty() ? column.heading : column.heading + ", " + column.unit;
-}
-
-std::string markdown_cell(const std::string& text) {
-  std::string safe;
-  for (const char c : printable(text)) safe += c == '|' ? std::string("\\|") : std::string(1, c);
-  return safe;
+  Table table(columns);
+  for (auto& row : rows) {
+    row.resize(columns.size(), std::string(kNone));
+    table.add_row(std::move(row));
+  }
+  return {
+      fmt::format("{} on {} data", metric, sweep.split.empty() ? spec::kTestSplit : sweep.split), {}, std::move(table)};
 }
 
 const Figures<SweepSteps>& steps_figures() {
@@ -295,43 +282,15 @@ Chart settings_chart(const Sweep& sweep) {
 
 }  // namespace
 
-std::vector<SweepTable> tables_of(const Sweep& sweep) {
-  std::vector<SweepTable> tables = {settings_table(sweep)};
-  if (sweep.nodes.empty()) return tables;
-  tables.push_back(nodes_table(sweep));
-  tables.push_back(accuracy_table(sweep));
-  return tables;
+std::vector<Section> sections_of(const Sweep& sweep) {
+  std::vector<Section> sections = {settings_section(sweep)};
+  if (sweep.nodes.empty()) return sections;
+  sections.push_back(nodes_section(sweep));
+  sections.push_back(accuracy_section(sweep));
+  return sections;
 }
 
-SweepTable table_of(const std::vector<SweepSteps>& steps) { return sweep_table("Steps", steps_figures(), steps); }
-
-std::string text_of(const std::vector<SweepTable>& tables) {
-  std::string out;
-  for (const SweepTable& one : tables) {
-    Table table(one.columns);
-    for (const auto& row : one.rows) table.add_row(row);
-    out += one.title + "\n" + table.render() + "\n";
-  }
-  return out;
-}
-
-std::string markdown_of(const std::vector<SweepTable>& tables) {
-  std::string out;
-  for (const SweepTable& table : tables) {
-    out += fmt::format("## {}\n\n|", markdown_cell(table.title));
-    for (const Column& column : table.columns) out += fmt::format(" {} |", markdown_cell(heading_of(column)));
-    out += "\n|";
-    for (const Column& column : table.columns) out += column.align == Align::kRight ? "---:|" : "---|";
-    out += "\n";
-    for (const auto& row : table.rows) {
-      out += "|";
-      for (const std::string& cell : row) out += fmt::format(" {} |", markdown_cell(cell));
-      out += "\n";
-    }
-    out += "\n";
-  }
-  return out;
-}
+Section section_of(const std::vector<SweepSteps>& steps) { return {"Steps", {}, table_of(steps_figures(), steps)}; }
 
 std::vector<std::string> findings_of(const Sweep& sweep) {
   std::vector<std::string> lines;
