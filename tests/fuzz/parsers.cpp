@@ -59,6 +59,7 @@
 #include "mlbench/report/archive/zip.h"
 #include "mlbench/report/notes.h"
 #include "mlbench/report/records.h"
+#include "mlbench/report/run_list.h"
 #include "mlbench/report/study/measured_run.h"
 #include "mlbench/report/study/price.h"
 #include "mlbench/report/summary.h"
@@ -231,7 +232,7 @@ void take_record(const std::string& input) {
   const record::Record record = record::record_from_json(parse_json(input, inputs::kRecord), "run.json");
   to_json(record).dump(-1, ' ', false, Json::error_handler_t::replace);
   home::summary_of(record).dump(-1, ' ', false, Json::error_handler_t::replace);
-  report::status_table({record});
+  report::status_table({{record.name, {record}}});
   report::run_details(record);
   report::read_run_record(record);
   report::official_result(record);

@@ -722,7 +722,11 @@ TEST_F(Cli, ChartsAreDrawnByGnuplot) {
 }
 
 TEST_F(Cli, CompareTakesRepeatsAndArchives) {
-  ASSERT_EQ(run({"1", "2", "--repeat", "2"}).code, 0);
+  const Result made = run({"1", "2", "--repeat", "2"});
+  ASSERT_EQ(made.code, 0);
+  EXPECT_THAT(made.out, AllOf(HasSubstr(" charts -f r "), HasSubstr(" compare r-1 r-2 ")));
+  EXPECT_THAT(mlbench({"status"}).out, AllOf(HasSubstr("r-1 (2 repeats)"), Not(HasSubstr("r-1.2"))));
+  EXPECT_THAT(mlbench({"status", "--all"}).out, HasSubstr("  r-1.2  "));
   const Json answer = mlbench({"compare", "r-1", "r-2", "--json"}).json();
   ASSERT_EQ(answer["runs"].size(), 2U);
   EXPECT_EQ(answer["runs"][0]["name"], "r-1");

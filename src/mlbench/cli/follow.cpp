@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <iterator>
@@ -238,8 +239,14 @@ std::string results_text(const Context& context, const std::vector<record::Recor
   if (names.size() > 1) {
     const std::string request = names.front().substr(0, names.front().rfind('-'));
     out += fmt::format("         {} charts -f {}    (figures over all of these runs)\n", command, request);
-    out += fmt::format("         {} compare {} OTHER    (whether a difference to another run is real)\n", command,
-                       names.front());
+    const std::string base = home::without_repeat(names.front());
+    const auto other =
+        std::ranges::find_if(names, [&](const auto& name) { return home::without_repeat(name) != base; });
+    out +=
+        other == names.end()
+            ? fmt::format("         {} compare {} OTHER    (whether a difference to another run is real)\n", command,
+                          base)
+            : fmt::format("         {} compare {} {}    (whether their difference is real)\n", command, base, *other);
   }
   return out;
 }

@@ -30,15 +30,8 @@ std::optional<double> wall_to_goal(const record::Record& record) {
 }
 
 std::string last_evaluation(const record::Record& record) {
-  if (!record.goal) return "";
-  const std::string &metric = record.goal->metric, &split = record.goal->split;
-  for (auto evaluation = record.evaluations.rbegin(); evaluation != record.evaluations.rend(); ++evaluation) {
-    if (!split.empty() && evaluation->split != split) continue;
-    if (const auto value = spec::find_number(evaluation->metrics, metric)) {
-      return fmt::format("{} {}", metric, format_metric(*value));
-    }
-  }
-  return "";
+  const auto value = last_value(record);
+  return value ? fmt::format("{} {}", record.goal->metric, format_metric(*value)) : "";
 }
 
 // "160 rows, 3.21 GB/s, 0 wrong": the rows so far, their mean bus bandwidth, and how many had wrong results.
@@ -89,6 +82,15 @@ std::optional<double> number(const Json& document, const char* pointer) {
 std::string text(const Json& document, const char* pointer) {
   const Json* value = find(document, pointer);
   return value != nullptr && value->is_string() ? value->get<std::string>() : std::string();
+}
+
+std::optional<double> last_value(const record::Record& record) {
+  if (!record.goal) return std::nullopt;
+  for (auto evaluation = record.evaluations.rbegin(); evaluation != record.evaluations.rend(); ++evaluation) {
+    if (!record.goal->split.empty() && evaluation->split != record.goal->split) continue;
+    if (const auto value = spec::find_number(evaluation->metrics, record.goal->metric)) return value;
+  }
+  return std::nullopt;
 }
 
 bool reached_goal(const record::Record& record) { return record.goal && record.goal->reached; }

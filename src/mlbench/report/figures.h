@@ -40,6 +40,9 @@ std::optional<double> of_rank_0(const std::vector<double>& of_ranks);
 
 bool reached_goal(const record::Record& record);
 
+// The goal's metric at its last evaluation; empty where there is none.
+std::optional<double> last_value(const record::Record& record);
+
 // The figures that tables show of one run.
 struct RunFigures {
   std::string name, state;

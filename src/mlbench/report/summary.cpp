@@ -12,7 +12,6 @@
 #include "mlbench/record/spool.h"
 #include "mlbench/report/collectives/table.h"
 #include "mlbench/report/draw/section.h"
-#include "mlbench/report/run_figures.h"
 #include "mlbench/report/study/scaling.h"
 #include "mlbench/report/study/study.h"
 
@@ -25,30 +24,6 @@ namespace {
 std::string plural(int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", format_count(count), noun, count == 1 ? "" : "s");
 }
-
-}  // namespace
-
-std::string status_table(const std::vector<Record>& records, const TableStyle& style) {
-  // CSV has the number of workers alone, since it shows values and no words.
-  const char* workers = style.format == TableFormat::kCsv ? "workers" : "";
-  Figures<ShownRun> figures = chosen(run_figures(), {{"id", 2},
-                                                     "name",
-                                                     "state",
-                                                     {"task", 1},
-                                                     workers,
-                                                     {"threads_per_worker", 3},
-                                                     {"created_at", 4},
-                                                     {"train_s", 2},
-                                                     {"evaluation", 3},
-                                                     {"goal", 1},
-                                                     "labels"});
-  figures[1].heading = "name";
-  std::vector<ShownRun> runs;
-  for (const Record& record : records) runs.push_back({record, figures_of(record)});
-  return written({{"", {}, table_of(figures, runs)}}, style);
-}
-
-namespace {
 
 // The cells of times in the table of results, one more where there is a column `hidden`. A run that shared its host has
 // no times to show.

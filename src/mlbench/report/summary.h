@@ -12,9 +12,6 @@
 
 namespace mlbench::report {
 
-// A table of runs, one line each: `mlbench status`.
-std::string status_table(const std::vector<record::Record>& records, const TableStyle& style = {});
-
 // The results of the runs of one command; with several worker counts, also how they scale against the smallest.
 std::string results_table(const std::vector<record::Record>& records, const TableStyle& style = {});
 

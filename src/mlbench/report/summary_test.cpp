@@ -66,19 +66,6 @@ TEST(ResultsTable, FailedRunsKeepTheirPlace) {
                         "      -  -             light\n"));
 }
 
-TEST(StatusTable, LineByLine) {
-  RecordJson queued = make_record("s-4", 4, 1, 1, false);
-  queued["state"] = "queued";
-  queued["clocks"] = {{"train_s", nullptr}};
-  queued["evaluations"] = Json::array();
-  EXPECT_EQ(
-      status_table({make_record("r-1", 1, 60, 3000, true), queued}),
-      "id  name  state     task           workers    created              train  evaluation    goal         notes\n"
-      "                                   x threads  UTC                      s\n"
-      " 1  r-1   finished  fashion-mnist  1 x 1      2026-01-31 12:00:00   60.0  Prec@1 85.25  reached      light\n"
-      " 4  s-4   queued    fashion-mnist  4 x 1      2026-01-31 12:00:00      -                not reached  light\n");
-}
-
 TEST(RunDetails, LineByLine) {
   EXPECT_EQ(run_details(make_record("r-2", 2, 40, 5400, true)),
             "r-2: finished, goal reached (Prec@1 85 on test data): 85.25 at step 750, epoch 1.25\n"
@@ -117,14 +104,6 @@ TEST(RunDetails, StandOnAPage) {
   const std::string page = run_details(record, {TableFormat::kMarkdown});
   EXPECT_THAT(page, HasSubstr("- task        a\\|b, closed\n"));
   EXPECT_THAT(page, HasSubstr("\n## Evaluations\n\n| step | epoch | samples | split | train, s | Prec@1 | loss |\n"));
-}
-
-TEST(StatusTable, IsAsWideAsTheTerminal) {
-  const std::string table = status_table({make_record("r-1", 1, 60, 3000, true)}, {TableFormat::kText, 80});
-  EXPECT_THAT(table, HasSubstr("  left out at a width of 80: created, UTC"));
-  EXPECT_THAT(table.substr(0, table.find('\n')), testing::EndsWith("  notes")) << "labels stand in every table";
-  EXPECT_THAT(status_table({make_record("r-1", 1, 60, 3000, true)}, {TableFormat::kCsv}),
-              HasSubstr("\n1,r-1,finished,fashion-mnist,1,1,2026-01-31T12:00:00.000000Z,60,"));
 }
 
 TEST(RunDetails, NameSeveralHostsAndATimeInTheQueue) {

@@ -3,7 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <memory>
+#include <utility>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/printable.h"
@@ -17,6 +19,7 @@
 #include "mlbench/report/notes.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/run_figures.h"
+#include "mlbench/report/run_list.h"
 #include "mlbench/report/summary.h"
 #include "mlbench/spec/split.h"
 
@@ -47,7 +50,21 @@ std::string current_values(const record::Record& record, const std::string& metr
 
 struct StatusOptions {
   std::string name, search, metric = "Prec@1";
+  bool all = false;
 };
+
+// The runs with their repeats, in the order of the first of each; `all`: each run alone.
+std::vector<report::RepeatedRun> with_repeats(std::vector<record::Record> records, bool all) {
+  std::vector<report::RepeatedRun> runs;
+  std::map<std::string, size_t> places;
+  for (record::Record& record : records) {
+    const std::string name = all ? record.name : home::without_repeat(record.name);
+    const auto [place, fresh] = places.emplace(name, runs.size());
+    if (fresh) runs.push_back({name, {}});
+    runs[place->second].records.push_back(std::move(record));
+  }
+  return runs;
+}
 
 ExitCode show_run(const Context& context, const record::Record& record, const report::RunNotes& notes,
                   const std::string& metric) {
@@ -115,7 +132,7 @@ ExitCode status(const Context& context, const StatusOptions& options) {
   } else if (records.empty()) {
     print(fmt::format("no runs in {}; start one with: mlbench run NAME 1 2 --task TASK\n", home.string()));
   } else {
-    print(report::status_table(records, context.table_style()));
+    print(report::status_table(with_repeats(std::move(records), options.all), context.table_style()));
   }
   return ExitCode::kOk;
 }
@@ -128,6 +145,7 @@ void add_status(CLI::App& app, Program& program) {
   add_table_options(*verb, program);
   auto options = std::make_shared<StatusOptions>();
   verb->add_option("NAME-K", options->name, "the run (default: a table of all)");
+  verb->add_flag("--all", options->all, "a row for each repeat, which else stand as one");
   verb->add_option("-s,--search", options->search, "only runs with this in their name or notes")->type_name("TEXT");
   verb->add_option("-m,--metric", options->metric, "of the last evaluation, shown behind a run in detail")
       ->type_name("METRIC")

@@ -19,8 +19,6 @@
 
 namespace mlbench::report {
 
-namespace {
-
 Sample sample_of(std::vector<double> values) {
   Sample sample;
   sample.mean = geometric_mean(values);
@@ -29,7 +27,6 @@ Sample sample_of(std::vector<double> values) {
   return sample;
 }
 
-// Splits each run where its records differ in a key, since such records are no repeats of each other.
 std::vector<RepeatedRun> split_where_different(const std::vector<RepeatedRun>& runs, std::vector<std::string>& notes) {
   std::vector<RepeatedRun> split;
   for (const RepeatedRun& run : runs) {
@@ -50,6 +47,17 @@ std::vector<RepeatedRun> split_where_different(const std::vector<RepeatedRun>& r
   }
   return split;
 }
+
+std::string with_interval(const Sample& sample, const Form& form) {
+  if (!sample.mean) return std::string(kNone);
+  std::string out = form.write(*sample.mean);
+  if (sample.interval) {
+    out += fmt::format(" [{}, {}]", form.write(sample.interval->low), form.write(sample.interval->high));
+  }
+  return out;
+}
+
+namespace {
 
 std::vector<uint64_t> seeds_of(const std::vector<record::Record>& records) {
   std::vector<uint64_t> seeds;
@@ -111,15 +119,6 @@ RepeatedFigures figures_of_repeats(const RepeatedRun& run, const Significance& a
         fmt::format("{}ended before {} s", figures.ended < figures.runs ? "some " : "", format_seconds(asked.after_s)));
   }
   return figures;
-}
-
-std::string with_interval(const Sample& sample, const Form& form) {
-  if (!sample.mean) return std::string(kNone);
-  std::string out = form.write(*sample.mean);
-  if (sample.interval) {
-    out += fmt::format(" [{}, {}]", form.write(sample.interval->low), form.write(sample.interval->high));
-  }
-  return out;
 }
 
 std::string verdict(const std::optional<RatioEstimate>& estimate, const char* more, const char* less) {

@@ -12,6 +12,7 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/record/record.h"
+#include "mlbench/report/draw/figure.h"
 #include "mlbench/report/draw/table.h"
 #include "mlbench/report/study/statistics.h"
 
@@ -22,15 +23,23 @@ struct RepeatedRun {
   std::vector<record::Record> records;  // of the repeats, at least one
 };
 
+// Splits each run where its records differ in a key, since such records are no repeats of each other, and says so in
+// `notes`. The first part keeps the run's name, the others have that of their first record.
+std::vector<RepeatedRun> split_where_different(const std::vector<RepeatedRun>& runs, std::vector<std::string>& notes);
+
 struct Sample {
   std::vector<double> values;        // of the repeats that have a value
   std::optional<double> mean;        // geometric, since ratios compare geometric means
   std::optional<Interval> interval;  // 95 % interval of the mean
 };
+Sample sample_of(std::vector<double> values);
+// The mean with its interval, "40.0 [39.1, 41.2]"; "-" without a mean.
+std::string with_interval(const Sample& sample, const Form& form);
 
 struct RepeatedFigures {
   std::string name;
   std::vector<std::string> repeats;  // names of the repeats
+  std::vector<uint64_t> seeds;       // of the repeats; empty where one is not known, or where two are equal
   int64_t workers = 0;
   size_t runs = 0, reached = 0;
   bool shared_host = false;  // true: there are no times, rates or ratios
@@ -40,10 +49,10 @@ struct RepeatedFigures {
   size_t ended = 0;       // repeats that had ended before that moment, which count with their last value
   size_t not_finite = 0;  // repeats whose value at that moment was NaN or infinite, which counts as none
   std::vector<std::string> labels;
-  std::vector<uint64_t> seeds;       // of the repeats; empty where one is not known, or where two are equal
   // Comparison with the first run; a ratio above 1 means more time, more throughput, a higher value.
   std::vector<std::string> differs_in;  // names of keys
   std::string no_ratio;                 // why there is none; "" where nothing forbids one
+  bool paired = false;                  // the ratios are of repeats with the same seed (paired_ratio_of)
   std::optional<RatioEstimate> time_ratio, rate_ratio, value_ratio;
 };
 
@@ -53,7 +62,6 @@ struct Significance {
   std::optional<double> after_s;  // the moment asked for, or the latest at which every run has a value
   std::vector<std::string> notes;
 };
-  bool paired = false;                  // the ratios are of repeats with the same seed (paired_ratio_of)
 
 struct SignificanceOptions {
   std::optional<double> after_s = {};  // the moment of value_after; empty: the latest at which every run has a value
