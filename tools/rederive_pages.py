@@ -13,6 +13,9 @@ import shlex
 
 COMPUTE = ["init", "fwd_pass", "comp_loss", "backprop", "opt_step"]
 PER_HOUR = 0.2092  # $, of n1-standard-4: docs/reports.md#prices
+WORDS = {"batch_load": "loading", "init": "initialising", "fwd_pass": "forward", "comp_loss": "loss",
+         "backprop": "backward", "agg": "communication", "opt_step": "optimizer", "comp_metrics": "metrics",
+         "checkpoint": "checkpoint", "wait": "waiting", "transfer": "transfer"}  # of step kinds in charts
 FRAMEWORKS = {"onednn": "native"}  # what records of 2026-11 call it
 COLUMNS = ["run", "framework", "workers x threads", "epochs to the goal", "time", "computation", "communication",
            "of it waiting", "of it transfer", "other", "samples/s", "speed-up", "cost", "labels"]
@@ -182,6 +185,7 @@ def phases(columns, workers, runs):
         if exchange and sum(exchange) <= kinds["agg"]:
             kinds["agg"] -= sum(exchange)
             kinds["wait"], kinds["transfer"] = exchange
+        kinds = {WORDS[kind]: value for kind, value in kinds.items()}
         for name in columns:
             values[name, k] = kinds.get(re.sub(r" \(at (least|most)\)$", "", name), 0) / unit
         missing = {name for name, one in kinds.items() if one > 0} - {re.sub(r" \(.*", "", name) for name in columns}

@@ -274,7 +274,7 @@ CHARTS = {
     "speedup": 'workers,"torch, gloo",linear\n1,1,1\n2,2.3333333333333335,2\n',
     "cost": 'workers,"torch, gloo"\n1,0.00010169444444444444\n2,0.00020338888888888888\n',
     "communication_compute_ratio": 'workers,"torch, gloo"\n1,0.1\n2,0.3\n',
-    "time_for_all_phases": "workers,batch_load,fwd_pass,agg,wait,transfer,checkpoint\n"
+    "time_for_all_phases": "workers,loading,forward,communication,waiting,transfer,checkpoint\n"
                            "1,0.1,3,0.3,0,0,0.1\n2,0.1,1,0,0.05,0.25,0.1\n",
     "train_loss": '"train clock, seconds",k = 1,k = 2\n1.5,,0.5\n3.5,0.5,\n',
     "accuracy_epochs": "epochs,k = 1,k = 2,goal 80\n0,,,80\n0.5,70,70,\n1.5,85,85,80\n",
@@ -346,7 +346,7 @@ class Pages(Case):
     def test_names_of_lines_that_are_others(self):
         for name, other, of in (("k = 1,k = 2", "k = 2,k = 1", "train_loss"), ("torch", "native", "speedup"),
                                 ("gloo", "mpi", "cost"), ("goal 80", "goal 81", "accuracy_time"),
-                                ("k = 1", "one", "accuracy_epochs"), ("wait", "waiting", "time_for_all_phases")):
+                                ("k = 1", "one", "accuracy_epochs"), ("waiting", "idling", "time_for_all_phases")):
             (self.charts / f"{of}.csv").write_text(CHARTS[of].replace(name, other))
             with self.subTest(of):
                 self.expect(1, of)

@@ -12,6 +12,7 @@
 #include "mlbench/record/spool.h"
 #include "mlbench/report/collectives/table.h"
 #include "mlbench/report/draw/section.h"
+#include "mlbench/report/draw/step_words.h"
 #include "mlbench/report/study/scaling.h"
 #include "mlbench/report/study/study.h"
 
@@ -111,7 +112,7 @@ std::string results_table(const std::vector<Record>& records, const TableStyle& 
                                  {"wall", "s", Align::kRight, 3},
                                  {"throughput", "samples/s", Align::kRight},
                                  {"comm.", "of train", Align::kRight, 2},
-                                 {"wait", "of train", Align::kRight, 4},
+                                 {"waiting", "of train", Align::kRight, 4},
                                  {"transfer", "of train", Align::kRight, 4}};
   const bool hidden = std::ranges::any_of(scaled.runs, [](const ScaledRun& run) { return run.figures.hides(); });
   if (hidden) columns.push_back({"hidden", "of train", Align::kRight, 4});
@@ -191,13 +192,13 @@ std::optional<Section> kinds_section(const Record& record) {
     if (seconds) table.add_row({std::string(name), format_seconds(seconds), format_percent(*seconds / *train)});
   };
   for (const std::string_view kind : record::kStepKindNames) {
-    add(kind, spec::find_number(record.steps_s, kind));
+    add(word_of_kind(kind), spec::find_number(record.steps_s, kind));
     // Wait and transfer are parts of agg only where no communication runs beside the computation.
     if (kind == "backprop" && figures.hides()) add("  hidden", of_rank_0(exchange.hidden_s));
     if (kind == "agg" && figures.hides()) add("  exposed", of_rank_0(exchange.exposed_s));
     if (kind == "agg" && figures.wait_share && !figures.hides()) {
       const bool exact = figures.exchange_exact;
-      table.add_row({"  wait", format_seconds(of_rank_0(exchange.wait_s)), format_wait(figures.wait_share, exact)});
+      table.add_row({"  waiting", format_seconds(of_rank_0(exchange.wait_s)), format_wait(figures.wait_share, exact)});
       table.add_row({"  transfer", format_seconds(of_rank_0(exchange.transfer_s)),
                      format_transfer(figures.transfer_share, exact)});
     }

@@ -13,7 +13,7 @@ using testing::Not;
 
 TEST(ResultsTable, LineByLine) {
   EXPECT_EQ(results_table({make_record("r-1", 1, 60, 3000, true), make_record("r-2", 2, 40, 5400.4, true)}),
-            "run  state     workers    time to goal  train  legacy  wall  throughput     comm.      wait  transfer  "
+            "run  state     workers    time to goal  train  legacy  wall  throughput     comm.   waiting  transfer  "
             "evaluation    notes\n"
             "               x threads             s      s       s     s   samples/s  of train  of train  of train\n"
             "r-1  finished  1 x 1              60.0   60.0    59.0  65.0       3,000      25 %         -         -  "
@@ -39,7 +39,7 @@ TEST(ResultsTable, OneCountHasNoScaling) {
   RecordJson record = make_record("r-2", 2, 40, 5400, false);
   record["limits"]["light"] = false;
   EXPECT_EQ(results_table({record}),
-            "run  state     workers    time to goal  train  legacy  wall  throughput     comm.      wait  transfer  "
+            "run  state     workers    time to goal  train  legacy  wall  throughput     comm.   waiting  transfer  "
             "evaluation    notes\n"
             "               x threads             s      s       s     s   samples/s  of train  of train  of train\n"
             "r-2  finished  2 x 1       not reached   40.0    39.0  45.0       5,400      25 %         -         -  "
@@ -81,15 +81,15 @@ TEST(RunDetails, LineByLine) {
             "  weights     abc123\n"
             "\n"
             "Where rank 0's train clock goes\n"
-            "step kind      time     share\n"
-            "                  s  of train\n"
-            "batch_load     1.00       2 %\n"
-            "fwd_pass       10.0      25 %\n"
-            "comp_loss     0.000       0 %\n"
-            "backprop       20.5      51 %\n"
-            "agg            10.0      25 %\n"
-            "opt_step       2.00       5 %\n"
-            "comp_metrics  0.250       1 %\n"
+            "step kind       time     share\n"
+            "                   s  of train\n"
+            "loading         1.00       2 %\n"
+            "forward         10.0      25 %\n"
+            "loss           0.000       0 %\n"
+            "backward        20.5      51 %\n"
+            "communication   10.0      25 %\n"
+            "optimizer       2.00       5 %\n"
+            "metrics        0.250       1 %\n"
             "\n"
             "Evaluations\n"
             "step  epoch  samples  split  train  Prec@1    loss\n"
@@ -122,10 +122,10 @@ TEST(RunDetails, TellWaitingFromTransfer) {
   record["exchange"] = {{"wait_s", {7.0, 0.5}}, {"transfer_s", {2.5, 2.5}}, {"exact", true}, {"steps", 750}};
   EXPECT_THAT(run_details(record),
               HasSubstr("  exchange    transfer 2.50 s; wait 0.500 s (rank 1) to 7.00 s (rank 0)\n"));
-  EXPECT_THAT(run_details(record), HasSubstr("agg            10.0      25 %\n"
-                                             "  wait         7.00      18 %\n"
-                                             "  transfer     2.50       6 %\n"
-                                             "opt_step "));
+  EXPECT_THAT(run_details(record), HasSubstr("communication   10.0      25 %\n"
+                                             "  waiting       7.00      18 %\n"
+                                             "  transfer      2.50       6 %\n"
+                                             "optimizer "));
   EXPECT_THAT(results_table({record}), HasSubstr("      25 %      18 %       6 %  Prec@1 85.25"));
 
   record["exchange"]["exact"] = false;
@@ -139,11 +139,11 @@ TEST(RunDetails, TellExposedFromHiddenCommunication) {
   record["exchange"] = {{"wait_s", {7.0, 0.5}},   {"transfer_s", {6.0, 6.0}}, {"exposed_s", {9.0, 4.5}},
                         {"hidden_s", {4.0, 2.0}}, {"exact", false},           {"steps", 750}};
   EXPECT_THAT(run_details(record), HasSubstr("to 7.00 s (rank 0); of rank 0's 9.00 s exposed, 4.00 s hidden\n"));
-  EXPECT_THAT(run_details(record), HasSubstr("backprop       20.5      51 %\n"
-                                             "  hidden       4.00      10 %\n"));
-  EXPECT_THAT(run_details(record), HasSubstr("agg            10.0      25 %\n"
-                                             "  exposed      9.00      22 %\n"
-                                             "opt_step "));
+  EXPECT_THAT(run_details(record), HasSubstr("backward        20.5      51 %\n"
+                                             "  hidden        4.00      10 %\n"));
+  EXPECT_THAT(run_details(record), HasSubstr("communication   10.0      25 %\n"
+                                             "  exposed       9.00      22 %\n"
+                                             "optimizer "));
   EXPECT_THAT(results_table({record}), HasSubstr("      25 %   >= 18 %   <= 15 %      10 %  Prec@1 85.25"));
   record["exchange"]["hidden_s"] = {0.0, 0.0};
   EXPECT_THAT(results_table({record}), HasSubstr("      25 %   >= 18 %   <= 15 %  Prec@1 85.25"));

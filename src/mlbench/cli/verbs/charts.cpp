@@ -223,6 +223,15 @@ ExitCode charts(const Context& context, const ChartsOptions& options) {
     tables.push_back(report::section_of(studies[i], page.prices.currency));
     page.studies.push_back({answer.back(), std::move(drawn)});
   }
+  std::vector<report::Chart> together = report::charts_of_all(studies, runs, {page.prices.currency, page.price_note});
+  for (report::Chart& chart : together) {
+    chart.id = "all-" + chart.id;
+    write_chart(chart);
+  }
+  if (!together.empty()) {
+    const Json figures = {{"task", ""}, {"title", "All studies"}, {"lines", Json::array()}, {"notes", Json::array()}};
+    page.studies.push_back({figures, std::move(together)});
+  }
   for (const report::Chart& chart : collectives) write_chart(chart);
   if (!collectives.empty()) page.studies.push_back(report::collectives_study(std::move(collectives)));
   page.made = fmt::format("Made by mlbench {} ({}), {} UTC.", build_info().version, build_info().git_describe,

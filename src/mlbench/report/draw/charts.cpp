@@ -10,6 +10,7 @@
 #include <set>
 
 #include "mlbench/report/draw/escape.h"
+#include "mlbench/report/draw/step_words.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/spec/split.h"
 
@@ -57,11 +58,13 @@ class ChartMaker {
     for (size_t i = 0; i < study_.lines.size(); ++i) hidden_communication(i, seconds);
     train_loss();
     over_workers("communication_ratio", "Share of communication",
-                 "agg / train clock of the whole run, median of the repeats", "communication / total",
+                 "communication / train clock of the whole run, median of the repeats", "communication / total",
                  &StudyPoint::communication_share);
-    over_workers("communication_compute_ratio", "Communication / computation",
-                 "agg / (init, fwd_pass, comp_loss, backprop and opt_step) on rank 0, whole run, median of the repeats",
-                 "communication / computation", &StudyPoint::communication_per_compute);
+    over_workers(
+        "communication_compute_ratio", "Communication / computation",
+        "computation: initialising, forward, loss, backward and optimizer, on rank 0, whole run, median of the "
+        "repeats",
+        "communication / computation", &StudyPoint::communication_per_compute);
     over_workers("cost", "Cost", options_.price_note,
                  options_.currency + (study_.to_goal ? "" : " per million samples"), &StudyPoint::cost);
     over_workers("price_index", "Price index",
@@ -168,37 +171,45 @@ class ChartMaker {
     const StudyLine& line = study_.lines[index];
     const std::string title =
         study_.lines.size() == 1 ? "Time per kind of step" : "Time per kind of step, " + line.name;
-    Chart& chart = start(index == 0 ? "time_for_all_phases" : fmt::format("time_for_all_phases-{}", index + 1), title,
-                         "rank 0, of the repeat with the median time; agg without wait and transfer where known",
-                         "workers", seconds);
+    Chart& chart =
+        start(index == 0 ? "time_for_all_phases" : fmt::format("time_for_all_phases-{}", index + 1), title,
+              "rank 0, of the repeat with the median time; communication without waiting and transfer where known",
+              "workers", seconds);
     chart.kind = ChartKind::kStackedBars;
     const bool exact = std::ranges::none_of(
         line.points, [](const StudyPoint& point) { return point.wait_s && !point.exchange_exact; });
+    // By place in kStepWords, so that bars and legend have its order.
     std::vector<ChartSeries> kinds;
-    for (const std::string_view kind : record::kStepKindNames) kinds.push_back({std::string(kind), {}, false});
-    ChartSeries wait{exact ? "wait" : "wait (at least)", {}, false};
-    ChartSeries transfer{exact ? "transfer" : "transfer (at most)", {}, false};
-    ChartSeries exposed{"exposed communication", {}, false};
+    for (const StepWord& one : kStepWords) {
+      kinds.push_back({.name = std::string(one.word), .points = {}, .colour = kinds.size()});
+    }
+    ChartSeries &agg = kinds[colour_of_word("communication")], &wait = kinds[colour_of_word("waiting")],
+                &transfer = kinds[colour_of_word("transfer")],
+                &exposed = kinds[colour_of_word("exposed communication")];
+    if (!exact) {
+      wait.name += " (at least)";
+      transfer.name += " (at most)";
+    }
     for (const StudyPoint& point : line.points) {
       const auto x = static_cast<double>(chart.ticks.size());
       chart.ticks.push_back(fmt::format("{}", point.workers));
-      for (size_t kind = 0; kind < kinds.size(); ++kind) {
-        kinds[kind].points.push_back({x, point.kinds_s[kind].value_or(0)});
+      for (ChartSeries& one : kinds) one.points.push_back({x, 0.0});
+      for (size_t kind = 0; kind < record::kStepKinds; ++kind) {
+        const auto word = std::ranges::find(kStepWords, record::kStepKindNames[kind], &StepWord::kind);
+        kinds[static_cast<size_t>(word - kStepWords.begin())].points.back().y = point.kinds_s[kind].value_or(0);
       }
-      double& agg = kinds[static_cast<size_t>(record::StepKind::kAggregate)].points.back().y;
       // Where communication runs beside the backward pass, neither wait nor transfer is a part of agg, but the exposed
       // part of both is.
+      double& all = agg.points.back().y;
       const double shown = point.hides() ? point.exposed_s.value_or(0) : 0;
       const double waited = point.wait_s.value_or(0), moved = point.transfer_s.value_or(0);
-      const bool within = !point.hides() && waited + moved <= agg;
-      wait.points.push_back({x, within ? waited : 0});
-      transfer.points.push_back({x, within ? moved : 0});
-      exposed.points.push_back({x, shown <= agg ? shown : 0});
-      if (within) agg -= waited + moved;
-      if (shown <= agg) agg -= shown;
+      const bool within = !point.hides() && waited + moved <= all;
+      wait.points.back().y = within ? waited : 0;
+      transfer.points.back().y = within ? moved : 0;
+      exposed.points.back().y = shown <= all ? shown : 0;
+      if (within) all -= waited + moved;
+      if (shown <= all) all -= shown;
     }
-    const auto behind = kinds.begin() + static_cast<std::ptrdiff_t>(record::StepKind::kAggregate) + 1;
-    kinds.insert(behind, {std::move(wait), std::move(transfer), std::move(exposed)});
     for (ChartSeries& kind : kinds) {
       const bool any = std::any_of(kind.points.begin(), kind.points.end(), [](ChartPoint p) { return p.y > 0; });
       if (any) chart.series.push_back(std::move(kind));
@@ -216,7 +227,9 @@ class ChartMaker {
                          "rank 0, of the repeat with the median time; hidden: while the gradient was computed",
                          "workers", seconds);
     chart.kind = ChartKind::kStackedBars;
-    chart.series = {{"exposed", {}, false}, {"hidden", {}, false}};
+    for (const char* word : {"exposed communication", "hidden communication"}) {
+      chart.series.push_back({.name = word, .points = {}, .colour = colour_of_word(word)});
+    }
     for (const StudyPoint& point : line.points) {
       const auto x = static_cast<double>(chart.ticks.size());
       chart.ticks.push_back(fmt::format("{}", point.workers));
@@ -315,6 +328,17 @@ class ChartMaker {
 
 std::vector<Chart> charts_of(const Study& study, const std::vector<MeasuredRun>& runs, const ChartOptions& options) {
   return ChartMaker(study, runs, options).make();
+}
+
+std::vector<Chart> charts_of_all(const std::vector<Study>& studies, const std::vector<MeasuredRun>& runs,
+                                 const ChartOptions& options) {
+  if (studies.size() < 2) return {};
+  std::vector<Chart> charts = ChartMaker(side_by_side(studies, runs), runs, options).make();
+  // Times, rates, costs, losses and metrics of different tasks have no axis in common.
+  static constexpr std::string_view kShared[] = {"speedup", "compute_speedup", "communication_ratio",
+                                                 "communication_compute_ratio", "price_index"};
+  std::erase_if(charts, [](const Chart& chart) { return std::ranges::find(kShared, chart.id) == std::end(kShared); });
+  return charts;
 }
 
 bool has_bars(const ChartSeries& series) {

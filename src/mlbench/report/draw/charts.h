@@ -21,9 +21,10 @@ struct ChartPoint {
 
 struct ChartSeries {
   std::string name;
-  std::vector<ChartPoint> points;  // ascending x
-  bool guide = false;              // drawn dashed and without marks: linear speed-up, goal, target loss
-  bool rings = false;              // drawn as rings around points of other series, without a line
+  std::vector<ChartPoint> points;     // ascending x
+  bool guide = false;                 // drawn dashed and without marks: linear speed-up, goal, target loss
+  bool rings = false;                 // drawn as rings around points of other series, without a line
+  std::optional<size_t> colour = {};  // a place in kStepWords (step_words.h); empty: the next of the palette
 };
 
 // Where `ticks` is not empty, x is an index into it (for instance worker counts, one step apart); else x is a number.
@@ -46,6 +47,11 @@ struct ChartOptions {
 
 // The charts of a study in the order of docs/reports.md; a chart without a point is left out.
 std::vector<Chart> charts_of(const Study& study, const std::vector<MeasuredRun>& runs, const ChartOptions& options);
+
+// Charts of several studies together: a line for each line of each study, named by what tells these apart. No figure
+// compares one study with another. Empty for fewer than two studies.
+std::vector<Chart> charts_of_all(const std::vector<Study>& studies, const std::vector<MeasuredRun>& runs,
+                                 const ChartOptions& options);
 
 // Whether any point of the series has least and most.
 bool has_bars(const ChartSeries& series);

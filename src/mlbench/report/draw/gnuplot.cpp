@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/printable.h"
@@ -24,8 +25,8 @@ constexpr std::chrono::seconds kPatience{60};
 constexpr const char* kEnd = "END_OF_BLOCK";
 
 // The palette of Okabe and Ito, which people with colour blindness can tell apart; dark ones first.
-constexpr const char* kColours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9",
-                                    "#7F7F7F", "#8C564B", "#B8A900", "#5E4FA2", "#C2185B"};
+constexpr const char* kColours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F",
+                                    "#8C564B", "#B8A900", "#5E4FA2", "#C2185B", "#17A2B8", "#2F4F4F"};
 
 constexpr const char* kImageStyle =
     "set border 3 lc rgb '#444444'\n"
@@ -71,11 +72,15 @@ class Script {
         "set ylabel $text[5][2:*] noenhanced\n";
     if (chart_.log_x) out_ += "set logscale x 10\n";
     if (chart_.log_y) out_ += "set logscale y 10\n";
+    // A goal may be the highest or the lowest value, and must not lie on the frame. Room below it goes to 0 at most.
+    const bool guided = std::ranges::any_of(chart_.series, &ChartSeries::guide);
+    if (guided && !chart_.log_y) out_ += "set offsets graph 0, graph 0, graph 0.05, graph 0.05\n";
+    if (guided && !chart_.log_y && lowest() >= 0) out_ += "set yrange [0<*:*]\n";
     if (chart_.from_zero && !chart_.log_y) out_ += fmt::format("set yrange [0:{}]\n", highest() > 0 ? "*" : "1");
     if (!chart_.ticks.empty()) ticks();
     if (bars) {
       out_ += "set style data histograms\nset style histogram rowstacked\nset style fill solid 0.9 noborder\n";
-      out_ += "set boxwidth 0.7\n";
+      out_ += "set boxwidth 0.7\nset key invert\n";  // as the bars: the last one on top
     }
     plot(bars);
     return out_;
@@ -109,6 +114,16 @@ class Script {
     }
   }
 
+  double lowest() const {
+    double low = std::numeric_limits<double>::infinity();
+    for (const ChartSeries& series : chart_.series) {
+      for (const ChartPoint& point : series.points) {
+        if (std::isfinite(point.y)) low = std::min({low, point.y, point.low.value_or(point.y)});
+      }
+    }
+    return low;
+  }
+
   double highest() const {
     double high = 0;
     for (const ChartSeries& series : chart_.series) {
@@ -135,7 +150,8 @@ class Script {
       if (i > 0) out_ += ", \\\n  ";
       const size_t title = kFirstName + i;
       if (bars) {
-        out_ += fmt::format("$data{} using 2 title $text[{}][2:*] lc rgb '{}'", i, title, next(colour));
+        out_ += fmt::format("$data{} using 2 title $text[{}][2:*] lc rgb '{}'", i, title,
+                            series.colour ? kColours[*series.colour % std::size(kColours)] : next(colour));
       } else if (series.guide) {
         out_ += fmt::format("$data{} using 1:2 with lines dashtype 2 lc rgb '#555555' title $text[{}][2:*]", i, title);
       } else if (series.rings) {

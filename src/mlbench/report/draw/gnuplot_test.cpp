@@ -65,6 +65,26 @@ TEST(Gnuplot, LeavesAGapWhereThereIsNoNumber) {
   }
 }
 
+// A goal that is the lowest value would be drawn on the axis, one that is the highest on the frame.
+TEST(Gnuplot, AGuideNeverLiesOnTheFrame) {
+  Chart chart = chart_named("task");
+  const std::string room = "set offsets graph 0, graph 0, graph 0.05, graph 0.05\n";
+  EXPECT_THAT(gnuplot_script(chart, ImageFormat::kSvg), HasSubstr(room));
+  chart.series.pop_back();
+  EXPECT_THAT(gnuplot_script(chart, ImageFormat::kSvg), Not(HasSubstr("set offsets")));
+  if (!gnuplot_exists()) GTEST_SKIP() << "missing capability: gnuplot";
+  chart.from_zero = false;
+  chart.series = {{"perplexity", {{0, 90}, {1, 70}}, false}, {"goal 70", {{0, 70}, {1, 70}}, true}};
+  // gnuplot's own variable of where the axis ends, which the goal must be above.
+  const std::string script = gnuplot_script(chart, ImageFormat::kSvg) + "set print '-'\nprint GPVAL_Y_MIN\n";
+  const std::string drawn = run_gnuplot(script);
+  EXPECT_LT(std::stod(drawn.substr(drawn.rfind("</svg>") + 6)), 70);
+  chart.series = {{"BLEU", {{0, 1}, {1, 26}}, false}, {"goal 25", {{0, 25}, {1, 25}}, true}};
+  const std::string small =
+      run_gnuplot(gnuplot_script(chart, ImageFormat::kSvg) + "set print '-'\nprint GPVAL_Y_MIN\n");
+  EXPECT_EQ(std::stod(small.substr(small.rfind("</svg>") + 6)), 0) << "no value is below it";
+}
+
 TEST(Gnuplot, DrawsBarsOverRepeats) {
   Chart chart = chart_named("task");
   chart.series[0].points[1].low = 2;

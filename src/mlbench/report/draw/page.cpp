@@ -6,6 +6,7 @@
 
 #include "mlbench/base/embedded_file.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/sha256.h"
 
@@ -52,7 +53,12 @@ Json to_json(const Chart& chart) {
       x.push_back(point.x);
       y.push_back(point.y);
     }
-    series.push_back({{"name", one.name}, {"guide", one.guide}, {"rings", one.rings}, {"x", x}, {"y", y}});
+    series.push_back({{"name", one.name},
+                      {"guide", one.guide},
+                      {"rings", one.rings},
+                      {"colour", or_null(one.colour)},
+                      {"x", x},
+                      {"y", y}});
   }
   return {{"id", chart.id},
           {"title", chart.title},

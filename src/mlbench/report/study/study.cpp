@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/text.h"
@@ -382,6 +383,29 @@ std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const Stud
   for (const auto& group : groups) made.push_back(StudyMaker(runs, conditions, options).make(group));
   tell_apart(made, conditions, groups, apart);
   return made;
+}
+
+Study side_by_side(const std::vector<Study>& studies, const std::vector<MeasuredRun>& runs) {
+  MLBENCH_CHECK(!studies.empty(), "a study to show");
+  std::vector<Conditions> conditions;
+  for (const MeasuredRun& run : runs) conditions.emplace_back(run.record);
+  Study all = studies.front();
+  all.lines.clear();
+  std::vector<std::vector<size_t>> groups;
+  std::set<std::string> tasks;
+  for (const Study& study : studies) {
+    tasks.insert(study.task);
+    for (const StudyLine& line : study.lines) {
+      std::vector<size_t>& group = groups.emplace_back();
+      for (const StudyPoint& point : line.points) group.insert(group.end(), point.runs.begin(), point.runs.end());
+      all.lines.push_back(line);
+    }
+  }
+  const Distinction distinction =
+      distinguish(conditions, groups, [](const ComparisonKey& key) { return key.kind != KeyKind::kWorkers; });
+  for (size_t i = 0; i < all.lines.size(); ++i) all.lines[i].name = distinction.names[i];
+  all.task = fmt::format("{}", fmt::join(tasks, ", "));
+  return all;
 }
 
 PricedStudies priced_studies(const std::vector<MeasuredRun>& runs) {

@@ -111,6 +111,10 @@ struct StudyOptions {
 std::vector<Study> make_studies(const std::vector<MeasuredRun>& runs, const StudyOptions& options,
                                 std::vector<std::string>& notes);
 
+// The lines of all studies as those of one, named by what tells them apart, for charts that show them together. Only
+// figures that have no unit may be drawn of it. `runs` must be those of make_studies(). Precondition: there is a study.
+Study side_by_side(const std::vector<Study>& studies, const std::vector<MeasuredRun>& runs);
+
 // The studies of `runs` with the default prices of one machine per worker, on the wall clock.
 struct PricedStudies {
   PriceTable prices;

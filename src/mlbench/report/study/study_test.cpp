@@ -339,7 +339,7 @@ TEST(Study, TableAndJson) {
       "Single runs have no interval: --repeat 4 tells whether a difference is real.\n"
       "Labels of these runs: light.\n"
       "\n"
-      "line         k  runs  time to goal  speed-up  speed-up  efficiency     comm.      wait  transfer      comm."
+      "line         k  runs  time to goal  speed-up  speed-up  efficiency     comm.   waiting  transfer      comm."
       "   cost  price\n"
       "                                 s     total   compute              of train  of train  of train  / compute"
       "      $  index\n"

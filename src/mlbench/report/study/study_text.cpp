@@ -66,7 +66,7 @@ Figures<StudyPoint> study_figures(const Study& study, const std::vector<Measured
       {"compute_speed_up", "speed-up", "compute", &Point::compute_speed_up, forms::kRatio},
       {"communication_share", "comm.", "of train", &Point::communication_share, forms::kPercent},
       {"communication_per_compute", "comm.", "/ compute", &Point::communication_per_compute, forms::kRatio},
-      {"wait_share", "wait", "of train", &Point::wait_share,
+      {"wait_share", "waiting", "of train", &Point::wait_share,
        [](const Point& point) { return format_wait(point.wait_share, point.exchange_exact); }},
       {"transfer_share", "transfer", "of train", &Point::transfer_share,
        [](const Point& point) { return format_transfer(point.transfer_share, point.exchange_exact); }},

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mlbench/report/draw/figure.h"
+#include "mlbench/report/draw/step_words.h"
 #include "mlbench/report/figures.h"
 #include "mlbench/report/study/sweep.h"
 #include "mlbench/spec/split.h"
@@ -241,8 +242,13 @@ class NodeCharts {
   Chart parts() const {
     Chart chart = start("sweep_time", "Where a worker's time for a sample goes", "milliseconds per sample");
     chart.kind = ChartKind::kStackedBars;
+    // The word of a step kind that is all of the part, or most of it.
+    static constexpr std::string_view kWords[kTimeParts] = {"forward", "waiting", "communication", "loading",
+                                                            "metrics"};
     for (size_t part = 0; part < kTimeParts; ++part) {
-      ChartSeries series{std::string(name_of(static_cast<TimePart>(part))), {}, false};
+      ChartSeries series{.name = std::string(name_of(static_cast<TimePart>(part))),
+                         .points = {},
+                         .colour = colour_of_word(kWords[part])};
       for (size_t i = 0; i < counts_.size(); ++i) {
         const auto point = std::ranges::find_if(
             sweep_.nodes, [&](const SweepPoint& one) { return one.request.nodes == counts_[i] && one.time; });

@@ -308,7 +308,7 @@ std::string ranks_table(const Json& summary) {
                {"compute", "s"},
                {"input", "s"},
                {"exchange", "s"},
-               {"wait", "s"},
+               {"waiting", "s"},
                {"transfer", "s"},
                {"hidden", "s"},
                {"evaluation", "s"},
@@ -336,7 +336,7 @@ std::string operations_table(const Json& summary) {
   Table table({{"operation", "", Align::kLeft},
                {"size", ""},
                {"count", ""},
-               {"wait", "s"},
+               {"waiting", "s"},
                {"transfer", "s"},
                {"verdict", "", Align::kLeft},
                {"longest wait", "", Align::kLeft}});

@@ -3,7 +3,7 @@
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
   const palette = ['#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9', '#8a8a8a', '#a0674b', '#b8a900',
-                   '#7d5fb2', '#c2185b'];
+                   '#7d5fb2', '#c2185b', '#17a2b8', '#5f8080'];
   const dark = matchMedia('(prefers-color-scheme: dark)');
   const drawn = [];  // {figure, chart, plot}
 
@@ -287,7 +287,7 @@
   if (data.notes.length > 0) main.append(list(data.notes));
   for (const chart of data.studies.flatMap((study) => study.charts)) {
     let colour = 0;
-    for (const one of chart.series) one.colour = one.guide || one.rings ? 0 : colour++;
+    for (const one of chart.series) one.colour ??= one.guide || one.rings ? 0 : colour++;
   }
   for (const study of data.studies) {
     const table = element('table'), scroll = element('div', null, table), charts = element('div');
