@@ -82,6 +82,15 @@ TEST(ExampleRecords, ReadsTheFormatOfTensorflow) {
   EXPECT_EQ(index.samples[0].offset, static_cast<int64_t>(content.find("abc")));
 }
 
+// The library says nothing of its own about what a stranger wrote.
+TEST(ExampleRecords, OtherFeaturesMayHaveAnyName) {
+  tensorflow::Example odd = example("a", 1, "a");
+  (*odd.mutable_features()->mutable_feature())["\xFF\n"].mutable_float_list()->add_value(1);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(error_of_examples({odd}), "no error");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
 TEST(ExampleRecords, RefusesWhatIsNoImageWithALabel) {
   EXPECT_THAT(error_of_examples({example("a", 0, "a")}), HasSubstr("label 0, expected 1 to 1000"));
   EXPECT_THAT(error_of_examples({example("a", 1001, "a")}), HasSubstr("label 1001, expected 1 to 1000"));
