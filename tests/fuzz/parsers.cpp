@@ -473,7 +473,7 @@ void take_image_tar(const std::string& input) {
 std::string tar_header(std::string_view name, std::string_view octal_size) {
   std::string block(512, '\0');
   block.replace(0, name.size(), name);
-  block.replace(100, 8, "0000644");
+  block.replace(100, 7, "0000644");
   block.replace(124, octal_size.size(), octal_size);
   block.replace(148, 8, 8, ' ');
   block[156] = '0';
