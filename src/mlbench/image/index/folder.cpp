@@ -78,6 +78,21 @@ int64_t label_named(const std::string& text, const std::map<std::string, int64_t
   return label_in(text, std::ssize(numbers), where);
 }
 
+// The file that a list names. A folder on the way to it may be a link, too.
+fs::directory_entry listed_file(const fs::path& folder, const std::string& key, const std::string& where) {
+  std::error_code failed;
+  const fs::directory_entry file(folder / key, failed);
+  if (failed || !fs::exists(file.symlink_status())) {
+    throw UserError(fmt::format("{}: there is no '{}'", where, printable((folder / key).string(), 300)));
+  }
+  refuse_links(file);
+  if (fs::canonical(file.path()) != fs::canonical(folder) / fs::path(key).lexically_normal()) {
+    throw UserError(
+        fmt::format("{}: '{}' goes by a link, which image folders may not hold", where, printable(key, 100)));
+  }
+  return file;
+}
+
 }  // namespace
 
 SampleIndex index_image_folder(const fs::path& folder) {
@@ -123,11 +138,7 @@ SampleIndex index_listed_folder(const fs::path& folder, const fs::path& list, co
           fmt::format("{}: '{}' stands in line {} already", where, printable(words[0], 100), before->second));
     }
     const int64_t label = label_named(words[1], numbers, where);
-    const fs::directory_entry file(folder / words[0]);
-    if (!file.exists() && !file.is_symlink()) {
-      throw UserError(fmt::format("{}: there is no '{}'", where, file.path().string()));
-    }
-    refuse_links(file);
+    const fs::directory_entry file = listed_file(folder, words[0], where);
     index.samples.push_back({0, 0, checked_size(file), label, words[0]});
   }
   if (index.samples.empty()) throw UserError(list.string() + ": lists no images");

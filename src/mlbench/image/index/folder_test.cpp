@@ -146,10 +146,15 @@ TEST(ListedFolder, RefusesWhatDoesNotFit) {
   EXPECT_THAT(made.error("/etc/passwd 1\n"), HasSubstr("an absolute path"));
   EXPECT_THAT(made.error("a\x1b[2J.JPEG 1\n"), HasSubstr("control character"));
   EXPECT_THAT(made.error("none.JPEG 1\n"), HasSubstr("there is no '"));
+  EXPECT_THAT(made.error(std::string(300, 'n') + " 1\n"), HasSubstr("there is no '"));
+  EXPECT_THAT(made.error("val_0.JPEG/more 1\n"), HasSubstr("there is no '"));
   EXPECT_THAT(made.error("n01\n\nn02\n"), HasSubstr("label '', expected"));
   EXPECT_THAT(made.error(""), HasSubstr("lists no images"));
   fs::create_symlink("/etc/passwd", made.root / "link.JPEG");
   EXPECT_THAT(made.error("link.JPEG 1\n"), HasSubstr("is a link"));
+  fs::create_directory_symlink("/etc", made.root / "more");
+  EXPECT_THAT(made.error("more/passwd 1\n"), HasSubstr("'more/passwd' goes by a link"));
+  EXPECT_THAT(made.error("./val_0.JPEG 1\n"), "no error");
 }
 
 TEST(CheckKey, BoundsAKey) {
