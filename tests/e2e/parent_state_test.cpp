@@ -22,6 +22,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/guard/channel.h"
+#include "mlbench/guard/words.h"
 #include "tests/support/processes.h"
 
 namespace mlbench {
@@ -356,13 +357,13 @@ TEST_P(ParentState, Guard) {
   if (!GetParam().refused.empty()) return expect_refusal(end_of(child));
   std::unique_ptr<guard::Channel> guard;
   std::string said;
-  const fs::path log = *home_ / test_name("guard.log");
+  const fs::path log = *home_ / test_name("guard.out"), errors = *home_ / test_name("guard.err");
   EXPECT_TRUE(eventually([&] {
     if (!guard) guard = listener.accept();
     guard::Message message;
     if (!guard || guard->receive(message) != guard::Channel::Status::kMessage) return false;
     said += message.word + " ";
-    if (message.word == "rank") guard->send("start", log.string());
+    if (message.word == "rank") guard->send("start", guard::StartWord{log, errors}.text());
     if (message.word == "end") said += message.text;
     return message.word == "end";
   })) << read_file(*home_ / "err");
