@@ -72,11 +72,7 @@ class Script {
         "set ylabel $text[5][2:*] noenhanced\n";
     if (chart_.log_x) out_ += "set logscale x 10\n";
     if (chart_.log_y) out_ += "set logscale y 10\n";
-    // A goal may be the highest or the lowest value, and must not lie on the frame. Room below it goes to 0 at most.
-    const bool guided = std::ranges::any_of(chart_.series, &ChartSeries::guide);
-    if (guided && !chart_.log_y) out_ += "set offsets graph 0, graph 0, graph 0.05, graph 0.05\n";
-    if (guided && !chart_.log_y && lowest() >= 0) out_ += "set yrange [0<*:*]\n";
-    if (chart_.from_zero && !chart_.log_y) out_ += fmt::format("set yrange [0:{}]\n", highest() > 0 ? "*" : "1");
+    if (!chart_.log_y) y_range();
     if (!chart_.ticks.empty()) ticks();
     if (bars) {
       out_ += "set style data histograms\nset style histogram rowstacked\nset style fill solid 0.9 noborder\n";
@@ -114,24 +110,23 @@ class Script {
     }
   }
 
-  double lowest() const {
-    double low = std::numeric_limits<double>::infinity();
+  // A goal may be the highest or the lowest value, and must not lie on the frame. Room below it goes to 0 at most.
+  void y_range() {
+    double low = std::numeric_limits<double>::infinity(), high = -low;
     for (const ChartSeries& series : chart_.series) {
       for (const ChartPoint& point : series.points) {
-        if (std::isfinite(point.y)) low = std::min({low, point.y, point.low.value_or(point.y)});
+        if (!std::isfinite(point.y)) continue;
+        low = std::min({low, point.y, point.low.value_or(point.y)});
+        high = std::max({high, point.y, point.high.value_or(point.y)});
       }
     }
-    return low;
-  }
-
-  double highest() const {
-    double high = 0;
-    for (const ChartSeries& series : chart_.series) {
-      for (const ChartPoint& point : series.points) {
-        if (std::isfinite(point.y)) high = std::max({high, point.y, point.high.value_or(point.y)});
-      }
+    const bool guided = std::ranges::any_of(chart_.series, &ChartSeries::guide);
+    if (guided) out_ += "set offsets graph 0, graph 0, graph 0.05, graph 0.05\n";
+    if (chart_.from_zero) {
+      out_ += fmt::format("set yrange [0:{}]\n", high > 0 ? "*" : "1");
+    } else if (guided && low >= 0) {
+      out_ += "set yrange [0<*:*]\n";
     }
-    return high;
   }
 
   void ticks() {
