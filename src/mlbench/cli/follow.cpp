@@ -66,11 +66,6 @@ std::string why_over(const std::string& reason) {
   return flag + " ended the run";
 }
 
-// Whether a limit brought about the last evaluation, which then meets no goal.
-bool evaluated_at_limit(const record::Record& record) {
-  return !record.evaluations.empty() && record.evaluations.back().cadence == false;
-}
-
 // "r-2  finished: goal not reached: Prec@1 84.20 was measured because --max-steps ended the run"
 std::string ending(const record::Record& record, const report::Progress& progress) {
   const report::RunFigures figures = report::figures_of(record);
@@ -81,7 +76,7 @@ std::string ending(const record::Record& record, const report::Progress& progres
     line += fmt::format(": goal reached in {} s", report::format_seconds(figures.time_to_goal_s));
   } else if (state == "finished" && figures.has_goal) {
     const std::string why = why_over(reason);
-    if (!why.empty() && !figures.evaluation.empty() && evaluated_at_limit(record)) {
+    if (!why.empty() && !figures.evaluation.empty() && report::ended_at_limit(record)) {
       return fmt::format("{}: goal not reached: {} was measured because {}", line, figures.evaluation, why);
     }
     line += ": goal not reached" + (why.empty() ? "" : ": " + why);

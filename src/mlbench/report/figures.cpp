@@ -97,6 +97,10 @@ bool reached_goal(const record::Record& record) { return record.goal && record.g
 
 bool ended_at_goal(const record::Record& record) { return !record.limits.to_the_end && record.division != "custom"; }
 
+bool ended_at_limit(const record::Record& record) {
+  return !record.evaluations.empty() && record.evaluations.back().cadence == false;
+}
+
 TimeSums sums_of(const record::Record& record) { return {record.steps_s, record.exchange}; }
 
 std::optional<TimeSums> sums_to_goal(const record::Record& record) {

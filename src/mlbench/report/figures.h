@@ -21,6 +21,9 @@ std::string text(const Json& document, const char* pointer);
 // Precondition: the run reached its goal.
 bool ended_at_goal(const record::Record& record);
 
+// Whether a limit brought about the run's last evaluation, which then meets no goal.
+bool ended_at_limit(const record::Record& record);
+
 // What a run's time went to: seconds by kind of step, and the parts of the exchange.
 struct TimeSums {
   record::NamedNumbers steps_s;

@@ -60,8 +60,7 @@ void check_against_task(const Record& record, const std::optional<spec::GoalSpec
 
 // How many of the goal's values can meet the goal: all but the run's last where a limit brought that evaluation about.
 size_t judged_values(const Record& record, const spec::GoalSpec& goal, size_t values) {
-  const bool at_limit =
-      goal.split == spec::kTestSplit && !record.evaluations.empty() && record.evaluations.back().cadence == false;
+  const bool at_limit = goal.split == spec::kTestSplit && ended_at_limit(record);
   return at_limit && values > 0 ? values - 1 : values;
 }
 
