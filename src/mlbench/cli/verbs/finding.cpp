@@ -8,15 +8,14 @@
 #include <utility>
 
 #include "mlbench/base/files.h"
-#include "mlbench/base/input.h"
 #include "mlbench/base/process.h"
-#include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/verbs/start_runs.h"
 #include "mlbench/exec/openmpi.h"
 #include "mlbench/plan/choices.h"
+#include "mlbench/record/record.h"
 #include "mlbench/report/draw/table.h"
 #include "mlbench/spec/hosts.h"
 
@@ -156,8 +155,8 @@ std::vector<Finding> ask_hosts(const Context& context, spec::RunOptions options)
   std::vector<Finding> findings;
   for (const record::Record& record : started.records) {
     if (record.failure) findings.push_back({"hosts", Verdict::kFail, record.failure->message, "mlbench run --help"});
-    const Json written = read_json_file(record_path(runs_dir(home.path()) / record.name), inputs::kRecord);
-    for (const Json& host : written.at("hosts")) {
+    const Json hosts_of_run = record::to_json(record).at("hosts");
+    for (const Json& host : hosts_of_run) {
       std::ranges::move(findings_of(host, host.at("name")), std::back_inserter(findings));
     }
   }
