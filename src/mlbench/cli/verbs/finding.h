@@ -31,8 +31,7 @@ Finding check_mpi();
 Finding check_executors();
 
 // Asks the hosts of `options` by way of its executor. Where they are named, a rank on each of them says what its host
-// has; otherwise the engine says what nodes it has. Precondition: the
-// caller has an InterruptGuard.
+// has; otherwise the engine says what nodes it has. Precondition: the caller has an InterruptGuard.
 std::vector<Finding> ask_hosts(const Context& context, spec::RunOptions options);
 
 }  // namespace mlbench::cli

@@ -56,8 +56,7 @@ std::vector<Route> page_routes(Services& services);     // /, /assets, /api/v1/s
 std::filesystem::path find_run_folder(const Services& services, const std::string& name_or_id);
 
 // Makes and queues the planned runs: all or none. `values` are those of the variables that the runs only name; they
-// stay in memory. Throws NameTaken (409), and HttpError 422 where a run does not fit, lacks a value
-// or cannot start.
+// stay in memory. Throws NameTaken (409), and HttpError 422 where a run does not fit, lacks a value or cannot start.
 std::vector<spec::RunSpec> submit(Services& services, std::vector<spec::RunSpec> runs, bool no_wait,
                                   const std::map<std::string, std::string>& values = {});
 
