@@ -27,6 +27,21 @@ Sample sample_of(std::vector<double> values) {
   return sample;
 }
 
+RepeatSamples samples_of(const std::vector<MeasuredRepeat>& repeats, bool shared_host) {
+  RepeatSamples samples;
+  samples.runs = repeats.size();
+  std::vector<double> times, rates;
+  for (const MeasuredRepeat& one : repeats) {
+    if (one.time_to_goal_s) times.push_back(*one.time_to_goal_s);
+    if (one.samples_per_s) rates.push_back(*one.samples_per_s);
+  }
+  samples.reached = times.size();
+  if (shared_host) return samples;
+  if (samples.reached == samples.runs) samples.time_to_goal_s = sample_of(std::move(times));
+  samples.samples_per_s = sample_of(std::move(rates));
+  return samples;
+}
+
 std::vector<RepeatedRun> split_where_different(const std::vector<RepeatedRun>& runs, std::vector<std::string>& notes) {
   std::vector<RepeatedRun> split;
   for (const RepeatedRun& run : runs) {
@@ -81,15 +96,15 @@ RepeatedFigures figures_of_repeats(const RepeatedRun& run, const Significance& a
   figures.name = run.name;
   figures.runs = run.records.size();
   figures.seeds = seeds_of(run.records);
-  std::vector<double> times, rates, values, ratios;
+  std::vector<MeasuredRepeat> measured;
+  std::vector<double> values, ratios;
   std::set<std::string> labels;
   for (const record::Record& record : run.records) {
     const RunFigures one = figures_of(record);
     figures.repeats.push_back(one.name);
     figures.workers = one.workers;
     figures.shared_host = one.shared_host;
-    if (one.time_to_goal_s) times.push_back(*one.time_to_goal_s);
-    if (one.samples_per_s) rates.push_back(*one.samples_per_s);
+    measured.push_back({one.time_to_goal_s, one.samples_per_s});
     if (const auto ratio = communication_per_compute(record)) ratios.push_back(*ratio);
     const Course course = course_of(record);
     const bool same = asked.after_s && course.metric == asked.metric && course.split == asked.split;
@@ -103,14 +118,11 @@ RepeatedFigures figures_of_repeats(const RepeatedRun& run, const Significance& a
     labels.insert(one.labels.begin(), one.labels.end());
     if (one.state != "finished") labels.insert(one.state);
   }
-  figures.reached = times.size();
-  if (figures.shared_host) {
-    times.clear();
-    rates.clear();
-    ratios.clear();
-  }
-  if (figures.reached == figures.runs && !figures.shared_host) figures.time_to_goal_s = sample_of(std::move(times));
-  figures.samples_per_s = sample_of(std::move(rates));
+  RepeatSamples samples = samples_of(measured, figures.shared_host);
+  figures.reached = samples.reached;
+  figures.time_to_goal_s = std::move(samples.time_to_goal_s);
+  figures.samples_per_s = std::move(samples.samples_per_s);
+  if (figures.shared_host) ratios.clear();
   if (values.size() == figures.runs && !figures.shared_host) figures.value_after = sample_of(std::move(values));
   figures.communication_per_compute = sample_of(std::move(ratios));
   figures.labels.assign(labels.begin(), labels.end());
@@ -246,11 +258,11 @@ Significance significance_of(const std::vector<RepeatedRun>& given, const Signif
   return significance;
 }
 
-namespace {
-
-Json sample_json(const Sample& value) {
-  return {{"values", value.values}, {"geometric_mean", or_null(value.mean)}, {"interval", json_of(value.interval)}};
+Json to_json(const Sample& sample) {
+  return {{"values", sample.values}, {"geometric_mean", or_null(sample.mean)}, {"interval", json_of(sample.interval)}};
 }
+
+namespace {
 
 Json ratio_json(const std::optional<RatioEstimate>& value) {
   if (!value) return nullptr;
@@ -266,7 +278,7 @@ std::string value_heading(const Significance& significance) {
 }
 
 auto sample_of_run(Sample RepeatedFigures::*sample) {
-  return [sample](const RepeatedFigures& one) { return sample_json(one.*sample); };
+  return [sample](const RepeatedFigures& one) { return to_json(one.*sample); };
 }
 auto sample_words(Sample RepeatedFigures::*sample, const Form& form) {
   return [sample, form](const RepeatedFigures& one) { return with_interval(one.*sample, form); };

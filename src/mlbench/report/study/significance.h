@@ -35,6 +35,19 @@ struct Sample {
 Sample sample_of(std::vector<double> values);
 // The mean with its interval, "40.0 [39.1, 41.2]"; "-" without a mean.
 std::string with_interval(const Sample& sample, const Form& form);
+Json to_json(const Sample& sample);
+
+// Times to the goal and rates of repeats, and what they are together.
+struct MeasuredRepeat {
+  std::optional<double> time_to_goal_s, samples_per_s;
+};
+struct RepeatSamples {
+  size_t runs = 0, reached = 0;
+  Sample time_to_goal_s;  // empty unless every repeat reached the goal
+  Sample samples_per_s;
+};
+// Both samples are empty where other runs shared the host.
+RepeatSamples samples_of(const std::vector<MeasuredRepeat>& repeats, bool shared_host);
 
 struct RepeatedFigures {
   std::string name;
