@@ -600,7 +600,7 @@ TEST_F(Cli, VerbsOnAFinishedRun) {
   EXPECT_THAT(mlbench({"status", "r-2"}).out, HasSubstr("\nexpected     80 %\ntags         b c, d\n"));
   EXPECT_THAT(mlbench({"status", "--search", "LINES"}).out, HasSubstr("  r-2   finished"));
   EXPECT_EQ(mlbench({"status", "-s", "r-", "--json"}).json().size(), 1U);
-  EXPECT_THAT(mlbench({"status", "--search", "nothing"}).out, HasSubstr("has 'nothing' in its name or notes"));
+  EXPECT_THAT(mlbench({"status", "--search", "nothing"}).out, HasSubstr("has 'nothing' in its name, notes or summary"));
   EXPECT_EQ(
       mlbench({"note", "r-2", "--description", "", "--expect", "", "--remove-tag", "d", "--remove-tag", "b c"}).out,
       "");

@@ -29,7 +29,7 @@ Json remote_summaries(const MasterClient& master, const std::string& search) {
   Json runs = Json::array();
   for (size_t total = 1; runs.size() < total;) {
     const Json page = master.get(
-        fmt::format("/runs?order=oldest&limit=1000&q={}&offset={}", net::http::percent_encode(search), runs.size()));
+        fmt::format("/runs?sort=id&limit=1000&q={}&offset={}", net::http::percent_encode(search), runs.size()));
     total = page.at("total").get<size_t>();
     if (page.at("runs").empty()) break;
     for (const Json& run : page.at("runs")) runs.push_back(run);

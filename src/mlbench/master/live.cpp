@@ -161,10 +161,14 @@ void LiveFeed::tick_all(bool heartbeat) {
   all_stamps_ = std::move(stamps);
   if (changed || first) {
     Json states = Json::object();
-    for (const auto& [state, count] : index_.count_by_state()) states[state] = count;
-    const store::RunPage page = index_.find({.limit = kNewest});
-    std::string data = fmt::format("{{\"total\":{},\"states\":{},\"newest\":[", page.total, states.dump());
-    for (size_t i = 0; i < page.summaries.size(); ++i) data += (i == 0 ? "" : ",") + page.summaries[i];
+    int64_t total = 0;
+    for (const auto& [state, count] : index_.count_by_state()) {
+      states[state] = count;
+      total += count;
+    }
+    const std::vector<std::string> newest = index_.newest_summaries(kNewest);
+    std::string data = fmt::format("{{\"total\":{},\"states\":{},\"newest\":[", total, states.dump());
+    for (size_t i = 0; i < newest.size(); ++i) data += (i == 0 ? "" : ",") + newest[i];
     push_to(all_, event("runs", data + "]}"));
   } else if (heartbeat) {
     push_to(all_, ": still here\n\n");

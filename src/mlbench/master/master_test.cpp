@@ -462,7 +462,9 @@ TEST_F(MasterTest, SaysWhatItIsAndHas) {
   EXPECT_EQ(get("/api/v1/version")["api"], 1);
   EXPECT_EQ(get("/api/v1/tasks")["tasks"][0]["name"], "2a");
   EXPECT_EQ(get("/api/v1/clusters")["clusters"][0]["name"], "local");
-  EXPECT_EQ(get("/api/v1/runs"), Json({{"total", 0}, {"limit", 100}, {"offset", 0}, {"runs", Json::array()}}));
+  Json runs = get("/api/v1/runs");
+  runs.erase("choices");
+  EXPECT_EQ(runs, Json({{"total", 0}, {"count", 0}, {"limit", 100}, {"offset", 0}, {"runs", Json::array()}}));
   EXPECT_EQ(get("/api/v1/runs/"), get("/api/v1/runs"));
   const ClientResponse metrics = send("GET", "/metrics");
   EXPECT_THAT(metrics.body, HasSubstr("# TYPE mlbench_runs gauge\n"));
@@ -482,11 +484,18 @@ TEST_F(MasterTest, ErrorsAreJsonWithTheReason) {
   expect(send("GET", "/api/v1/runs/7"), 404, "there is no run '7'");
   expect(send("GET", "/api/v1/runs/..%2f..%2fetc"), 404, "there is no run");
   expect(send("GET", "/api/v1/runs?limit=0"), 400, "limit=0 is no whole number from 1 to 1000");
-  expect(send("GET", "/api/v1/runs?order=x"), 400, "valid: newest, oldest");
+  expect(send("GET", "/api/v1/runs?sort=-wal_s"), 400, "unknown sort 'wal_s': did you mean 'wall_s'?");
+  expect(send("GET", "/api/v1/runs?sort="), 400, "valid: id, name, state");
+  expect(send("GET", "/api/v1/runs?state=ended"), 400, "unknown state 'ended'");
+  expect(send("GET", "/api/v1/runs?state=ended"), 400, "valid: queued, running, finished, failed, stopped, damaged");
+  expect(send("GET", "/api/v1/runs?workers=two"), 400, "workers=two is no whole number");
+  expect(send("GET", "/api/v1/runs?repeats=one"), 400, "valid: apart, together");
   expect(send("GET", "/api/v1/runs?limt=3"), 400,
-         "unknown parameter of the query 'limt': did you mean 'limit'? valid: state, task, q, order, limit, offset");
-  expect(send("GET", "/api/v1/runs?limit=3&Order=newest"), 400,
-         "unknown parameter of the query 'Order': did you mean 'order'?");
+         "unknown parameter of the query 'limt': did you mean 'limit'? valid: state, task, workers, executor, label, "
+         "tag, q, "
+         "sort, repeats, limit, offset");
+  expect(send("GET", "/api/v1/runs?limit=3&Sort=id"), 400,
+         "unknown parameter of the query 'Sort': did you mean 'sort'?");
   expect(send("GET", "/api/v1/tasks?all=1"), 400, "unknown parameter of the query 'all'; there is none");
   expect(send("POST", "/api/v1/plan?dry=1", "{}"), 400, "there is none");
   expect(send("GET", "/metrics?name=x"), 400, "there is none");

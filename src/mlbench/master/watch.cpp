@@ -11,7 +11,7 @@
 #include "mlbench/base/system_error.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/home/summary.h"
-#include "mlbench/report/figures.h"
+#include "mlbench/master/run_list.h"
 #include "mlbench/report/notes.h"
 #include "mlbench/report/records.h"
 
@@ -50,7 +50,7 @@ int64_t folder_stamp(const fs::path& folder) {
 
 Watcher::Watcher(fs::path home, store::RunIndex& index,
                  std::function<void(const std::vector<std::filesystem::path>&)> active)
-    : home_(std::move(home)), index_(index), active_(std::move(active)), stamps_(index.stamps()) {
+    : home_(std::move(home)), index_(index), active_(std::move(active)), stamps_(index.stamps()), repeats_(home_) {
   for (const std::string& name : index.names_in_state("damaged")) stamps_.erase(name);  // they may have been mended
   scan();
   thread_ = std::thread([this] { work(); });
@@ -97,25 +97,29 @@ bool Watcher::look(const std::string& name, std::vector<store::IndexedRun>& chan
   if (stamp == 0) {
     if (known == stamps_.end()) return false;
     gone.push_back(name);
+    repeats_.gone(name);
+    families_.insert(home::without_repeat(name));
     return true;
   }
   if (known != stamps_.end() && known->second == stamp) return false;
-  store::IndexedRun run{0, name, "damaged", "", stamp, ""};
+  Json summary = {{"id", nullptr}, {"name", name}, {"state", "damaged"}};
+  std::string words;
   try {
     const record::Record record = report::read_record(run_dir);
     const report::RunNotes notes = report::notes_or_none(run_dir);
-    Json summary = home::summary_of(record, notes);
-    summary["name"] = name;
-    run.id = record.id.value_or(0);
-    run.state = record.state.empty() ? "damaged" : record.state;
-    run.task = record.task;
-    run.summary = summary.dump(-1, ' ', false, Json::error_handler_t::replace);
-    run.words = report::all_words(notes);
+    Json told = home::summary_of(record, notes);
+    told["name"] = name;
+    if (record.state.empty()) told["state"] = "damaged";
+    words = home::words_of(told, notes);
+    if (repeats_.changed(name, record)) families_.insert(home::without_repeat(name));
+    summary = std::move(told);
   } catch (const std::exception& error) {
     if (is_transient(error)) throw;
-    run.summary = Json{{"id", nullptr}, {"name", name}, {"state", "damaged"}, {"failure", error.what()}}.dump(
-        -1, ' ', false, Json::error_handler_t::replace);
+    summary["failure"] = error.what();
+    families_.insert(home::without_repeat(name));
   }
+  store::IndexedRun run = indexed_run(summary, words);
+  run.stamp = stamp;
   changed.push_back(std::move(run));
   return true;
 }
@@ -146,6 +150,18 @@ void Watcher::keep(const std::vector<store::IndexedRun>& changed, const std::vec
   index_.remove(gone);
   for (const store::IndexedRun& run : changed) stamps_[run.name] = run.stamp;
   for (const std::string& name : gone) stamps_.erase(name);
+  group_repeats();
+}
+
+void Watcher::group_repeats() {
+  std::map<std::string, std::string> configurations;
+  for (const std::string& family : families_) {
+    std::vector<std::string> names = index_.names_below(family);
+    std::erase_if(names, [&](const std::string& name) { return home::without_repeat(name) != family; });
+    configurations.merge(repeats_.configurations(names));
+  }
+  index_.set_configurations(configurations);
+  families_.clear();
 }
 
 void Watcher::look_at_active() {

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "mlbench/master/repeats.h"
 #include "mlbench/store/run_index.h"
 
 namespace mlbench::master {
@@ -38,6 +39,8 @@ class Watcher {
   bool update(const std::string& name, std::vector<store::IndexedRun>& changed, std::vector<std::string>& gone);
   bool look(const std::string& name, std::vector<store::IndexedRun>& changed, std::vector<std::string>& gone);
   void keep(const std::vector<store::IndexedRun>& changed, const std::vector<std::string>& gone);
+  // Looks which runs repeat each other, where records of `families_` changed.
+  void group_repeats();
   void work();
 
   const std::filesystem::path home_;
@@ -46,6 +49,8 @@ class Watcher {
   mutable std::mutex scanning_;  // held during a scan: one at a time
   std::map<std::string, int64_t> stamps_;
   std::set<std::string> unread_;
+  Repeats repeats_;
+  std::set<std::string> families_;  // names without the number of a repeat
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;

@@ -137,8 +137,8 @@ std::string all_words(const RunNotes& notes) {
   return words;
 }
 
-bool mentions(const RunNotes& notes, const std::string& text) {
-  return lower(all_words(notes)).find(lower(text)) != std::string::npos;
+bool mentions(const std::string& words, const std::string& text) {
+  return lower(words).find(lower(text)) != std::string::npos;
 }
 
 std::string notes_text(const RunNotes& notes) {

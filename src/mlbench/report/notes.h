@@ -49,8 +49,8 @@ RunNotes notes_or_none(const std::filesystem::path& run_dir);
 
 // All texts and tags, each with a line end behind it: what a search looks through.
 std::string all_words(const RunNotes& notes);
-// Whether `text` is in a text or a tag; the case of ASCII letters does not matter.
-bool mentions(const RunNotes& notes, const std::string& text);
+// Whether `text` is in `words`; the case of ASCII letters does not matter.
+bool mentions(const std::string& words, const std::string& text);
 // The notes as lines for people; "" where there are none.
 std::string notes_text(const RunNotes& notes);
 

@@ -54,6 +54,7 @@ const Figures<ShownRun>& run_figures() {
       {"started_at", of_record_or_null(&Record::started_at)},
       {"finished_at", of_record_or_null(&Record::finished_at)},
       {"light", [](const ShownRun& run) { return run.record.limits.light; }},
+      {"shared_host", of_figures(&RunFigures::shared_host)},
       {"labels", "notes", "", of_figures(&RunFigures::labels), forms::kList},
       {"tags", &ShownRun::tags},
       {"goal", "goal", "",

@@ -15,6 +15,7 @@
 #include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/verbs/verbs.h"
 #include "mlbench/home/runs.h"
+#include "mlbench/home/summary.h"
 #include "mlbench/report/draw/table.h"
 #include "mlbench/report/notes.h"
 #include "mlbench/report/records.h"
@@ -99,13 +100,6 @@ ExitCode remote_status(const Context& context, const MasterClient& master, const
   return ExitCode::kOk;
 }
 
-// Whether `search` is in the run's name or notes, as a master searches (store/run_index.h); case does not matter.
-bool is_meant(const fs::path& run, const std::string& search) {
-  report::RunNotes words = report::notes_or_none(run);
-  words.tags.push_back(run.filename());
-  return search.empty() || report::mentions(words, search);
-}
-
 ExitCode status(const Context& context, const StatusOptions& options) {
   if (!options.name.empty() && !options.search.empty()) throw UserError("--search is for the table: leave out NAME-K");
   if (const auto master = given_master(context)) return remote_status(context, *master, options);
@@ -116,9 +110,10 @@ ExitCode status(const Context& context, const StatusOptions& options) {
   }
   std::vector<record::Record> records;
   for (const fs::path& run : report::list_runs(home)) {
-    if (!is_meant(run, options.search)) continue;
     try {
-      records.push_back(home::current_record(run));
+      record::Record record = home::current_record(run);
+      const std::string words = home::words_of(home::summary_of(record), report::notes_or_none(run));
+      if (home::is_found(run.filename(), words, options.search)) records.push_back(std::move(record));
     } catch (const std::exception& error) {
       const std::string name = run.filename();
       say(is_transient(error) ? fmt::format("run '{}' cannot be read now: {}", name, error.what())
@@ -128,7 +123,8 @@ ExitCode status(const Context& context, const StatusOptions& options) {
   if (context.json) {
     print_json(record::to_json(records));
   } else if (records.empty() && !options.search.empty()) {
-    print(fmt::format("no run in {} has '{}' in its name or notes\n", home.string(), printable(options.search)));
+    print(
+        fmt::format("no run in {} has '{}' in its name, notes or summary\n", home.string(), printable(options.search)));
   } else if (records.empty()) {
     print(fmt::format("no runs in {}; start one with: mlbench run NAME 1 2 --task TASK\n", home.string()));
   } else {
@@ -146,7 +142,8 @@ void add_status(CLI::App& app, Program& program) {
   auto options = std::make_shared<StatusOptions>();
   verb->add_option("NAME-K", options->name, "the run (default: a table of all)");
   verb->add_flag("--all", options->all, "a row for each repeat, which else stand as one");
-  verb->add_option("-s,--search", options->search, "only runs with this in their name or notes")->type_name("TEXT");
+  verb->add_option("-s,--search", options->search, "only runs with these words in their name, notes or summary")
+      ->type_name("TEXT");
   verb->add_option("-m,--metric", options->metric, "of the last evaluation, shown behind a run in detail")
       ->type_name("METRIC")
       ->capture_default_str();

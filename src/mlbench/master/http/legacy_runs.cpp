@@ -171,11 +171,9 @@ Response one_run(const Services& services, const Call& call) {
 Response all_runs(const Services& services, const Call& call) {
   format_of(call.request, "", false);
   Json runs = Json::array();
-  store::RunQuery query;
-  query.newest_first = false;
-  query.limit = 1'000'000;
-  for (const std::string& summary : services.index.find(query).summaries) {
-    const Json record = try_parse_json(summary, inputs::kSummary).value_or(Json::object());
+  const std::vector<std::string> newest = services.index.newest_summaries(1'000'000);
+  for (auto summary = newest.rbegin(); summary != newest.rend(); ++summary) {
+    const Json record = try_parse_json(*summary, inputs::kSummary).value_or(Json::object());
     if (record.value("state", "damaged") != "damaged") runs.push_back(run_object(record));
   }
   return json_response(200, runs);

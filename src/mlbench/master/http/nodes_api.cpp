@@ -26,7 +26,7 @@ struct InUse {
 std::vector<InUse> clusters_in_use(const Services& services, Json& ranks) {
   std::vector<InUse> clusters = {{services.planner.executor(), Json::object(), true}};
   for (const char* state : {"running", "queued"}) {
-    for (const std::string& summary : services.index.find({.state = state, .limit = kMostActive}).summaries) {
+    for (const std::string& summary : services.index.newest_summaries(kMostActive, state)) {
       const std::string name = text_member(try_parse_json(summary, inputs::kSummary).value_or(Json()), "name");
       const std::filesystem::path run_dir = runs_dir(services.home) / name;
       InUse one;

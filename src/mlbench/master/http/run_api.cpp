@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "mlbench/base/choices.h"
@@ -11,6 +12,7 @@
 #include "mlbench/home/summary.h"
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/run_handlers.h"
+#include "mlbench/master/run_list.h"
 #include "mlbench/report/archive/tensorboard.h"
 #include "mlbench/report/archive/zip.h"
 #include "mlbench/report/figures.h"
@@ -35,22 +37,40 @@ fs::path existing_run(const fs::path& home, const std::string& name) {
   return report::is_run(folder) ? folder : fs::path();
 }
 
-// Answers {"total", "limit", "offset", "runs": [...]}. Summaries are stored as JSON text, and are not parsed.
+// Throws HttpError 400 for a value that none of the runs can have.
+void check_list_filter(const std::string& name, const std::string& value) {
+  static const std::vector<std::string> kStates = {"queued", "running", "finished", "failed", "stopped", "damaged"};
+  if (name == "state" && std::ranges::count(kStates, value) == 0) {
+    throw HttpError(400, unknown_text("state", value, kStates));
+  }
+  if (name == "workers" && !to_number<int64_t>(value)) {
+    throw HttpError(400, fmt::format("workers={} is no whole number", value.substr(0, 80)));
+  }
+}
+
 Response list_runs(const Services& services, const Request& request) {
-  store::RunQuery query;
-  query.state = request.query("state").value_or("");
-  query.task = request.query("task").value_or("");
+  ListQuery query;
+  for (const std::string& filter : list_filters()) {
+    const std::string value = request.query(filter).value_or("");
+    if (value.empty()) continue;
+    check_list_filter(filter, value);
+    query.filters.emplace_back(filter, value);
+  }
   query.search = request.query("q").value_or("");
   query.limit = whole_number(request, "limit", 100, 1, kMostRunsPerPage);
   query.offset = whole_number(request, "offset", 0, 0, INT64_MAX / 2);
-  const std::string order = request.query("order").value_or("newest");
-  if (order != "newest" && order != "oldest") throw HttpError(400, unknown_text("order", order, {"newest", "oldest"}));
-  query.newest_first = order == "newest";
-  const store::RunPage page = services.index.find(query);
-  std::string body =
-      fmt::format(R"({{"total":{},"limit":{},"offset":{},"runs":[)", page.total, query.limit, query.offset);
-  for (size_t i = 0; i < page.summaries.size(); ++i) body += (i == 0 ? "" : ",") + page.summaries[i];
-  return {200, "application/json", {}, body + "]}", {}};
+  query.sort = request.query("sort").value_or("-id");
+  query.descending = query.sort.starts_with('-');
+  query.sort.erase(0, query.descending ? 1 : 0);
+  if (std::ranges::count(list_orders(), query.sort) == 0) {
+    throw HttpError(400, unknown_text("sort", query.sort, list_orders()));
+  }
+  const std::string repeats = request.query("repeats").value_or("apart");
+  if (repeats != "apart" && repeats != "together") {
+    throw HttpError(400, unknown_text("repeats", repeats, {"apart", "together"}));
+  }
+  query.together = repeats == "together";
+  return {200, "application/json", {}, list_of_runs(services.index, query), {}};
 }
 
 // Also refreshes the index, so that lists are never older than a record that was given out.
