@@ -45,6 +45,18 @@ export interface RunSummary {
   communication_share?: number | null;
   evaluation?: string;
   failure?: string;
+  shared_host?: boolean;
+  // In lists:
+  configuration?: string | null;  // runs with the same one repeat each other; null: damaged
+  repeats?: RepeatSamples;
+}
+
+// A run with its repeats, as `mlbench compare` has it.
+export interface RepeatSamples {
+  runs: number;
+  reached: number;
+  time_to_goal_s: Sample;
+  samples_per_s: Sample;
 }
 
 export type NoteName = 'description' | 'cluster' | 'firewall' | 'expected' | 'summary' | 'next_steps';
@@ -53,8 +65,12 @@ export interface RunNotes extends Record<NoteName, string> {
   tags: string[];
 }
 
+export type Filter = 'state' | 'task' | 'workers' | 'executor' | 'label' | 'tag';
+
 export interface RunPage {
-  total: number;
+  total: number;  // rows
+  count: number;  // runs in them
+  choices: Record<Filter, Record<string, number>>;  // values to filter by, with their numbers of runs
   limit: number;
   offset: number;
   runs: RunSummary[];

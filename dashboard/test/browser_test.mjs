@@ -733,6 +733,7 @@ test('a run is compared with its repeats', async () => {
   await page.getByRole('button', {name: '2 repeats'}).click();
   const {samples_per_s} = (await api('/compare?runs=twice-2')).repeated.runs[0];
   assert.equal(samples_per_s.values.length, 2);
+  assert.deepEqual((await api('/runs?q=twice')).runs[0].repeats.samples_per_s, samples_per_s);
   await page.locator('.intervals').getByText(samples_per_s.interval ? /95 % interval/ : /have no interval/).waitFor();
   assert.equal(await page.locator('.runs tbody tr').count(), 4);
   await page.getByLabel('repeats as one row').uncheck();
@@ -819,83 +820,42 @@ function madeRuns(count) {
   });
 }
 
-test('10,000 runs are ordered and filtered in less than 200 ms, in less than 200 MB', async (context) => {
+test('a list of 10,000 runs is asked for a page at a time', async (context) => {
   const runs = madeRuns(10_000);
   const own = await browser.newContext({viewport: {width: 1440, height: 900}});
   const many = await own.newPage();
   watch(many);
   await many.addInitScript((secret) => { if (location.protocol === 'http:') localStorage.setItem('mlbench-login', secret); }, await page.evaluate(() => localStorage.getItem('mlbench-login')));
+  const asked = [];
   await many.route((to) => to.pathname === '/api/v1/runs', (route) => {
     const query = new URL(route.request().url()).searchParams;
-    const fit = runs.filter((run) => !query.has('state') || run.state === query.get('state')).filter((run) => !query.has('q') || run.name.includes(query.get('q')));
-    const limit = Number(query.get('limit')), offset = Number(query.get('offset') ?? 0);
-    return route.fulfill({json: {total: fit.length, limit, offset, runs: fit.slice(offset, offset + limit)}});
+    asked.push(Object.fromEntries(query));
+    const limit = Number(query.get('limit')), offset = Number(query.get('offset'));
+    const choices = {state: {finished: runs.length}, task: {'1a': 1, '2a': 1}, workers: {}, executor: {}, label: {}, tag: {}};
+    return route.fulfill({json: {total: runs.length, count: runs.length, limit, offset, choices, runs: runs.slice(offset, offset + limit)}});
   });
   await many.goto(`${url}/#/runs?repeats=apart`);
   await many.getByText('10,000 in all').waitFor();
-  const first = many.locator('.runs .name a').first();
+  const first = many.locator('.runs .name a').first(), last = () => asked.at(-1);
   assert.equal(await first.innerText(), runs[0].name);
   assert.equal(await many.locator('.runs tbody tr').count(), 50);
-  // From the click until the picture of it is drawn; the least of some, since other programs run beside the browser.
-  const timed = async (what, act, arg, check) => {
-    const took = [];
-    for (let round = 0; round < 5; ++round) took.push(await many.evaluate(act, arg(round)));
-    await check();
-    context.diagnostic(`${what}: ${took.map((ms) => ms.toFixed(0)).join(', ')} ms`);
-    assert.ok(Math.min(...took) < 200, `${what} takes ${Math.min(...took)} ms`);
-  };
-  const drawn = () => many.evaluate(() => {
-    window.drawn = (act) => new Promise((resolve) => {
-      const from = performance.now();
-      act();
-      requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => resolve(performance.now() - from))));
-    });
-    window.typed = (text) => window.drawn(() => {
-      const input = document.querySelector('input[type=search]');
-      input.value = text;
-      input.dispatchEvent(new InputEvent('input', {bubbles: true}));
-    });
-    window.chosen = (label, value) => window.drawn(() => {
-      const select = document.querySelector(`select[aria-label="${label}"]`);
-      select.value = value;
-      select.dispatchEvent(new Event('change', {bubbles: true}));
-    });
-  });
-  await drawn();
-  const click = (title) => window.drawn(() => [...document.querySelectorAll('.runs thead button')].find((one) => one.textContent.startsWith(title)).click());
-  const extreme = (key) => [...runs].sort((a, b) => a[key] - b[key])[0];
-  await timed('order by samples/s', click, () => 'Samples/s', async () => assert.equal((await first.innerText()), extreme('samples_per_s').name));
-  await timed('order by name', click, () => 'Run', async () => assert.equal(await first.innerText(), 'made-1-2'));
-  await timed('search', (text) => window.typed(text), (round) => 'made-12'.slice(0, 3 + round), async () => {
-    assert.equal(await many.locator('.runs tbody tr').count(), 50);
-    await many.getByText(`${runs.filter((run) => run.name.includes('made-12')).length.toLocaleString('en')} shown`).waitFor();
-  });
-  await timed('filter by task', (task) => window.chosen('Task', task), (round) => ['mnist', '1a', '2a', '', 'fashion-mnist'][round], async () => {
-    await many.getByText(`${runs.filter((run) => run.name.includes('made-12') && run.task === 'fashion-mnist').length.toLocaleString('en')} shown`).waitFor();
-  });
+  assert.deepEqual(last(), {sort: '-created_at', repeats: 'apart', offset: '0', limit: '50'});
+  await many.getByRole('button', {name: 'Next'}).click();
+  await eventually('the second page', async () => (await first.innerText()) === runs[50].name);
+  await many.getByRole('columnheader', {name: 'Samples/s'}).getByRole('button').click();
+  await eventually('an order by samples/s', async () => last().sort === 'samples_per_s' && last().offset === '0');
+  await many.getByLabel('Task', {exact: true}).selectOption('2a');
+  await many.getByLabel('Search names and notes').fill('made-12');
+  await eventually('filters', async () => last().task === '2a' && last().q === 'made-12');
   await many.getByLabel('repeats as one row').check();
-  await many.goto('about:blank');
-  await many.goto(`${url}/#/runs`);
-  await many.getByText('10,000 in all').waitFor();
-  await drawn();
-  await timed('order repeats by time to goal', click, () => 'Time to goal', async () => {
-    const oldest = runs.toReversed();
-    const groups = Array.from({length: Math.ceil(runs.length / 3)}, (_, g) => oldest.slice(3 * g, 3 * g + 3).map((run) => run.time_to_goal_s)).filter((times) => times.every((time) => time !== null));
-    const least = Math.min(...groups.map((times) => Math.exp(times.reduce((sum, time) => sum + Math.log(time), 0) / times.length)));
-    assert.equal(await many.locator('.runs .of-time_to_goal_s').first().innerText(), `${least.toFixed(1)} s`);
-  });
+  await eventually('repeats as one row', async () => last().repeats === 'together');
+  await many.goto(`${url}/#/runs?repeats=apart&page=999`);
+  await many.getByText('200 of 200').waitFor();
+  assert.ok(asked.every((one) => Number(one.limit) <= 50));
   const session = await own.newCDPSession(many);
   await session.send('HeapProfiler.collectGarbage');
-  const {usedSize, embedderHeapUsedSize = 0, backingStorageSize = 0} = await session.send('Runtime.getHeapUsage');
-  const used = (usedSize + embedderHeapUsedSize + backingStorageSize) / 2 ** 20;
-  context.diagnostic(`memory of the page: ${used.toFixed(0)} MiB`);
-  assert.ok(used > 1 && used < 200, `the page holds ${used} MiB`);
-  // All that the largest process of a page has for itself: the page's own objects are a part of it.
-  const {processInfo} = await (await browser.newBrowserCDPSession()).send('SystemInfo.getProcessInfo');
-  const own_mib = (pid) => readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8').split('\n').filter((line) => line.startsWith('Private_')).reduce((sum, line) => sum + Number(line.split(/\s+/)[1]), 0) / 1024;
-  const processes = processInfo.filter((one) => one.type === 'renderer').map((one) => own_mib(one.id));
-  context.diagnostic(`memory of the browser's processes for pages: ${processes.map((mib) => mib.toFixed(0)).join(', ')} MiB`);
-  assert.ok(Math.max(...processes) > used && Math.max(...processes) < 200, `a page's process holds ${Math.max(...processes)} MiB`);
+  const {usedSize} = await session.send('Runtime.getHeapUsage');
+  context.diagnostic(`objects of the page: ${(usedSize / 2 ** 20).toFixed(0)} MiB`);
   if (shots) await many.screenshot({path: join(shots, 'many-light-1440.png')});
   await own.close();
 });

@@ -62,55 +62,40 @@ test('differences are those that the master tells', () => {
 
 const summary = (name, more = {}) => ({id: 1, name, state: 'finished', task: 'mnist', workers: 2, framework: 'torch', backend: 'gloo', labels: [], tags: [], ...more});
 const column = (key) => runList.COLUMNS.find((one) => one.key === key);
-const goal = (reached, value = 90) => ({metric: 'Prec@1', split: 'test', target: 80, reached, value, epoch: 1, step: 1, train_s: 1});
 
-test('repeats are one row where their settings are the same', () => {
-  const runs = [summary('b-2', {labels: ['open']}), summary('a-2.3', {seed: 44}), summary('a-2.2', {seed: 43, workers: 4}), summary('b-2.2'), summary('a-2', {seed: 42})];
-  assert.deepEqual(runList.rowsOf(runs, true).map((row) => [row.name, row.runs.map((run) => run.name)]),
-    [['b-2', ['b-2']], ['a-2', ['a-2', 'a-2.3']], ['a-2.2', ['a-2.2']], ['b-2.2', ['b-2.2']]]);
+const sample = (values, geometric_mean = null, interval = null) => ({values, geometric_mean, interval});
+
+test('repeats are one row, as the master groups them', () => {
+  const runs = [summary('b-2', {configuration: 'b-2'}), summary('a-2', {configuration: 'a-2'}), summary('a-2.2', {configuration: 'a-2'}),
+    summary('a-2.3', {configuration: 'a-2.3'}), summary('x-1', {configuration: null}), summary('x-1.2', {configuration: null})];
+  assert.deepEqual(runList.rowsOf(runs, true).map((row) => [row.name, row.runs.length]),
+    [['b-2', 1], ['a-2', 2], ['a-2.3', 1], ['x-1', 1], ['x-1.2', 1]]);
   assert.deepEqual(runList.rowsOf(runs, false).map((row) => row.name), runs.map((run) => run.name));
-  assert.deepEqual(['a-2.2', 'a-2', '.2', 'v1.5-2', 'a.b'].map(runList.withoutRepeat), ['a-2', 'a-2', '.2', 'v1.5-2', 'a.b']);
 });
 
-test('a row of repeats has their mean, and none of the quick ones alone', () => {
-  const row = (...runs) => ({name: 'a-2', runs});
-  const both = row(summary('a-2', {time_to_goal_s: 2, train_s: 1, goal: goal(true, 81), seed: 42, created_at: '2026-01-02T00:00:00Z'}),
-    summary('a-2.2', {time_to_goal_s: 8, train_s: 4, goal: goal(true, 83), seed: 43, created_at: '2026-01-01T00:00:00Z'}));
-  assert.deepEqual(['time_to_goal_s', 'train_s', 'goal_value'].map((key) => runList.rowValue(column(key), both)), [4, 2, 82]);
-  assert.equal(runList.rowText(column('time_to_goal_s'), both), '4.0 s');
-  assert.equal(runList.allValues(column('time_to_goal_s'), both), '2.0 s, 8.0 s');
-  assert.equal(runList.rowText(column('seed'), both), '42, 43');
-  assert.equal(runList.rowValue(column('created_at'), both), '2026-01-02T00:00:00Z');
-  const one = row(summary('a-2', {time_to_goal_s: 2, goal: goal(true)}), summary('a-2.2', {time_to_goal_s: null, goal: goal(false)}));
-  assert.equal(runList.rowValue(column('time_to_goal_s'), one), null);
-  assert.equal(runList.rowText(column('time_to_goal_s'), one), '1 of 2 reached');
-  assert.equal(runList.mean([1, 0], 'geometric'), null);
-  assert.equal(runList.mean([1, 2, 6], 'arithmetic'), 3);
+test('a row of repeats has the means that the master gives, and no other', () => {
+  const repeats = {runs: 3, reached: 3, time_to_goal_s: sample([2, 8, 4], 4, [1, 16]), samples_per_s: sample([])};
+  const row = (more, of = repeats) => ({name: 'a-2', runs: [0, 1, 2].map((i) => summary(`a-2.${i}`, {repeats: of, time_to_goal_s: [2, 8, 4][i], seed: 42 + i, backend: 'gloo', ...more(i)}))});
+  const all = row((i) => ({train_s: i + 1, created_at: `2026-01-0${i + 1}T00:00:00Z`, framework: ['torch', 'native', 'torch'][i], communication_share: 0.5}));
+  const texts = (of, ...keys) => keys.map((key) => runList.rowText(column(key), of));
+  assert.deepEqual(texts(all, 'time_to_goal_s', 'samples_per_s', 'train_s', 'backend', 'framework', 'communication_share'),
+    ['4.0 s', '–', '1.0 s to 3.0 s', 'gloo', 'torch, native', '50.0 %']);
+  assert.match(runList.rowText(column('created_at'), all), /01-03/);
+  assert.equal(runList.meanText(column('time_to_goal_s'), all), '4.0 s [1.0 s, 16.0 s], of 2.0 s, 8.0 s, 4.0 s');
+  assert.equal(runList.meanText(column('train_s'), all), '');
+  assert.equal(runList.meanText(column('samples_per_s'), all), '');
+  const missed = row(() => ({}), {...repeats, reached: 1, time_to_goal_s: sample([])});
+  assert.deepEqual(texts(missed, 'time_to_goal_s', 'train_s'), ['1 of 3 reached', '–']);
+  const alone = {name: 'a-2', runs: [summary('a-2', {time_to_goal_s: 2, repeats})]};
+  assert.equal(runList.rowText(column('time_to_goal_s'), alone), '2.0 s');
+  assert.equal(runList.meanText(column('time_to_goal_s'), alone), '');
 });
 
-test('rows are filtered by each thing alone and by all together, with all of their repeats', () => {
-  const runs = [summary('a-2', {tags: ['night'], labels: ['open']}), summary('a-2.2', {state: 'failed', tags: [], labels: ['open'], failure: 'Rank 1 was LOST'}), summary('b-4', {workers: 4, task: '1a'})];
-  const found = (part, noted = []) => runList.fitting(runList.rowsOf(runs, true), {...runList.viewOf(new URLSearchParams()), ...part}, new Set(noted)).map((row) => [row.name, row.runs.length]);
-  const a = [['a-2', 2]], b = [['b-4', 1]];
-  assert.deepEqual(found({}), [...a, ...b]);
-  assert.deepEqual([{state: 'failed'}, {task: 'mnist'}, {tag: 'night'}, {label: 'open'}, {workers: '2'}, {q: 'lost'}, {q: '  rank  OPEN '}].map((part) => found(part)), Array(7).fill(a));
-  assert.deepEqual(found({task: '1a', workers: '4', q: 'GLOO b-'}), b);
-  assert.deepEqual(found({task: '1a', workers: '2'}), []);
-  assert.deepEqual(found({q: 'bigger batches'}), []);
-  assert.deepEqual(found({q: 'bigger batches'}, ['b-4']), b, 'the master found the words in its notes');
-  assert.deepEqual([...runList.choicesOf(runs).label], [['open', 2]]);
-  assert.deepEqual([...runList.choicesOf(runs).workers], [['2', 2], ['4', 1]]);
-});
-
-test('rows are in the order of any column, those without a value last', () => {
-  const rows = runList.rowsOf([summary('a-10', {train_s: 3}), summary('a-2', {train_s: null}), summary('A-1', {train_s: 20})], false);
-  const order = (key, descending) => runList.sorted(rows, runList.columnOf(runList.COLUMNS, key), descending).map((row) => row.name);
-  assert.deepEqual(order('name', false), ['A-1', 'a-2', 'a-10']);
-  assert.deepEqual(order('name', true), ['a-10', 'a-2', 'A-1']);
-  assert.deepEqual(order('train_s', false), ['a-10', 'A-1', 'a-2']);
-  assert.deepEqual(order('train_s', true), ['A-1', 'a-10', 'a-2']);
-  assert.deepEqual(order('none', true), ['a-10', 'a-2', 'A-1'], 'a column that is not known orders nothing');
-  for (const {key} of runList.COLUMNS) assert.equal(order(key, true).length, 3, key);
+test('the master is asked for what the view says', () => {
+  const asked = (text) => runList.askedOf(runList.viewOf(new URLSearchParams(text)));
+  assert.deepEqual(asked(''), {sort: '-created_at', repeats: 'together'});
+  assert.deepEqual(asked('q= a b &state=failed&executor=slurm&tag=x&label=open&workers=4&task=1a&sort=train_s&repeats=apart&page=3'),
+    {q: 'a b', state: 'failed', task: '1a', workers: '4', executor: 'slurm', label: 'open', tag: 'x', sort: 'train_s', repeats: 'apart'});
 });
 
 test('a view of the list is its link, and the usual one is none', () => {
@@ -128,16 +113,8 @@ test('what a later master says of runs becomes a column, and a CSV has each run'
   const added = runList.columnsOf(runs).at(-1);
   assert.deepEqual([added.key, added.title, added.value(runs[0]), added.text(1.5)], ['cost', 'Cost', 1.5, '1.5']);
   assert.equal(runList.columnsOf([summary('a')]).length, runList.COLUMNS.length);
-  assert.equal(runList.listCsv(runList.rowsOf(runs, true), [column('train_s'), added]),
-    'Run,Labels,Tags,Train clock,Cost\r\na-2.2,"open, light",,,\r\na-2,"open, light",,61,1.5\r\n');
-});
-
-test('a list of runs is refreshed in part, and read anew where that does not explain it', () => {
-  const old = [summary('b', {state: 'running'}), summary('a')], names = (runs) => runs?.map((run) => `${run.name} ${run.state}`) ?? null;
-  const done = summary('b'), made = summary('c', {state: 'queued'});
-  assert.deepEqual(names(runList.refreshed(old, [[made, done], [], [made]], 3)), ['c queued', 'b finished', 'a finished']);
-  assert.equal(runList.refreshed(old, [[made], [], [made]], 3), null, 'b ended, and nobody said how');
-  assert.equal(runList.refreshed(old, [[done], [], []], 1), null, 'a was deleted');
+  assert.equal(runList.listCsv(runs, [column('train_s'), added]),
+    'Run,Labels,Tags,Train clock,Cost\r\na-2,"open, light",,61,1.5\r\na-2.2,"open, light",,,\r\n');
 });
 
 test('text of others is shown as what it is', () => {

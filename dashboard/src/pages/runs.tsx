@@ -2,23 +2,26 @@
 
 import {Fragment} from 'preact';
 import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
-import {useAllRuns} from '../all_runs';
-import {get, save, segment, usePolled} from '../api';
-import {sampleText} from '../comparison';
-import {ago, number, plural, seconds, stamp} from '../format';
+import {save, textOf} from '../api';
+import {ago, plural, stamp} from '../format';
+import {allRuns, useListedRuns} from '../listed_runs';
 import {compareHref, go, runHref, runsHref, scalingHref} from '../router';
-import {allValues, choicesOf, columnOf, columnsOf, fitting, isFiltered, listCsv, queryOf, rowsOf, rowText, sorted, USUAL_COLUMNS, viewOf, type Column, type Row, type View} from '../run_list';
-import type {Comparison, RunPage as Page, RunSummary, State} from '../types';
+import {askedOf, COLUMNS, columnsOf, isFiltered, listCsv, meanText, queryOf, reachedText, rowsOf, rowText, USUAL_COLUMNS, viewOf, type Column, type Row, type View} from '../run_list';
+import type {Filter as FilterName, RunSummary, State} from '../types';
 import {Empty, ErrorNote, GoalBar, Loading, Menu, StateBadge, useNow} from '../ui';
 
 const STATES: State[] = ['queued', 'running', 'finished', 'failed', 'stopped', 'damaged'];
 const PER_PAGE = 50;
 const MOST_COMPARED = 12;
+// Filters that are shown where there is something to choose.
+const OFTEN_ONE: {filter: FilterName; title: string; least: number}[] = [
+  {filter: 'executor', title: 'Executor', least: 2}, {filter: 'label', title: 'Label', least: 1}, {filter: 'tag', title: 'Tag', least: 1},
+];
 const NOTHING: ReadonlySet<string> = new Set();
 
 function Goal({row}: {row: Row}) {
   const [run] = row.runs;
-  if (row.runs.length > 1) return <>{`${row.runs.filter((one) => one.goal?.reached).length} of ${row.runs.length} reached`}</>;
+  if (row.runs.length > 1) return <>{reachedText(row)}</>;
   if (run!.state === 'failed' || run!.state === 'damaged') return <span class="failure" title={run!.failure}>{run!.failure || run!.state}</span>;
   if (!run!.goal) return <span class="soft">{run!.evaluation ?? ''}</span>;
   // While it runs, the goal's own value may be that of no evaluation yet.
@@ -38,7 +41,7 @@ function Value({column, row, now}: {column: Column; row: Row; now: number}) {
     : column.key === 'created_at' ? ago(row.runs.at(-1)!.created_at, now)
     : column.key === 'failure' ? <span class="failure" title={rowText(column, row)}>{rowText(column, row)}</span>
     : rowText(column, row);
-  const title = column.key === 'created_at' ? stamp(row.runs.at(-1)!.created_at) : several && column.mean ? `${column.mean} mean of ${allValues(column, row)}` : undefined;
+  const title = column.key === 'created_at' ? stamp(row.runs.at(-1)!.created_at) : meanText(column, row) || undefined;
   return <td class={`${column.numeric ? 'num' : ''} of-${column.key}`} data-title={column.title} title={title}>{shown}</td>;
 }
 
@@ -49,26 +52,21 @@ const Marks = ({run}: {run: RunSummary}) => (
   </>
 );
 
-// The means of repeats with their intervals are the master's.
-function Intervals({name}: {name: string}) {
-  const polled = usePolled(`repeats ${name}`, () => get<Comparison>(`/compare?runs=${segment(name)}`), 0);
-  const group = polled.data?.repeated.runs[0];
-  if (polled.error !== '') return <span class="soft">{polled.error}</span>;
-  if (group === undefined) return <Loading what="the interval of the repeats" />;
-  const samples = [['Time to goal', group.time_to_goal_s, seconds], ['Samples/s', group.samples_per_s, number]] as const;
-  const known = samples.filter(([, sample]) => sample.geometric_mean !== null);
+// The means of repeats with their intervals, which are the master's.
+function Intervals({row}: {row: Row}) {
+  const known = COLUMNS.flatMap((column) => meanText(column, row) === '' ? [] : [`${column.title}: ${meanText(column, row)}`]);
+  const interval = row.runs[0]!.repeats?.samples_per_s.interval ?? row.runs[0]!.repeats?.time_to_goal_s.interval;
   return known.length === 0 ? <span class="soft">These repeats have no mean.</span> : (
-    <span class="soft">{known.map(([title, sample, format]) => `${title}: ${sampleText(sample, format)}`).join(' · ')}
-      {known.some(([, sample]) => sample.interval) ? ' (geometric mean, 95 % interval)' : ' (geometric mean; these repeats have no interval)'}</span>
+    <span class="soft">{known.join(' · ')}{interval ? ' (geometric mean, 95 % interval)' : ' (geometric mean; these repeats have no interval)'}</span>
   );
 }
 
-function Filter({label, value, choices, order, onChange}: {label: string; value: string; choices: Map<string, number>; order?: readonly string[]; onChange: (value: string) => void}) {
-  const names = order ?? [...new Set([...choices.keys(), value])].filter((name) => name !== '').sort((a, b) => a.localeCompare(b, 'en', {numeric: true}));
+function Filter({label, value, choices, order, onChange}: {label: string; value: string; choices: Record<string, number>; order?: readonly string[]; onChange: (value: string) => void}) {
+  const names = order ?? [...new Set([...Object.keys(choices), value])].filter((name) => name !== '').sort((a, b) => a.localeCompare(b, 'en', {numeric: true}));
   return (
     <select aria-label={label} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
       <option value="">Any {label.toLowerCase()}</option>
-      {names.map((name) => <option key={name} value={name}>{name}{choices.has(name) ? ` (${choices.get(name)!.toLocaleString('en')})` : ''}</option>)}
+      {names.map((name) => <option key={name} value={name}>{name}{choices[name] ? ` (${choices[name].toLocaleString('en')})` : ''}</option>)}
     </select>
   );
 }
@@ -80,8 +78,9 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
   const [open, setOpen] = useState<ReadonlySet<string>>(NOTHING);
   const now = useNow(10_000);
   const typing = useRef(0);   // a search that waits for more letters
-  const list = useAllRuns();
   const view: View = {...linked, q: search.trim()};
+  const list = useListedRuns(askedOf(linked), (linked.page - 1) * PER_PAGE, PER_PAGE);
+  const [csvError, setCsvError] = useState('');
   const change = (part: Partial<View>) => {
     clearTimeout(typing.current);
     go(runsHref(queryOf({...view, page: 1, ...part})), true);
@@ -93,27 +92,23 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
     clearTimeout(typing.current);
     typing.current = setTimeout(() => change({q: text.trim()}), 250);
   };
-  // Only the master knows the notes.
-  const found = usePolled(`notes ${linked.q}`, async () => linked.q === '' ? NOTHING
-    : new Set((await get<Page>(`/runs?${new URLSearchParams({q: linked.q, limit: '1000'})}`)).runs.map((run) => run.name)), 0);
-  const noted = (view.q === linked.q ? found.data : null) ?? NOTHING;
-
-  const all = list.runs;
-  const columns = useMemo(() => columnsOf(all ?? []), [all]);
-  const choices = useMemo(() => choicesOf(all ?? []), [all]);
-  const grouped = useMemo(() => rowsOf(all ?? [], view.grouped), [all, view.grouped]);
-  const fits = useMemo(() => fitting(grouped, view, noted), [grouped, view.q, view.state, view.task, view.tag, view.label, view.workers, noted]);
-  const rows = useMemo(() => sorted(fits, columnOf(columns, view.sort), view.descending), [fits, columns, view.sort, view.descending]);
+  const choices = (filter: FilterName) => list.page?.choices[filter] ?? {};
+  const columns = useMemo(() => columnsOf(list.page?.runs ?? []), [list.page]);
+  const rows = useMemo(() => rowsOf(list.page?.runs ?? [], view.grouped), [list.page, view.grouped]);
   const shown = view.columns.flatMap((key) => columns.find((column) => column.key === key) ?? []);
-  const pages = Math.max(1, Math.ceil(rows.length / PER_PAGE));
-  const page = Math.min(view.page, pages);
-  const here = rows.slice((page - 1) * PER_PAGE, page * PER_PAGE);
-  const count = rows.reduce((sum, row) => sum + row.runs.length, 0);
-  const of = (state: State) => (choices.state.get(state) ?? 0).toLocaleString('en');
+  const total = list.page?.total ?? 0, pages = Math.max(1, Math.ceil(total / PER_PAGE));
+  const all = Object.values(choices('state')).reduce((sum, count) => sum + count, 0);
+  const of = (state: State) => (choices('state')[state] ?? 0).toLocaleString('en');
+  useEffect(() => { if (list.page !== null && rows.length === 0 && linked.page > pages) change({page: pages}); }, [list.page]);
+  const saveCsv = () => {
+    setCsvError('');
+    allRuns(askedOf(view)).then((runs) => save(new Blob([listCsv(runs, shown)], {type: 'text/csv;charset=utf-8'}), 'runs.csv'),
+      (problem: unknown) => setCsvError(textOf(problem)));
+  };
   const select = (name: string, on: boolean) => setSelected((old) => on ? [...old, name] : old.filter((one) => one !== name));
   const toggle = (name: string) => setOpen((old) => new Set(old.has(name) ? [...old].filter((one) => one !== name) : [...old, name]));
   const orderBy = (key: string) => change({sort: key, descending: view.sort === key && !view.descending});
-  const choose = (key: string, on: boolean) => change({page, columns: columns.map((column) => column.key).filter((one) => one === key ? on : view.columns.includes(one))});
+  const choose = (key: string, on: boolean) => change({page: view.page, columns: columns.map((column) => column.key).filter((one) => one === key ? on : view.columns.includes(one))});
 
   const head = (key: string, title: string, numeric: boolean) => (
     <th key={key} class={numeric ? 'num' : ''} aria-sort={view.sort === key ? (view.descending ? 'descending' : 'ascending') : undefined}>
@@ -140,19 +135,18 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
       <div class="page-head">
         <div>
           <h1>Runs</h1>
-          <p class="soft" role="status">{all === null ? ' ' : `${all.length.toLocaleString('en')} in all · ${of('running')} running · ${of('queued')} waiting${isFiltered(view) ? ` · ${count.toLocaleString('en')} shown` : ''}`}
-            {list.loading !== '' && ` · loading ${list.loading} …`}</p>
+          <p class="soft" role="status">{list.page === null ? ' ' : `${all.toLocaleString('en')} in all · ${of('running')} running · ${of('queued')} waiting${isFiltered(view) ? ` · ${list.page.count.toLocaleString('en')} shown` : ''}`}</p>
         </div>
         <button type="button" class="primary" onClick={onNew} title="Key: n">New run</button>
       </div>
       <div class="toolbar" role="search">
         <input type="search" aria-label="Search names and notes" placeholder="Search names and notes" title="Key: /" value={search}
           onInput={(event) => onSearch(event.currentTarget.value)} />
-        <Filter label="State" value={view.state} choices={choices.state} order={STATES} onChange={(state) => change({state})} />
-        <Filter label="Task" value={view.task} choices={choices.task} onChange={(task) => change({task})} />
-        <Filter label="Worker count" value={view.workers} choices={choices.workers} onChange={(workers) => change({workers})} />
-        {(choices.label.size > 0 || view.label !== '') && <Filter label="Label" value={view.label} choices={choices.label} onChange={(label) => change({label})} />}
-        {(choices.tag.size > 0 || view.tag !== '') && <Filter label="Tag" value={view.tag} choices={choices.tag} onChange={(tag) => change({tag})} />}
+        <Filter label="State" value={view.state} choices={choices('state')} order={STATES} onChange={(state) => change({state})} />
+        <Filter label="Task" value={view.task} choices={choices('task')} onChange={(task) => change({task})} />
+        <Filter label="Worker count" value={view.workers} choices={choices('workers')} onChange={(workers) => change({workers})} />
+        {OFTEN_ONE.map(({filter, title, least}) => (Object.keys(choices(filter)).length >= least || view[filter] !== '') &&
+          <Filter key={filter} label={title} value={view[filter]} choices={choices(filter)} onChange={(value) => change({[filter]: value})} />)}
       </div>
       <div class="toolbar">
         <label class="check"><input type="checkbox" checked={view.grouped} onChange={(event) => change({grouped: event.currentTarget.checked})} /> repeats as one row</label>
@@ -160,17 +154,17 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
           {columns.map((column) => (
             <label key={column.key} class="check"><input type="checkbox" checked={view.columns.includes(column.key)} onChange={(event) => choose(column.key, event.currentTarget.checked)} /> {column.title}</label>
           ))}
-          <button type="button" class="small" onClick={() => change({page, columns: USUAL_COLUMNS})}>Default columns</button>
+          <button type="button" class="small" onClick={() => change({page: view.page, columns: USUAL_COLUMNS})}>Default columns</button>
         </Menu>
         <select class="narrow-only" aria-label="Order" value={`${view.descending ? '-' : ''}${view.sort}`} onChange={(event) => change({sort: event.currentTarget.value.replace(/^-/, ''), descending: event.currentTarget.value.startsWith('-')})}>
           {[{key: 'name', title: 'Run'}, ...shown].flatMap(({key, title}) => [<option key={key} value={key}>{title} ↑</option>, <option key={`-${key}`} value={`-${key}`}>{title} ↓</option>])}
         </select>
-        <button type="button" disabled={rows.length === 0} onClick={() => save(new Blob([listCsv(rows, shown)], {type: 'text/csv;charset=utf-8'}), 'runs.csv')}>CSV</button>
+        <button type="button" disabled={rows.length === 0} onClick={saveCsv}>CSV</button>
       </div>
-      <ErrorNote text={list.error || found.error} again={list.again} />
-      {all === null && list.error === '' && <Loading what="runs" />}
-      {all !== null && rows.length === 0 && (isFiltered(view)
-        ? <Empty title="No run fits."><button type="button" onClick={() => change({q: '', state: '', task: '', tag: '', label: '', workers: ''})}>Show all</button></Empty>
+      <ErrorNote text={list.error || csvError} again={list.again} />
+      {list.page === null && list.error === '' && <Loading what="runs" />}
+      {list.page !== null && total === 0 && (isFiltered(view)
+        ? <Empty title="No run fits."><button type="button" onClick={() => change({q: '', state: '', task: '', tag: '', label: '', workers: '', executor: ''})}>Show all</button></Empty>
         : <Empty title="No runs yet.">
             <p class="soft">Start one here, or with <code>mlbench run</code>.</p>
             <button type="button" class="primary" onClick={onNew}>New run</button>
@@ -180,12 +174,12 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
           <table class="runs">
             <thead><tr><th class="pick"><span class="hidden">Compare</span></th>{head('name', 'Run', false)}{shown.map((column) => head(column.key, column.title, column.numeric))}</tr></thead>
             <tbody>
-              {here.map((row) => {
+              {rows.map((row) => {
                 const expanded = row.runs.length > 1 && open.has(row.name);
                 return (
                   <Fragment key={row.name}>
                     {line(row, false)}
-                    {expanded && <tr class="child"><td class="pick" /><td class="intervals" colSpan={shown.length + 1}><Intervals name={row.name} /></td></tr>}
+                    {expanded && <tr class="child"><td class="pick" /><td class="intervals" colSpan={shown.length + 1}><Intervals row={row} /></td></tr>}
                     {expanded && row.runs.map((run) => line({name: run.name, runs: [run]}, true))}
                   </Fragment>
                 );
@@ -196,9 +190,9 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
       )}
       {pages > 1 && (
         <nav class="pages" aria-label="Pages of the list">
-          <button type="button" disabled={page <= 1} onClick={() => change({page: page - 1})}>Previous</button>
-          <span class="soft">{page} of {pages}</span>
-          <button type="button" disabled={page >= pages} onClick={() => change({page: page + 1})}>Next</button>
+          <button type="button" disabled={view.page <= 1} onClick={() => change({page: view.page - 1})}>Previous</button>
+          <span class="soft">{view.page} of {pages}</span>
+          <button type="button" disabled={view.page >= pages} onClick={() => change({page: view.page + 1})}>Next</button>
         </nav>
       )}
       {selected.length > 0 && (
