@@ -14,6 +14,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/host_usage.h"
 #include "mlbench/base/input.h"
 #include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/cli/clusters/config.h"
@@ -37,7 +38,6 @@
 #include "mlbench/image/crop.h"
 #include "mlbench/image/index/sample_index.h"
 #include "mlbench/master/gpus.h"
-#include "mlbench/master/hosts.h"
 #include "mlbench/master/http/api.h"
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/points.h"
@@ -900,8 +900,8 @@ const Parser kParsers[] = {
     {"machine",
      [](const std::string& input) {
        master::parse_gpu_line(input, 1);
-       master::parse_memory_mib(input);
-       master::parse_network_mib(input);
+       parse_memory(input);
+       parse_network_bytes(input);
      },
      []() -> std::vector<std::string> {
        return {"0, NVIDIA H100 80GB HBM3, 81559, 37, 1024", "MemTotal: 9223372036854775807 kB\nMemAvailable: 1 kB\n",

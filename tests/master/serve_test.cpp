@@ -452,6 +452,13 @@ TEST_F(Serve, ShowsTheNodesAndWhatRanksUse) {
   post("/runs/long-1/stop", Json::object(), 202);
   ASSERT_TRUE(becomes("long-1", "stopped"));
   EXPECT_TRUE(eventually([&] { return get("/nodes")["ranks"].empty(); }));
+  // What was seen stays, of the ranks and of their host.
+  for (const char* metric : {"cpu_cores", "memory_bytes", "host_cpu_cores", "host_memory_bytes",
+                             "host_network_in_bytes_per_s", "host_network_out_bytes_per_s"}) {
+    const Json series = get(fmt::format("/runs/long-1/series?ranks=merged&metric={}", metric))["series"];
+    ASSERT_THAT(series, SizeIs(1)) << metric;
+    EXPECT_THAT(series[0]["points"]["mean"], Not(IsEmpty())) << metric;
+  }
 }
 
 TEST_F(Serve, RunsOutliveTheirMasterAndAreAdopted) {

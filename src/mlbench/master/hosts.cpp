@@ -1,12 +1,9 @@
 #include "mlbench/master/hosts.h"
 
-#include <sstream>
-#include <tuple>
+#include <array>
 
-#include "mlbench/base/cgroups.h"
 #include "mlbench/base/environment.h"
-#include "mlbench/base/errors.h"
-#include "mlbench/base/files.h"
+#include "mlbench/base/host_usage.h"
 #include "mlbench/base/log.h"
 
 namespace mlbench::master {
@@ -17,25 +14,6 @@ constexpr double kMiB = 1024.0 * 1024.0;
 
 double value_of(const HostSample& sample, size_t series) {
   return std::array{sample.cpu, sample.memory, sample.network_in, sample.network_out}.at(series);
-}
-
-std::pair<double, double> parse_memory_mib(const std::string& text) {
-  std::istringstream in(text);
-  double total = 0, available = 0;
-  for (std::string line; std::getline(in, line);) {
-    std::istringstream fields(line);
-    std::string name;
-    double kib = 0;
-    fields >> name >> kib;
-    if (name == "MemTotal:") total = kib;
-    if (name == "MemAvailable:") available = kib;
-  }
-  return {(total - available) / 1024, total / 1024};
-}
-
-std::pair<double, double> parse_network_mib(const std::string& text) {
-  const NetworkBytes bytes = parse_network_bytes(text);
-  return {static_cast<double>(bytes.received) / kMiB, static_cast<double>(bytes.sent) / kMiB};
 }
 
 HostSampler::HostSampler(const Clock& clock)
@@ -67,22 +45,17 @@ void HostSampler::work() {
     HostSample sample;
     bool good = false;
     try {
-      const auto ticks = parse_cpu_ticks(read_file("/proc/stat"));
-      if (!ticks) throw IoError("/proc/stat has not all columns");
-      const CpuTicks& now = *ticks;
-      const auto all = static_cast<double>(now.all - before.all);
+      const HostUsage now = read_host_usage();
+      const auto all = static_cast<double>(now.ticks.all - before.all);
       // The sum over all cores of the machine, of which we may be allowed fewer.
       const double machine = static_cast<double>(std::thread::hardware_concurrency());
-      if (all > 0) sample.cpu = static_cast<double>(now.busy - before.busy) / all * machine;
+      if (all > 0) sample.cpu = static_cast<double>(now.ticks.busy - before.busy) / all * machine;
       good = before.all > 0;
-      before = now;
-      std::tie(sample.memory, sample.memory_total) = parse_memory_mib(read_file("/proc/meminfo"));
-      const auto group = cgroup_memory();
-      if (group && static_cast<double>(group->limit_bytes) < sample.memory_total * kMiB) {
-        sample.memory = static_cast<double>(group->used_bytes) / kMiB;
-        sample.memory_total = static_cast<double>(group->limit_bytes) / kMiB;
-      }
-      std::tie(sample.network_in, sample.network_out) = parse_network_mib(read_file("/proc/net/dev"));
+      before = now.ticks;
+      sample.memory = now.memory.used_bytes / kMiB;
+      sample.memory_total = now.memory.total_bytes / kMiB;
+      sample.network_in = static_cast<double>(now.network.received) / kMiB;
+      sample.network_out = static_cast<double>(now.network.sent) / kMiB;
       sample.time_us = unix_us(clock_.now());
     } catch (const std::exception& error) {
       spdlog::debug("no host sample: {}", error.what());

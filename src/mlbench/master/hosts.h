@@ -55,9 +55,4 @@ class HostSampler {
   std::thread thread_;
 };
 
-// Parts of a sample in MiB: memory (in use, total) from the text of /proc/meminfo, and network (received, sent) from
-// that of /proc/net/dev.
-std::pair<double, double> parse_memory_mib(const std::string& text);  // in use, total
-std::pair<double, double> parse_network_mib(const std::string& text);
-
 }  // namespace mlbench::master

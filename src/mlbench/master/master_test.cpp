@@ -1077,18 +1077,5 @@ TEST(PointLines, ErrorsNameTheLine) {
   }
 }
 
-TEST(HostFiles, AreRead) {
-  const auto ticks = parse_cpu_ticks("cpu  10 1 5 100 4 0 2 0 0 0\ncpu0 1 1 1 1\n");
-  ASSERT_TRUE(ticks);
-  EXPECT_EQ(ticks->busy, 18);
-  EXPECT_EQ(ticks->all, 122);
-  EXPECT_EQ(parse_memory_mib("MemTotal: 4096 kB\nMemFree: 1 kB\nMemAvailable: 1024 kB\n"), std::pair(3.0, 4.0));
-  const auto [in, out] = parse_network_mib(
-      "Inter-|   Receive  |  Transmit\n face |bytes packets\n    lo: 5000000 1 0 0 0 0 0 0 5000000 1\n"
-      "  eth0: 1048576 1 0 0 0 0 0 0 2097152 1 0 0 0 0 0 0\n");
-  EXPECT_EQ(in, 1.0);
-  EXPECT_EQ(out, 2.0);
-}
-
 }  // namespace
 }  // namespace mlbench::master

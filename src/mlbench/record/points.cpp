@@ -62,14 +62,17 @@ void add_points(Points& points, const TrackerLine& line, int64_t rank) {
 
 void add_points(Points& points, const UsageLine& line) {
   const auto step = static_cast<int64_t>(line.wall_s);
-  for (size_t i = 0; i < line.ranks.size(); ++i) {
-    const auto rank = static_cast<int64_t>(i);
-    const auto& [cores, memory, in, out] = line.ranks[i];
-    if (cores) points[{"", "cpu_cores", rank}].push_back({line.time_us, step, *cores});
-    if (memory) points[{"", "memory_bytes", rank}].push_back({line.time_us, step, static_cast<double>(*memory)});
-    if (in) points[{"", "network_in_bytes_per_s", rank}].push_back({line.time_us, step, *in});
-    if (out) points[{"", "network_out_bytes_per_s", rank}].push_back({line.time_us, step, *out});
-  }
+  const auto add = [&](const std::string& prefix, int64_t rank, const UsageLine::Rank& used) {
+    const auto put = [&](const char* metric, const std::optional<double>& value) {
+      if (value) points[{"", prefix + metric, rank}].push_back({line.time_us, step, *value});
+    };
+    put("cpu_cores", used.cpu_cores);
+    put("memory_bytes", used.memory_bytes);
+    put("network_in_bytes_per_s", used.network_in);
+    put("network_out_bytes_per_s", used.network_out);
+  };
+  for (size_t rank = 0; rank < line.ranks.size(); ++rank) add("", static_cast<int64_t>(rank), line.ranks[rank]);
+  add("host_", kAllRanks, line.host);
 }
 
 Points read_points(const std::filesystem::path& run_dir, int64_t segments, int64_t rank) {

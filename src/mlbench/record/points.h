@@ -7,8 +7,9 @@
 //   evaluations    on test data: (test, METRIC) over all ranks
 //   loss scale     ("", loss_scale) over all ranks, where it changed
 //   usage          ("", cpu_cores), ("", memory_bytes) and, of ranks on other hosts, ("", network_in_bytes_per_s) and
-//                  ("", network_out_bytes_per_s) of each rank, in all runs; the steps are seconds of the run's wall
-//                  clock; exports leave these out
+//                  ("", network_out_bytes_per_s) of each rank, and the same of the supervisor's host with host_ before
+//                  the name, over all ranks; in all runs; the steps are seconds of the run's wall clock; exports leave
+//                  these out
 //   custom runs    the values by the names that the script gave (legacy_names.h), and ("", epoch)
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 #pragma once
 
-// What the ranks of a run used of their hosts over time, as the supervisor saw it: JSON lines in RUN/spool/usage.jsonl.
+// What the ranks of a run used of their hosts over time, and all programs of the supervisor's host, as the supervisor
+// saw it: JSON lines in RUN/spool/usage.jsonl.
 
 #include <cstdint>
 #include <optional>
@@ -21,6 +22,7 @@ struct UsageLine {
   int64_t time_us = 0;      // Unix epoch
   double wall_s = 0;        // the run's `clocks.wall_s`
   std::vector<Rank> ranks;  // by rank; an empty member is not known
+  Rank host = {};           // the supervisor's host, by all programs together
 };
 
 // The text of a line, without its end.

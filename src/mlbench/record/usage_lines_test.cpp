@@ -8,8 +8,8 @@ namespace mlbench::record {
 namespace {
 
 TEST(UsageLine, GoesBothWays) {
-  const auto line =
-      parse_usage_line(to_text({1'700'000'000'000'000, 12.5, {{0.5, 4096, 10.5, 0}, {std::nullopt, 8192}, {}}}));
+  const auto line = parse_usage_line(
+      to_text({1'700'000'000'000'000, 12.5, {{0.5, 4096, 10.5, 0}, {std::nullopt, 8192}, {}}, {3.5, 1 << 30, 5, 6}}));
   ASSERT_TRUE(line);
   EXPECT_EQ(line->time_us, 1'700'000'000'000'000);
   EXPECT_EQ(line->wall_s, 12.5);
@@ -22,6 +22,10 @@ TEST(UsageLine, GoesBothWays) {
   EXPECT_EQ(line->ranks[0].network_in, 10.5);
   EXPECT_EQ(line->ranks[0].network_out, 0);
   EXPECT_FALSE(line->ranks[1].network_in || line->ranks[1].network_out);
+  EXPECT_EQ(line->host.cpu_cores, 3.5);
+  EXPECT_EQ(line->host.memory_bytes, 1 << 30);
+  EXPECT_EQ(line->host.network_in, 5);
+  EXPECT_EQ(line->host.network_out, 6);
 }
 
 TEST(UsageLine, OthersAreNone) {
@@ -32,8 +36,8 @@ TEST(UsageLine, OthersAreNone) {
   for (const auto& [key, value] : good.items()) {
     Json line = good;
     line.erase(key);
-    EXPECT_FALSE(parse(line)) << "without " << key;
-    for (const Json& wrong : {Json("1"), Json::array(), Json(value.is_array() ? 1 : 1e300)}) {
+    EXPECT_EQ(parse(line).has_value(), key == "host") << "without " << key;  // which earlier versions did not write
+    for (const Json& wrong : {Json("1"), Json::array(), Json(value.is_array() || value.is_object() ? 1 : 1e300)}) {
       line[key] = wrong;
       EXPECT_FALSE(parse(line)) << line;
     }
@@ -55,8 +59,10 @@ TEST(UsageLine, ValuesThatAreNoAmountsAreNotKnown) {
 
 TEST(UsageLine, ItsStepIsTheSecondOfTheRun) {
   Points points;
-  add_points(points, UsageLine{5'000'000, 12.9, {{0.5, 4096}, {std::nullopt, 8192, 7, 9}}});
-  ASSERT_EQ(points.size(), 5u);
+  add_points(points, UsageLine{5'000'000, 12.9, {{0.5, 4096}, {std::nullopt, 8192, 7, 9}}, {2.5, {}, {}, 8}});
+  ASSERT_EQ(points.size(), 7u);
+  EXPECT_EQ(points.at({"", "host_cpu_cores", kAllRanks}).at(0).value, 2.5);
+  EXPECT_EQ(points.at({"", "host_network_out_bytes_per_s", kAllRanks}).at(0).value, 8);
   const auto& cores = points.at({"", "cpu_cores", 0});
   ASSERT_EQ(cores.size(), 1u);
   EXPECT_EQ(cores[0].time_us, 5'000'000);

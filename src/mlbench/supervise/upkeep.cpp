@@ -7,6 +7,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/host_usage.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/process_status.h"
@@ -20,6 +21,18 @@ constexpr std::chrono::seconds kLeaseInterval{1};
 constexpr std::chrono::seconds kRecordInterval{2};
 // The spools of a long run take time to read; the supervisor may use this share of one core for that.
 constexpr double kRecordShare = 0.01;
+
+// What all programs use of this host, in the form of what a rank uses; empty where the kernel does not say.
+std::optional<exec::RankUsage> host_usage() {
+  try {
+    const HostUsage usage = read_host_usage();
+    return exec::RankUsage{processor_seconds(usage.ticks), static_cast<int64_t>(usage.memory.used_bytes),
+                           Nanoseconds(0), usage.network};
+  } catch (const IoError& error) {
+    spdlog::debug("{}", error.what());
+    return std::nullopt;
+  }
+}
 
 }  // namespace
 
@@ -82,7 +95,7 @@ void Upkeep::update_record(const exec::GroupUsage& usage) {
   const auto now = clock_.now();
   count_time();
   measure_utilisation(usage);
-  usage_log_.add(run_.run_dir, progress_.wall_s, usage);
+  usage_log_.add(run_.run_dir, progress_.wall_s, usage, host_usage());
   save();
   const auto cost = clock_.now() - now;
   next_record_ =

@@ -15,15 +15,20 @@ constexpr std::chrono::milliseconds kShortest{500};
 
 }  // namespace
 
-void UsageLog::add(const std::filesystem::path& run_dir, double wall_s, const exec::GroupUsage& usage) {
+void UsageLog::add(const std::filesystem::path& run_dir, double wall_s, const exec::GroupUsage& usage,
+                   const std::optional<exec::RankUsage>& host) {
   if (std::ranges::none_of(usage.ranks, [](const auto& rank) { return rank.has_value(); })) return;
   before_.resize(usage.ranks.size());
-  record::UsageLine line{unix_us(clock_.wall_now()), wall_s, {}};
+  record::UsageLine line{unix_us(clock_.wall_now()), wall_s, {}, {}};
   for (size_t rank = 0; rank < usage.ranks.size(); ++rank) {
     auto& one = line.ranks.emplace_back();
     if (!usage.ranks[rank]) continue;
     one = used_since(before_[rank], *usage.ranks[rank]);
     one.memory_bytes = usage.ranks[rank]->memory_bytes;
+  }
+  if (host) {
+    line.host = used_since(host_before_, *host);
+    line.host.memory_bytes = host->memory_bytes;
   }
   std::ofstream(usage_path(run_dir), std::ios::app) << record::to_text(line) + "\n";
 }

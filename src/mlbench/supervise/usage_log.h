@@ -1,6 +1,7 @@
 #pragma once
 
-// Writes what the ranks use of their hosts into the run's folder, line by line (record/usage_lines.h).
+// Writes what the ranks use of their hosts, and all programs of this host, into the run's folder, line by line
+// (record/usage_lines.h).
 
 #include <filesystem>
 #include <optional>
@@ -17,9 +18,11 @@ class UsageLog {
   // Precondition: `clock` outlives this object.
   explicit UsageLog(const Clock& clock) : clock_(clock) {}
   // New ranks run from now on.
-  void begin_segment() { before_.clear(); }
-  // Adds a line where the usage of any rank is known. A line that the disk refuses is lost.
-  void add(const std::filesystem::path& run_dir, double wall_s, const exec::GroupUsage& usage);
+  void begin_segment() { before_.clear(); }  // the host goes on
+  // Adds a line where the usage of any rank is known. `host` is what all programs use of this host; empty where that is
+  // not known. A line that the disk refuses is lost.
+  void add(const std::filesystem::path& run_dir, double wall_s, const exec::GroupUsage& usage,
+           const std::optional<exec::RankUsage>& host);
 
  private:
   struct Seen {
@@ -32,6 +35,7 @@ class UsageLog {
 
   const Clock& clock_;
   std::vector<std::optional<Seen>> before_;  // the last look at each rank
+  std::optional<Seen> host_before_;
 };
 
 }  // namespace mlbench::supervise

@@ -21,7 +21,9 @@ class UsageLogTest : public testing::Test {
     std::filesystem::create_directory(folder_ / "spool");
     clock_.advance(1h);
   }
-  void add(std::vector<std::optional<RankUsage>> ranks) { log_.add(folder_.path(), 7, {std::move(ranks), 4}); }
+  void add(std::vector<std::optional<RankUsage>> ranks, const std::optional<RankUsage>& host = {}) {
+    log_.add(folder_.path(), 7, {std::move(ranks), 4}, host);
+  }
   std::vector<record::UsageLine> lines() const {
     std::vector<record::UsageLine> lines;
     std::ifstream in(usage_path(folder_.path()));
@@ -86,6 +88,22 @@ TEST_F(UsageLogTest, TheNetworkIsInBytesPerSecond) {
   EXPECT_EQ(lines()[1].ranks[1].cpu_cores, 0.5);
   EXPECT_FALSE(lines()[2].ranks[0].network_in);
   EXPECT_EQ(lines()[2].ranks[0].network_out, 50);
+}
+
+TEST_F(UsageLogTest, TheHostGoesOnOverSegments) {
+  RankUsage host{100, 1 << 30};
+  host.network = NetworkBytes{1000, 50};
+  add({RankUsage{1, 100}}, host);
+  log_.begin_segment();
+  clock_.advance(2s);
+  host.cpu_s += 7;
+  host.network->received += 600;
+  add({RankUsage{1, 100}}, host);
+  EXPECT_FALSE(lines()[0].host.cpu_cores);
+  EXPECT_EQ(lines()[0].host.memory_bytes, 1 << 30);
+  EXPECT_EQ(lines()[1].host.cpu_cores, 3.5);
+  EXPECT_EQ(lines()[1].host.network_in, 300);
+  EXPECT_EQ(lines()[1].host.network_out, 0);
 }
 
 TEST_F(UsageLogTest, OfNobodyThereIsNoLine) {
