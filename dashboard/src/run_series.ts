@@ -38,12 +38,16 @@ const TITLES = new Map<string, Title>([
   ['memory_bytes', {title: 'Memory', unit: 'memory in use', quantity: 'bytes'}],
   ['network_in_bytes_per_s', {title: 'Network in', unit: 'received', quantity: 'bytes/s'}],
   ['network_out_bytes_per_s', {title: 'Network out', unit: 'sent', quantity: 'bytes/s'}],
+  ['host_cpu_cores', {title: 'Processors of the host', unit: 'cores in use'}],
+  ['host_memory_bytes', {title: 'Memory of the host', unit: 'memory in use', quantity: 'bytes'}],
+  ['host_network_in_bytes_per_s', {title: 'Network in, of the host', unit: 'received', quantity: 'bytes/s'}],
+  ['host_network_out_bytes_per_s', {title: 'Network out, of the host', unit: 'sent', quantity: 'bytes/s'}],
 ]);
 const ORDER = [...TITLES.keys()];
 
 // What the supervisor sees from time to time belongs to no step.
 export const isOverTime = ({split, metric}: Metric): boolean => split === '' &&
-  ['cpu_cores', 'memory_bytes', 'network_in_bytes_per_s', 'network_out_bytes_per_s'].includes(metric);
+  ['cpu_cores', 'memory_bytes', 'network_in_bytes_per_s', 'network_out_bytes_per_s'].includes(metric.replace(/^host_/, ''));
 
 export function titleOf(of: Metric): Title {
   const {split, metric} = of;

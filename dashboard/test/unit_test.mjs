@@ -137,7 +137,7 @@ test('charts are in order, the goal first', () => {
   assert.deepEqual(all.map((of) => runSeries.titleOf(of).title),
     ['agg_s', 'mine', 'Learning rate', 'Throughput', 'Training: Prec@1', 'Training loss', 'Evaluation: loss', 'Evaluation: Prec@1']);
   assert.deepEqual(runSeries.charted([metric('', 'agg'), metric('', 'agg_s')], null, true).map(runSeries.idOf), ['agg_s'], 'a script reports kinds under bare names');
-  assert.deepEqual([metric('', 'cpu_cores'), metric('', 'memory_bytes'), metric('test', 'cpu_cores'), metric('', 'lr')].map(runSeries.isOverTime), [true, true, false, false]);
+  assert.deepEqual([metric('', 'cpu_cores'), metric('', 'host_memory_bytes'), metric('test', 'cpu_cores'), metric('', 'lr')].map(runSeries.isOverTime), [true, true, false, false]);
 });
 
 const form = (p50, more = {}) => ({time: 2 * p50, alg_bw: 1, bus_bw: 1.5, nwrong: 0, iterations: {count: 5, p50, p99: p50}, copies: false, capped: false, ...more});
