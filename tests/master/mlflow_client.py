@@ -1,9 +1,11 @@
 """The real client of MLflow against `mlbench serve`: argument 1 is its URL, argument 2 the file with its token."""
 
+import json
 import math
 import os
 import sys
 import unittest
+import urllib.request
 
 URL, TOKEN_FILE = sys.argv[1], sys.argv[2]
 with open(TOKEN_FILE, encoding="utf-8") as file:
@@ -14,6 +16,15 @@ os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
 import mlflow  # noqa: E402
 from mlflow.entities import Metric, Param, RunTag  # noqa: E402
 from mlflow.exceptions import MlflowException  # noqa: E402
+
+
+def listed_runs():
+    request = urllib.request.Request(
+        f"{URL}/api/v1/runs?tracked=true&label=mlflow&limit=1000",
+        headers={"Authorization": "Bearer " + os.environ["MLFLOW_TRACKING_TOKEN"]},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)["runs"]
 
 
 class Client(unittest.TestCase):
@@ -36,6 +47,10 @@ class Client(unittest.TestCase):
         self.assertEqual(seen.data.tags["colour"], "red")
         history = self.client.get_metric_history(run.info.run_id, "loss")
         self.assertEqual([(one.step, one.value) for one in history], [(step, 1.0 / (step + 1)) for step in range(5)])
+        listed = [one for one in listed_runs() if one["name"] == "mlflow:" + run.info.run_id]
+        self.assertEqual([(one["title"], one["state"], one["experiment"]) for one in listed], [("first", "finished", "fluent")])
+        # What the client prints as "View run".
+        self.assertEqual(listed[0]["experiment_id"], run.info.experiment_id)
         with self.assertRaises(ValueError), mlflow.start_run() as failed:
             raise ValueError("training broke")
         self.assertEqual(self.client.get_run(failed.info.run_id).info.status, "FAILED")

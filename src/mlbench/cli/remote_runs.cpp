@@ -37,6 +37,13 @@ Json remote_summaries(const MasterClient& master, const std::string& search) {
   return runs;
 }
 
+Json remote_tracked_runs(const MasterClient& master, const std::string& search) {
+  const std::string query = "/runs?tracked=true&label=mlflow&sort=-created_at&limit=1000&q=";
+  Json runs = master.get(query + net::http::percent_encode(search)).at("runs");
+  std::reverse(runs.begin(), runs.end());
+  return runs;
+}
+
 record::Record remote_record(const MasterClient& master, const std::string& name) {
   const Json record = master.get(path_of_run(name));
   try {

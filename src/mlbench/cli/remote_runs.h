@@ -17,6 +17,8 @@ namespace mlbench::cli {
 
 // The summaries (RunSummary in api/openapi.json) of all runs with `search` in their name or notes, oldest first.
 Json remote_summaries(const MasterClient& master, const std::string& search);
+// The newest 1,000 runs of MLflow's clients, oldest first, in the same form.
+Json remote_tracked_runs(const MasterClient& master, const std::string& search);
 
 record::Record remote_record(const MasterClient& master, const std::string& name);
 // The records of the run `name` and, unless `name` is that of a repeat, of its repeats, oldest first.

@@ -492,8 +492,7 @@ TEST_F(MasterTest, ErrorsAreJsonWithTheReason) {
   expect(send("GET", "/api/v1/runs?repeats=one"), 400, "valid: apart, together");
   expect(send("GET", "/api/v1/runs?limt=3"), 400,
          "unknown parameter of the query 'limt': did you mean 'limit'? valid: state, task, workers, executor, label, "
-         "tag, q, "
-         "sort, repeats, limit, offset");
+         "tag, q, sort, repeats, tracked, limit, offset");
   expect(send("GET", "/api/v1/runs?limit=3&Sort=id"), 400,
          "unknown parameter of the query 'Sort': did you mean 'sort'?");
   expect(send("GET", "/api/v1/tasks?all=1"), 400, "unknown parameter of the query 'all'; there is none");

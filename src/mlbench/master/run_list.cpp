@@ -112,13 +112,17 @@ bool in_order(const FigureValue& a, const FigureValue& b, bool descending) {
 
 class RunListing {
  public:
-  RunListing(const store::RunIndex& index, const ListQuery& query)
+  RunListing(const store::RunIndex& index, const ListQuery& query, const std::vector<store::IndexedRun>& others)
       : index_(index),
         query_(query),
         runs_(index.list()),
         times_(index.figure(kTimeToGoal)),
         rates_(index.figure(kRate)),
         shared_(index.figure(kSharedHost)) {
+    for (const store::IndexedRun& run : others) {
+      others_[run.name] = &run;
+      runs_.push_back({run.id, run.name, run.state, run.task, run.workers, run.executor, "", run.labels, run.tags});
+    }
     group();
     make_rows();
     order();
@@ -134,10 +138,10 @@ class RunListing {
     bool first = true;
     for (size_t row = begin; row < end; ++row) {
       for (const size_t run : rows_[row].runs) {
-        const std::vector<std::string> summary = index_.summaries({runs_[run].name});
+        const std::string summary = summary_of_run(runs_[run].name);
         if (summary.empty()) continue;  // it was just deleted
         out += first ? "" : ",";
-        out.append(summary.front(), 0, summary.front().rfind('}'));
+        out.append(summary, 0, summary.rfind('}'));
         out += "," + repeats_text(runs_[run]) + "}";
         first = false;
       }
@@ -147,7 +151,13 @@ class RunListing {
   }
 
  private:
-  // Damaged runs repeat none.
+  std::string summary_of_run(const std::string& name) const {
+    if (const auto other = others_.find(name); other != others_.end()) return other->second->summary;
+    const std::vector<std::string> summaries = index_.summaries({name});
+    return summaries.empty() ? "" : summaries.front();
+  }
+
+  // Damaged runs repeat none, nor do those beside the index.
   static std::string configuration_of(const ListedRun& run) {
     return run.configuration.empty() ? "\n" + run.name : run.configuration;
   }
@@ -170,9 +180,12 @@ class RunListing {
     std::unordered_map<std::string, size_t> row_of;  // by configuration
     for (size_t i = 0; i < runs_.size(); ++i) {
       const ListedRun& run = runs_[i];
-      const bool fits = (words.empty() || found.contains(run.name)) &&
-                        std::ranges::all_of(query_.filters,
-                                            [&](const auto& filter) { return has(run, filter.first, filter.second); });
+      const auto other = others_.find(run.name);
+      const bool is_found = other == others_.end() ? words.empty() || found.contains(run.name)
+                                                   : home::is_found(run.name, other->second->words, query_.search);
+      const bool fits = is_found && std::ranges::all_of(query_.filters, [&](const auto& filter) {
+                          return has(run, filter.first, filter.second);
+                        });
       if (!query_.together) {
         if (fits) rows_.push_back({{i}, {}, true});
         continue;
@@ -186,7 +199,10 @@ class RunListing {
 
   void order() {
     if (query_.sort == "id" && query_.descending) return;  // the index's own
-    const auto values = index_.figure(query_.sort);
+    auto values = index_.figure(query_.sort);
+    for (const auto& [name, run] : others_) {
+      if (const auto value = run->figures.find(query_.sort); value != run->figures.end()) values[name] = value->second;
+    }
     const bool latest = query_.sort == "id" || query_.sort.ends_with("_at");
     for (ListRow& row : rows_) {
       const std::string& name = runs_[latest ? row.runs.back() : row.runs.front()].name;
@@ -250,7 +266,8 @@ class RunListing {
 
   const store::RunIndex& index_;
   const ListQuery& query_;
-  const std::vector<ListedRun> runs_;  // the newest first
+  std::vector<ListedRun> runs_;  // the newest first, those beside the index behind the others
+  std::unordered_map<std::string, const store::IndexedRun*> others_;
   const std::unordered_map<std::string, FigureValue> times_, rates_, shared_;
   std::unordered_map<std::string, std::vector<size_t>> groups_;  // by configuration, the oldest run first
   std::vector<ListRow> rows_;
@@ -258,8 +275,9 @@ class RunListing {
 
 }  // namespace
 
-std::string list_of_runs(const store::RunIndex& index, const ListQuery& query) {
-  return RunListing(index, query).text();
+std::string list_of_runs(const store::RunIndex& index, const ListQuery& query,
+                         const std::vector<store::IndexedRun>& others) {
+  return RunListing(index, query, others).text();
 }
 
 }  // namespace mlbench::master

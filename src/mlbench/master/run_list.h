@@ -32,6 +32,8 @@ struct ListQuery {
 
 // The list as JSON (RunPage in api/openapi.json). Runs without a value come last in either direction, and the newest
 // come first among equals. Numbers within texts count as numbers.
-std::string list_of_runs(const store::RunIndex& index, const ListQuery& query);
+// `others` are runs beside those of the index, the newest first.
+std::string list_of_runs(const store::RunIndex& index, const ListQuery& query,
+                         const std::vector<store::IndexedRun>& others = {});
 
 }  // namespace mlbench::master

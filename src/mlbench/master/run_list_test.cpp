@@ -5,6 +5,7 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/master/repeats.h"
 #include "mlbench/master/test_runs.h"
+#include "mlbench/master/tracked_runs.h"
 #include "mlbench/report/study/significance.h"
 #include "mlbench/report/study/test_comparisons.h"
 
@@ -130,6 +131,42 @@ TEST_F(RunListTest, DamagedRunsRepeatNone) {
   EXPECT_EQ(runs.size(), 2U);
   EXPECT_EQ(runs[1]["configuration"], nullptr);
   EXPECT_EQ(list({.together = true})["total"], 2);
+}
+
+TEST_F(RunListTest, RunsOfMlflowsClientsStandAmongTheOthers) {
+  const TemporaryFolder folder;
+  store::Tracking tracking(folder.path());
+  const auto experiment = tracking.create_experiment({0, "grid", {}, 0}).value();
+  const std::string id(32, 'a');
+  store::TrackedRun tracked;
+  tracked.id = id;
+  tracked.experiment = experiment;
+  tracked.name = "first \"try\"";
+  tracked.user = "eve";
+  tracked.start_ms = 1'800'000'000'000;  // later than the others
+  tracking.create_run(tracked);
+  runs_.add(make_record("a-1", 1, 60, 100, true));
+  runs_.add(make_record("b-1", 1, 60, 100, true));
+  const auto list_all = [&](const ListQuery& query) {
+    return Json::parse(list_of_runs(runs_.index(), query, tracked_runs(tracking)));
+  };
+  Json runs = list_all({.sort = "created_at", .together = true})["runs"];
+  ASSERT_EQ(runs.size(), 3U);
+  EXPECT_EQ(runs[0]["name"], "mlflow:" + id);
+  EXPECT_EQ(runs[0]["title"], "first \"try\"");
+  EXPECT_EQ(runs[0]["state"], "running");
+  EXPECT_EQ(runs[0]["experiment"], "grid");
+  EXPECT_EQ(runs[0]["experiment_id"], std::to_string(experiment));
+  EXPECT_EQ(runs[0]["configuration"], nullptr);
+  EXPECT_EQ(runs[0]["finished_at"], nullptr);
+  EXPECT_EQ(list_all({.sort = "time_to_goal_s"})["runs"][2]["name"], "mlflow:" + id);
+  EXPECT_EQ(list_all({.filters = {{"label", "mlflow"}}})["total"], 1);
+  EXPECT_EQ(list_all({.search = "TRY eve grid"})["total"], 1);
+  EXPECT_EQ(list_all({.search = "a-1"})["total"], 1);
+  tracking.update_run(id, "KILLED", 1'800'000'001'500, "");
+  runs = list_all({.filters = {{"state", "stopped"}}})["runs"];
+  ASSERT_EQ(runs.size(), 1U);
+  EXPECT_EQ(runs[0]["finished_at"], "2027-01-15T08:00:01.500000Z");
 }
 
 TEST(Repeats, AreThoseOfCompare) {

@@ -153,6 +153,25 @@ std::vector<TrackedRun> Tracking::runs(const std::vector<int64_t>& experiments) 
   return out;
 }
 
+std::vector<TrackedRun> Tracking::heads() const {
+  const std::lock_guard lock(mutex_);
+  Statement rows(*database_,
+                 "SELECT uuid, experiment, name, user, status, start_ms, end_ms FROM tracked_run ORDER BY id DESC");
+  std::vector<TrackedRun> out;
+  while (rows.step()) {
+    TrackedRun run;
+    run.id = rows.text(0);
+    run.experiment = rows.integer(1);
+    run.name = rows.text(2);
+    run.user = rows.text(3);
+    run.status = rows.text(4);
+    run.start_ms = rows.integer(5);
+    if (!rows.is_null(6)) run.end_ms = rows.integer(6);
+    out.push_back(std::move(run));
+  }
+  return out;
+}
+
 void Tracking::update_run(const std::string& id, const std::string& status, std::optional<int64_t> end_ms,
                           const std::string& name) {
   const std::lock_guard lock(mutex_);

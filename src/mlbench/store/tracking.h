@@ -62,6 +62,7 @@ class Tracking {
   void create_run(const TrackedRun& run);
   std::optional<TrackedRun> run(const std::string& id) const;
   std::vector<TrackedRun> runs(const std::vector<int64_t>& experiments) const;  // newest first
+  std::vector<TrackedRun> heads() const;  // all runs, without metrics, parameters and tags; newest first
   void update_run(const std::string& id, const std::string& status, std::optional<int64_t> end_ms,
                   const std::string& name);  // empty `end_ms` and "" change nothing
   // Logs all of the batch or nothing. Throws UserError for a parameter that already has another value.

@@ -81,6 +81,20 @@ ExitCode show_run(const Context& context, const record::Record& record, const re
   return ExitCode::kOk;
 }
 
+// A table of runs of MLflow's clients; "" without any.
+std::string tracked_table(const Json& runs) {
+  if (runs.empty()) return "";
+  report::Table table({{"run of MLflow", "", report::Align::kLeft},
+                       {"state", "", report::Align::kLeft},
+                       {"experiment", "", report::Align::kLeft},
+                       {"created", "UTC", report::Align::kLeft}});
+  for (const Json& run : runs) {
+    table.add_row({printable(run.value("title", "")), run.value("state", ""), printable(run.value("experiment", "")),
+                   report::short_stamp(run.value("created_at", ""))});
+  }
+  return "\n" + table.render();
+}
+
 // Shows the status of runs at a master elsewhere.
 ExitCode remote_status(const Context& context, const MasterClient& master, const StatusOptions& options) {
   if (!options.name.empty()) {
@@ -88,8 +102,10 @@ ExitCode remote_status(const Context& context, const MasterClient& master, const
     return show_run(context, remote_record(master, options.name), report::notes_from_json(master.get(path + "/notes")),
                     options.metric);
   }
-  const Json runs = remote_summaries(master, options.search);
+  Json runs = remote_summaries(master, options.search);
+  const Json tracked = remote_tracked_runs(master, options.search);
   if (context.json) {
+    runs.insert(runs.end(), tracked.begin(), tracked.end());
     print_json(runs);
     return ExitCode::kOk;
   }
@@ -97,6 +113,7 @@ ExitCode remote_status(const Context& context, const MasterClient& master, const
                      : report::summaries_table(runs.get<std::vector<Json>>(),
                                                {"name", "state", {"task", 1}, {"workers", 2}, "time_to_goal_s"},
                                                context.table_style()));
+  print(tracked_table(tracked));
   return ExitCode::kOk;
 }
 
@@ -129,6 +146,10 @@ ExitCode status(const Context& context, const StatusOptions& options) {
     print(fmt::format("no runs in {}; start one with: mlbench run NAME 1 2 --task TASK\n", home.string()));
   } else {
     print(report::status_table(with_repeats(std::move(records), options.all), context.table_style()));
+  }
+  // The master alone reads its store.
+  if (const auto master = find_master(context); master && !context.json) {
+    print(tracked_table(remote_tracked_runs(*master, options.search)));
   }
   return ExitCode::kOk;
 }

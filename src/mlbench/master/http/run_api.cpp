@@ -13,6 +13,7 @@
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/run_handlers.h"
 #include "mlbench/master/run_list.h"
+#include "mlbench/master/tracked_runs.h"
 #include "mlbench/report/archive/tensorboard.h"
 #include "mlbench/report/archive/zip.h"
 #include "mlbench/report/figures.h"
@@ -70,7 +71,9 @@ Response list_runs(const Services& services, const Request& request) {
     throw HttpError(400, unknown_text("repeats", repeats, {"apart", "together"}));
   }
   query.together = repeats == "together";
-  return {200, "application/json", {}, list_of_runs(services.index, query), {}};
+  std::vector<store::IndexedRun> others;
+  if (yes_or_no(request, "tracked")) others = tracked_runs(services.tracking);
+  return {200, "application/json", {}, list_of_runs(services.index, query, others), {}};
 }
 
 // Also refreshes the index, so that lists are never older than a record that was given out.
