@@ -1,4 +1,4 @@
-// Talks to /api/v1 of the master that served this page, and to nobody else.
+// Talks to the master that served this page, and to nobody else. Paths are below /api/v1, or whole.
 
 import {useEffect, useRef, useState} from 'preact/hooks';
 import {EventReader} from './events';
@@ -41,7 +41,7 @@ async function request(method: string, path: string, body?: unknown, signal?: Ab
   if (shown !== '') headers['Authorization'] = `Bearer ${shown}`;
   let answer: Response;
   try {
-    answer = await fetch(BASE + path, {
+    answer = await fetch((path.startsWith('/api/') ? '' : BASE) + path, {
       method, headers, body: body === undefined ? null : JSON.stringify(body), credentials: 'omit', cache: 'no-store', signal: signal ?? null,
     });
   } catch {

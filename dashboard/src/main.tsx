@@ -8,6 +8,7 @@ import {ClusterPage} from './pages/cluster';
 import {ComparePage} from './pages/compare';
 import {ScalingPage} from './pages/scaling';
 import {LoginPage} from './pages/login';
+import {MlflowPage} from './pages/mlflow';
 import {RunPage} from './pages/run';
 import {RunsPage} from './pages/runs';
 import {TimelinePage} from './pages/timeline';
@@ -42,7 +43,7 @@ function App() {
   const place = usePlace();
   const [login, setLogin] = useState<Login>({state: 'asking'});
   const [making, setMaking] = useState(false);
-  const [page = 'runs', name, part] = place.parts;
+  const [page = 'runs', name, part, tracked] = place.parts;
 
   useEffect(() => {
     whenLoggedOut(() => setLogin({state: 'out', message: ''}));
@@ -118,7 +119,10 @@ function App() {
         {page === 'cluster' && <ClusterPage />}
         {page === 'compare' && <ComparePage query={place.query} />}
         {page === 'scaling' && <ScalingPage query={place.query} />}
-        {!['runs', 'cluster', 'compare', 'scaling'].includes(page) && <Empty title="There is no such page."><p><a href="#/runs">All runs</a></p></Empty>}
+        {/* What MLflow's client calls "View run" and "View experiment". */}
+        {page === 'experiments' && tracked !== undefined && <MlflowPage key={tracked} id={tracked} />}
+        {page === 'experiments' && tracked === undefined && <RunsPage query={new URLSearchParams({label: 'mlflow'})} onNew={() => setMaking(true)} />}
+        {!['runs', 'cluster', 'compare', 'scaling', 'experiments'].includes(page) && <Empty title="There is no such page."><p><a href="#/runs">All runs</a></p></Empty>}
       </main>
       {making && <NewRun onClose={() => setMaking(false)} />}
     </>

@@ -20,6 +20,8 @@ export function parsePlace(hash: string): Place {
 }
 
 export const runHref = (name: string): string => `#/runs/${encodeURIComponent(name)}`;
+// The address that MLflow's client prints as "View run".
+export const mlflowHref = (experiment: string, id: string): string => `#/experiments/${encodeURIComponent(experiment)}/runs/${encodeURIComponent(id)}`;
 export const timelineHref = (name: string): string => `${runHref(name)}/timeline`;
 export const compareHref = (names: string[]): string => `#/compare?runs=${names.map(encodeURIComponent).join(',')}`;
 export const scalingHref = (names: string[]): string => `#/scaling?runs=${names.map(encodeURIComponent).join(',')}`;

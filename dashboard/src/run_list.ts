@@ -3,6 +3,7 @@
 
 import {rangeText, sampleText} from './comparison';
 import {NONE, number, percent, seconds, stamp, taskLabel} from './format';
+import {mlflowHref, runHref} from './router';
 import {csv} from './series';
 import type {Filter, RunSummary} from './types';
 
@@ -59,7 +60,7 @@ export const COLUMNS: Column[] = [
 ];
 export const USUAL_COLUMNS = ['state', 'task', 'workers', 'framework', 'backend', 'goal', 'time_to_goal_s', 'samples_per_s', 'created_at'];
 
-const KNOWN = new Set(['name', 'labels', 'tags', 'goal', 'rules', 'variant', 'shared_host', 'configuration', 'repeats', ...COLUMNS.map((column) => column.key)]);
+const KNOWN = new Set(['name', 'labels', 'tags', 'goal', 'rules', 'variant', 'shared_host', 'configuration', 'repeats', 'title', 'experiment_id', ...COLUMNS.map((column) => column.key)]);
 
 // Also what a later master says of each run in its list.
 export function columnsOf(runs: RunSummary[]): Column[] {
@@ -109,6 +110,7 @@ export const askedOf = (view: View): Record<string, string> => ({
   ...Object.fromEntries(ASKED.map((key) => [key, view[key].trim()]).filter(([, value]) => value !== '')),
   sort: (view.descending ? '-' : '') + view.sort,
   repeats: view.grouped ? 'together' : 'apart',
+  tracked: 'true',
 });
 
 // ---- rows ------------------------------------------------------------------------------------------------------------
@@ -152,8 +154,10 @@ export function meanText(column: Column, row: Row): string {
   return `${sampleText(sample, column.text)}, of ${sample.values.map(column.text).join(', ')}`;
 }
 
+export const hrefOf = (run: RunSummary): string => run.experiment_id === undefined ? runHref(run.name) : mlflowHref(run.experiment_id, run.name.replace(/^mlflow:/, ''));
+
 // Each run in a row of its own, in the order of the list.
 export function listCsv(runs: RunSummary[], columns: Column[]): string {
   return csv(['Run', 'Labels', 'Tags', ...columns.map((column) => column.title)], runs.map((run) =>
-    [run.name, (run.labels ?? []).join(', '), (run.tags ?? []).join(', '), ...columns.map((column) => column.value(run))]));
+    [run.title ?? run.name, (run.labels ?? []).join(', '), (run.tags ?? []).join(', '), ...columns.map((column) => column.value(run))]));
 }

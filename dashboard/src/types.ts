@@ -46,6 +46,10 @@ export interface RunSummary {
   evaluation?: string;
   failure?: string;
   shared_host?: boolean;
+  // Of a run of MLflow's clients, whose name is "mlflow:" and its id:
+  title?: string;
+  experiment?: string;
+  experiment_id?: string;
   // In lists:
   configuration?: string | null;  // runs with the same one repeat each other; null: damaged
   repeats?: RepeatSamples;

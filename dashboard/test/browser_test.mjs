@@ -839,7 +839,7 @@ test('a list of 10,000 runs is asked for a page at a time', async (context) => {
   const first = many.locator('.runs .name a').first(), last = () => asked.at(-1);
   assert.equal(await first.innerText(), runs[0].name);
   assert.equal(await many.locator('.runs tbody tr').count(), 50);
-  assert.deepEqual(last(), {sort: '-created_at', repeats: 'apart', offset: '0', limit: '50'});
+  assert.deepEqual(last(), {sort: '-created_at', repeats: 'apart', tracked: 'true', offset: '0', limit: '50'});
   await many.getByRole('button', {name: 'Next'}).click();
   await eventually('the second page', async () => (await first.innerText()) === runs[50].name);
   await many.getByRole('columnheader', {name: 'Samples/s'}).getByRole('button').click();

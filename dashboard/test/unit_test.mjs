@@ -93,9 +93,16 @@ test('a row of repeats has the means that the master gives, and no other', () =>
 
 test('the master is asked for what the view says', () => {
   const asked = (text) => runList.askedOf(runList.viewOf(new URLSearchParams(text)));
-  assert.deepEqual(asked(''), {sort: '-created_at', repeats: 'together'});
+  assert.deepEqual(asked(''), {sort: '-created_at', repeats: 'together', tracked: 'true'});
   assert.deepEqual(asked('q= a b &state=failed&executor=slurm&tag=x&label=open&workers=4&task=1a&sort=train_s&repeats=apart&page=3'),
-    {q: 'a b', state: 'failed', task: '1a', workers: '4', executor: 'slurm', label: 'open', tag: 'x', sort: 'train_s', repeats: 'apart'});
+    {q: 'a b', state: 'failed', task: '1a', workers: '4', executor: 'slurm', label: 'open', tag: 'x', sort: 'train_s', repeats: 'apart', tracked: 'true'});
+});
+
+test('a run of a client of MLflow leads to the address that the client prints', () => {
+  const tracked = summary('mlflow:0a1b', {title: 'first try', experiment: 'grid', experiment_id: '3'});
+  assert.equal(runList.hrefOf(tracked), '#/experiments/3/runs/0a1b');
+  assert.equal(runList.hrefOf(summary('a-2')), '#/runs/a-2');
+  assert.match(runList.listCsv([tracked], []), /\r\nfirst try,/);
 });
 
 test('a view of the list is its link, and the usual one is none', () => {

@@ -5,8 +5,8 @@ import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
 import {save, textOf} from '../api';
 import {ago, plural, stamp} from '../format';
 import {allRuns, useListedRuns} from '../listed_runs';
-import {compareHref, go, runHref, runsHref, scalingHref} from '../router';
-import {askedOf, COLUMNS, columnsOf, isFiltered, listCsv, meanText, queryOf, reachedText, rowsOf, rowText, USUAL_COLUMNS, viewOf, type Column, type Row, type View} from '../run_list';
+import {compareHref, go, runsHref, scalingHref} from '../router';
+import {askedOf, COLUMNS, columnsOf, hrefOf, isFiltered, listCsv, meanText, queryOf, reachedText, rowsOf, rowText, USUAL_COLUMNS, viewOf, type Column, type Row, type View} from '../run_list';
 import type {Filter as FilterName, RunSummary, State} from '../types';
 import {Empty, ErrorNote, GoalBar, Loading, Menu, StateBadge, useNow} from '../ui';
 
@@ -119,11 +119,11 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
   const line = (row: Row, child: boolean) => (
     <tr key={`${child} ${row.name}`} class={`${!child && selected.includes(row.name) ? 'selected' : ''} ${child ? 'child' : ''}`}>
       <td class="pick">
-        {!child && <input type="checkbox" aria-label={`Compare ${row.name}`} checked={selected.includes(row.name)}
-          disabled={row.runs.some((run) => run.state === 'damaged') || (selected.length >= MOST_COMPARED && !selected.includes(row.name))}
+        {!child && <input type="checkbox" aria-label={`Compare ${row.runs[0]!.title ?? row.name}`} checked={selected.includes(row.name)}
+          disabled={row.runs.some((run) => run.state === 'damaged' || run.experiment_id !== undefined) || (selected.length >= MOST_COMPARED && !selected.includes(row.name))}
           onChange={(event) => select(row.name, event.currentTarget.checked)} />}
       </td>
-      <td class="name"><a href={runHref(row.name)}>{row.name}</a>
+      <td class="name"><a href={hrefOf(row.runs[0]!)}>{row.runs[0]!.title ?? row.name}</a>
         {row.runs.length > 1 && <button type="button" class="small" aria-expanded={open.has(row.name)} onClick={() => toggle(row.name)}>{row.runs.length} repeats</button>}
         <Marks run={row.runs[0]!} /></td>
       {shown.map((column) => <Value key={column.key} column={column} row={row} now={now} />)}
