@@ -58,9 +58,13 @@ double parse_duration(const std::string& text, std::string_view what, const Rang
   const char* last = text.data() + text.size();
   const auto [end, error] = std::from_chars(text.data(), last, value);
   const std::string_view unit(end, static_cast<size_t>(last - end));
-  const double factor = unit.empty() || unit == "s" ? 1 : unit == "m" ? 60 : unit == "h" ? 3600 : 0;
+  const double factor = unit.empty() || unit == "s" ? 1
+                        : unit == "ms"              ? 1e-3
+                        : unit == "m"               ? 60
+                        : unit == "h"               ? 3600
+                                                    : 0;
   if (error != std::errc() || factor == 0 || !seconds.contains(value * factor)) {
-    throw UserError(fmt::format("{} '{}' is not a time {}: seconds, or with a unit, such as 90s, 5m, 2h", what,
+    throw UserError(fmt::format("{} '{}' is not a time {}: seconds, or with a unit, such as 150ms, 90s, 5m, 2h", what,
                                 shortened(text), duration_text(seconds)));
   }
   return value * factor;

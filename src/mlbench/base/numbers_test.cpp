@@ -49,6 +49,7 @@ TEST(Numbers, RealsAreFiniteAndWithinTheirRange) {
 TEST(Numbers, TimesHaveUnits) {
   EXPECT_EQ(parse_duration("90", "-t", kTimes), 90);
   EXPECT_EQ(parse_duration("90s", "-t", kTimes), 90);
+  EXPECT_EQ(parse_duration("150ms", "-t", kTimes), 0.15);
   EXPECT_EQ(parse_duration("5m", "-t", kTimes), 300);
   EXPECT_EQ(parse_duration("1.5h", "-t", kTimes), 5400);
   EXPECT_EQ(parse_duration("0.001", "-t", kTimes), 0.001);
@@ -58,7 +59,7 @@ TEST(Numbers, TimesHaveUnits) {
   for (const std::string& text : wrong) EXPECT_THROW(parse_duration(text, "-t", kTimes), UserError) << text;
   EXPECT_THAT([] { parse_duration("1e308h", "--max-time", kTimes); },
               ThrowsMessage<UserError>("--max-time '1e308h' is not a time from 0.001s to 24h: seconds, or with a unit, "
-                                       "such as 90s, 5m, 2h"));
+                                       "such as 150ms, 90s, 5m, 2h"));
   EXPECT_EQ(duration_text({1, 90}), "from 1s to 90s");
   EXPECT_EQ(duration_text({60, 31'536'000}), "from 1m to 8760h");
 }
