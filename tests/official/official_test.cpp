@@ -173,6 +173,7 @@ const std::vector<Attempt>& attempts() {
          asked.options.max_steps = "5";
        },
        "throughput"},
+      {"an emulated step", [](Asked& asked) { asked.options.compute = "emulated=150ms"; }, "throughput"},
       {"a fixed batch with a goal",
        [](Asked& asked) {
          asked.options.fixed_batch = asked.options.light = true;
@@ -254,7 +255,7 @@ TEST_F(Official, WhatIsAskedForIsRefusedOrLabelled) {
       } else {
         EXPECT_THAT(labels, Contains(label));
       }
-      if (run.fixed_batch) {
+      if (spec::measures_throughput(run)) {
         EXPECT_EQ(record["goal"], nullptr);
       }
       EXPECT_EQ(record["limits"]["light"], run.limits.light);
@@ -292,6 +293,7 @@ TEST_F(Official, AnEditedFileIsRefusedOrLabelled) {
       {"its hash", own, "/task/hash", official, "task.hash is"},
       {"a number of workers that is not on the list", closed, "/workers", 3, "open"},
       {"a fixed batch", closed, "/fixed_batch", true, "throughput"},
+      {"an emulated step", closed, "/emulated_step_s", 0.15, "throughput"},
   };
   for (const auto& edit : edits) {
     SCOPED_TRACE(edit.what);

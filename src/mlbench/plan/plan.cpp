@@ -25,6 +25,7 @@
 #include "mlbench/plan/choices.h"
 #include "mlbench/plan/engine.h"
 #include "mlbench/spec/communication.h"
+#include "mlbench/spec/compute.h"
 #include "mlbench/spec/crop.h"
 #include "mlbench/spec/declaration.h"
 #include "mlbench/spec/goal_option.h"
@@ -359,6 +360,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& f
 
   spec::RunSpec common = plan_task(options, facts.home);
   common.fixed_batch = options.fixed_batch;
+  common.emulated_step_s = spec::emulated_step_of(options.compute);
   if (options.gpu) common.device = "cuda";
   if (options.explain) common.profile = "explain";
   if (options.profile) common.profile = "time";
@@ -375,8 +377,9 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& f
   common.checkpoint = checkpoint_of(options);
   common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);
   common.communication = communication_of(options, facts.catalog, common.backend);
-  if (options.fixed_batch && (options.light || options.to_the_end || !options.goal.empty())) {
-    throw UserError(fmt::format("--fixed-batch measures throughput and has no goal: leave out {}",
+  if (spec::measures_throughput(options) && (options.light || options.to_the_end || !options.goal.empty())) {
+    throw UserError(fmt::format("{} measures throughput and has no goal: leave out {}",
+                                options.fixed_batch ? "--fixed-batch" : "--compute",
                                 options.light        ? "--light"
                                 : options.to_the_end ? "--to-the-end"
                                                      : "--goal"));
@@ -417,8 +420,8 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
   if (runs.front().division == "own" && spec::trains(runs.front())) {
     warnings.push_back(fmt::format("{}, task hash {}: none of the official tasks, so the runs are of division own",
                                    runs.front().task.task.name, runs.front().task.hash.substr(0, 12)));
-  } else if (!unofficial.empty() && !runs.front().fixed_batch && !runs.front().task.task.workers.empty() &&
-             spec::uses_worker(runs.front())) {
+  } else if (!unofficial.empty() && !spec::measures_throughput(runs.front()) &&
+             !runs.front().task.task.workers.empty() && spec::uses_worker(runs.front())) {
     warnings.push_back(fmt::format("{} workers: not an official count of {} ({}), so the run is open",
                                    fmt::join(unofficial, ", "), runs.front().task.task.name,
                                    fmt::join(runs.front().task.task.workers, ", ")));
@@ -430,6 +433,9 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
   const bool bfloat16 = runs.front().precision == "bf16" && runs.front().device == "cpu";
   if (bfloat16 && catalog::facts_of(runs.front().executor).on_this_host) {
     if (std::string slow = why_bfloat16_is_slow(); !slow.empty()) warnings.push_back(std::move(slow));
+  }
+  if (runs.front().emulated_step_s > 0) {
+    warnings.emplace_back("steps are emulated (--compute): nothing is learnt or evaluated, and no goal is reached");
   }
   if (!communication.netem.empty()) warnings.emplace_back("the network is made (--netem): times are synthetic");
   if (const double limit = runs.front().cpus; !oversubscribed.empty()) {

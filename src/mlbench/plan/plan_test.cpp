@@ -419,6 +419,21 @@ TEST_F(Plan, DivisionsOpenAndThroughput) {
   EXPECT_THAT(error(), HasSubstr("has no goal: leave out --to-the-end"));
 }
 
+TEST_F(Plan, AnEmulatedStepMeasuresThroughputAndSaysSo) {
+  options_.compute = "emulated=150ms";
+  const auto runs = plan_runs(options_, facts_);
+  EXPECT_EQ(runs.front().emulated_step_s, 0.15);
+  EXPECT_EQ(runs.front().division, "throughput");
+  EXPECT_EQ(runs.front().asked.at("compute"), "emulated=150ms") << "the same request makes the same run";
+  EXPECT_THAT(plan_warnings(runs, 8), ElementsAre("steps are emulated (--compute): nothing is learnt or evaluated, "
+                                                  "and no goal is reached"));
+  options_.light = true;
+  EXPECT_EQ(error(), "--compute measures throughput and has no goal: leave out --light");
+  options_.light = false;
+  options_.compute = "150ms";
+  EXPECT_THAT(error(), HasSubstr("--compute '150ms' is not 'emulated=STEP'"));
+}
+
 TEST_F(Plan, ACopyWithAnotherTargetIsOnesOwn) {
   options_.task = "fashion-mnist.toml";
   for (const spec::TaskSource& source : spec::embedded_tasks()) {

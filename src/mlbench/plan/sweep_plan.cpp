@@ -70,7 +70,7 @@ spec::RunOptions nodes_options(const SweepOptions& options, const SweepRequest& 
   const std::string name = fmt::format("{}.n{}.{}{}", options.run.name, request.nodes,
                                        report::short_name(request.setting), request.lr_scaling ? "" : ".lr1");
   spec::RunOptions run = common_options(options, request, name, repeat);
-  run.to_the_end = !run.fixed_batch;
+  run.to_the_end = !spec::measures_throughput(run);
   if (!request.lr_scaling) run.overrides.push_back(fmt::format("{}=none", kScalingKey));
   return run;
 }
@@ -91,12 +91,13 @@ std::vector<SweepRequest> node_requests(const SweepOptions& options, const Sweep
 void check_lr_scaling(SweepOptions& options, bool asked_for) {
   if (!options.unscaled) return;
   const spec::TaskSpec task = plan_frozen_task(options.run).task;
-  if (task.schedule.scaling != "none" && !options.run.fixed_batch) return;
+  if (task.schedule.scaling != "none" && !spec::measures_throughput(options.run)) return;
   if (asked_for) {
-    throw UserError(fmt::format("--lr-scaling off: {}; leave it out",
-                                options.run.fixed_batch
-                                    ? std::string("--fixed-batch measures throughput alone")
-                                    : fmt::format("task '{}' does not scale its learning rate", task.name)));
+    throw UserError(fmt::format(
+        "--lr-scaling off: {}; leave it out",
+        spec::measures_throughput(options.run)
+            ? fmt::format("{} measures throughput alone", options.run.fixed_batch ? "--fixed-batch" : "--compute")
+            : fmt::format("task '{}' does not scale its learning rate", task.name)));
   }
   options.unscaled = false;
 }

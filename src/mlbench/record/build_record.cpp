@@ -407,6 +407,7 @@ Record asked_of(const spec::RunSpec& spec, const RunProgress& progress, const Js
   record.inter_op_threads = spec.inter_op_threads;
   record.oversubscribed = spec.oversubscribed || progress.oversubscribed;
   record.shared_host = spec.share_host;
+  record.emulated_step_s = positive(spec.emulated_step_s);
   record.seed = spec.seed;
   record.limits = {.max_steps = positive(spec.limits.max_steps),
                    .max_epochs = positive(spec.limits.max_epochs),

@@ -146,7 +146,7 @@ std::vector<Epoch> epochs_of(const std::vector<RankSpool>& segments, const std::
 std::optional<Goal> goal_of(const spec::RunSpec& spec, const std::vector<RankSpool>& segments,
                             const std::vector<SegmentTimes>& times, const std::vector<Evaluation>& evaluations,
                             const std::vector<Epoch>& epochs) {
-  if (spec.fixed_batch || !spec::trains(spec)) return std::nullopt;
+  if (spec::measures_throughput(spec) || !spec::trains(spec)) return std::nullopt;
   const spec::GoalSpec& asked = spec.task.task.goal;
   Goal goal;
   goal.metric = asked.metric;

@@ -296,6 +296,7 @@ struct Record {
   std::optional<spec::Communication> communication;  // empty where no worker runs
   std::optional<int64_t> workers, threads_per_worker, inter_op_threads;
   std::optional<bool> oversubscribed, shared_host;
+  std::optional<double> emulated_step_s;  // each step waited so long in place of computing; empty: it computed
   std::optional<uint64_t> seed;
   ExitCodes exit_codes;  // of the last segment; no codes before any start
   Limits limits;

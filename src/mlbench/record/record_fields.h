@@ -330,6 +330,7 @@ void describe(V& v, T& record) {
   v.field("inter_op_threads", record.inter_op_threads);
   v.field("oversubscribed", record.oversubscribed);
   v.field("shared_host", record.shared_host);
+  v.field("emulated_step_s", record.emulated_step_s);
   v.field("seed", record.seed);
   v.field_or_null("exit_codes", record.exit_codes, ExitCodes{});
   v.structure("limits", record.limits);

@@ -94,6 +94,7 @@ Record full_record() {
   epoch.clipped_steps = 1;
   record.operations.emplace_back();
   record.custom.emplace().declared.emplace();
+  record.emulated_step_s = 0.15;
   return record;
 }
 

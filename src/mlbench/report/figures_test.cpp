@@ -82,6 +82,10 @@ TEST(Figures, LabelsSayWhatAReaderMustKnow) {
   record["comm_stack"] = "check(netem(ring(gloo)))";
   EXPECT_THAT(figures_of(record).labels, testing::Contains("synthetic network"));
   record["comm_stack"] = "check(gloo)";
+  EXPECT_THAT(figures_of(record).labels, testing::Not(testing::Contains("emulated")));
+  record["emulated_step_s"] = 0.15;
+  EXPECT_THAT(figures_of(record).labels, testing::Contains("emulated"));
+  record.erase("emulated_step_s");
   EXPECT_THAT(figures_of(record).labels, testing::Not(testing::Contains("synthetic network")));
 
   record["limits"].erase("to_the_end");

@@ -82,6 +82,10 @@ constexpr RunOption kRows[] = {
     {.name = "fixed_batch", .flags = "--fixed-batch", .member = &Options::fixed_batch, .kind = Kind::kFlag,
      .applies = kTraining, .group = kData, .help = "one batch kept in memory: measures throughput only",
      .compared = "division"},
+    {.name = "compute", .flags = "--compute", .member = &Options::compute, .kind = Kind::kText, .applies = kTraining,
+     .value = "emulated=STEP", .group = kHow,
+     .help = "each step waits this time, as in emulated=150ms, in place of computing: measures throughput only",
+     .compared = "compute"},
 
     {.name = "light", .flags = "-l,--light", .member = &Options::light, .kind = Kind::kFlag, .applies = kTraining,
      .declares = true, .group = kLimits, .help = "the task's light goal", .compared = "goal"},

@@ -34,6 +34,7 @@ struct RunOptions {
   std::string seed, threads_per_worker, inter_op_threads, repeat;
   std::string max_steps, max_epochs, max_time;
   std::string checkpoint_every, comm_timeout;
+  std::string compute;  // spec/compute.h
   // How ranks communicate (spec/communication.h).
   std::string wire_dtype, netem, algorithm, links, socket_buffer, network_interface;
   // The executor's own options by name: texts (numbers, too), lists of texts, or true.
@@ -124,6 +125,9 @@ std::string label_of(const RunOption& option);
 
 // Whether the runs that are asked for train, so that they neither start a command nor only measure communication.
 bool asks_for_training(const RunOptions& options);
+
+// Whether such runs measure throughput alone: they have no goal and no evaluation.
+inline bool measures_throughput(const RunOptions& options) { return options.fixed_batch || !options.compute.empty(); }
 
 // The options for the executor: counts as numbers, texts in the form of their row. catalog/control checks which of them
 // an executor takes. Throws UserError naming the option.

@@ -12,6 +12,7 @@
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/text.h"
+#include "mlbench/spec/compute.h"
 #include "mlbench/spec/declaration.h"
 #include "mlbench/spec/fields.h"
 #include "mlbench/spec/former_names.h"
@@ -112,6 +113,7 @@ void describe_run(V& v, Spec& spec) {
   v.field("cache_dir", spec.cache_dir, kRequired);
   v.field("synthetic", spec.synthetic, kRequired);
   v.field("fixed_batch", spec.fixed_batch, kRequired);
+  v.field("emulated_step_s", spec.emulated_step_s, {.range = Range{0, kEmulatedSteps.most}});
   v.field("run_dir", spec.run_dir, kRequired);
   v.field("precision", spec.precision, {.required = true, .choices = kPrecisions});
   v.field("device", spec.device, {.required = true, .choices = kDevices});
@@ -161,7 +163,7 @@ void read_task_of(RunSpec& spec, const std::string& file) {
 }  // namespace
 
 std::string division_of(const RunSpec& spec) {
-  if (spec.fixed_batch) return "throughput";
+  if (measures_throughput(spec)) return "throughput";
   if (!is_official(spec.task.hash)) return "own";
   const auto& official = spec.task.task.workers;
   const bool closed = !spec.task.open && !opens(spec.communication) &&

@@ -90,6 +90,7 @@ struct RunSpec {
   std::string cache_dir;               // HOME/cache
   bool synthetic = false;
   bool fixed_batch = false;
+  double emulated_step_s = 0;  // each step waits so long in place of computing; 0: the framework computes
 
   std::string run_dir;                // absolute
   std::string precision = "float32";  // requested
@@ -100,7 +101,7 @@ struct RunSpec {
 };
 
 // Makes `spec` a training of a parsed task: sets task, overrides, precision and division. Precondition: `workers`,
-// `fixed_batch` and `communication` are set.
+// `fixed_batch`, `emulated_step_s` and `communication` are set.
 void set_task(RunSpec& spec, FrozenTask task, std::vector<Override> overrides);
 
 // Makes `spec` a custom run of this command: division, task, framework and data are "custom", and the task's hash is
@@ -127,9 +128,13 @@ inline const CollectivesSpec* collectives_of(const RunSpec& spec) {
 // Whether the ranks are mlbench-worker, so that they join the rendezvous, send heartbeats and write spools.
 inline bool uses_worker(const RunSpec& spec) { return command_of(spec) == nullptr; }
 
-// The division of a training: "throughput" with a fixed batch; "own" where the task is not official (task_hash.h). Else
-// it is "open" where the task is open by overrides, the communication opens it, or the number of workers is not one of
-// the task's; otherwise "closed". A data set of another shape opens a run by overrides (plan/).
+// Whether the run measures throughput alone: its batch is fixed or its accelerator emulated, so that it has no goal and
+// no evaluation.
+inline bool measures_throughput(const RunSpec& spec) { return spec.fixed_batch || spec.emulated_step_s > 0; }
+
+// The division of a training: "throughput" where it measures nothing else; "own" where the task is not official
+// (task_hash.h). Else it is "open" where the task is open by overrides, the communication opens it, or the number of
+// workers is not one of the task's; otherwise "closed". A data set of another shape opens a run by overrides (plan/).
 std::string division_of(const RunSpec& spec);
 
 Json to_json(const RunSpec& spec);

@@ -40,6 +40,7 @@ RunSpec full_spec() {
   spec.data_dirs = {"/data/a b", "/data/ü"};
   spec.cache_dir = "/home/cache";
   spec.synthetic = true;
+  spec.emulated_step_s = 0.15;
   spec.device = "cuda";
   spec.profile = "time";
   spec.timeline = true;
@@ -112,7 +113,7 @@ TEST(RunSpec, EveryFieldIsNeededAndNamed) {
   };
   for (const char* table : {"", "/limits", "/checkpoint"}) {
     for (const auto& [key, value] : good.at(Json::json_pointer(table)).items()) {
-      const std::set<std::string> optional = {"communication", "asked", "engine", "cpus"};
+      const std::set<std::string> optional = {"communication", "asked", "engine", "cpus", "emulated_step_s"};
       if (optional.contains(key)) continue;  // a command has no communication
       const Json::json_pointer place = Json::json_pointer(table) / key;
       EXPECT_THAT(error_without(place), testing::AllOf(testing::StartsWith("spec.json: "), testing::HasSubstr(key)))
@@ -186,6 +187,9 @@ TEST(RunSpec, DivisionFollowsTheRules) {
   EXPECT_EQ(division_of(spec), "closed");
   spec.fixed_batch = true;
   EXPECT_EQ(division_of(spec), "throughput");
+  spec.fixed_batch = false;
+  spec.emulated_step_s = 0.15;
+  EXPECT_EQ(division_of(spec), "throughput");
 }
 
 TEST(RunSpec, OlderSpecificationsCommunicateAsEver) {
@@ -249,6 +253,7 @@ TEST(RunSpec, ABenchmarkOfCollectivesIsAKindOfItsOwn) {
 TEST(RunSpec, WhatDoesNotFitTheTasksHashIsRefused) {
   const auto read = [](bool open, const char* pointer, const Json& value) -> std::string {
     RunSpec spec = full_spec();
+    spec.emulated_step_s = 0;  // else the division is throughput
     if (!open) {
       spec.communication = {};
       set_task(spec, find_task("fashion-mnist", "", "", {}), {});

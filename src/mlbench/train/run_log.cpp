@@ -79,11 +79,11 @@ void RunLog::update(int64_t step, const optim::StepOutcome& outcome) {
   clipped_steps_ += outcome.clipped ? 1 : 0;
 }
 
-void RunLog::epoch(int64_t step, const MetricSet& metrics) {
+void RunLog::epoch(int64_t step, const MetricSet* metrics) {
   Json event = make_event(EventKind::kEpoch, {member::kStep(step), member::kEpoch(plan_.epoch_of(step))});
-  if (is_first_rank()) {
-    add_members(event, {member::kTrainNs(clock_.train_ns()), member::kTrainLoss(metrics.value("loss")),
-                        member::kMetrics(metrics.values())});
+  if (is_first_rank()) add_members(event, {member::kTrainNs(clock_.train_ns())});
+  if (is_first_rank() && metrics != nullptr) {
+    add_members(event, {member::kTrainLoss(metrics->value("loss")), member::kMetrics(metrics->values())});
   }
   if (normed_steps_ > 0) {
     add_members(event, {member::kGradientNorm(norm_sum_ / static_cast<double>(normed_steps_)),

@@ -29,7 +29,7 @@ class RunLog {
   void step(track::StepSample sample);
   // Records the outcome of the update in the step with number `step - 1`.
   void update(int64_t step, const optim::StepOutcome& outcome);
-  void epoch(int64_t step, const MetricSet& metrics);
+  void epoch(int64_t step, const MetricSet* metrics);  // null: none are measured
   // `cadence` says whether the evaluation was due by the task's cadence.
   void evaluation(int64_t step, int64_t duration_ns, bool cadence, const MetricSet& metrics);
   // Records that weights are averaged from the next step on.

@@ -1,5 +1,6 @@
 #include "mlbench/train/train.h"
 
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -103,6 +104,8 @@ class TrainRun {
   EvaluationPlan evaluations_;
   std::unique_ptr<schedule::Schedule> schedule_;
   const bool replicated_;
+  const bool emulated_;             // nothing is learnt: there are no losses and no metrics
+  const bool measures_throughput_;  // nothing is evaluated, and no checkpoint stands at the end
   optim::FlatTensors tensors_;
   MetricSet train_metrics_;  // of the current epoch, on this rank
   MetricSet evaluation_metrics_;
@@ -132,6 +135,8 @@ TrainRun::TrainRun(const TrainContext& context)
       schedule_(schedule::make_schedule(task_.schedule, {task_.optimizer.lr, context.run.workers,
                                                          plan_.steps_per_epoch(), plan_.steps_after(task_.epochs)})),
       replicated_(context.optimizer.promise().replicated),
+      emulated_(context.run.emulated_step_s > 0),
+      measures_throughput_(spec::measures_throughput(context.run)),
       tensors_(optim::flat_tensors(context.framework.parameters(), context.framework.gradients())),
       train_metrics_(metrics::without_translations(task_.evaluation.metrics)),
       evaluation_metrics_(task_.evaluation.metrics),
@@ -191,6 +196,10 @@ double TrainRun::compute_gradients(const data::Batch& batch, track::StepSample& 
 }
 
 void TrainRun::add_to_metrics(const BatchView& batch, double loss, track::StepSample& sample) {
+  if (emulated_) {
+    sample.loss_sum = std::numeric_limits<double>::quiet_NaN();
+    return;
+  }
   const metrics::Outputs outputs = outputs_of(c_.framework, batch, loss, metric_source_);
   sample.loss_sum += outputs.loss_sum;
   train_metrics_.add(outputs);
@@ -225,7 +234,7 @@ void TrainRun::train_step() {
   if (!batch.micro.empty()) add_to_metrics(batch.micro.back(), last_loss, sample);
   ++step_;
   const bool epoch_ends = plan_.ends_epoch(step_) && !c_.run.fixed_batch;
-  if (epoch_ends) train_metrics_.merge(c_.comm);
+  if (epoch_ends && !emulated_) train_metrics_.merge(c_.comm);
   clock_.lap(StepKind::kMetrics);
 
   sample.kinds_ns = clock_.take();
@@ -234,7 +243,8 @@ void TrainRun::train_step() {
 }
 
 void TrainRun::finish_epoch() {
-  log_.epoch(step_, train_metrics_);
+  log_.epoch(step_, emulated_ ? nullptr : &train_metrics_);
+  if (emulated_) return;
   check_goal(spec::kTrainSplit, train_metrics_);
   train_metrics_.reset();
 }
@@ -287,14 +297,15 @@ TrainResult TrainRun::run() {
   while (!(reason = stop_rule_.reason_to_stop(step_))) {
     step();
     if (c_.run.fixed_batch) continue;
-    if (evaluations_.due(step_) || step_ == stop_rule_.last_step()) evaluate();
+    const bool evaluates = evaluations_.due(step_) || step_ == stop_rule_.last_step();
+    if (evaluates && !measures_throughput_) evaluate();
     if (checkpoints_.due(step_, plan_.ends_epoch(step_)) && !stop_rule_.ends_after(step_)) {
       write_checkpoint();
       clock_.lap(record::StepKind::kCheckpoint);
     }
   }
   // When time runs out between evaluations, the last weights are evaluated, too.
-  if (*reason == StopReason::kMaxTime && !c_.run.fixed_batch && !evaluations_.due(step_) && step_ > start_.steps) {
+  if (*reason == StopReason::kMaxTime && !measures_throughput_ && !evaluations_.due(step_) && step_ > start_.steps) {
     evaluate();
   }
 
@@ -304,7 +315,7 @@ TrainResult TrainRun::run() {
     result.weights_sha256 = agreed_weights_sha256(c_.framework, c_.comm, replicated_);
   }
   clock_.skip(SpanKind::kCheckpoint, "weights_sha256");
-  if (c_.run.checkpoint.at_end && !c_.run.fixed_batch) {
+  if (c_.run.checkpoint.at_end && !measures_throughput_) {
     write_checkpoint();
     clock_.skip(SpanKind::kCheckpoint, "checkpoint");
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <numeric>
 
@@ -249,6 +250,24 @@ TEST_P(StopTest, a_fixed_batch_runs_beyond_the_epochs_without_any) {
   std::vector<std::string> names;
   for (const Json& event : rank.spool.events) names.push_back(event["event"]);
   EXPECT_THAT(names, ElementsAre("begin", "end"));
+}
+
+TEST_P(StopTest, emulated_steps_learn_nothing_and_nothing_is_evaluated) {
+  TestRun test(GetParam());
+  test.run.emulated_step_s = 0.15;
+  const RankOutcome rank = end_of(test);
+  EXPECT_EQ(rank.result.reason, StopReason::kEpochs);
+  EXPECT_EQ(rank.result.steps, 12);
+  std::vector<std::string> names;
+  for (const Json& event : rank.spool.events) {
+    names.push_back(event["event"]);
+    if (names.back() != "epoch") continue;
+    EXPECT_TRUE(event.contains("train_ns"));
+    EXPECT_FALSE(event.contains("metrics"));
+    EXPECT_FALSE(event.contains("train_loss"));
+  }
+  EXPECT_THAT(names, ElementsAre("begin", "epoch", "epoch", "epoch", "epoch", "end"));
+  for (const record::StepRecord& step : rank.spool.steps) EXPECT_TRUE(std::isnan(step.loss_sum));
 }
 
 // ---- what is computed -----------------------------------------------------------------------------------------------

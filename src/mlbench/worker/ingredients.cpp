@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
@@ -18,6 +19,7 @@
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/prepare.h"
 #include "mlbench/dataset/synthetic.h"
+#include "mlbench/framework/emulated.h"
 #include "mlbench/models/model.h"
 
 namespace mlbench::worker {
@@ -65,7 +67,12 @@ std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, i
   options.precision = run.precision;
   options.device = run.device;
   options.gradient_memory = std::move(gradient_memory);
-  return catalog::make_framework(run.framework, options);
+  auto framework = catalog::make_framework(run.framework, options);
+  if (run.emulated_step_s == 0) return framework;
+  static const SystemClock kClock;
+  const std::chrono::duration<double> step(run.emulated_step_s);
+  return framework::emulate(std::move(framework),
+                            {.step = std::chrono::duration_cast<Nanoseconds>(step), .clock = kClock});
 }
 
 std::vector<int> cores_beside_computing(const spec::RunSpec& run, int local_rank) {

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
 
 namespace mlbench::worker {
@@ -55,6 +57,24 @@ TEST_F(Cores, ACommunicationThreadIsInTheWayWhereItSpinsWithoutACore) {
   EXPECT_EQ(place_of_communication(asked, 0, cores, true).crowded, "") << "somebody wants to know";
   keep("[0]");
   EXPECT_THAT(place_of_communication(run_of(1, 1), 0, 1, true).cores, ElementsAre(0));
+}
+
+TEST(MakeFramework, StepsAreEmulatedWhereTheRunSaysSo) {
+  spec::RunSpec run;
+  spec::set_task(run, spec::find_task("fashion-mnist", "", "", {}), {});
+  run.framework = "null";
+  for (const double step_s : {0.0, 0.03}) {
+    run.emulated_step_s = step_s;
+    const auto framework = make_framework(run, 0, 0);
+    const SystemClock clock;
+    const TimePoint begin = clock.now();
+    framework->begin_step(0);
+    framework->forward({}, framework::Mode::kTrain);
+    framework->backward({});
+    EXPECT_GE(to_seconds(clock.now() - begin), step_s);
+    EXPECT_EQ(std::isnan(framework->loss()), step_s > 0);
+    EXPECT_EQ(framework->effective()["name"], "null");
+  }
 }
 
 }  // namespace

@@ -54,14 +54,14 @@ std::string progress_line(const spec::RunSpec& run, const report::Progress& prog
     line += fmt::format(" of {:.3g}", double(progress.last_step) / double(progress.steps_per_epoch));
   }
   line += "  " + steps_of(progress);
-  if (progress.loss) line += "  loss " + report::format_metric(*progress.loss);
+  if (progress.loss && run.emulated_step_s == 0) line += "  loss " + report::format_metric(*progress.loss);
   if (progress.samples_per_s) {
     // What a task of text trains on, and its losses are means over, are tokens.
     const char* unit = run.task.task.data.batching == "samples" ? "samples" : "tokens";
     line += fmt::format("  {} {}/s", report::format_rate(*progress.samples_per_s * double(run.workers)), unit);
   }
   const spec::GoalSpec& goal = run.task.task.goal;
-  if (!run.fixed_batch && progress.evaluation) {
+  if (!spec::measures_throughput(run) && progress.evaluation) {
     const Json metrics = record::get(*progress.evaluation, record::member::kMetrics, Json::object());
     if (metrics.contains(goal.metric) && metrics[goal.metric].is_number()) {
       line += fmt::format("  {} {} (goal {:g})", goal.metric, report::format_metric(metrics[goal.metric].get<double>()),

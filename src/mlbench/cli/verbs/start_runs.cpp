@@ -236,6 +236,7 @@ std::string describe(const spec::RunSpec& run) {
   }
   if (run.limits.light) labels += ", light";
   if (run.synthetic) labels += ", synthetic";
+  if (run.emulated_step_s > 0) labels += ", emulated";
   if (!run.communication.netem.empty()) labels += ", synthetic network";
   if (run.oversubscribed) labels += ", oversubscribed";
   if (run.share_host) labels += ", shared host";

@@ -181,8 +181,8 @@ ExitCode tune(const Context& context, TuneWords words) {
 // The options of `run` less those that leave a trial no time to a target.
 void add_options_of_trials(CLI::App& verb, spec::RunOptions& options) {
   for (const spec::RunOption& option : catalog::run_options()) {
-    const bool not_here = option.name == "to_the_end" || option.name == "fixed_batch" || option.name == "share_host" ||
-                          option.applies == spec::AppliesTo::kCommands;
+    const bool not_here = option.name == "to_the_end" || option.name == "fixed_batch" || option.name == "compute" ||
+                          option.name == "share_host" || option.applies == spec::AppliesTo::kCommands;
     if (!option.flags.empty() && !not_here) add_run_option(verb, options, option);
   }
   verb.get_option("NAME")->description("the runs are called NAME.tN-K");

@@ -121,6 +121,11 @@ std::string data(const Record& record) {
   return joined(words);
 }
 
+// An emulated step is compared with steps that waited as long alone.
+std::string compute(const Record& record) {
+  return record.emulated_step_s ? fmt::format("emulated step of {:g} s", *record.emulated_step_s) : "real steps";
+}
+
 std::string framework(const Record& record) {
   std::vector<std::string> words;
   add_word(words, record.framework);
@@ -263,6 +268,7 @@ const ComparisonKey kOwnKeys[] = {
     {"division", KeyKind::kFixed, values::division},
     {"goal", KeyKind::kFixed, values::goal},
     {"data", KeyKind::kFixed, values::data},
+    {"compute", KeyKind::kFixed, values::compute},
     {"framework", KeyKind::kFree, values::framework},
     {"backend", KeyKind::kFree, values::backend},
     {"executor", KeyKind::kFree, values::executor},

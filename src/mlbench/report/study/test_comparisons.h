@@ -119,6 +119,7 @@ inline std::vector<Change> changes_of_one_key() {
       {"data", "the fingerprint", set("/data/fingerprint", std::string(64, 'd'))},
       {"data", "official", set("/data/official", false)},
       {"data", "made data", set("/data/synthetic", true)},
+      {"compute", "an emulated step", set("/emulated_step_s", 0.15)},
       {"framework", "the framework", set("/framework", "native")},
       {"framework", "its layout", set("/requested/layout", "nchw")},
       {"backend", "the back end", set("/backend", "nccl")},
