@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Images per second of Pillow with the same work as bench/image_decode.cpp, in one process and thread: decoding, or with
+"""Images per second of Pillow with the same work as `mlbench bench decode`, in one process and thread: decoding, or with
 the crop of training or evaluation, to float32 planes by NumPy. For bench/ratio.py:
 
-    ratio.py --ours "build/release/bin/image_decode --images FILE.tar --work train --rounds 1"
+    ratio.py --ours "build/release/bin/mlbench bench decode FILE.tar --crop train --rounds 1 --json"
              --peer "PYTHON bench/image_decode_peer.py --images FILE.tar --work train" --python /usr/bin/python3
 
-The boxes of training crops have the distribution of torchvision's RandomResizedCrop, not those of image_decode. Needs
+The boxes of training crops have the distribution of torchvision's RandomResizedCrop, not those of mlbench. Needs
 Pillow and NumPy (Debian: python3-pil, python3-numpy).
 """
 import argparse

@@ -1615,6 +1615,48 @@ TEST_F(Cli, NoColorMeansNone) {
   EXPECT_THAT(doctor(), Not(HasSubstr("\x1b[")));
 }
 
+TEST_F(Cli, DecodingIsMeasured) {
+  // A grey PNG of one pixel, and a file that is none.
+  constexpr std::string_view kPixel(
+      "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x8\0\0\0\0\x3a\x7e\x9b\x55\0\0\0\nIDAT\x78\x9c\x63\x68\0\0\0\x82\0"
+      "\x81\x77\xcd\x72\xb6\0\0\0\0IEND\xae\x42\x60\x82",
+      67);
+  const fs::path images = folder_.path() / "images";
+  fs::create_directory(images);
+  std::ofstream(images / "a.png", std::ios::binary) << kPixel;
+  std::ofstream(images / "b.JPEG") << "no image";
+  const std::vector<std::string> command = {"bench", "decode", images, "--seconds", "20ms", "--rounds", "2"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), command.begin(), command.end());
+    return more;
+  };
+  const Result text = mlbench(with({"--threads", "2"}));
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("1 image of 2 (0.0 MB): decoding alone\n"), HasSubstr(", with 2 threads on "),
+                              HasSubstr("per second of processor ")));
+  EXPECT_THAT(text.err, AllOf(HasSubstr("left out, as 1 image did not decode: b.JPEG"), HasSubstr("JPEG")));
+  for (const char* crop : {"train", "evaluation"}) {
+    const Json json = mlbench(with({"--crop", crop, "--json"})).json();
+    EXPECT_EQ(json["crop"], crop);
+    EXPECT_EQ(json["images"], 1);
+    EXPECT_EQ(json["images_found"], 2);
+    EXPECT_EQ(json["refused"].size(), 1U);
+    EXPECT_EQ(json["threads"], 1);
+    EXPECT_EQ(json["samples_per_s"].size(), 2U);
+    EXPECT_GT(json["median_samples_per_s"], 0);
+    EXPECT_EQ(json["median_samples_per_s_and_thread"], json["median_samples_per_s"]);
+    EXPECT_GT(json["median_samples_per_cpu_s"], 0);
+  }
+  EXPECT_EQ(mlbench(with({"--crop", "train", "--difference", "--json"})).json()["largest"], 0) << "only JPEGs shrink";
+
+  expect_error(with({"--crop", "test"}), HasSubstr("unknown --crop 'test'"));
+  expect_error(with({"--scaled"}), HasSubstr("--scaled is of crops"));
+  expect_error(with({"--threads", "0"}), HasSubstr("--threads '0' is not a whole number from 1 to 1024"));
+  expect_error({"bench", "decode", folder_.path() / "none"}, HasSubstr("none: no such file or folder"));
+  fs::remove(images / "a.png");
+  expect_error(command, HasSubstr("images: no image decodes: b.JPEG"));
+}
+
 // ---- with the real worker -------------------------------------------------------------------------------------------
 
 TEST_F(Cli, CollectivesAreMeasuredVerifiedAndCompared) {

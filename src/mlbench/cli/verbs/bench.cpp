@@ -14,6 +14,7 @@
 #include "mlbench/cli/follow.h"
 #include "mlbench/cli/remote.h"
 #include "mlbench/cli/terminal/interrupt.h"
+#include "mlbench/cli/verbs/bench_decode.h"
 #include "mlbench/cli/verbs/option_flags.h"
 #include "mlbench/cli/verbs/start_runs.h"
 #include "mlbench/cli/verbs/timeline_file.h"
@@ -120,7 +121,7 @@ void add_collectives_options(CLI::App& verb, spec::CollectivesOptions& options) 
 }  // namespace
 
 void add_bench(CLI::App& app, Program& program) {
-  CLI::App* group = app.add_subcommand("bench", "Measure the machine: collectives");
+  CLI::App* group = app.add_subcommand("bench", "Measure the machine: collectives, decoding of images");
   group->require_subcommand(1);
   CLI::App* verb = add_verb(*group, program, "collectives", "Time and verify collective communication, size by size");
   auto options = std::make_shared<BenchOptions>();
@@ -180,6 +181,7 @@ void add_bench(CLI::App& app, Program& program) {
     return measure(context, *options);
   };
   act(*verb, program, action, Signals::kRead);
+  add_bench_decode(*group, program);
 }
 
 }  // namespace mlbench::cli

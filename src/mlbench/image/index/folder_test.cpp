@@ -52,6 +52,23 @@ TEST(ImageFolder, HasTheOrderOfTorchvision) {
   EXPECT_EQ(read_text(files, index.samples[3]), "bb");
 }
 
+TEST(UnlabelledImages, OfAFolderAreThoseOfItsNames) {
+  const TwoClasses made;
+  put(made.root / "at-the-top.jpg", "tt");
+  fs::create_symlink(made.root / "n01/x.jpeg", made.root / "link.jpg");
+  const SampleIndex index = index_unlabelled(made.root);
+  EXPECT_THAT(index.samples,
+              ElementsAre(Sample{0, 0, 2, 0, "at-the-top.jpg"}, Sample{0, 0, 4, 0, "n01/x.jpeg"},
+                          Sample{0, 0, 5, 0, "n02/images-2/0.jpg"}, Sample{0, 0, 1, 0, "n02/images/a.jpg"},
+                          Sample{0, 0, 2, 0, "n02/images/b.JPEG"}, Sample{0, 0, 3, 0, "n02/z.PNG"}));
+  EXPECT_EQ(read_text(SampleFiles(index), index.samples[5]), "zzz");
+  put(made.root / "n01/empty.jpg", "");
+  EXPECT_THAT(error_of([&] { index_unlabelled(made.root); }), HasSubstr("n01/empty.jpg: 0 bytes, expected 1 to"));
+  EXPECT_THAT(error_of([&] { index_unlabelled(made.root / "none"); }), HasSubstr("none: no such file or folder"));
+  fs::create_directory(made.root / "bare");
+  EXPECT_THAT(error_of([&] { index_unlabelled(made.root / "bare"); }), HasSubstr("bare: holds no images (.jpg"));
+}
+
 TEST(ImageFolder, LinksAreRefused) {
   for (const bool folder : {false, true}) {
     const TwoClasses made;

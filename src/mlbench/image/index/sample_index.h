@@ -57,6 +57,10 @@ SampleIndex index_web_dataset(const std::vector<std::filesystem::path>& shards, 
 SampleIndex index_example_records(const std::vector<std::filesystem::path>& shards, int64_t labels,
                                   int64_t first_label);
 
+// All images of a folder, whatever the folders below it mean, or of a tar file that is not packed, without labels. They
+// are told by their names; links are left out of a folder.
+SampleIndex index_unlabelled(const std::filesystem::path& path);
+
 // A file in a tar file.
 struct TarMember {
   std::string name;

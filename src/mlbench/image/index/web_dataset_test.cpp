@@ -62,6 +62,16 @@ const std::vector<Member> kTwo = {
     {"./", "", AE_IFDIR}, {"./a/00.jpg", "first"}, {"./a/00.cls", "7\n"}, {"a/00.json", "{}"},
     {"__meta__", "x"},    {"README", "no dot"},    {"b.x/01.cls", "0"},   {"b.x/01.JPEG", std::string(600, 'z')}};
 
+TEST(UnlabelledImages, OfATarFileAreThoseOfItsNames) {
+  const Shard shard(tar_of({{"a/1.JPEG", "one"}, {"a/1.cls", "7"}, {"words.txt", "no image"}, {"2.png", "second"}}));
+  const SampleIndex index = index_unlabelled(shard.path);
+  ASSERT_EQ(index.samples.size(), 2U);
+  EXPECT_EQ(index.samples[1].key, "2.png");
+  std::vector<std::byte> bytes;
+  SampleFiles(index).read(index.samples[1], bytes);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), "second");
+}
+
 TEST(WebDataset, SamplesLieWhereTheIndexSays) {
   for (const auto set :
        {archive_write_set_format_ustar, archive_write_set_format_pax, archive_write_set_format_gnutar}) {
