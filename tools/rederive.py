@@ -210,8 +210,24 @@ class Run:
             figures[f"{name}.length"] = len(rows)
             for index, row in enumerate(rows):
                 figures |= {f"{name}[{index}].{key}": value for key, value in row.items()}
-        figures |= self.goal() | self.exchange("exchange") | self.end()
+        figures |= self.goal() | self.exchange("exchange") | self.end() | self.read_bytes()
         figures["share of communication"] = self.kinds_ns[KINDS.index("agg")] / self.train_ns if self.train_ns else None
+        return figures
+
+    def read_bytes(self):
+        """What the processes of all ranks read, where each says it."""
+        figures = {}
+
+        def add(place, segments, is_end):
+            ends = [[e for e in segment.events if is_end(e)][-1:] for segment in segments]
+            for name in ("device_read_bytes", "call_read_bytes"):
+                if ends and all(end and name in end[0] for end in ends):
+                    figures[f"{place}.{name}"] = sum(end[0][name] for end in ends)
+
+        for index, epoch in enumerate(self.epochs):
+            add(f"epochs[{index}]", [rank[epoch["segment"] - 1] for rank in self.spool.values()],
+                lambda e: e["event"] == "epoch" and e["epoch"] == epoch["epoch"])
+        add("storage", [segment for rank in self.spool.values() for segment in rank], lambda e: e["event"] == "end")
         return figures
 
     def median_rate(self):

@@ -53,7 +53,7 @@ class Shown:
         data, limits = self.record["data"], self.record["limits"]
         labels = {"synthetic": data.get("synthetic"),
                   "unofficial data": not data.get("synthetic") and data.get("official") is False,
-                  "open": self.record["division"] == "open", "own task": self.record["division"] == "own",
+                  "emulated": self.record.get("emulated_step_s") is not None, "open": self.record["division"] == "open", "own task": self.record["division"] == "own",
                   "light": limits.get("light"), "to the end": limits.get("to_the_end"),
                   "oversubscribed": self.record["oversubscribed"]}
         return [label for label, holds in labels.items() if holds]

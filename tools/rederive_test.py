@@ -171,6 +171,20 @@ class Rederive(Case):
             with self.subTest(place):
                 self.expect(1, "DIFFERENT")
 
+    def test_bytes_read_are_sums_over_ranks_that_say_so(self):
+        events, record = copy.deepcopy(EVENTS), copy.deepcopy(RECORD)
+        events[1].insert(0, {"event": "epoch", "sequence": 0, "end_ns": 1, "step": 3, "epoch": 1})
+        for event in (events[0][3], events[0][5], events[1][0], events[1][1]):
+            event |= {"device_read_bytes": 4096, "call_read_bytes": 10}
+        del events[1][1]["call_read_bytes"]
+        record["epochs"][0] |= {"device_read_bytes": 8192, "call_read_bytes": 20}
+        record["storage"] = {"device_read_bytes": 8192}
+        self.write(record, events=(events,))
+        self.expect(0, ", none different\n")
+        record["storage"]["device_read_bytes"] = 4096
+        self.write(record, events=(events,))
+        self.expect(1, "storage.device_read_bytes")
+
     def test_compressed(self):
         self.write(pack=lzma.compress)
         self.expect(0)

@@ -456,6 +456,7 @@ Record build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record.exchange = exchange_of(spec, std::ssize(rank0), *record.effective, has_ended(progress) ? &notes : nullptr);
   record.evaluations = evaluations_of(rank0, times);
   record.epochs = epochs_of(rank0, times);
+  tell_read_bytes(spools.ranks, record.epochs, record.storage);
   record.goal = goal_of(spec, rank0, times, record.evaluations, record.epochs);
   if (record.goal && record.data.official != true) record.goal->target_loss.reset();
   if (const auto moment = goal_moment(rank0); moment && record.goal) {

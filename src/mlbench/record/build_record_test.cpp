@@ -509,6 +509,33 @@ TEST_F(BuildRecord, SkippedStepsAndAveragedWeightsAreNotesAndNormsAreOfEpochs) {
   EXPECT_EQ(write()["notes"][notes], "steps skipped, as their gradients overflowed: 3; loss scale 2048");
 }
 
+TEST_F(BuildRecord, BytesReadAreSumsOverRanksWhereAllSaySo) {
+  one_finished_segment();
+  const auto write = [&](int64_t rank, std::optional<int64_t> devices) {
+    Json epoch = {{"event", "epoch"}, {"end_ns", 1}, {"step", 10}, {"epoch", 1}, {"call_read_bytes", 7}};
+    Json end = {{"event", "end"}, {"end_ns", 2}, {"call_read_bytes", 70}};
+    if (devices) {
+      epoch["device_read_bytes"] = *devices;
+      end["device_read_bytes"] = 10 * *devices;
+    }
+    write_spool(folder_.path(), 1, rank, {step_record(0, 10, kSecond)}, {epoch, end},
+                micros("2026-01-31T12:00:01.000000Z"));
+  };
+  write(0, 100);
+  write(1, 20);
+  Json record = build();
+  EXPECT_EQ(record["epochs"][0]["device_read_bytes"], 120);
+  EXPECT_EQ(record["epochs"][0]["call_read_bytes"], 14);
+  EXPECT_EQ(record["storage"]["device_read_bytes"], 1200);
+  EXPECT_EQ(record["storage"]["call_read_bytes"], 140);
+
+  write(1, std::nullopt);
+  record = build();
+  EXPECT_FALSE(record["epochs"][0].contains("device_read_bytes")) << "rank 1 does not say";
+  EXPECT_EQ(record["epochs"][0]["call_read_bytes"], 14);
+  EXPECT_FALSE(record["storage"].contains("device_read_bytes"));
+}
+
 TEST_F(BuildRecord, SegmentThatTheSupervisorDidNotWriteDownIsSeen) {
   one_finished_segment();
   progress_.segments.clear();
@@ -579,6 +606,11 @@ TEST_F(BuildRecord, EveryKindOfRecordMeetsTheSchema) {
   spec_.division = "throughput";
   expect_valid("throughput");
   spec_.fixed_batch = false;
+  spec_.emulated_step_s = 0.15;
+  EXPECT_EQ(build()["emulated_step_s"], 0.15);
+  EXPECT_EQ(build()["goal"], nullptr);
+  expect_valid("emulated");
+  spec_.emulated_step_s = 0;
   spec::set_command(spec_, {{"python3", "train.py"}});
   expect_valid("custom");
   spec::declare(spec_, spec::find_task("2a", "", "", {}), {}, "epsilon");

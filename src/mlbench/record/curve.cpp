@@ -65,6 +65,17 @@ std::optional<BestValue> best_of(const spec::GoalSpec& goal, const std::vector<E
   return best;
 }
 
+// The sum of a member over one event of each rank; empty where a rank did not say it.
+std::optional<int64_t> sum_of(const std::vector<Json>& events, const Member<int64_t>& member) {
+  int64_t sum = 0;
+  for (const Json& event : events) {
+    const auto value = find(event, member);
+    if (!value) return std::nullopt;
+    sum += *value;
+  }
+  return events.empty() ? std::nullopt : std::optional(sum);
+}
+
 }  // namespace
 
 std::optional<std::chrono::system_clock::time_point> parse_stamp(const std::string& text) {
@@ -141,6 +152,30 @@ std::vector<Epoch> epochs_of(const std::vector<RankSpool>& segments, const std::
         if (epoch.gradient_norm) epoch.clipped_steps = find(event, member::kClippedSteps);
         return epoch;
       });
+}
+
+void tell_read_bytes(const std::vector<std::vector<RankSpool>>& ranks, std::vector<Epoch>& epochs, Storage& storage) {
+  for (Epoch& epoch : epochs) {
+    std::vector<Json> ends;
+    for (const auto& segments : ranks) {
+      ends.emplace_back();
+      if (epoch.segment.value_or(0) < 1 || *epoch.segment > std::ssize(segments)) continue;
+      for (const Json& event : events_of(segments[static_cast<size_t>(*epoch.segment - 1)], EventKind::kEpoch)) {
+        if (find(event, member::kEpoch) == epoch.epoch) ends.back() = event;
+      }
+    }
+    epoch.device_read_bytes = sum_of(ends, member::kDeviceReadBytes);
+    epoch.call_read_bytes = sum_of(ends, member::kCallReadBytes);
+  }
+  std::vector<Json> ends;
+  for (const auto& segments : ranks) {
+    for (const RankSpool& spool : segments) {
+      const auto found = events_of(spool, EventKind::kEnd);
+      ends.push_back(found.empty() ? Json() : found.back());
+    }
+  }
+  storage.device_read_bytes = sum_of(ends, member::kDeviceReadBytes);
+  storage.call_read_bytes = sum_of(ends, member::kCallReadBytes);
 }
 
 std::optional<Goal> goal_of(const spec::RunSpec& spec, const std::vector<RankSpool>& segments,

@@ -21,6 +21,11 @@ constexpr MemberRow kMemberRows[] = {
     {"duration_ns", kInteger, "ns", "how long the evaluation took"},
     {"samples", kInteger, "samples", "trained on, of all ranks, since the run's first step"},
     {"peak_rss", kInteger, "bytes", "largest resident memory of this process so far"},
+    {"device_read_bytes", kInteger, "bytes",
+     "fetched for this process from devices or other machines: of the epoch, or of the segment at its end; absent "
+     "where "
+     "the kernel does not say"},
+    {"call_read_bytes", kInteger, "bytes", "the same of what calls that read returned, from files and connections"},
     {"split", kText, "", "train | test"},
     {"metrics", kObject, "", "value by metric, of all ranks"},
     {"train_loss", kNumber, "", "mean over the epoch's samples, of all ranks"},
@@ -63,7 +68,8 @@ constexpr std::string_view kBeginAlways[] = {"effective", "versions", "comm_stac
 constexpr std::string_view kBeginSometimes[] = {
     "start_step", "last_step", "steps_per_epoch", "samples_before", "parameters", "storage", "notes"};
 constexpr std::string_view kEpochAlways[] = {"step", "epoch"};
-constexpr std::string_view kEpochSometimes[] = {"train_ns", "train_loss", "metrics", "gradient_norm", "clipped_steps"};
+constexpr std::string_view kEpochSometimes[] = {"train_ns",      "train_loss",        "metrics",        "gradient_norm",
+                                                "clipped_steps", "device_read_bytes", "call_read_bytes"};
 constexpr std::string_view kEvaluationAlways[] = {"step", "duration_ns"};
 constexpr std::string_view kEvaluationSometimes[] = {"epoch", "samples", "split", "train_ns", "metrics", "cadence"};
 constexpr std::string_view kCheckpointAlways[] = {"step"};
@@ -75,7 +81,8 @@ constexpr std::string_view kOperationsAlways[] = {"step", "operations"};
 constexpr std::string_view kCollectiveAlways[] = {"row"};
 constexpr std::string_view kPairsAlways[] = {"matrix"};
 constexpr std::string_view kEndAlways[] = {"step", "reason"};
-constexpr std::string_view kEndSometimes[] = {"weights_sha256", "samples", "peak_rss", "loss_scale", "skipped_steps"};
+constexpr std::string_view kEndSometimes[] = {"weights_sha256", "samples",           "peak_rss",       "loss_scale",
+                                              "skipped_steps",  "device_read_bytes", "call_read_bytes"};
 constexpr std::string_view kFailureAlways[] = {"kind", "operation", "message"};
 constexpr std::string_view kFailureSometimes[] = {"step", "sequence_number"};
 

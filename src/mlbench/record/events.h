@@ -59,6 +59,8 @@ inline constexpr Member<int64_t> kTrainNs{"train_ns"};
 inline constexpr Member<int64_t> kDurationNs{"duration_ns"};
 inline constexpr Member<int64_t> kSamples{"samples"};
 inline constexpr Member<int64_t> kPeakRss{"peak_rss"};
+inline constexpr Member<int64_t> kDeviceReadBytes{"device_read_bytes"};
+inline constexpr Member<int64_t> kCallReadBytes{"call_read_bytes"};
 inline constexpr Member<std::string> kSplit{"split"};
 inline constexpr Member<Json> kMetrics{"metrics"};
 inline constexpr Member<double> kTrainLoss{"train_loss"};

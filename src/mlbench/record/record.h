@@ -166,6 +166,7 @@ struct Storage {
   std::string kind;  // "local"; "data nfs, run local"; "not known"
   std::string data, run, endpoint;
   std::optional<int64_t> objects, bytes;
+  std::optional<int64_t> device_read_bytes, call_read_bytes;  // as of an epoch, but of the whole training
   Json others = nullptr;
 };
 
@@ -254,6 +255,9 @@ struct Epoch {
   std::optional<int64_t> step, segment;
   std::optional<double> gradient_norm;
   std::optional<int64_t> clipped_steps;
+  // By all ranks: fetched from devices or other machines, and returned by calls that read. Empty where a rank's kernel
+  // does not say.
+  std::optional<int64_t> device_read_bytes, call_read_bytes;
   Json others = nullptr;
 };
 

@@ -174,6 +174,8 @@ void describe(V& v, T& storage) {
   text(v, "endpoint", storage.endpoint);
   v.field("objects", storage.objects);
   v.field("bytes", storage.bytes);
+  v.field("device_read_bytes", storage.device_read_bytes, kOmitted);
+  v.field("call_read_bytes", storage.call_read_bytes, kOmitted);
   v.others(storage.others);
 }
 
@@ -268,6 +270,8 @@ void describe(V& v, T& epoch) {
   v.field("segment", epoch.segment);
   v.field("gradient_norm", epoch.gradient_norm, kOmitted);
   v.field("clipped_steps", epoch.clipped_steps, kOmitted);
+  v.field("device_read_bytes", epoch.device_read_bytes, kOmitted);
+  v.field("call_read_bytes", epoch.call_read_bytes, kOmitted);
   v.others(epoch.others);
 }
 

@@ -92,6 +92,8 @@ Record full_record() {
   Epoch& epoch = record.epochs.emplace_back();
   epoch.gradient_norm = 1;
   epoch.clipped_steps = 1;
+  epoch.device_read_bytes = epoch.call_read_bytes = 1;
+  record.storage.device_read_bytes = record.storage.call_read_bytes = 1;
   record.operations.emplace_back();
   record.custom.emplace().declared.emplace();
   record.emulated_step_s = 0.15;

@@ -51,6 +51,17 @@ std::string collectives_words(const std::vector<record::CollectiveRow>& rows, in
   return words + fmt::format(", {} wrong", wrong);
 }
 
+std::optional<double> accelerator_utilisation(const record::Record& record) {
+  const bool gpu = record.effective && record.effective->device.starts_with("cuda");
+  const auto waits = spec::find_number(record.steps_s, "batch_load");
+  if ((gpu && !record.emulated_step_s) || !waits) return std::nullopt;
+  double passes = 0;
+  for (const char* kind : {"fwd_pass", "comp_loss", "backprop"}) {
+    passes += spec::find_number(record.steps_s, kind).value_or(0);
+  }
+  return passes > 0 ? std::optional(passes / (passes + *waits)) : std::nullopt;
+}
+
 std::vector<std::string> labels_of(const record::Record& record) {
   std::vector<std::string> labels;
   const auto add = [&](bool holds, std::string label) {
@@ -136,6 +147,7 @@ RunFigures figures_of(const record::Record& record) {
   figures.train_legacy_s = record.clocks.train_legacy_s;
   figures.wall_s = record.clocks.wall_s;
   figures.samples_per_s = record.throughput.samples_per_s;
+  figures.accelerator_utilisation = accelerator_utilisation(record);
   if (const double train_s = figures.train_s.value_or(0); train_s > 0) {
     const auto share = [&](const std::optional<double>& seconds) {
       return seconds ? std::optional(*seconds / train_s) : std::nullopt;

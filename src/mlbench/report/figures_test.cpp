@@ -49,6 +49,17 @@ TEST(Figures, WallToGoalEndsWithTheEvaluationThatMetIt) {
   EXPECT_FALSE(figures_of(record).wall_to_goal_s);
 }
 
+TEST(Figures, AnAcceleratorIsUsedWhereItDoesNotWaitForData) {
+  RecordJson record = make_record("r-2", 2, 40, 5000, true);
+  EXPECT_DOUBLE_EQ(figures_of(record).accelerator_utilisation.value(), 30.5 / 31.5);
+  record["effective"] = {{"device", "cuda:0"}};
+  EXPECT_FALSE(figures_of(record).accelerator_utilisation) << "the host does not see the passes of a GPU";
+  record["emulated_step_s"] = 0.15;
+  EXPECT_DOUBLE_EQ(figures_of(record).accelerator_utilisation.value(), 30.5 / 31.5);
+  record["steps_s"].erase("batch_load");
+  EXPECT_FALSE(figures_of(record).accelerator_utilisation);
+}
+
 TEST(Figures, ASharedHostIsALabel) {
   RecordJson record = make_record("r-2", 2, 40, 5000, true);
   EXPECT_FALSE(figures_of(record).shared_host);

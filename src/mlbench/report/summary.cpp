@@ -315,6 +315,17 @@ std::optional<Section> operations_section(const Record& record) {
   return Section{fmt::format("{}, {}", record.name, heading), {}, std::move(table)};
 }
 
+// "emulated step of 0.15 s, 93 % used; read from devices: 1.2 GB, by calls: not known".
+std::string accelerator_words(const Record& record, const RunFigures& figures) {
+  if (!record.emulated_step_s) return "";
+  const auto bytes = [](const std::optional<int64_t>& read) {
+    return read ? format_bytes(static_cast<uint64_t>(*read)) : "not known";
+  };
+  return fmt::format("emulated step of {:g} s, {} used; read from devices: {}, by calls: {}", *record.emulated_step_s,
+                     format_percent(figures.accelerator_utilisation), bytes(record.storage.device_read_bytes),
+                     bytes(record.storage.call_read_bytes));
+}
+
 // What one run is: its task, settings, clocks and outcome.
 Section run_section(const Record& record) {
   const RunFigures figures = figures_of(record);
@@ -364,6 +375,7 @@ Section run_section(const Record& record) {
     }
     line("throughput", rate);
   }
+  line("accelerator", accelerator_words(record, figures));
   line("exchange", exchange_words(record));
   line("weights", record.weights_sha256);
   if (record.segments.size() > 1) {

@@ -98,6 +98,18 @@ TEST(RunDetails, LineByLine) {
             " 750   1.25   75,000  test    40.0   85.25  0.4100\n");
 }
 
+TEST(RunDetails, SayHowAnEmulatedAcceleratorWasFed) {
+  RecordJson record = make_record("r-2", 2, 40, 5400, false);
+  record["division"] = "throughput";
+  record["goal"] = nullptr;
+  record["emulated_step_s"] = 0.15;
+  record["storage"] = {{"kind", "local"}, {"device_read_bytes", 1'200'000'000}};
+  const std::string text = run_details(record);
+  EXPECT_THAT(text, HasSubstr("  labels      emulated, throughput only, light\n"));
+  EXPECT_THAT(text, HasSubstr("  accelerator emulated step of 0.15 s, 97 % used; read from devices: 1.2 GB, by calls: "
+                              "not known\n"));
+}
+
 TEST(RunDetails, StandOnAPage) {
   RecordJson record = make_record("r-2", 2, 40, 5400, true);
   record["task"] = "a|b";

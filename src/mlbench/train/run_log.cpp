@@ -39,7 +39,15 @@ namespace member = record::member;
 RunLog::RunLog(const TrainContext& context, const data::BatchPlan& plan, const track::StepClock& clock)
     : c_(context), plan_(plan), clock_(clock), told_loss_scale_(context.optimizer.loss_scale()) {}
 
+void RunLog::add_read_bytes(Json& event, const std::optional<ReadBytes>& before) {
+  const auto now = read_bytes_so_far();
+  if (!now || !before) return;
+  add_members(event, {member::kDeviceReadBytes(now->devices - before->devices),
+                      member::kCallReadBytes(now->calls - before->calls)});
+}
+
 void RunLog::begin(int64_t step, int64_t last_step) {
+  read_at_begin_ = read_at_epoch_ = read_bytes_so_far();
   Json effective = c_.framework.effective();
   effective.update(c_.optimizer.effective());
   effective["collectives_by"] = c_.comm.collectives_by();
@@ -91,6 +99,7 @@ void RunLog::epoch(int64_t step, const MetricSet* metrics) {
     normed_steps_ = clipped_steps_ = 0;
     norm_sum_ = 0;
   }
+  add_read_bytes(event, std::exchange(read_at_epoch_, read_bytes_so_far()));
   c_.recorder.event(std::move(event));
 }
 
@@ -134,6 +143,7 @@ void RunLog::end(int64_t step, StopReason reason, const std::string& weights_sha
       make_event(EventKind::kEnd, {member::kStep(step), member::kReason(std::string(name_of(reason))),
                                    member::kWeightsSha256(weights_sha256), member::kSamples(plan_.samples_after(step)),
                                    member::kPeakRss(peak_rss_bytes())});
+  add_read_bytes(event, read_at_begin_);
   if (is_first_rank() && c_.optimizer.scales_loss()) {
     add_members(event,
                 {member::kLossScale(c_.optimizer.loss_scale()), member::kSkippedSteps(c_.optimizer.skipped_steps())});

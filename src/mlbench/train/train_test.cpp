@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/read_bytes.h"
 #include "mlbench/models/model.h"
 #include "mlbench/train/train_test.h"
 
@@ -360,6 +361,12 @@ std::vector<std::string> told(const RankOutcome& rank) {
     if (event.contains("peak_rss")) {
       EXPECT_GT(event["peak_rss"].get<int64_t>(), 0);
       event.erase("peak_rss");
+    }
+    if (read_bytes_so_far() && (event["event"] == "epoch" || event["event"] == "end")) {
+      for (const char* read : {"device_read_bytes", "call_read_bytes"}) {
+        EXPECT_GE(event.value(read, int64_t{-1}), 0) << read;
+        event.erase(read);
+      }
     }
     lines.push_back(canonical_json(event));
   }
