@@ -147,6 +147,7 @@ Requested requested_of(const spec::RunSpec& spec) {
 
 DataSet data_of(const spec::RunSpec& spec, const Json& prepared, std::vector<std::string>& notes) {
   Json said = {{"name", spec.data_name}, {"synthetic", spec.synthetic}};
+  if (spec.fixed_batch) said["fixed_batch"] = true;
   if (const Json found = field_of(prepared, member::kData); found.is_object()) said.update(found);
   return part_of<DataSet>(said, "what rank 0 says of its data", notes);
 }

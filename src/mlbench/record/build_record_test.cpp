@@ -604,6 +604,7 @@ TEST_F(BuildRecord, EveryKindOfRecordMeetsTheSchema) {
   expect_valid("failed");
   spec_.fixed_batch = true;
   spec_.division = "throughput";
+  EXPECT_EQ(build()["data"]["fixed_batch"], true);
   expect_valid("throughput");
   spec_.fixed_batch = false;
   spec_.emulated_step_s = 0.15;

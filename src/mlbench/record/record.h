@@ -156,6 +156,7 @@ struct DataSet {
   std::string name, fingerprint;
   std::optional<bool> official;
   bool synthetic = false;
+  std::optional<bool> fixed_batch;  // tensors were made once and used in each step
   Json samples = nullptr;  // a number, or numbers by split
   std::string generator;   // what made the records, with its version and seed; "" of real data
   Json others = nullptr;

@@ -161,6 +161,7 @@ void describe(V& v, T& data) {
   text(v, "fingerprint", data.fingerprint);
   v.field("official", data.official);
   v.field("synthetic", data.synthetic);
+  v.field("fixed_batch", data.fixed_batch, kOmitted);
   v.any("samples", data.samples, {});
   text_or_nothing(v, "generator", data.generator);
   v.others(data.others);

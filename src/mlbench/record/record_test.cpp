@@ -77,6 +77,7 @@ Record full_record() {
   host.gpus.emplace_back();
   record.collectives.emplace();
   record.data.generator = "v1";
+  record.data.fixed_batch = true;
   record::Exchange exchange;
   exchange.wait_s = exchange.transfer_s = exchange.exposed_s = exchange.hidden_s = {1.0};
   record.exchange = exchange;

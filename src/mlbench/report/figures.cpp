@@ -69,6 +69,7 @@ std::vector<std::string> labels_of(const record::Record& record) {
   };
   add(record.data.synthetic, "synthetic");
   add(!record.data.synthetic && record.data.official == false, "unofficial data");
+  add(record.data.fixed_batch == true, "fixed batch");
   add(record.emulated_step_s.has_value(), "emulated");
   add(spec::on_made_network(record.comm_stack), "synthetic network");
   add(record.division == "open", "open");

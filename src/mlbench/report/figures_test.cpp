@@ -95,7 +95,9 @@ TEST(Figures, LabelsSayWhatAReaderMustKnow) {
   record["comm_stack"] = "check(gloo)";
   EXPECT_THAT(figures_of(record).labels, testing::Not(testing::Contains("emulated")));
   record["emulated_step_s"] = 0.15;
-  EXPECT_THAT(figures_of(record).labels, testing::Contains("emulated"));
+  record["data"]["fixed_batch"] = true;
+  EXPECT_THAT(figures_of(record).labels, testing::IsSupersetOf({"fixed batch", "emulated"}));
+  record["data"].erase("fixed_batch");
   record.erase("emulated_step_s");
   EXPECT_THAT(figures_of(record).labels, testing::Not(testing::Contains("synthetic network")));
 

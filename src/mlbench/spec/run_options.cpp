@@ -80,7 +80,7 @@ constexpr RunOption kRows[] = {
     {.name = "synthetic", .flags = "--synthetic", .member = &Options::synthetic, .kind = Kind::kFlag,
      .applies = kTraining, .group = kData, .help = "made data instead of the real set", .compared = "data"},
     {.name = "fixed_batch", .flags = "--fixed-batch", .member = &Options::fixed_batch, .kind = Kind::kFlag,
-     .applies = kTraining, .group = kData, .help = "one batch kept in memory: measures throughput only",
+     .applies = kTraining, .group = kData, .help = "one batch, made once and used in each step: measures throughput only",
      .compared = "division"},
     {.name = "compute", .flags = "--compute", .member = &Options::compute, .kind = Kind::kText, .applies = kTraining,
      .value = "emulated=STEP", .group = kHow,

@@ -121,9 +121,12 @@ std::string data(const Record& record) {
   return joined(words);
 }
 
-// An emulated step is compared with steps that waited as long alone.
+// An emulated step is compared with steps that waited as long alone, and were fed alike. Of real steps the division
+// says that their batch was fixed.
 std::string compute(const Record& record) {
-  return record.emulated_step_s ? fmt::format("emulated step of {:g} s", *record.emulated_step_s) : "real steps";
+  if (!record.emulated_step_s) return "real steps";
+  return fmt::format("emulated step of {:g} s{}", *record.emulated_step_s,
+                     record.data.fixed_batch == true ? " on a fixed batch" : "");
 }
 
 std::string framework(const Record& record) {

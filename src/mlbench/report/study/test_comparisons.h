@@ -120,6 +120,11 @@ inline std::vector<Change> changes_of_one_key() {
       {"data", "official", set("/data/official", false)},
       {"data", "made data", set("/data/synthetic", true)},
       {"compute", "an emulated step", set("/emulated_step_s", 0.15)},
+      {"compute", "an emulated step on a fixed batch",
+       [](Json& record) {
+         record["emulated_step_s"] = 0.15;
+         record["data"]["fixed_batch"] = true;
+       }},
       {"framework", "the framework", set("/framework", "native")},
       {"framework", "its layout", set("/requested/layout", "nchw")},
       {"backend", "the back end", set("/backend", "nccl")},
