@@ -55,5 +55,21 @@ TEST(Algorithm, AProblemIsATaskWithoutIt) {
   EXPECT_NE(problem_hash_of(find_task("1a", "2021", "v1-20", {}).canonical), usual);
 }
 
+// Nothing but the optimizer is another one, so that runs of these variants are compared with those of the default.
+TEST(Algorithm, OfficialVariantsAreTheSameProblem) {
+  const FrozenTask usual = find_task("2a", "2018", "", {});
+  for (const char* variant : {"local-sgd-8", "top-k-1", "ef-sign", "qsgd-4"}) {
+    const FrozenTask frozen = find_task("2a", "2018", variant, {});
+    EXPECT_EQ(problem_hash_of(frozen.canonical), problem_hash_of(usual.canonical)) << variant;
+    EXPECT_NE(frozen.hash, usual.hash) << variant;
+    EXPECT_FALSE(frozen.open) << variant;
+    EXPECT_EQ(frozen.task.optimizer.lr, usual.task.optimizer.lr) << variant;
+    EXPECT_EQ(frozen.task.schedule, usual.task.schedule) << variant;
+    const Algorithm algorithm = algorithm_of(frozen.task.optimizer);
+    EXPECT_EQ(algorithm.rule, "sgd") << variant;
+    EXPECT_NE(algorithm.coder + " " + algorithm.pattern, "none centralized") << variant;
+  }
+}
+
 }  // namespace
 }  // namespace mlbench::spec

@@ -82,8 +82,8 @@ TEST(OfficialTasks, HashesOfAWrongRuleStayListedAndAreNotOfficial) {
 // Lines are only added at the end, none is ever removed, and only a mark may be added to a line. A change that adds
 // lines may count them in here.
 TEST(OfficialTasks, WhatWasListedOnceStays) {
-  constexpr size_t kLines = 23;
-  const std::string kPinned = "a2e0c780ed0e9300a46b52b75d092c0c13df2f105439a1e2c3773fdef752a1fe";
+  constexpr size_t kLines = 27;
+  const std::string kPinned = "fa02b4e4d145385a31db7926d931de3aabad7183186a9eb95cd665ba5f0d0f2f";
   std::string text;
   std::set<std::string> hashes;
   for (const OfficialTask& one : official_tasks()) {

@@ -179,7 +179,8 @@ TEST(Task, OfficialVariantsAreThoseOfTheTexts) {
   EXPECT_THAT(variants("1a", "2018"),
               ElementsAre("v1-20", "v1-32", "v1-44", "v1-56", "v2-20", "v2-32", "v2-44", "v2-56", "train-goal"));
   EXPECT_THAT(variants("1a", "2021"), ElementsAre("v1-20"));
-  EXPECT_THAT(variants("2a", "2018"), ElementsAre("test-goal", "train-goal"));
+  EXPECT_THAT(variants("2a", "2018"),
+              ElementsAre("test-goal", "train-goal", "local-sgd-8", "top-k-1", "ef-sign", "qsgd-4"));
   for (const char* name : {"1a", "2a"}) {
     TaskSpec usual = find_task(name, "2018", "", {}).task;
     const TaskSpec train = find_task(name, "2018", "train-goal", {}).task;
