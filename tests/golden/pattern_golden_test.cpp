@@ -1,5 +1,6 @@
 // Patterns of communication against the text of their papers in NumPy and torch.optim.SGD (pattern_oracle.py, run at
 // test time by a Python that has its own PyTorch): 32 steps of several ranks, whose gradients depend on their weights.
+// Codes of 8 bits are against NumPy alone, in float32.
 
 #include <gtest/gtest.h>
 
@@ -47,6 +48,13 @@ PatternCase streaming(int ranks, int fragments, int64_t delay, double mixing, do
   return one;
 }
 
+PatternCase quantised(int ranks) {
+  return {"centralized_sgd",
+          {{"pattern", "quantised"}, {"compression", "int8"}},
+          ranks,
+          {{"pattern", "quantised"}, {"tensors", kTensors}}};
+}
+
 using Matrix = std::vector<std::vector<double>>;
 
 // That of ranks which each send to the one `hop` above.
@@ -72,6 +80,9 @@ std::vector<PatternCase> pattern_cases() {
           streaming(2, 3, 1, 0.5, 0.9, true),
           streaming(3, 3, 4, 0.25, 0.5, false),
           streaming(3, 2, 2, 0, 0.9, true),
+          quantised(1),
+          quantised(2),
+          quantised(3),
           push(2, Json::object(), {shift_by(1, 2)}),
           push(5, Json::object(), {shift_by(1, 5), shift_by(2, 5), shift_by(4, 5)}),
           push(3, {{"topology", "custom"}, {"edges", "0>1, 0>2, 1-2, 2>0"}}, {directed}),

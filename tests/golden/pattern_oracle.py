@@ -3,7 +3,8 @@
 
 Usage: pattern_oracle.py FOLDER. Reads FOLDER/cases.json: {curvature, targets (of each rank), lr, momentum, steps, cases:
 [{pattern: "streaming", every, parts ([first, end) of each fragment), delay, mixing, outer_lr, outer_momentum, nesterov}
-or {pattern: "push_sum", matrices (of the rounds, in turn)}]}. The gradient of a rank is curvature * (weights - target).
+or {pattern: "push_sum", matrices (of the rounds, in turn)}
+or {pattern: "quantised", tensors (the number of elements of each)}]}. The gradient of a rank is curvature * (weights - target).
 Writes FOLDER/result.json: per case the weights of each rank behind the last step.
 """
 import json
@@ -62,6 +63,45 @@ def push_sum(data, case, gradient, start):
     return list(x / w)
 
 
+def quantised(data, case, gradient, start):
+    """An all-reduce of 8-bit codes in two steps, with error feedback in both, in float32: another rounding would be another
+    code. A rank's part of a tensor has one scale."""
+    ranks, elements, single = len(start), len(start[0]), numpy.float32
+    longest = -(-elements // ranks)
+    parts = [(min(rank * longest, elements), min((rank + 1) * longest, elements)) for rank in range(ranks)]
+    ends = numpy.cumsum(case["tensors"])
+    cuts = sorted({0, *(int(end) for end in ends), *(end for _, end in parts)})
+
+    def coded(values, kept, first):
+        wanted, sent = kept + values, numpy.zeros_like(values)
+        for begin, end in zip(cuts, cuts[1:]):
+            piece = slice(begin - first, end - first)
+            if begin < first or end > first + len(values):
+                continue
+            scale = numpy.abs(wanted[piece]).max() / single(127)
+            if scale > 0:
+                sent[piece] = scale * numpy.clip(numpy.rint(wanted[piece] * (single(1) / scale)), -127, 127)
+        kept[:] = wanted - sent
+        return sent
+
+    weights = [numpy.array(values, single) for values in start]
+    momenta = [numpy.zeros(elements, single) for _ in start]
+    kept = [numpy.zeros(elements, single) for _ in start]
+    kept_of_sums = numpy.zeros(elements, single)
+    for step in range(data["steps"]):
+        shares = [(gradient(weights[rank].astype(float), rank) / ranks).astype(single) for rank in range(ranks)]
+        sent = [coded(shares[rank], kept[rank], 0) for rank in range(ranks)]
+        total = numpy.zeros(elements, single)
+        for values in sent:
+            total += values
+        for first, end in parts:
+            total[first:end] = coded(total[first:end], kept_of_sums[first:end], first)
+        for rank in range(ranks):
+            momenta[rank] = single(data["momentum"]) * momenta[rank] + total
+            weights[rank] -= single(data["lr"]) * momenta[rank]
+    return [values.astype(float) for values in weights]
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     data = json.loads((folder / "cases.json").read_text())
@@ -70,7 +110,7 @@ def main():
     def gradient(values, rank):
         return curvature * (values - targets[rank])
 
-    patterns = {"streaming": streaming, "push_sum": push_sum}
+    patterns = {"streaming": streaming, "push_sum": push_sum, "quantised": quantised}
     results = []
     for case in data["cases"]:
         start = numpy.zeros((case["ranks"], len(curvature)))

@@ -46,6 +46,9 @@ class GradientCoder {
   // Whether a step is one gathered payload of fixed length, and absorb() of one rank's payload gives what that rank
   // sent, with nothing left to send later: so that payloads may go to neighbours alone.
   virtual bool decodes_alone() const { return false; }
+  // Whether a step is one gathered payload of bytes, of fixed length, and absorb() adds up what payloads stand for and
+  // changes nothing else: so that one rank may add up a part of the gradient for all, and code the sum.
+  virtual bool adds_payloads() const { return false; }
   // Whether the coder has a momentum of its own, so that the rule must have none.
   virtual bool has_momentum() const { return false; }
   // Whether the result is the sum of all ranks' gradients, except for the order of additions.

@@ -31,6 +31,7 @@ class RowCoder final : public GradientCoder {
   std::string name() const override;
   int rounds() const override { return 1; }
   bool decodes_alone() const override { return !memory_.enabled(); }
+  bool adds_payloads() const override { return true; }
   bool exact() const override { return false; }
   std::optional<uint64_t> bytes_per_step() const override { return static_cast<uint64_t>(payload_bytes_); }
   Payload encode(int round, const at::Tensor& gradient) override;

@@ -25,6 +25,7 @@ class SignCoder final : public GradientCoder {
   SignCoder(SignScale scale, const CoderContext& context);
   std::string name() const override;
   int rounds() const override { return 1; }
+  bool adds_payloads() const override { return scale_ != SignScale::kNone; }
   bool exact() const override { return false; }
   std::optional<uint64_t> bytes_per_step() const override { return static_cast<uint64_t>(payload_bytes_); }
   Payload encode(int round, const at::Tensor& gradient) override;

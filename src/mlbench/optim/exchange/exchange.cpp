@@ -10,6 +10,7 @@
 #include "mlbench/optim/exchange/gossip.h"
 #include "mlbench/optim/exchange/local.h"
 #include "mlbench/optim/exchange/push_sum.h"
+#include "mlbench/optim/exchange/quantised.h"
 #include "mlbench/optim/exchange/sharded.h"
 #include "mlbench/optim/exchange/streaming.h"
 
@@ -53,6 +54,10 @@ MakeExchange read_sharded(OptionReader&) {
   return [](const ExchangeContext& context) { return std::make_unique<ShardedExchange>(context); };
 }
 
+MakeExchange read_quantised(OptionReader&) {
+  return [](const ExchangeContext& context) { return std::make_unique<QuantisedExchange>(context); };
+}
+
 MakeExchange read_choco(OptionReader& options) {
   ChocoOptions choco;
   choco.graph = read_graph(options);
@@ -92,6 +97,8 @@ constexpr ExchangeRow kExchanges[] = {
     {"centralized", read_centralized, "gradients, over all ranks, in every step", true, "MLBench's CentralizedSGD"},
     {"sharded", read_sharded, "gradients and weights, each rank's part of the optimizer by itself, in every step", true,
      "Rajbhandari et al. 2020 (ZeRO-1); PyTorch's ZeroRedundancyOptimizer"},
+    {"quantised", read_quantised, "coded gradients by parts, and coded sums of parts, over all ranks, in every step",
+     true, "Wang et al. 2023 (ZeRO++), Tang et al. 2021 (1-bit Adam); torchft's allreduce_quantized", true},
     {"local", read_local, "differences of weights, over all ranks, every so many steps", false,
      "Stich 2019 (local SGD), Lin et al. 2020 (post-local SGD), Wang et al. 2020 (SlowMo), Douillard et al. 2023 "
      "(DiLoCo); PyTorch's PostLocalSGDOptimizer, MLBench's agg_grad=False (every = 1)"},

@@ -16,6 +16,7 @@
 #include "mlbench/comm/in_process.h"
 #include "mlbench/compress/identity.h"
 #include "mlbench/compress/natural.h"
+#include "mlbench/compress/rows.h"
 #include "mlbench/compress/toy_coders_test.h"
 #include "mlbench/optim/exchange/combine.h"
 #include "mlbench/optim/exchange/toy_exchanges_test.h"
@@ -53,6 +54,12 @@ compress::MakeCoder natural() {
   return [](const compress::CoderContext& context) { return std::make_unique<compress::NaturalCoder>(context); };
 }
 
+compress::MakeCoder int8() {
+  return [](const compress::CoderContext& context) {
+    return std::make_unique<compress::RowCoder>(compress::RowOptions(), context);
+  };
+}
+
 std::vector<ExchangeCase> exchange_cases() {
   return {{"centralized", Json::object(), one},
           {"centralized", {{"by_layer", true}}, count_tensors},
@@ -63,6 +70,8 @@ std::vector<ExchangeCase> exchange_cases() {
           {"centralized", {{"overlap", true}, {"bucket_mb", 1e-6}}, count_tensors},
           {"centralized", Json::object(), one, {}, with_memory()},
           {"sharded", Json::object(), one},
+          {"quantised", Json::object(), one, {}, natural()},
+          {"quantised", Json::object(), one, {}, int8()},
           {"local", {{"every", 1}}, one},
           {"local", {{"every", 3}, {"outer_momentum", 0.5}}, one},
           {"local", {{"every", 2}, {"start_step", 2}}, one, {}, with_memory()},

@@ -367,6 +367,9 @@ std::vector<Algorithm> algorithms() {
   all.push_back({"centralized_sgd", {{"pattern", "sharded"}, {"momentum", 0.5}}});
   all.push_back({"adamw", {{"compression", "power_sgd"}, {"min_compression", 1}}});
   all.push_back({"acp_sgd", {{"min_compression", 1}}});
+  for (const char* coder : {"int8", "fp8", "fp4", "ef_sign", "one_bit", "natural", "qsgd"}) {
+    all.push_back({"centralized_sgd", {{"pattern", "quantised"}, {"compression", coder}}});
+  }
   all.push_back({"local_sgd", {{"every", 4}, {"compression", "acp_sgd"}, {"min_compression", 1}}});
   all.push_back({"qsgd", {{"coding", "elias"}}});
   all.push_back({"decentralized_sgd", {{"topology", "complete"}, {"every", 2}}});

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/optim/exchange/part_coders.h"
 #include "mlbench/optim/rules/flat_state.h"
 
 namespace mlbench::optim {
@@ -172,10 +173,7 @@ void StreamingExchange::export_state(NamedState& state) const {
   outer_.export_state(state);
   if (any_under_way()) export_flat(kUnderWay, layout_, under_way_, memory_, state);
   for (size_t number = 0; number < fragments_.size(); ++number) {
-    NamedState own;
-    fragments_[number].coder->export_state(own);
-    for (auto& [name, tensor] : own.tensors) state.tensors[fragment_key(number) + name] = std::move(tensor);
-    for (auto& [name, scalar] : own.scalars) state.scalars[fragment_key(number) + name] = std::move(scalar);
+    export_coder(fragment_key(number), *fragments_[number].coder, state);
   }
 }
 
@@ -188,15 +186,7 @@ void StreamingExchange::import_state(const NamedState& state) {
     import_flat(kUnderWay, layout_, state, memory_, under_way_);
   }
   for (size_t number = 0; number < fragments_.size(); ++number) {
-    const std::string key = fragment_key(number);
-    NamedState own;
-    for (const auto& [name, tensor] : state.tensors) {
-      if (name.starts_with(key)) own.tensors[name.substr(key.size())] = tensor;
-    }
-    for (const auto& [name, scalar] : state.scalars) {
-      if (name.starts_with(key)) own.scalars[name.substr(key.size())] = scalar;
-    }
-    fragments_[number].coder->import_state(own);
+    import_coder(fragment_key(number), state, *fragments_[number].coder);
   }
 }
 
