@@ -23,8 +23,8 @@ VectorTables tables_of(InstructionSet set) {
   return portable_tables();
 }
 
-template <typename T>
-const VectorKernels<T>& of_lanes(int lanes, const VectorKernels<T>* eight, const VectorKernels<T>* sixteen) {
+template <typename Kernels>
+const Kernels& of_lanes(int lanes, const Kernels* eight, const Kernels* sixteen) {
   MLBENCH_CHECK(lanes == 8 || lanes == 16, "kernels of " + std::to_string(lanes) + " lanes");
   return lanes == 8 ? *eight : *sixteen;
 }
@@ -70,5 +70,10 @@ const VectorKernels<BFloat16>& vector_kernels<BFloat16>(InstructionSet set, int 
 }
 
 const RowKernels& row_kernels(InstructionSet set) { return *tables_of(set).rows; }
+
+const WinogradKernels& winograd_kernels(InstructionSet set, int lanes) {
+  const VectorTables tables = tables_of(set);
+  return of_lanes(lanes, tables.winograd8, tables.winograd16);
+}
 
 }  // namespace mlbench::framework::native_framework

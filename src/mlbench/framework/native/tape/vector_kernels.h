@@ -71,6 +71,34 @@ struct RowKernels {
   void (*add_scaled)(const float* row, float scale, int64_t count, const float* next, float* sum);
 };
 
+// The samples of one call, in whole blocks of channels.
+struct WinogradShape {
+  int64_t samples = 0, height = 0, width = 0;
+  int64_t in = 0, out = 0;  // channels
+};
+
+// Kernels of convolutions of 3x3, stride 1 and padding 1 in Winograd's order, on blocked activations. `scratch` has
+// scratch_elements() floats, and is best aligned to 64 bytes. Outputs and gradients of inputs are the same bits however
+// samples are divided into calls.
+struct WinogradKernels {
+  int points = 0;  // packed weights, and sums of gradients, are {points, in x out}
+  int64_t (*scratch_elements)(const WinogradShape& shape);
+
+  // Packs the share [first, last) of a weight {out, in, 3, 3}, in vectors, of which there are in x out / lanes. With
+  // `for_input`, it is packed for the gradient of the input, a convolution of the output's gradient.
+  void (*pack_weight)(const float* weight, int64_t out, int64_t in, bool for_input, int64_t first, int64_t last,
+                      float* packed);
+  // Computes y = x * weight [+ bias], or with `adds` adds it to y. `bias` may be null.
+  void (*convolve)(const float* x, const WinogradShape& shape, const float* packed, const float* bias, bool adds,
+                   float* scratch, float* y);
+  // Adds the gradient of the weight, transformed, to `sums`.
+  void (*weight_sums)(const float* x, const float* dy, const WinogradShape& shape, float* scratch, float* sums);
+  // Transforms the sum of `parts` sums back to the share [first, last) of a gradient {out, in, 3, 3}, in vectors as
+  // above; with `adds` adds it.
+  void (*unpack_gradient)(const float* const* sums, int parts, int64_t out, int64_t in, int64_t first, int64_t last,
+                          bool adds, float* gradient);
+};
+
 // Each set includes those before it.
 enum class InstructionSet { kPortable, kAvx2, kAvx512, kAvx512Bf16 };
 const char* name_of(InstructionSet set);
@@ -82,5 +110,7 @@ std::vector<InstructionSet> instruction_sets();
 template <typename T>
 const VectorKernels<T>& vector_kernels(InstructionSet set, int lanes);
 const RowKernels& row_kernels(InstructionSet set);
+// Precondition: `lanes` is 8 or 16.
+const WinogradKernels& winograd_kernels(InstructionSet set, int lanes);
 
 }  // namespace mlbench::framework::native_framework

@@ -12,6 +12,8 @@ struct VectorTables {
   const VectorKernels<BFloat16>* bfloat8;
   const VectorKernels<BFloat16>* bfloat16;
   const RowKernels* rows;
+  const WinogradKernels* winograd8;
+  const WinogradKernels* winograd16;
 };
 
 VectorTables portable_tables();
