@@ -21,8 +21,8 @@ type Format = (value: number) => string;
 
 // "12.3 s [11.9 s, 12.8 s]"
 export const sampleText = (sample: Sample, format: Format): string =>
-  sample.geometric_mean === null ? NONE
-    : format(sample.geometric_mean) + (sample.interval ? ` [${sample.interval.map(format).join(', ')}]` : '');
+  sample.mean === null ? NONE
+    : format(sample.mean) + (sample.interval ? ` [${sample.interval.map(format).join(', ')}]` : '');
 
 export const short = (ratio: number): string => ratio > 0 && ratio < 0.0995 ? ratio.toPrecision(2) : ratio.toFixed(2);
 

@@ -139,7 +139,7 @@ export function rowText(column: Column, row: Row): string {
   if (row.runs.length === 1 || first === undefined) return column.text(first ?? null);
   if (column.mean) {
     const sample = row.runs[0]!.repeats?.[column.mean];
-    if (sample && sample.geometric_mean !== null) return column.text(sample.geometric_mean);
+    if (sample && sample.mean !== null) return column.text(sample.mean);
     return column.mean === 'time_to_goal_s' ? reachedText(row) : NONE;
   }
   if (column.date) return column.text(others.at(-1) ?? first);
@@ -150,7 +150,7 @@ export function rowText(column: Column, row: Row): string {
 // "12.1 s [11.2 s, 13.1 s], of 12.1 s, 12.4 s, 11.9 s"; '' where there is no mean.
 export function meanText(column: Column, row: Row): string {
   const sample = row.runs.length > 1 && column.mean ? row.runs[0]!.repeats?.[column.mean] : undefined;
-  if (!sample || sample.geometric_mean === null) return '';
+  if (!sample || sample.mean === null) return '';
   return `${sampleText(sample, column.text)}, of ${sample.values.map(column.text).join(', ')}`;
 }
 

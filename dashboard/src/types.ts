@@ -335,10 +335,11 @@ export interface Scaled {
 
 export type ComparedRun = RunSummary & Scaled;
 
-// Of repeats: geometric mean and its 95 % interval.
+// Of repeats: mean and its 95 % interval.
 export interface Sample {
   values: number[];
-  geometric_mean: number | null;
+  mean: number | null;
+  mean_is: 'arithmetic' | 'geometric';
   interval: [number, number] | null;
 }
 

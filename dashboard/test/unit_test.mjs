@@ -53,8 +53,8 @@ test('differences are those that the master tells', () => {
   assert.equal(text(true, 0.0005, [0.0004, 0.0006]), '0.00050 [0.00040, 0.00060], faster');
   assert.equal(text(null, 1.5, null), '1.50, not known: needs repeats');
   assert.equal(comparison.ratioText(null, 'slower', 'faster'), '–');
-  assert.equal(comparison.sampleText({values: [2, 2], geometric_mean: 2, interval: [1, 4]}, (value) => `${value} s`), '2 s [1 s, 4 s]');
-  assert.equal(comparison.sampleText({values: [], geometric_mean: null, interval: null}, String), '–');
+  assert.equal(comparison.sampleText({values: [2, 2], mean: 2, interval: [1, 4]}, (value) => `${value} s`), '2 s [1 s, 4 s]');
+  assert.equal(comparison.sampleText({values: [], mean: null, interval: null}, String), '–');
   assert.equal(comparison.rangeText([85.5, null, 84.25], String), '84.25 to 85.5');
   assert.equal(comparison.rangeText([undefined, 3], String), '3');
   assert.equal(comparison.rangeText([null], String), '–');
@@ -63,7 +63,7 @@ test('differences are those that the master tells', () => {
 const summary = (name, more = {}) => ({id: 1, name, state: 'finished', task: 'mnist', workers: 2, framework: 'torch', backend: 'gloo', labels: [], tags: [], ...more});
 const column = (key) => runList.COLUMNS.find((one) => one.key === key);
 
-const sample = (values, geometric_mean = null, interval = null) => ({values, geometric_mean, interval});
+const sample = (values, mean = null, interval = null) => ({values, mean, interval});
 
 test('repeats are one row, as the master groups them', () => {
   const runs = [summary('b-2', {configuration: 'b-2'}), summary('a-2', {configuration: 'a-2'}), summary('a-2.2', {configuration: 'a-2'}),

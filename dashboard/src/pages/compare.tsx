@@ -101,7 +101,7 @@ function Figures({data}: {data: Loaded}) {
     ['Overrides', (i) => records[i]!.overrides.map((one) => `${one.key}=${one.value}`).join(' ') || 'none', true],
     ['Build', (i) => String(records[i]!.environment['git_describe'] ?? NONE), true],
     ['Repeats', (i) => String(groups[i]!.runs), false],
-    ['Time to goal', (i) => groups[i]!.time_to_goal_s.geometric_mean === null && records[i]!.goal ? `${groups[i]!.reached} of ${groups[i]!.runs} reached` : sampleText(groups[i]!.time_to_goal_s, seconds), false],
+    ['Time to goal', (i) => groups[i]!.time_to_goal_s.mean === null && records[i]!.goal ? `${groups[i]!.reached} of ${groups[i]!.runs} reached` : sampleText(groups[i]!.time_to_goal_s, seconds), false],
     ['Best value', (i) => over(i, (run) => run.goal?.value, (value) => number(value, 5)), false], ['Train clock', (i) => over(i, (run) => run.train_s, seconds), false],
     ['Samples/s', (i) => sampleText(groups[i]!.samples_per_s, number), false], [after, (i) => sampleText(groups[i]!.value_after, (value) => number(value, 5)), false],
     ['Communication', (i) => over(i, (run) => run.communication_share, percent), false],

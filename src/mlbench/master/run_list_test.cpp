@@ -117,7 +117,7 @@ TEST_F(RunListTest, ARepeatThatMissedTheGoalLeavesNoTime) {
   runs_.add(make_record("s-1", 1, 99, 100, true));
   const Json repeats = list({.together = true})["runs"][1]["repeats"];
   EXPECT_EQ(repeats["reached"], 1);
-  EXPECT_EQ(repeats["time_to_goal_s"]["geometric_mean"], nullptr);
+  EXPECT_EQ(repeats["time_to_goal_s"]["mean"], nullptr);
   EXPECT_EQ(repeats["samples_per_s"]["values"], (Json{100.0, 120.0}));
   EXPECT_THAT(names({.sort = "time_to_goal_s", .descending = true, .together = true}),
               ElementsAre("s-1", "r-1", "r-1.2"));

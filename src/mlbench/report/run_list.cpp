@@ -39,24 +39,26 @@ std::string state_words(const ListRow& row) {
 }
 
 // Of a single run its value, whatever its state; of repeats the values of those that finished.
-Sample sample_over(const ListRow& row, const auto& figure) {
+std::vector<double> values_over(const ListRow& row, const auto& figure) {
   std::vector<double> values;
   for (const ShownRun& run : row.repeats) {
     const std::optional<double> value = figure(run);
     if (value && (row.alone() || run.record.state == "finished")) values.push_back(*value);
   }
-  return sample_of(std::move(values));
+  return values;
 }
 
 Sample train_of(const ListRow& row) {
-  return sample_over(row, [](const ShownRun& run) { return run.figures.train_s; });
+  return sample_of(values_over(row, [](const ShownRun& run) { return run.figures.train_s; }));
 }
 
 std::string evaluation_words(const ListRow& row) {
   if (row.alone()) return row.first().figures.evaluation;
-  const Sample sample = sample_over(row, [](const ShownRun& run) { return last_value(run.record); });
-  return sample.mean ? fmt::format("{} {}", row.first().record.goal->metric, with_interval(sample, forms::kMetric))
-                     : "";
+  std::vector<double> values = values_over(row, [](const ShownRun& run) { return last_value(run.record); });
+  if (values.empty()) return "";
+  const std::string& metric = row.first().record.goal->metric;
+  const Sample sample = sample_of_metric(std::move(values), metric);
+  return sample.mean ? fmt::format("{} {}", metric, with_interval(sample, forms::kMetric)) : "";
 }
 
 // "reached"; "3 of 4 reached".
@@ -131,7 +133,7 @@ std::string status_table(const std::vector<RepeatedRun>& runs, const TableStyle&
   const Figures<ListRow> figures = list_figures(style);
   notes.clear();
   if (repeated) {
-    notes.emplace_back("repeats: geometric means of those that finished [their 95 % intervals]; --all shows each run");
+    notes.emplace_back("repeats: means of those that finished [their 95 % intervals]; --all shows each run");
   }
   return written({{"", {}, table_of(figures, rows), notes}}, style);
 }

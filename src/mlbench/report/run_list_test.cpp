@@ -58,6 +58,14 @@ TEST(StatusTable, TimesAreThoseOfRepeatsThatFinished) {
   EXPECT_THAT(status_table({{"r-2", repeats}}, {TableFormat::kCsv}), HasSubstr("\n2,r-2,\"1 failed, 2 finished\","));
 }
 
+TEST(StatusTable, IntervalsOfAccuraciesStayWithinTheirBounds) {
+  std::vector<record::Record> repeats = three_repeats();
+  repeats.pop_back();
+  repeats[0].evaluations.back().metrics = {{"Prec@1", 79}};
+  repeats[1].evaluations.back().metrics = {{"Prec@1", 83}};
+  EXPECT_THAT(status_table({{"r-2", repeats}}), HasSubstr("Prec@1 81.00 [55.59, 100.00]"));
+}
+
 TEST(StatusTable, OtherConfigurationsAreNoRepeats) {
   std::vector<record::Record> repeats = three_repeats();
   repeats[2].backend = "mpi";

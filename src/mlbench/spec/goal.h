@@ -24,6 +24,13 @@ struct GoalSpec {
 // Whether higher values of a metric are better; empty for metrics that are not known here.
 std::optional<bool> higher_is_better(std::string_view metric);
 
+// The least and the greatest value that a metric can have.
+struct MetricBounds {
+  double least = 0, greatest = 0;
+};
+// Empty for metrics without a greatest value, and for those that are not known here.
+std::optional<MetricBounds> bounds_of(std::string_view metric);
+
 double goal_target(const GoalSpec& goal, bool light);
 // Whether `value` meets the light or the full goal. A value that is not finite meets none.
 bool goal_met(const GoalSpec& goal, bool light, double value);

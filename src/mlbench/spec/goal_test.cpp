@@ -16,6 +16,15 @@ TEST(Goal, DirectionIsThatOfItsMetric) {
   EXPECT_EQ(higher_is_better("prec@1"), std::nullopt);
 }
 
+TEST(Goal, BoundsAreThoseOfSharesAndScores) {
+  EXPECT_EQ(bounds_of("Prec@1")->greatest, 100);
+  EXPECT_EQ(bounds_of("F1-Score")->greatest, 1);
+  EXPECT_EQ(bounds_of("F1-Score")->least, 0);
+  for (const char* metric : {"loss", "Perplexity", "Mean Squared Error", "words per line"}) {
+    EXPECT_FALSE(bounds_of(metric)) << metric;
+  }
+}
+
 TEST(Goal, IsMetAtItsThreshold) {
   const GoalSpec accuracy{"Prec@1", "test", 91.5, 85, true};
   EXPECT_TRUE(goal_met(accuracy, false, 91.5));

@@ -15,6 +15,7 @@
 #include "mlbench/report/figures.h"
 #include "mlbench/report/study/comparison.h"
 #include "mlbench/report/study/course.h"
+#include "mlbench/spec/goal.h"
 #include "mlbench/spec/split.h"
 
 namespace mlbench::report {
@@ -25,6 +26,13 @@ Sample sample_of(std::vector<double> values) {
   sample.interval = interval_of(values);
   sample.values = std::move(values);
   return sample;
+}
+
+Sample sample_of_metric(std::vector<double> values, std::string_view metric) {
+  const auto bounds = spec::bounds_of(metric);
+  const auto found = bounds ? bounded_mean(values, {bounds->least, bounds->greatest}) : std::nullopt;
+  if (!found) return sample_of(std::move(values));
+  return {std::move(values), found->mean, found->interval, true};
 }
 
 RepeatSamples samples_of(const std::vector<MeasuredRepeat>& repeats, bool shared_host) {
@@ -123,7 +131,9 @@ RepeatedFigures figures_of_repeats(const RepeatedRun& run, const Significance& a
   figures.time_to_goal_s = std::move(samples.time_to_goal_s);
   figures.samples_per_s = std::move(samples.samples_per_s);
   if (figures.shared_host) ratios.clear();
-  if (values.size() == figures.runs && !figures.shared_host) figures.value_after = sample_of(std::move(values));
+  if (values.size() == figures.runs && !figures.shared_host) {
+    figures.value_after = sample_of_metric(std::move(values), asked.metric);
+  }
   figures.communication_per_compute = sample_of(std::move(ratios));
   figures.labels.assign(labels.begin(), labels.end());
   if (figures.ended > 0) {
@@ -259,7 +269,10 @@ Significance significance_of(const std::vector<RepeatedRun>& given, const Signif
 }
 
 Json to_json(const Sample& sample) {
-  return {{"values", sample.values}, {"geometric_mean", or_null(sample.mean)}, {"interval", json_of(sample.interval)}};
+  return {{"values", sample.values},
+          {"mean", or_null(sample.mean)},
+          {"mean_is", sample.is_arithmetic ? "arithmetic" : "geometric"},
+          {"interval", json_of(sample.interval)}};
 }
 
 namespace {
@@ -352,6 +365,16 @@ std::optional<Section> ratios_section(const Significance& significance, bool tim
       table_of(figures, compared)};
 }
 
+// The title of the first table, which says which means are no geometric ones.
+std::string means_title(const Significance& significance) {
+  const auto bounds = spec::bounds_of(significance.metric);
+  const bool bounded =
+      std::ranges::any_of(significance.runs, [](const auto& run) { return run.value_after.is_arithmetic; });
+  if (!bounds || !bounded) return "Geometric mean of the repeats [its 95 % interval]";
+  return fmt::format("Geometric mean of the repeats [its 95 % interval]; of {} arithmetic, between {} and {}",
+                     significance.metric, bounds->least, bounds->greatest);
+}
+
 }  // namespace
 
 std::string ratio_words(const std::optional<RatioEstimate>& estimate) {
@@ -379,8 +402,7 @@ std::string significance_text(const Significance& significance, const TableStyle
                                                                                    {timed ? "value_after" : "", 1},
                                                                                    {"communication_per_compute", 3},
                                                                                    "labels"});
-  std::vector<Section> sections = {
-      {"Geometric mean of the repeats [its 95 % interval]", {}, table_of(figures, significance.runs)}};
+  std::vector<Section> sections = {{means_title(significance), {}, table_of(figures, significance.runs)}};
   if (auto ratios = ratios_section(significance, timed)) sections.push_back(std::move(*ratios));
   sections.back().notes = significance.notes;
   return written(sections, style);

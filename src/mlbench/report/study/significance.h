@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mlbench/base/json.h"
@@ -29,10 +30,14 @@ std::vector<RepeatedRun> split_where_different(const std::vector<RepeatedRun>& r
 
 struct Sample {
   std::vector<double> values;        // of the repeats that have a value
-  std::optional<double> mean;        // geometric, since ratios compare geometric means
+  std::optional<double> mean;        // geometric, since ratios compare geometric means, unless it `is_arithmetic`
   std::optional<Interval> interval;  // 95 % interval of the mean
+  bool is_arithmetic = false;        // the values have a greatest one, at which the interval ends (bounded_mean)
 };
 Sample sample_of(std::vector<double> values);
+// Values of a metric, which may have bounds (spec::bounds_of). Values of a program that knows other bounds have the
+// geometric mean.
+Sample sample_of_metric(std::vector<double> values, std::string_view metric);
 // The mean with its interval, "40.0 [39.1, 41.2]"; "-" without a mean.
 std::string with_interval(const Sample& sample, const Form& form);
 Json to_json(const Sample& sample);

@@ -156,6 +156,29 @@ TEST(Significance, ARepeatWithoutAValueLeavesNone) {
   EXPECT_FALSE(significance.runs[1].value_after.mean);
 }
 
+// The interval of two accuracies with some spread would reach beyond 100 % otherwise. Of a loss it may reach anywhere.
+TEST(Significance, IntervalsOfAccuraciesStayWithinTheirBounds) {
+  std::vector<record::Record> accuracy = repeats("a-2", {40, 41}), loss = repeats("b-2", {40, 41});
+  accuracy[0].evaluations.back().metrics = {{"Prec@1", 79}};
+  accuracy[1].evaluations.back().metrics = {{"Prec@1", 83}};
+  for (size_t i = 0; i < loss.size(); ++i) {
+    loss[i].goal->metric = "loss";
+    loss[i].evaluations.back().metrics = {{"loss", 79 + 4 * static_cast<double>(i)}};
+  }
+  const Significance shares = significance_of({{"a-2", accuracy}}, {60});
+  EXPECT_EQ(shares.runs[0].value_after.mean, 81);
+  EXPECT_EQ(shares.runs[0].value_after.interval->high, 100);
+  EXPECT_THAT(significance_text(shares), HasSubstr("81.00 [55.59, 100.00]"));
+  EXPECT_THAT(significance_text(shares), HasSubstr("; of Prec@1 arithmetic, between 0 and 100\n"));
+  EXPECT_EQ(to_json(shares)["runs"][0]["value_after"]["mean_is"], "arithmetic");
+  EXPECT_EQ(to_json(shares)["runs"][0]["time_to_goal_s"]["mean_is"], "geometric");
+
+  const Significance losses = significance_of({{"b-2", loss}}, {60});
+  EXPECT_GT(losses.runs[0].value_after.interval->high, 100);
+  EXPECT_EQ(to_json(losses)["runs"][0]["value_after"]["mean_is"], "geometric");
+  EXPECT_THAT(significance_text(losses), testing::Not(HasSubstr("arithmetic")));
+}
+
 // A model that diverged has no accuracy to average, and whoever reads the table learns why.
 TEST(Significance, ValuesThatAreNotFiniteAreNamed) {
   auto second = repeats("b-2", {40, 41, 42});
@@ -182,7 +205,7 @@ TEST(Significance, Text) {
   const Significance significance =
       significance_of({{"a-2", repeats("a-2", {40, 40})}, {"b-2", repeats("b-2", {20})}}, {20});
   EXPECT_EQ(significance_text(significance),
-            "Geometric mean of the repeats [its 95 % interval]\n"
+            "Geometric mean of the repeats [its 95 % interval]; of Prec@1 arithmetic, between 0 and 100\n"
             "run  repeats  workers       time to goal            throughput                Prec@1      comm.  notes\n"
             "                                       s             samples/s          after 20.0 s  / compute\n"
             "a-2        2        2  40.0 [40.0, 40.0]  2,500 [2,500, 2,500]  78.50 [78.50, 78.50]       0.31  light\n"

@@ -200,4 +200,19 @@ std::optional<Interval> interval_of(const std::vector<double>& values) {
   return around(logs->mean, t * std::sqrt(logs->variance_of_mean));
 }
 
+std::optional<BoundedMean> bounded_mean(const std::vector<double>& values, const Interval& bounds) {
+  const auto inside = [&](double value) { return value >= bounds.low && value <= bounds.high; };
+  if (values.empty() || !std::ranges::all_of(values, inside)) return std::nullopt;
+  const auto n = static_cast<double>(values.size());
+  const bool equal = std::ranges::count(values, values.front()) == std::ssize(values);  // a sum's rounding is no spread
+  BoundedMean found;
+  found.mean = equal ? values.front() : std::accumulate(values.begin(), values.end(), 0.0) / n;
+  if (values.size() < 2) return found;
+  double squares = 0;
+  for (const double value : values) squares += (value - found.mean) * (value - found.mean);
+  const double half_width = student_t_quantile(0.975, n - 1) * std::sqrt(squares / (n - 1) / n);
+  found.interval = {std::max(found.mean - half_width, bounds.low), std::min(found.mean + half_width, bounds.high)};
+  return found;
+}
+
 }  // namespace mlbench::report

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -197,6 +198,43 @@ TEST(Statistics, GeometricMeanByHand) {
   EXPECT_EQ(geometric_mean({0, 3}), 0);
   EXPECT_FALSE(geometric_mean({}));
   EXPECT_FALSE(geometric_mean({-1, 3}));
+}
+
+// By hand: the deviation of {79, 83} is sqrt(8), its mean's 2, and t of one degree of freedom is 12.706.
+TEST(Statistics, IntervalsOfSharesEndAtTheirBounds) {
+  const Interval percent{0, 100};
+  const auto narrow = bounded_mean({80.9, 81.1}, percent);
+  EXPECT_DOUBLE_EQ(narrow->mean, 81);
+  EXPECT_NEAR(narrow->interval->low, 81 - 0.1 * 12.7062, 1e-4);
+  EXPECT_NEAR(narrow->interval->high, 81 + 0.1 * 12.7062, 1e-4);
+  const auto wide = bounded_mean({79, 83}, percent);
+  EXPECT_NEAR(wide->interval->low, 81 - 2 * 12.7062, 1e-3);
+  EXPECT_EQ(wide->interval->high, 100);
+  EXPECT_GT(interval_of({79, 83})->high, 100) << "as the interval of the geometric mean is";
+  EXPECT_EQ(bounded_mean({0, 1}, percent)->interval->low, 0);
+  EXPECT_EQ(bounded_mean({100, 100, 100}, percent)->interval->low, 100);
+  EXPECT_FALSE(bounded_mean({85}, percent)->interval);
+  EXPECT_EQ(bounded_mean({85}, percent)->mean, 85);
+  for (const auto& values : {std::vector<double>{}, {100.1, 90}, {-1}, {NAN, 90}}) {
+    EXPECT_FALSE(bounded_mean(values, percent));
+  }
+}
+
+// The true mean of a share near its bound is held by the cut interval in at least 95 % of cases.
+TEST(Statistics, ACutIntervalHoldsTheTrueMean) {
+  for (const size_t repeats : {size_t{2}, size_t{4}}) {
+    constexpr size_t kDraws = 2000;
+    RandomSequence random(31);
+    size_t held = 0;
+    for (size_t draw = 0; draw < kDraws; ++draw) {
+      std::vector<double> shares;
+      for (size_t i = 0; i < repeats; ++i) shares.push_back(std::min(98 + 0.7 * random.normal(), 100.0));
+      const auto found = bounded_mean(shares, {0, 100});
+      held += found->interval->low <= 98 && 98 <= found->interval->high ? 1 : 0;
+      ASSERT_LE(found->interval->high, 100);
+    }
+    EXPECT_GE(static_cast<double>(held) / kDraws, 0.93) << repeats;
+  }
 }
 
 // The means of three and of seven logarithms of 0.1 differ in their last digits, where they are computed from sums.
