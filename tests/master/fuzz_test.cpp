@@ -242,7 +242,7 @@ class Fuzz : public testing::Test {
                    "");
   }
   std::string odd_query() {
-    const std::vector<std::string> names = {"limit",     "offset",  "order",         "state",       "q",      "task",
+    const std::vector<std::string> names = {"limit",     "offset",  "sort",          "state",       "q",      "task",
                                             "points",    "rank",    "from_step",     "to_time_us",  "name",   "since",
                                             "summarize", "last_n",  "metric_filter", "metric_type", "format", "runs",
                                             "follow",    "segment", "stream"};

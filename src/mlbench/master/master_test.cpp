@@ -495,6 +495,8 @@ TEST_F(MasterTest, ErrorsAreJsonWithTheReason) {
          "tag, q, sort, repeats, tracked, limit, offset");
   expect(send("GET", "/api/v1/runs?limit=3&Sort=id"), 400,
          "unknown parameter of the query 'Sort': did you mean 'sort'?");
+  expect(send("GET", "/api/v1/runs?order=oldest"), 400,
+         "unknown parameter of the query 'order'; valid: state, task, workers, executor, label, tag, q, sort");
   expect(send("GET", "/api/v1/tasks?all=1"), 400, "unknown parameter of the query 'all'; there is none");
   expect(send("POST", "/api/v1/plan?dry=1", "{}"), 400, "there is none");
   expect(send("GET", "/metrics?name=x"), 400, "there is none");
