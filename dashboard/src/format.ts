@@ -21,7 +21,7 @@ export function seconds(value: number | null | undefined): string {
   if (value === 0) return '0 s';
   if (value < 1e-3) return `${number(value * 1e6)} µs`;
   if (value < 1) return `${number(value * 1e3)} ms`;
-  if (value < 99.95) return `${value.toFixed(1)} s`;
+  if (value < 99.95) return `${value.toFixed(value < 9.995 ? 2 : 1)} s`;  // three digits, as those of the command line
   const whole = Math.round(value), h = Math.floor(whole / 3600), m = Math.floor(whole / 60) % 60, s = whole % 60;
   return h > 0 ? `${h} h ${String(m).padStart(2, '0')} min` : `${m} min ${String(s).padStart(2, '0')} s`;
 }

@@ -346,9 +346,6 @@ export interface Sample {
 export interface Ratio {
   ratio: number;
   interval: [number, number] | null;
-  differs: boolean | null;  // null: not known
-  no_spread: boolean;  // the repeats of each are all equal
-  shown_by_half: number | null;  // half of such comparisons would show a ratio of so much above 1
 }
 
 // A run with its repeats, as `mlbench compare` has it; ratios are to the first.
@@ -356,6 +353,7 @@ export interface RepeatedRun {
   name: string;
   repeats: string[];
   shown: string;  // the repeat that is drawn
+  words: Record<string, string>;  // the command line's cells, by the names of figures here
   runs: number;
   reached: number;
   time_to_goal_s: Sample;
@@ -365,6 +363,7 @@ export interface RepeatedRun {
   labels: string[];
   differs_in: string[];
   no_ratio: string | null;
+  paired_by_seed: boolean;
   time_to_goal_ratio: Ratio | null;
   samples_per_s_ratio: Ratio | null;
   value_after_ratio: Ratio | null;

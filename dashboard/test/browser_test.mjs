@@ -7,7 +7,7 @@
 //   MLBENCH_TEST_PATIENCE_MS          how long a step may take (default: two minutes)
 //   CHROMIUM                          the browser (default: chromium of the PATH)
 import assert from 'node:assert/strict';
-import {execFileSync, spawn} from 'node:child_process';
+import {execFileSync, spawn, spawnSync} from 'node:child_process';
 import {existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {createServer} from 'node:http';
 import {createRequire} from 'node:module';
@@ -704,7 +704,7 @@ test('a custom run has charts of curves, a table of single values, and the kinds
   const single = page.getByRole('region', {name: 'Single values'});
   assert.deepEqual((await single.locator('tbody tr').allInnerTexts()).filter((row) => /final|speed|fwd|agg/.test(row)), ['final\trank 0\t20\t0.25']);
   const kinds = page.getByRole('region', {name: 'Step time by kind, as a table'});
-  assert.match(await kinds.innerText(), /Average per report of the script[^]*forward\s+3.0 s[^]*75.0 %[^]*communication\s+1.0 s[^]*25.0 %/);
+  assert.match(await kinds.innerText(), /Average per report of the script[^]*forward\s+3.00 s[^]*75.0 %[^]*communication\s+1.00 s[^]*25.0 %/);
 });
 
 // A run folder like that of first-2, with another record.
@@ -743,6 +743,105 @@ test('a run is compared with its repeats', async () => {
   await figures.getByRole('link', {name: 'first-1'}).waitFor();
   if (shots) await page.screenshot({path: join(shots, 'repeats-light-1440.png'), fullPage: true});
   for (const name of ['twice-2', 'twice-2.2']) rmSync(join(home, 'runs', name), {recursive: true});
+});
+
+// Repeats of a run that reached its goal after so many seconds, with seeds from 42 on.
+function repeatsThatReached(name, id, times, record = {}) {
+  const of = JSON.parse(readFileSync(join(home, 'runs', 'first-2', 'run.json'), 'utf8'));
+  times.forEach((train_s, i) => copyOfRun(i === 0 ? name : `${name}.${i + 1}`, id + i, {
+    repeat: i + 1, seed: 42 + i, clocks: {...of.clocks, train_s, wall_s: train_s + 2}, throughput: {...of.throughput, samples_per_s: 60_000 / train_s},
+    goal: {...of.goal, reached: true, value: 92.125, epoch: 1, step: 300, train_s},
+    evaluations: [{step: 300, epoch: 1, split: 'test', cadence: true, train_s, wall_s: train_s + 1, metrics: {'Prec@1': 92.125}}], ...record,
+  }));
+  return times.map((_, i) => i === 0 ? name : `${name}.${i + 1}`);
+}
+// The rows of all tables of a text in Markdown, each with its cells.
+const markdownRows = (text) => text.split('\n').filter((line) => line.startsWith('| ')).map((line) => line.slice(2, -2).replaceAll(/\\(.)/g, '$1').split(' | '));
+
+test('the command line, REST and the page say the same of repeats, to the digit', async () => {
+  const made = [...repeatsThatReached('slow-2', 921, [40.25, 50.5, 30.125]), ...repeatsThatReached('quick-2', 931, [21.3, 24.9, 16.2], {backend: 'mpi', comm_stack: 'mpi'}),
+    ...repeatsThatReached('slow-1', 941, [70, 71.5], {workers: 1})];
+  const told = JSON.parse(mlbench('compare', 'slow-2', 'quick-2', '--json'));
+  const {repeated} = await api('/compare?runs=slow-2,quick-2');
+  const {runs, ...rest} = repeated, {runs: toldRuns, ...toldRest} = told;
+  assert.deepEqual(rest, toldRest);
+  assert.deepEqual(runs.map(({words, shown, scaling, ...run}) => run), toldRuns);
+  assert.equal(toldRuns[1].paired_by_seed, true);
+  assert.equal(toldRuns[1].time_to_goal_ratio.interval.length, 2);
+
+  await show('#/compare?runs=slow-2,quick-2');
+  const figures = page.getByRole('region', {name: 'Figures'});
+  await figures.getByRole('link', {name: 'quick-2'}).waitFor();
+  const cells = async (head) => (await figures.locator('tbody tr').filter({has: page.locator('th', {hasText: head})}).first().locator('td').allInnerTexts()).map((text) => text === '–' ? '-' : text);
+  const [, slow, quick, , ratio] = markdownRows(mlbench('compare', 'slow-2', 'quick-2', '--format', 'markdown'));
+  assert.deepEqual([slow[0], quick[0], ratio[0]], ['slow-2', 'quick-2', 'quick-2']);
+  assert.match(quick[3], /^20\.\d \[\d+\.\d, \d+\.\d\]$/);
+  assert.deepEqual(await cells(/^Time to goal, s$/), [slow[3], quick[3]]);
+  assert.deepEqual(await cells(/^Samples\/s$/), [slow[4], quick[4]]);
+  assert.deepEqual(await cells(/^Ratio of time to goal$/), ['-', `${ratio[1]}, ${ratio[2]}`]);
+  assert.deepEqual(await cells(/^Ratio of samples\/s$/), ['-', `${ratio[3]}, ${ratio[4]}`]);
+  assert.deepEqual(await cells(/^Repeats were compared$/), ['-', 'paired by seed']);
+  assert.ok(ratio.includes('paired by seed'), ratio.join());
+  // The list: status, REST and the row of the page.
+  const listed = (await api('/runs?q=quick-2&repeats=together')).runs[0].repeats;
+  assert.deepEqual([listed.runs, listed.reached, listed.time_to_goal_s, listed.samples_per_s], [3, 3, toldRuns[1].time_to_goal_s, toldRuns[1].samples_per_s]);
+  const status = mlbench('status', '--format', 'markdown').split('\n').find((line) => line.includes('quick-2')).replaceAll(/\\(.)/g, '$1');
+  assert.ok(status.includes(`| ${quick[3]} |`), status);
+  await show('#/runs?q=quick-2');
+  const cell = page.locator('.runs tbody tr').first().locator('.of-time_to_goal_s');
+  await cell.waitFor();
+  assert.equal(await cell.innerText(), `${quick[3].split(' ')[0]} s`);
+  assert.ok((await cell.getAttribute('title')).startsWith(quick[3].replaceAll(/[\d.]+/g, '$& s')), await cell.getAttribute('title'));
+
+  // The answer: the sentences of charts, of REST and of the page.
+  const study = JSON.parse(mlbench('charts', '--json', '--format', 'csv', '-o', join(folder, 'answer'), '-f', 'slow-')).studies[0];
+  const scaling = (await api('/scaling?runs=slow-1,slow-2')).studies[0];
+  assert.deepEqual(scaling.lines.map(({name, answer}) => [name, answer]), study.lines.map(({name, answer}) => [name, answer]));
+  assert.deepEqual(scaling.lines[0].points.map(({workers, seconds, speed_up, speed_up_interval}) => [workers, seconds, speed_up, speed_up_interval]),
+    study.lines[0].points.map(({workers, seconds, speed_up, speed_up_interval}) => [workers, seconds, speed_up, speed_up_interval]));
+  assert.match(study.lines[0].answer[0], /^2 workers reach .* times as fast as 1 \(\d/);
+  await show('#/scaling?runs=slow-1,slow-2');
+  await page.locator('.answer p').first().waitFor();
+  assert.deepEqual(await page.locator('.answer p').allInnerTexts(), study.lines[0].answer);
+  if (shots) await page.screenshot({path: join(shots, 'answer-light-1440.png'), fullPage: true});
+  await show('#/compare?runs=slow-2,quick-2,slow-1');
+  await figures.getByRole('link', {name: 'slow-1'}).waitFor();
+  if (shots) await page.screenshot({path: join(shots, 'paired-light-1440.png'), fullPage: true});
+  for (const name of made) rmSync(join(home, 'runs', name), {recursive: true});
+});
+
+test('what cannot start is refused before a run exists, in the same words everywhere', async () => {
+  const refused = (...words) => {
+    const {status, stderr} = spawnSync(program, ['run', 'refused', '2', '--task', 'fashion-mnist', '--synthetic', ...words], {env, encoding: 'utf8'});
+    assert.equal(status, 2, stderr);
+    return stderr;
+  };
+  const why = /refused-2 cannot start here: --interface 'no-such0': [^\n(]*/.exec(refused('--local', '--interface', 'no-such0'))[0].trim();
+  const answer = await fetch(`${url}/api/v1/runs`, {
+    method: 'POST', headers: {Authorization: `Bearer ${token}`, 'Content-Type': 'application/json'},
+    body: JSON.stringify({name: 'refused', workers: [2], task: 'fashion-mnist', synthetic: true, interface: 'no-such0'}),
+  });
+  assert.equal(answer.status, 422);
+  assert.ok((await answer.json()).message.startsWith(why), why);
+  await show('#/runs');
+  await page.getByRole('button', {name: 'New run'}).first().click();
+  await dialog().getByLabel(/^Name/).fill('refused');
+  await dialog().getByLabel(/^Workers/).fill('2');
+  await page.getByText('Limits, data, checkpoints, seed, overrides').click();
+  await page.getByLabel('synthetic data instead of the real set').check();
+  await page.getByText('Communication', {exact: true}).click();
+  await page.getByLabel('Network interface').fill('no-such0');
+  await page.locator('.preview .note').getByText(why).waitFor();
+  // What is missing altogether cannot be chosen, and has the reason that the command line gives.
+  const missing = (await api('/catalog')).backends.find((one) => !one.available);
+  if (missing) {
+    assert.ok(await dialog().getByLabel(/^Communication backend/).locator(`option[value="${missing.name}"]`).isDisabled());
+    await dialog().getByText(`${missing.name}: ${missing.reason}`).waitFor();
+    assert.ok(refused('--backend', missing.name).includes(`'${missing.name}' is not available here: ${missing.reason}`), missing.name);
+  }
+  await page.keyboard.press('Escape');
+  assert.equal((await api('/runs?q=refused')).total, 0);
+  assert.ok(!existsSync(join(home, 'runs', 'refused-2')));
 });
 
 // Run folders as two benchmarks leave them: the fake worker measures nothing.

@@ -25,7 +25,7 @@ test('speed-ups are those that the master tells, and else the reason why there a
   // Twice as fast in every figure: the page makes no ratio of it.
   const figures = {time_to_goal_s: 10, train_s: 10, samples_per_s: 2000, workers: 2};
   assert.deepEqual(shown({...figures, to_goal: half, rate: half, baseline: 'a-1', no_ratio: ''}), {
-    'Speed-up to goal': '1.5', 'Efficiency to goal': '75.0 %', 'Speed-up of rate': '1.5', 'Efficiency of rate': '75.0 %',
+    'Speed-up to goal': '1.50', 'Efficiency to goal': '75.0 %', 'Speed-up of rate': '1.50', 'Efficiency of rate': '75.0 %',
     'Against': 'a-1', 'Not compared': '–'});
   assert.deepEqual(shown({...figures, to_goal: null, rate: null, baseline: '', no_ratio: 'no speed-up: hardware differs'}), {
     'Speed-up to goal': '–', 'Efficiency to goal': '–', 'Speed-up of rate': '–', 'Efficiency of rate': '–',
@@ -43,16 +43,13 @@ test('a size that took ten times as long as both its neighbours is named', () =>
 });
 
 test('differences are those that the master tells', () => {
-  const text = (differs, ratio, interval, shown_by_half = null, no_spread = false) =>
-    comparison.ratioText({ratio, interval, differs, shown_by_half, no_spread}, 'slower', 'faster');
-  assert.equal(text(true, 1.5, [1.21, 1.853]), '1.50 [1.21, 1.85], slower');
-  assert.equal(text(true, 0.5, [0.4, 0.6]), '0.50 [0.40, 0.60], faster');
-  assert.equal(text(false, 1.01, [0.9, 1.1], 0.105), '1.01 [0.90, 1.10], no difference shown (11 % would show in 50 of 100)');
-  assert.equal(text(false, 1, [1, 1], null, true), '1.00 [1.00, 1.00], no difference: all equal');
-  assert.equal(text(null, 2, null, null, true), '2.00, not known: equal repeats');
-  assert.equal(text(true, 0.0005, [0.0004, 0.0006]), '0.00050 [0.00040, 0.00060], faster');
-  assert.equal(text(null, 1.5, null), '1.50, not known: needs repeats');
-  assert.equal(comparison.ratioText(null, 'slower', 'faster'), '–');
+  const words = {time_to_goal_ratio: '1.50 [1.21, 1.85], slower', samples_per_s_ratio: '-', paired_by_seed: 'paired by seed'};
+  const run = {words, time_to_goal_ratio: {ratio: 1.5, interval: [1.21, 1.853]}, samples_per_s_ratio: null, value_after_ratio: null};
+  assert.equal(comparison.wordsOf(run, 'time_to_goal_ratio'), '1.50 [1.21, 1.85], slower');
+  assert.equal(comparison.wordsOf(run, 'samples_per_s_ratio'), '–');
+  assert.deepEqual([1.885, 0.1, 0.05, 0.00042, 0].map(comparison.short), ['1.89', '0.10', '0.05', '0.00042', '0.00']);
+  assert.equal(comparison.pairing(run), 'paired by seed');
+  assert.equal(comparison.pairing({...run, time_to_goal_ratio: null}), '–', 'without a ratio nothing was compared');
   assert.equal(comparison.sampleText({values: [2, 2], mean: 2, interval: [1, 4]}, (value) => `${value} s`), '2 s [1 s, 4 s]');
   assert.equal(comparison.sampleText({values: [], mean: null, interval: null}, String), '–');
   assert.equal(comparison.rangeText([85.5, null, 84.25], String), '84.25 to 85.5');
@@ -79,15 +76,15 @@ test('a row of repeats has the means that the master gives, and no other', () =>
   const all = row((i) => ({train_s: i + 1, created_at: `2026-01-0${i + 1}T00:00:00Z`, framework: ['torch', 'native', 'torch'][i], communication_share: 0.5}));
   const texts = (of, ...keys) => keys.map((key) => runList.rowText(column(key), of));
   assert.deepEqual(texts(all, 'time_to_goal_s', 'samples_per_s', 'train_s', 'backend', 'framework', 'communication_share'),
-    ['4.0 s', '–', '1.0 s to 3.0 s', 'gloo', 'torch, native', '50.0 %']);
+    ['4.00 s', '–', '1.00 s to 3.00 s', 'gloo', 'torch, native', '50.0 %']);
   assert.match(runList.rowText(column('created_at'), all), /01-03/);
-  assert.equal(runList.meanText(column('time_to_goal_s'), all), '4.0 s [1.0 s, 16.0 s], of 2.0 s, 8.0 s, 4.0 s');
+  assert.equal(runList.meanText(column('time_to_goal_s'), all), '4.00 s [1.00 s, 16.0 s], of 2.00 s, 8.00 s, 4.00 s');
   assert.equal(runList.meanText(column('train_s'), all), '');
   assert.equal(runList.meanText(column('samples_per_s'), all), '');
   const missed = row(() => ({}), {...repeats, reached: 1, time_to_goal_s: sample([])});
   assert.deepEqual(texts(missed, 'time_to_goal_s', 'train_s'), ['1 of 3 reached', '–']);
   const alone = {name: 'a-2', runs: [summary('a-2', {time_to_goal_s: 2, repeats})]};
-  assert.equal(runList.rowText(column('time_to_goal_s'), alone), '2.0 s');
+  assert.equal(runList.rowText(column('time_to_goal_s'), alone), '2.00 s');
   assert.equal(runList.meanText(column('time_to_goal_s'), alone), '');
 });
 
@@ -254,7 +251,7 @@ test('the way to a goal goes both ways', () => {
 
 test('numbers and times', () => {
   assert.deepEqual([0, 0.5, 1234.5, 91.5, 1e-5, NaN, null].map((value) => format.number(value, 4)), ['0', '0.5', '1,235', '91.5', '0.00001', '–', '–']);
-  assert.deepEqual([2e-6, 0.25, 61, 3600 * 2 + 61, null].map(format.seconds), ['2 µs', '250 ms', '61.0 s', '2 h 01 min', '–']);
+  assert.deepEqual([2e-6, 0.25, 1.234, 9.996, 61, 3600 * 2 + 61, null].map(format.seconds), ['2 µs', '250 ms', '1.23 s', '10.0 s', '61.0 s', '2 h 01 min', '–']);
   assert.equal(format.bytes(1536), '1.5 KiB');
 });
 

@@ -5,7 +5,7 @@ import {get, segment, usePolled} from '../api';
 import {Chart, useZoom} from '../chart';
 import {ChosenRuns} from '../chosen_runs';
 import {CollectiveCharts} from '../collectives_view';
-import {heading, rangeText, ratioText, sampleText, speedUps} from '../comparison';
+import {heading, pairing, rangeText, speedUps, wordsOf} from '../comparison';
 import {NONE, number, percent, plural, seconds, taskLabel} from '../format';
 import {compareHref, go, runHref} from '../router';
 import {KIND_TITLES, kinds, loadSeries, LOSS, RATE, type Measured} from '../run_series';
@@ -92,7 +92,7 @@ function Charts({data}: {data: Loaded}) {
 function Figures({data}: {data: Loaded}) {
   const {comparison: {repeated}, groups, repeats, records} = data;
   const over = (i: number, figure: (run: ComparedRun) => number | null | undefined, format: (value: number) => string) => rangeText(repeats[i]!.map(figure), format);
-  const ratio = (figure: 'time_to_goal_ratio' | 'samples_per_s_ratio' | 'value_after_ratio', more: string, less: string) => (i: number) => ratioText(groups[i]![figure], more, less);
+  const said = (figure: string) => (i: number) => wordsOf(groups[i]!, figure);
   const after = `${repeated.metric} after ${seconds(repeated.after_s)}`;
   const rows: [string, (i: number) => string, boolean][] = [
     ['Task', (i) => taskLabel(records[i]!), true], ['Goal', (i) => records[i]!.goal ? `${records[i]!.goal!.metric} ${number(records[i]!.goal!.target, 4)}${records[i]!.limits['light'] ? ', light' : ''}` : 'none', true],
@@ -101,12 +101,13 @@ function Figures({data}: {data: Loaded}) {
     ['Overrides', (i) => records[i]!.overrides.map((one) => `${one.key}=${one.value}`).join(' ') || 'none', true],
     ['Build', (i) => String(records[i]!.environment['git_describe'] ?? NONE), true],
     ['Repeats', (i) => String(groups[i]!.runs), false],
-    ['Time to goal', (i) => groups[i]!.time_to_goal_s.mean === null && records[i]!.goal ? `${groups[i]!.reached} of ${groups[i]!.runs} reached` : sampleText(groups[i]!.time_to_goal_s, seconds), false],
+    ['Time to goal, s', (i) => records[i]!.goal ? said('time_to_goal_s')(i) : NONE, false],
     ['Best value', (i) => over(i, (run) => run.goal?.value, (value) => number(value, 5)), false], ['Train clock', (i) => over(i, (run) => run.train_s, seconds), false],
-    ['Samples/s', (i) => sampleText(groups[i]!.samples_per_s, number), false], [after, (i) => sampleText(groups[i]!.value_after, (value) => number(value, 5)), false],
-    ['Communication', (i) => over(i, (run) => run.communication_share, percent), false],
-    ['Ratio of time to goal', ratio('time_to_goal_ratio', 'slower', 'faster'), false], ['Ratio of samples/s', ratio('samples_per_s_ratio', 'faster', 'slower'), false],
-    [`Ratio of ${after}`, ratio('value_after_ratio', 'higher', 'lower'), false], ['Differs in', (i) => groups[i]!.differs_in.join(', ').replaceAll('_', ' ') || NONE, false],
+    ['Samples/s', said('samples_per_s'), false], [after, said('value_after'), false],
+    ['Communication', (i) => over(i, (run) => run.communication_share, percent), false], ['Communication / compute', said('communication_per_compute'), false],
+    ['Ratio of time to goal', said('time_to_goal_ratio'), false], ['Ratio of samples/s', said('samples_per_s_ratio'), false],
+    [`Ratio of ${after}`, said('value_after_ratio'), false], ['Repeats were compared', (i) => pairing(groups[i]!), false],
+    ['Differs in', (i) => groups[i]!.differs_in.join(', ').replaceAll('_', ' ') || NONE, false],
     ...speedUps.map(([name, cell]): [string, (i: number) => string, boolean] => [name, (i) => cell(groups[i]!.scaling), false]),
   ];
   return (

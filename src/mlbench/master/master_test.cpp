@@ -609,6 +609,10 @@ TEST_F(MasterTest, ComparesRunsWithTheirRepeats) {
   EXPECT_EQ(groups[2]["name"], "b-2");
   EXPECT_DOUBLE_EQ(groups[2]["scaling"]["to_goal"]["speed_up"].get<double>(), 62.0 / 30);
   EXPECT_EQ(groups[2]["scaling"]["baseline"], "a-1, a-1.2, a-1.3");
+  // A page shows the words of the command line.
+  EXPECT_THAT(groups[0]["words"]["time_to_goal_s"].get<std::string>(), testing::StartsWith("63.9 ["));
+  EXPECT_EQ(groups[2]["words"]["time_to_goal_ratio"], "0.47, not known: needs repeats");
+  EXPECT_EQ(groups[2]["words"]["paired_by_seed"], "as groups");
   // A repeat that is named is compared alone.
   EXPECT_EQ(compare("a-1.2")["repeated"]["runs"][0]["repeats"], Json{"a-1.2"});
 }

@@ -89,8 +89,11 @@ Response compare(const Services& services, const Request& request) {
     row["no_ratio"] = scaled.runs[i].no_ratio;
     rows.push_back(std::move(row));
   }
-  Json significance = report::to_json(report::significance_of(runs, {}));
-  for (Json& group : significance["runs"]) {
+  const report::Significance compared = report::significance_of(runs, {});
+  Json significance = report::to_json(compared), words = report::words_json(compared);
+  for (size_t i = 0; i < words.size(); ++i) {
+    Json& group = significance["runs"][i];
+    group["words"] = std::move(words[i]);
     std::vector<const report::ScaledRun*> repeats;
     for (const Json& name : group["repeats"]) repeats.push_back(by_name.at(name.get<std::string>()));
     const report::ScaledRun& shown = *repeats[shown_of(repeats)];

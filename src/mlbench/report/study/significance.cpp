@@ -423,4 +423,21 @@ Json to_json(const Significance& significance) {
           {"notes", significance.notes}};
 }
 
+Json words_json(const Significance& significance) {
+  const Figures<RepeatedFigures> figures = repeated_figures(significance);
+  Json rows = Json::array();
+  for (const RepeatedFigures& one : significance.runs) {
+    Json& words = rows.emplace_back(Json::object());
+    for (const auto& figure : figures) {
+      if (figure.cell) words[figure.key] = figure.cell(one);
+    }
+    for (const RatioRow& row : kRatios) {
+      const auto& ratio = one.*row.ratio;
+      words[row.key] =
+          ratio ? fmt::format("{}, {}", ratio_words(ratio), verdict(ratio, row.more, row.less)) : std::string(kNone);
+    }
+  }
+  return rows;
+}
+
 }  // namespace mlbench::report

@@ -97,5 +97,8 @@ std::string no_difference_words(const RatioEstimate& estimate);
 
 std::string significance_text(const Significance& significance, const TableStyle& style = {});
 Json to_json(const Significance& significance);
+// What the tables of significance_text() say of each run, an object by the keys of to_json(). A ratio has its verdict
+// beside it.
+Json words_json(const Significance& significance);
 
 }  // namespace mlbench::report

@@ -80,6 +80,23 @@ TEST(Significance, RepeatsArePairedByTheirSeeds) {
   EXPECT_EQ(to_json(significance)["runs"][0]["paired_by_seed"], false);
 }
 
+TEST(Significance, WordsAreThoseOfTheTables) {
+  const auto first = with_seeds(repeats("a-2", {40, 50, 30}), {7, 8, 9});
+  const auto second = with_seeds(repeats("b-2", {20, 24, 15.6}), {7, 8, 9});
+  const Significance significance = significance_of({{"a-2", first}, {"b-2", second}}, {});
+  const std::string text = significance_text(significance);
+  const Json words = words_json(significance);
+  ASSERT_EQ(words.size(), 2U);
+  for (const char* key : {"time_to_goal_s", "samples_per_s", "value_after"}) {
+    EXPECT_THAT(text, HasSubstr("  " + words[1][key].get<std::string>())) << key;
+  }
+  const std::string ratio = words[1]["time_to_goal_ratio"];
+  EXPECT_THAT(ratio, testing::EndsWith("], faster"));
+  EXPECT_THAT(text, HasSubstr(ratio.substr(0, ratio.find("], faster")) + "]  faster"));
+  EXPECT_EQ(words[1]["paired_by_seed"], "paired by seed");
+  EXPECT_EQ(words[0]["time_to_goal_ratio"], "-");
+}
+
 TEST(Significance, OtherSeedsAreNoPairs) {
   const auto first = with_seeds(repeats("a-2", {40, 50, 30}), {7, 8, 9});
   for (const auto& seeds : {std::vector<uint64_t>{7, 8, 10}, {7, 7, 8}}) {
