@@ -54,7 +54,7 @@ struct CropOptions {
   // A JPEG is made smaller by 2, 4 or 8 while it is decoded, where it stays no smaller than the result. Faster, but the
   // values differ from the exact ones: docs/images.md says how much.
   bool scaled_decoding = false;
-  Limits limits;
+  Limits limits = {};
 };
 
 // Decode the image and write three planes (red, green, blue) of side * side values to `out`. Throw as decode() does.

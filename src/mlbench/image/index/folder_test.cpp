@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -121,6 +122,32 @@ TEST(ImageFolder, WhatIsNoImageFolderIsRefused) {
   EXPECT_THAT(error_of([&] { index_image_folder(made.root / "n02/images"); }), HasSubstr("holds no folder"));
   ASSERT_EQ(mkfifo((made.root / "n02/pipe.jpg").c_str(), 0600), 0);
   EXPECT_THAT(error_of([&] { index_image_folder(made.root); }), HasSubstr("neither a folder nor a plain file"));
+}
+
+TEST(SampleFiles, RefuseAFileThatGrew) {
+  const TwoClasses made;
+  const SampleIndex index = index_image_folder(made.root);
+  const SampleFiles files(index);
+  EXPECT_EQ(read_text(files, index.samples[0]).size(), static_cast<size_t>(index.samples[0].length));
+  put(made.root / index.samples[0].key, std::string(100, 'x'));
+  EXPECT_THAT(error_of([&] { read_text(files, index.samples[0]); }), HasSubstr("100 bytes, by the index"));
+}
+
+TEST(SampleFiles, OfMoreShardsThanAProcessMayOpenByDefault) {
+  const TemporaryFolder folder;
+  SampleIndex index;
+  for (int shard = 0; shard < 40; ++shard) {
+    index.shards.push_back(folder / std::to_string(shard));
+    put(index.shards.back(), "image");
+  }
+  rlimit before{}, few{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  few = before;
+  few.rlim_cur = 30;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const SampleFiles files(index);
+  EXPECT_EQ(read_text(files, {39, 0, 5, 0, "x"}), "image");
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 // ---- lists ----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +28,15 @@ FileDescriptor open_plain(int folder, const std::string& name, const std::string
   return file;
 }
 
+// Data sets may have more shards than a process may open by default, often 1,024. Raises this number as far as a
+// process may itself.
+bool allow_more_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return false;
+  limit.rlim_cur = limit.rlim_max;
+  return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
 }  // namespace
 
 void check_key(const std::string& where, std::string_view key) {
@@ -45,7 +55,9 @@ void check_key(const std::string& where, std::string_view key) {
 
 SampleFiles::SampleFiles(const SampleIndex& index) : index_(index) {
   for (const std::filesystem::path& shard : index.shards) {
-    FileDescriptor file(open(shard.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    const auto open_shard = [&] { return FileDescriptor(open(shard.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)); };
+    FileDescriptor file = open_shard();
+    if (!file && errno == EMFILE && allow_more_files()) file = open_shard();
     if (!file) throw_system_error("cannot read " + shard.string(), errno);
     shards_.push_back(std::move(file));
   }
@@ -63,6 +75,10 @@ void SampleFiles::read(const Sample& sample, std::vector<std::byte>& bytes) cons
   const std::string path = folder ? (index_.shards[shard] / sample.key).string() : index_.shards[shard].string();
   const FileDescriptor own = folder ? open_plain(shards_[shard].get(), sample.key, path) : FileDescriptor();
   const int file = folder ? own.get() : shards_[shard].get();
+  if (folder && fstat(file, &status) == 0 && status.st_size > sample.length) {
+    throw UserError(
+        fmt::format("{}: {} bytes, by the index {}: make the index again", path, status.st_size, sample.length));
+  }
   bytes.resize(static_cast<size_t>(sample.length));
   for (size_t done = 0; done < bytes.size();) {
     const ssize_t got =

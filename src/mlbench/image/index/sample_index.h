@@ -29,8 +29,8 @@ struct Sample {
 struct SampleIndex {
   std::vector<std::filesystem::path> shards;  // files; or a folder, in which each sample is the file `key`
   int64_t labels = 0;
-  std::vector<std::string> classes;  // what labels stand for; empty where the container has numbers alone
-  std::vector<Sample> samples;
+  std::vector<std::string> classes = {};  // what labels stand for; empty where the container has numbers alone
+  std::vector<Sample> samples = {};
 };
 
 // A folder per class, as torchvision's ImageFolder reads it: labels number the sorted names of the folders, samples
