@@ -47,6 +47,10 @@ Part even_part(int64_t count, int64_t parts, int64_t index) {
 
 namespace {
 
+Shard shard_in(const PlanOptions& options, int64_t rank) {
+  return {options.workers, rank, options.batch_size, options.global_batch};
+}
+
 class SampleEpoch final : public EpochPlan {
  public:
   SampleEpoch(int64_t samples, const std::vector<int64_t>& records, const PlanOptions& options, int64_t number)
@@ -59,12 +63,14 @@ class SampleEpoch final : public EpochPlan {
   }
 
   void fill(int64_t step_in_epoch, int64_t rank, StepPlan& plan) const override {
-    const StepSlice slice = slice_of(samples_, {options_.workers, rank, options_.batch_size}, step_in_epoch);
+    const StepSlice slice = slice_of(samples_, shard_in(options_, rank), step_in_epoch);
     plan.epoch = number_;
     plan.step_in_epoch = step_in_epoch;
     plan.rows.assign(order_.begin() + slice.first, order_.begin() + slice.first + slice.count);
     plan.pieces.clear();
-    if (slice.count > 0) plan.pieces.push_back({.begin = 0, .count = slice.count});
+    for (int64_t begin = 0; begin < slice.count; begin += options_.batch_size) {
+      plan.pieces.push_back({.begin = begin, .count = std::min(options_.batch_size, slice.count - begin)});
+    }
     plan.global_samples = plan.global_weight = slice.global_count;
     plan.divisor = static_cast<double>(slice.global_count);
     plan.relative_length = 1;
@@ -82,14 +88,14 @@ class SamplePlan final : public EvenPlan {
   // `records` empty: all.
   SamplePlan(int64_t samples, std::vector<int64_t> records, const PlanOptions& options)
       : samples_(samples), records_(std::move(records)), options_(options) {
-    set_steps(data::steps_per_epoch(samples, {options.workers, 0, options.batch_size}));
+    set_steps(data::steps_per_epoch(samples, shard_in(options, 0)));
   }
 
   std::unique_ptr<const EpochPlan> epoch(int64_t number) const override {
     return std::make_unique<SampleEpoch>(samples_, records_, options_, number);
   }
   int64_t samples_in(int64_t, int64_t steps) const override {
-    return std::min(steps * options_.batch_size * options_.workers, samples_);
+    return std::min(steps * shard_in(options_, 0).global_batch(), samples_);
   }
   int64_t samples_per_epoch() const override { return samples_; }
 

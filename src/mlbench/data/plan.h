@@ -4,7 +4,8 @@
 // begin at any step. An epoch sees each sample once, except those that a plan says it leaves out. All ranks take the
 // same number of steps.
 //
-//   samples    a permutation of the training set, cut into global batches of batch_size * k (shard.h)
+//   samples    a permutation of the training set, cut into global batches (shard.h), of which a rank's part is cut into
+//              micro-batches of at most batch_size
 //   sentences  a permutation, cut into global batches of N sentences; a rank's part is sorted by length and cut into
 //              micro-batches
 //   tokens     sentences of similar length make units of at most so many tokens; a global batch is some units, drawn
@@ -87,7 +88,7 @@ enum class Divisor { kWeight, kWeightAfterSum, kLocalSamples };
 struct PlanOptions {
   int64_t workers = 1;
   int64_t batch_size = 1;    // of a micro-batch: samples, columns, sentences, or tokens with padding
-  int64_t global_batch = 0;  // sentences or tokens; 0: batch_size * workers
+  int64_t global_batch = 0;  // samples, sentences or tokens; 0: batch_size * workers
   Divisor divisor = Divisor::kWeight;
   uint64_t seed = 42;
 };

@@ -193,6 +193,31 @@ TEST(SamplePlan, IsTheOneOfShards) {
   }
 }
 
+TEST(SamplePlan, AGlobalBatchIsOfOneSizeForAnyNumberOfWorkersAndIsCutIntoMicroBatches) {
+  for (int64_t workers = 1; workers <= 5; ++workers) {
+    const auto plan = make_sample_plan(101, {.workers = workers, .batch_size = 8, .global_batch = 20, .seed = 42});
+    EXPECT_EQ(plan->steps_per_epoch(), 6);
+    EXPECT_EQ(plan->samples_in(0, 5), 100);
+    const std::vector<int64_t> order = epoch_permutation(101, 42, 0);
+    const auto epoch = plan->epoch(0);
+    std::vector<int64_t> rows, micro_batches;
+    for (int64_t rank = 0; rank < workers; ++rank) {
+      StepPlan part;
+      epoch->fill(2, rank, part);
+      EXPECT_EQ(part.global_samples, 20);
+      rows.insert(rows.end(), part.rows.begin(), part.rows.end());
+      for (const Piece& piece : part.pieces) micro_batches.push_back(piece.count);
+    }
+    EXPECT_EQ(rows, std::vector<int64_t>(order.begin() + 40, order.begin() + 60));
+    const std::vector<int64_t> of_one = {8, 8, 4}, of_three = {7, 7, 6};
+    if (workers == 1) {
+      EXPECT_EQ(micro_batches, of_one);
+    } else if (workers == 3) {
+      EXPECT_EQ(micro_batches, of_three);
+    }
+  }
+}
+
 TEST(SamplePlan, WhatIsHeldOutIsNeverTrainedOn) {
   const Holdout parts = hold_out(101, 0.2);
   EXPECT_EQ(parts.held_out.size(), 20U);

@@ -17,13 +17,13 @@ int64_t steps_per_epoch(int64_t samples, const Shard& shard) {
                     "rank below the number of workers",
                     samples, shard.batch_size, shard.rank, shard.workers));
   }
-  return spec::steps_per_epoch(samples, shard.batch_size * shard.workers);
+  return spec::steps_per_epoch(samples, shard.global_batch());
 }
 
 StepSlice slice_of(int64_t samples, const Shard& shard, int64_t step_in_epoch) {
   const int64_t steps = steps_per_epoch(samples, shard);
   MLBENCH_CHECK(step_in_epoch >= 0 && step_in_epoch < steps, fmt::format("step {} of {}", step_in_epoch, steps));
-  const int64_t global_batch = shard.batch_size * shard.workers;
+  const int64_t global_batch = shard.global_batch();
   const int64_t begin = step_in_epoch * global_batch;
   const int64_t global_count = std::min(global_batch, samples - begin);
   const int64_t even = global_count / shard.workers;

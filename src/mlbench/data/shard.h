@@ -2,9 +2,10 @@
 
 // Which rank takes which samples in which step: closed formulas without state.
 //
-// Each epoch has one permutation of the training set from (seed, epoch), the same on every rank. Global step s of an
-// epoch takes positions [s*b*k, min((s+1)*b*k, N)). This range is cut into k parts, as even as possible (earlier ranks
-// take the larger ones), one per rank. There are ceil(N / (b*k)) steps per epoch, the same number on all ranks.
+// Each epoch has one permutation of the training set from (seed, epoch), the same on every rank. With global batches of
+// G samples, global step s of an epoch takes positions [s*G, min((s+1)*G, N)). This range is cut into k parts, as even
+// as possible (earlier ranks take the larger ones), one per rank. There are ceil(N / G) steps per epoch, the same
+// number on all ranks.
 
 #include <cstdint>
 #include <vector>
@@ -13,6 +14,9 @@ namespace mlbench::data {
 
 struct Shard {
   int64_t workers = 1, rank = 0, batch_size = 1;  // batch_size is per worker
+  int64_t fixed_global_batch = 0;                 // of all workers; 0: batch_size * workers
+
+  int64_t global_batch() const { return fixed_global_batch > 0 ? fixed_global_batch : batch_size * workers; }
 };
 
 // Throws UserError unless all numbers are positive and the rank is in [0, workers).

@@ -17,6 +17,10 @@ namespace {
 // The size of an evaluation batch where the task names none.
 constexpr int64_t kEvaluationSamples = 250, kEvaluationSentences = 64;
 
+int64_t evaluation_samples(const spec::DataSpec& data) {
+  return data.evaluation_batch > 0 ? data.evaluation_batch : kEvaluationSamples;
+}
+
 class PlannedWorkload final : public Workload {
  public:
   PlannedWorkload(std::shared_ptr<const SampleSource> source, std::shared_ptr<const BatchPlan> plan,
@@ -51,7 +55,7 @@ std::unique_ptr<Workload> held_out_workload(const Ingredients& from) {
   const auto make_eval = [&train = from.train, data, seed = from.plan.seed,
                           records = std::move(parts.held_out)](const EvalShard& shard) {
     return make_sample_eval_loader(make_sample_source(train, make_transform(data.eval_transform, data, seed)), records,
-                                   shard, kEvaluationSamples);
+                                   shard, evaluation_samples(data));
   };
   return make_planned_workload(std::move(source), make_sample_plan(std::move(parts.trained), from.plan), make_eval);
 }
@@ -60,7 +64,8 @@ std::unique_ptr<Workload> image_workload(const Ingredients& from) {
   const spec::DataSpec& data = from.task.data;
   if (data.holdout > 0) return held_out_workload(from);
   const auto make_eval = [&test = from.test, data, seed = from.plan.seed](const EvalShard& shard) {
-    return make_sample_eval_loader(test, make_transform(data.eval_transform, data, seed), shard, kEvaluationSamples);
+    return make_sample_eval_loader(test, make_transform(data.eval_transform, data, seed), shard,
+                                   evaluation_samples(data));
   };
   auto source = make_sample_source(from.train, make_transform(data.train_transform, data, from.plan.seed));
   auto plan = make_sample_plan(source->size(), from.plan);

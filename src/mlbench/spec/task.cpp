@@ -43,7 +43,7 @@ constexpr Range kEpochRange{1e-6, 1e7}, kRateRange{1e-12, 1e6};
 constexpr Range kSmoothingRange{0, 0.99}, kFractionRange{0, 1}, kSampleRange{0, 1e15};
 constexpr Range kPixelRange{-1e6, 1e6}, kDeviationRange{1e-6, 1e6}, kLossRange{0, 1e9};
 constexpr Range kLengthRange{0, 1e6}, kMultipleRange{1, 1024}, kBatchOrNoneRange{0, 1e8};
-constexpr Range kHoldoutRange{0, 0.9};
+constexpr Range kHoldoutRange{0, 0.9}, kPadRange{0, 1e4};
 constexpr double kMostSampleVolume = 1e9;
 
 template <typename V, typename Task>
@@ -63,6 +63,7 @@ void describe_task(V& v, Task& task) {
     v.field("eval_transform", data.eval_transform);
     v.field("mean", data.mean, {.range = kPixelRange});
     v.field("stddev", data.stddev, {.range = kDeviationRange});
+    v.field("pad", data.pad, {.range = kPadRange});
     v.field("batching", data.batching, {.choices = kBatchings});
     v.field("bptt", data.bptt, {.range = kLengthRange});
     v.field("bptt_deviation", data.bptt_deviation, {.range = kLengthRange});
@@ -139,10 +140,10 @@ void check_batching(const TaskSpec& task, const Require& require) {
           fmt::format("is {}; expected 0: 'data.batching' is \"{}\"", data.holdout, data.batching));
   require(!columns || data.bptt >= 5, "data.bptt",
           fmt::format("is {}; expected at least 5 positions: 'data.batching' is \"columns\"", data.bptt));
+  require(!columns || task.global_batch == 0, "global_batch",
+          fmt::format("is {}; expected 0, batch_size * workers: 'data.batching' is \"{}\"", task.global_batch,
+                      data.batching));
   if (samples || columns) {
-    require(task.global_batch == 0, "global_batch",
-            fmt::format("is {}; expected 0, batch_size * workers: 'data.batching' is \"{}\"", task.global_batch,
-                        data.batching));
     require(task.loss_divisor == "weight", "loss_divisor",
             fmt::format("is \"{}\"; expected \"weight\": 'data.batching' is \"{}\"", task.loss_divisor, data.batching));
   }

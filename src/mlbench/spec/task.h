@@ -30,6 +30,7 @@ struct DataSpec {
   std::vector<std::string> train_transform;
   std::vector<std::string> eval_transform;
   std::vector<double> mean, stddev;  // per channel, for "normalise"; empty otherwise
+  int64_t pad = 4;                   // zeros on each side of an image, for "pad_crop_flip"
   // What batches consist of (data/plan.h): "samples" of one shape | "columns" of one text | "sentences", a number of
   // sentences with their translations | "tokens", such sentences up to a number of tokens.
   std::string batching = "samples";
@@ -39,7 +40,7 @@ struct DataSpec {
   double bptt_deviation = 0;
   double short_probability = 0;
   double holdout = 0;            // share of the training set that is not trained on, and evaluated in place of "test"
-  int64_t evaluation_batch = 0;  // columns or sentences at a time; 0: 10 columns, 64 sentences
+  int64_t evaluation_batch = 0;  // at a time; 0: 250 samples, 10 columns, 64 sentences
   // The longest sentence and translation in tokens, without the end token; 0: any length. Longer pairs are left out of
   // training; in evaluations they are cut.
   int64_t max_length = 0;
@@ -136,7 +137,7 @@ struct TaskSpec {
   // The size of a worker's micro-batch: samples, columns, sentences, or tokens with padding. With a global_batch, a
   // worker's share of it is cut into as many micro-batches as needed.
   int64_t batch_size = 0;
-  int64_t global_batch = 0;  // sentences or tokens in a step of all workers; 0: batch_size * workers
+  int64_t global_batch = 0;  // samples, sentences or tokens in a step of all workers; 0: batch_size * workers
   // By what a step's sum of losses is divided. "weight": that of the global batch, so that the sum over ranks is its
   // mean. "weight_after_sum": the same, but the gradient is divided after the sum over ranks, so that the loss scale
   // applies to the undivided sum (task 4b). "local_samples": each rank's own number of sentences, so that the sum over

@@ -44,6 +44,7 @@ const std::vector<LaterKey>& later_keys() {
       {"data.max_length", 0},
       {"data.evaluation_max_length", 0},
       {"data.length_multiple", 1},
+      {"data.pad", 4},
       {"global_batch", 0},
       {"loss_divisor", "weight"},
       {"label_smoothing", 0},

@@ -624,6 +624,7 @@ TEST(Task, BatchesOfTextSayHowTheyAreMade) {
   EXPECT_THAT(error_with("data.sample_shape", "[3]"), HasSubstr("must be empty: 'data.batching' is \"columns\""));
   EXPECT_THAT(error_with("data.bptt", "4"), HasSubstr("is 4; expected at least 5 positions"));
   EXPECT_THAT(error_with("global_batch", "64"), HasSubstr("is 64; expected 0, batch_size * workers"));
+  EXPECT_THAT(error_with("data.pad", "-1"), HasSubstr("'data.pad' is -1"));
   EXPECT_THAT(error_with("loss_divisor", "local_samples"), HasSubstr("is \"local_samples\"; expected \"weight\""));
   EXPECT_THAT(error_of([&] {
                 parse(kText, {{"data.sample_shape", "[]"}, {"data.batching", "tokens"}, {"global_batch", "31"}});
