@@ -46,6 +46,8 @@ struct CacheId {
   std::vector<ColumnSpec> columns;  // of each split
   std::string generator;            // made data: name, version and seed of its generator; decoded files: ""
   std::string key;                  // cache_key() of what the records are made from
+  std::vector<std::vector<std::filesystem::path>> shards =
+      {};  // of each split, CachedSplit::shards; no part of the file
 
   std::filesystem::path path_in(const std::filesystem::path& cache_dir) const;
 };

@@ -55,7 +55,7 @@ struct VariableColumn {
                             static_cast<size_t>(length(number)));
   }
 };
-using BytesColumn = VariableColumn<std::byte>;  // "encoded": what a decoder makes a sample of
+using BytesColumn = VariableColumn<std::byte>;  // "key": what names an encoded image in its shard
 using TokenColumn = VariableColumn<int32_t>;    // "source" and "target"; "tokens", a whole text as one record
 
 using Column = std::variant<FixedColumn, BytesColumn, TokenColumn>;

@@ -13,6 +13,7 @@
 #include "mlbench/base/numbers.h"
 #include "mlbench/base/shape.h"
 #include "mlbench/dataset/format.h"
+#include "mlbench/dataset/images.h"
 #include "mlbench/dataset/text/moses.h"
 #include "mlbench/spec/fields.h"
 #include "mlbench/spec/toml_document.h"
@@ -27,6 +28,7 @@ namespace {
 
 // The number of values in a whole data set stays below 2^53.
 constexpr Range kExtents{1, 1e9}, kClasses{1, 1e7}, kSamples{1, 1e10}, kBytes{1, 1e15};
+constexpr Range kFirstLabels{0, 1e7};
 constexpr Range kWordsOfSentence{0, 1e6}, kSentenceTokens{1, 100}, kRatio{0, 1e6};
 constexpr double kMostValuesPerSample = 1e9, kMostValues = 1e15;
 
@@ -83,6 +85,9 @@ void describe(spec::FieldReader& reader, DatasetDescription& description) {
       [&](SplitSpec& split) {
         reader.field("name", split.name, kFilled);
         reader.field("samples", split.samples, {.required = true, .range = kSamples});
+        reader.field("container", split.container);
+        reader.field("first_label", split.first_label, {.range = kFirstLabels});
+        reader.field("synthetic_samples", split.synthetic_samples, {.range = kSamples});
         reader.list("file", split.files, [&](FileSource& file) { describe_file(reader, file); }, {});
       },
       kFilled);
@@ -129,9 +134,28 @@ void check_split(const spec::FieldReader& reader, const DatasetDescription& desc
     reader.fail(path + "file", fmt::format("split '{}' has {} files: format {} expects {}", split.name, files,
                                            format.name, format.files_per_split));
   }
-  if (format.files_per_split == 0 && format.make_tokens == nullptr && split.samples % files != 0) {
+  if (format.encoded) {
+    check_container(split, [&](const std::string& key, const std::string& text) { reader.fail(path + key, text); });
+  }
+  if (format.files_per_split == 0 && format.read != nullptr && split.samples % files != 0) {
     reader.fail(path + "file", fmt::format("split '{}' has {} files for {} samples: expected as many in each file",
                                            split.name, files, split.samples));
+  }
+}
+
+void check_images(const spec::FieldReader& reader, const DatasetDescription& description, const Format& format) {
+  for (size_t i = 0; i < description.splits.size() && !format.encoded; ++i) {
+    if (description.splits[i].container.empty()) continue;
+    reader.fail(fmt::format("split.{}.container", i),
+                fmt::format("format {} has no 'container': format images has one", format.name));
+  }
+  if (!format.encoded) return;
+  if (description.sample_shape.size() != 3 || description.sample_shape[0] != 3) {
+    reader.fail("sample_shape", fmt::format("'sample_shape' is [{}]; expected [3, height, width] of format images",
+                                            fmt::join(description.sample_shape, ", ")));
+  }
+  if (!description.archive.pattern.empty()) {
+    reader.fail("archive", "format images is read at its places, not from an archive: unpack it");
   }
 }
 
@@ -179,6 +203,7 @@ void check_relations(const spec::FieldReader& reader, const DatasetDescription& 
     reader.fail("format", unknown_text("format", description.format, format_names()));
   }
   check_text(reader, description, *format);
+  check_images(reader, description, *format);
   for (size_t i = 0; i < description.splits.size(); ++i) check_split(reader, description, i, *format, volume);
 }
 

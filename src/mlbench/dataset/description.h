@@ -36,6 +36,9 @@ struct SplitSpec {
   std::string name;               // those of spec/split.h, or one that no task reads
   int64_t samples = 0;            // for one text (format "words"): its number of tokens
   std::vector<FileSource> files;  // in the order that the format's reader expects; empty for data that are only made
+  std::string container = {};     // of encoded images: a row of the table in images.cpp, e.g. "folder"
+  int64_t first_label = 0;        // what record files call the first class
+  int64_t synthetic_samples = 0;  // of made data; 0: as many as `samples`
 };
 // How text becomes tokens. Only formats of text use it.
 struct TextSpec {

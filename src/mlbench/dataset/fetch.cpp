@@ -16,6 +16,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/dataset/images.h"
 #include "mlbench/dataset/locate.h"
 
 namespace mlbench::dataset {
@@ -183,7 +184,7 @@ using Progressed = std::function<void(const std::string& file, int64_t done, int
 void fetch_source(const FileSource& source, const DatasetDescription& description, const fs::path& folder,
                   const Progressed& progress) {
   const fs::path local = folder / source.pattern;
-  if (find_file(folder, source.pattern)) return;
+  if (find_file(folder, source.pattern) || !find_images(folder, source.pattern).empty()) return;
   if (source.url.empty()) {
     throw UserError(fmt::format("{} of {} cannot be fetched (no address is known): put it into {}", source.pattern,
                                 description.name, folder.string()));

@@ -26,7 +26,7 @@ struct Format {
   DType dtype;             // type of the decoded features
   size_t files_per_split;  // 0: any number
   // Fills `out` from the files of one split. Throws UserError where they are not what the description says. Null for
-  // text.
+  // text and for encoded images.
   void (*read)(const DatasetDescription& description, const SplitSpec& split,
                const std::vector<std::filesystem::path>& files, const SplitBuffers& out);
   // The inverse of `read`: adds the bytes of the unpacked file number `file` (of `files`) to `hash`. Null where the
@@ -34,7 +34,8 @@ struct Format {
   void (*hash_file)(const CachedSplit& split, size_t file, size_t files, Sha256& hash) = nullptr;
   // Makes token files and a vocabulary (text/text_format.h): what formats of text have in place of `read`.
   text::MakeTokens make_tokens = nullptr;
-  bool pairs = false;  // for text: whether records are pairs of source and target
+  bool pairs = false;    // for text: whether records are pairs of source and target
+  bool encoded = false;  // encoded images, which stay where they are (images.h)
 };
 
 const Format* find_format(const std::string& name);  // nullptr if there is no such format

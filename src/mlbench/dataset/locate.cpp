@@ -8,6 +8,8 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/own_variables.h"
+#include "mlbench/dataset/format.h"
+#include "mlbench/dataset/images.h"
 #include "mlbench/dataset/input_file.h"
 
 namespace mlbench::dataset {
@@ -30,11 +32,16 @@ namespace {
 std::vector<std::string> find_files(const DatasetDescription& description, const fs::path& folder,
                                     std::vector<std::vector<fs::path>>& files) {
   std::vector<std::string> missing;
+  const bool encoded = find_format(description.format)->encoded;
   files.clear();
   for (const SplitSpec& split : description.splits) {
     auto& found = files.emplace_back();
     for (const FileSource& source : split.files) {
-      if (auto path = find_file(folder, source.pattern)) {
+      if (encoded) {
+        const std::vector<fs::path> images = find_images(folder, source.pattern);
+        if (images.empty()) missing.push_back(source.pattern);
+        found.insert(found.end(), images.begin(), images.end());
+      } else if (auto path = find_file(folder, source.pattern)) {
         found.push_back(*std::move(path));
       } else {
         missing.push_back(source.pattern + "[.gz|.bz2|.xz]");

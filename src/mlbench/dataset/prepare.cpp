@@ -9,6 +9,7 @@
 #include "mlbench/dataset/archive.h"
 #include "mlbench/dataset/cache.h"
 #include "mlbench/dataset/format.h"
+#include "mlbench/dataset/images.h"
 #include "mlbench/dataset/locate.h"
 #include "mlbench/dataset/text/prepared_text.h"
 
@@ -45,10 +46,11 @@ bool is_text(const DatasetDescription& description) {
   return format != nullptr && format->make_tokens != nullptr;
 }
 
-PreparedDataset prepare(const DatasetDescription& description, const std::vector<std::string>& data_dirs,
-                        const fs::path& cache_dir, const Progress& progress) {
-  const LocatedDataset located = locate(description, data_dirs);
-  if (is_text(description)) return prepare_located_text(description, located, cache_dir, progress);
+namespace {
+
+// Decodes all samples into the cache.
+PreparedDataset prepare_samples(const DatasetDescription& description, const Format& format,
+                                const LocatedDataset& located, const fs::path& cache_dir, const Progress& progress) {
   Json sources = Json::array();
   const auto add_source = [&](const fs::path& file) {
     sources.push_back({fs::absolute(file).lexically_normal().string(), fs::file_size(file),
@@ -59,20 +61,27 @@ PreparedDataset prepare(const DatasetDescription& description, const std::vector
   } else {
     for (const auto& split : located.files) std::ranges::for_each(split, add_source);
   }
-  const Format* format = find_format(description.format);
-  MLBENCH_CHECK(format != nullptr, "parse_description() checks the format");
-
   std::optional<ReadableFiles> files;
-  PreparedDataset data = open_or_make_cache(
+  return open_or_make_cache(
       {description, sample_columns(description), "", cache_key(description, sources)}, cache_dir,
       [&](size_t split, SplitWriter& out) {
         // The cache's lock is held: one process unpacks at a time, and replaces what a killed one left.
         if (!files) files.emplace(description, located, cache_dir / (description.name + ".unpacked.tmp"));
-        format->read(description, description.splits[split], files->files()[split], sample_buffers(out));
+        format.read(description, description.splits[split], files->files()[split], sample_buffers(out));
       },
       fmt::format("decoding {} from {} ({})", description.name, located.folder.string(), located.origin), progress);
+}
 
-  files.reset();
+}  // namespace
+
+PreparedDataset prepare(const DatasetDescription& description, const std::vector<std::string>& data_dirs,
+                        const fs::path& cache_dir, const Progress& progress) {
+  const LocatedDataset located = locate(description, data_dirs);
+  if (is_text(description)) return prepare_located_text(description, located, cache_dir, progress);
+  const Format* format = find_format(description.format);
+  MLBENCH_CHECK(format != nullptr, "parse_description() checks the format");
+  PreparedDataset data = format->encoded ? prepare_images(description, located, cache_dir, progress)
+                                         : prepare_samples(description, *format, located, cache_dir, progress);
   const bool known =
       !description.fingerprint.empty() || !description.splits.front().files.front().content_sha256.empty();
   if (!data.official() && known && progress) {

@@ -3,6 +3,7 @@
 // A data set in memory: a mapped cache and its splits.
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,11 +24,15 @@ class PreparedText;
 }
 
 // One split, mapped: `samples` records in official order, as typed columns. Images and rows have "features" and
-// "labels". Text has "source" and "target", or "tokens", the whole text as one record.
+// "labels". Text has "source" and "target", or "tokens", the whole text as one record. Of encoded images the columns
+// say where they lie in the shards (images.h).
 struct CachedSplit {
   std::string name;
   int64_t samples = 0;
   std::vector<Column> columns;
+  std::vector<std::filesystem::path> shards = {};  // the files of encoded images, or their folder; else none
+
+  bool encoded() const { return !shards.empty(); }
 
   // The column of that type and name. Throws UserError listing the columns.
   template <typename T>

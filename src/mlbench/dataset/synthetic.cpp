@@ -179,8 +179,12 @@ constexpr Generator kImages{"images 1", make_images}, kGaussianRows{"gaussian ro
 
 }  // namespace
 
-PreparedDataset make_synthetic(const DatasetDescription& description, const std::filesystem::path& cache_dir,
+PreparedDataset make_synthetic(const DatasetDescription& published, const std::filesystem::path& cache_dir,
                                const Progress& progress) {
+  DatasetDescription description = published;
+  for (SplitSpec& split : description.splits) {
+    if (split.synthetic_samples > 0) split.samples = split.synthetic_samples;
+  }
   const Format* format = find_format(description.format);
   MLBENCH_CHECK(format != nullptr, "parse_description() checks the format");
   if (format->make_tokens != nullptr) return text::make_synthetic_text(description, cache_dir, progress);

@@ -7,6 +7,8 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/dataset/archive.h"
+#include "mlbench/dataset/format.h"
+#include "mlbench/dataset/images.h"
 #include "mlbench/dataset/input_file.h"
 
 namespace mlbench::dataset {
@@ -64,10 +66,29 @@ std::vector<VerifyResult> verify_archive(const DatasetDescription& description, 
   return results;
 }
 
+// Compares the fingerprint, which covers all files.
+VerifyResult verify_images(const DatasetDescription& description, const LocatedDataset& located) {
+  VerifyResult result{located.folder.string(), false, ""};
+  const TemporaryFolder folder;
+  try {
+    const PreparedDataset data = prepare_images(description, located, folder.path(), {});
+    result.ok = data.official();
+    result.message = data.official()                   ? "as published"
+                     : description.fingerprint.empty() ? "no published fingerprint to compare with; it has "
+                                                       : "fingerprint ";
+    if (!result.ok) result.message += data.fingerprint();
+    if (!result.ok && !description.fingerprint.empty()) result.message += ", published " + description.fingerprint;
+  } catch (const std::exception& error) {
+    result.message = error.what();
+  }
+  return result;
+}
+
 }  // namespace
 
 std::vector<VerifyResult> verify(const DatasetDescription& description, const LocatedDataset& located) {
   if (!located.archive.empty()) return verify_archive(description, located);
+  if (find_format(description.format)->encoded) return {verify_images(description, located)};
   std::vector<VerifyResult> results;
   for (size_t split = 0; split < description.splits.size(); ++split) {
     const auto& sources = description.splits[split].files;

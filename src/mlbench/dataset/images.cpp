@@ -1,0 +1,242 @@
+#include "mlbench/dataset/images.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "mlbench/base/choices.h"
+#include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
+#include "mlbench/base/sha256.h"
+#include "mlbench/base/system_error.h"
+#include "mlbench/dataset/cache.h"
+#include "mlbench/image/index/sample_index.h"
+
+namespace mlbench::dataset {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kDigits = 64;  // of a SHA-256
+
+// What an index is made from.
+struct ImageInput {
+  const SplitSpec& split;
+  const std::vector<fs::path>& files;
+  int64_t classes;
+  const std::vector<std::string>& class_names;  // of a folder per class that came before; else the numbers
+};
+
+struct Container {
+  std::string_view name;
+  size_t least_files, most_files;
+  image::SampleIndex (*make_index)(const ImageInput& from);
+};
+constexpr Container kContainers[] = {
+    {"folder", 1, 1, [](const ImageInput& from) { return image::index_image_folder(from.files[0]); }},
+    {"listed", 2, 2,
+     [](const ImageInput& from) { return image::index_listed_folder(from.files[0], from.files[1], from.class_names); }},
+    {"tar", 1, SIZE_MAX, [](const ImageInput& from) { return image::index_web_dataset(from.files, from.classes); }},
+    {"tfrecord", 1, SIZE_MAX,
+     [](const ImageInput& from) {
+       return image::index_example_records(from.files, from.classes, from.split.first_label);
+     }},
+};
+
+const Container& container_of(const SplitSpec& split) {
+  const auto* const row = std::ranges::find(kContainers, split.container, &Container::name);
+  MLBENCH_CHECK(row != std::end(kContainers), "parse_description() checks the container");
+  return *row;
+}
+
+std::vector<ColumnSpec> image_columns() {
+  const auto number = [](const char* name) { return ColumnSpec{.name = name, .dtype = DType::kInt64}; };
+  return {number("shard"),  number("offset"),
+          number("length"), {.name = "sha256", .shape = {kDigits}, .dtype = DType::kUInt8},
+          number("labels"), {.name = "key", .type = ColumnSpec::Type::kBytes}};
+}
+
+// ---- the state of files ---------------------------------------------------------------------------------------------
+
+Json state_of_file(const fs::path& file) {
+  return {fs::absolute(file).lexically_normal().string(), fs::file_size(file),
+          fs::last_write_time(file).time_since_epoch().count()};
+}
+
+// Adds name, size and modification time of all that is below `folder`.
+void add_state(const fs::path& folder, Sha256& hash) {
+  std::vector<fs::directory_entry> entries(fs::directory_iterator(folder), fs::directory_iterator{});
+  std::ranges::sort(entries);
+  for (const fs::directory_entry& entry : entries) {
+    hash.update(entry.path().filename().string() + '\0');
+    if (entry.is_directory() && !entry.is_symlink()) {
+      add_state(entry.path(), hash);
+    } else if (entry.is_regular_file() && !entry.is_symlink()) {
+      hash.update(Json({entry.file_size(), entry.last_write_time().time_since_epoch().count()}).dump());
+    }
+  }
+  hash.update("\n");
+}
+
+// What the index of a split follows from.
+Json state_of_split(const SplitSpec& split, const std::vector<fs::path>& paths) {
+  Json state = {split.container, split.first_label};
+  for (const fs::path& path : paths) {
+    if (!fs::is_directory(path)) {
+      state.push_back(state_of_file(path));
+      continue;
+    }
+    Sha256 hash;
+    add_state(path, hash);
+    state.push_back({fs::absolute(path).lexically_normal().string(), hash.hex()});
+  }
+  return state;
+}
+
+// ---- making an index ------------------------------------------------------------------------------------------------
+
+// Tells how much is hashed, ten times in all.
+class HashingProgress {
+ public:
+  HashingProgress(std::string split, size_t images, const Progress& say)
+      : split_(std::move(split)), images_(images), say_(say) {}
+  void add(int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    bytes_ += bytes;
+    ++done_;
+    if (!say_ || done_ * 10 / images_ == (done_ - 1) * 10 / images_) return;
+    say_(fmt::format("hashed {} of {} images of split '{}' ({:.1f} MB)", done_, images_, split_,
+                     static_cast<double>(bytes_) / 1e6));
+  }
+
+ private:
+  std::string split_;
+  size_t images_;
+  const Progress& say_;
+  std::mutex mutex_;
+  size_t done_ = 0;
+  int64_t bytes_ = 0;
+};
+
+// Writes the SHA-256 of each image's file, on all cores: images are many, and hashing is slower than most disks.
+void hash_contents(const image::SampleIndex& index, HashingProgress& progress, std::span<std::byte> digits) {
+  const image::SampleFiles files(index);
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr error;
+  const auto work = [&] {
+    std::vector<std::byte> bytes;
+    try {
+      for (size_t i = 0; (i = next.fetch_add(1)) < index.samples.size();) {
+        files.read(index.samples[i], bytes);
+        Sha256 hash;
+        hash.update(bytes);
+        std::memcpy(digits.data() + i * kDigits, hash.hex().data(), kDigits);
+        progress.add(std::ssize(bytes));
+      }
+    } catch (...) {
+      next = index.samples.size();
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+    }
+  };
+  std::vector<std::jthread> others;
+  for (int i = 1; i < available_cores(); ++i) others.emplace_back(work);
+  work();
+  others.clear();
+  if (error) std::rethrow_exception(error);
+}
+
+void check_index(const DatasetDescription& description, const ImageInput& from, const image::SampleIndex& index) {
+  const auto expect = [&](int64_t given, int64_t expected, const char* what) {
+    if (given == expected) return;
+    throw UserError(fmt::format("{}: {} {} in split '{}', expected the {} of {}", from.files.front().string(), given,
+                                what, from.split.name, expected, description.name));
+  };
+  expect(index.labels, description.classes, "classes");
+  expect(std::ssize(index.samples), from.split.samples, "images");
+}
+
+void write_index(const image::SampleIndex& index, HashingProgress& progress, SplitWriter& out) {
+  const auto write = [&](const char* column, auto value_of) {
+    auto* const values = reinterpret_cast<int64_t*>(out.values(column).data());
+    std::ranges::transform(index.samples, values, value_of);
+  };
+  write("shard", [](const image::Sample& sample) { return int64_t{sample.shard}; });
+  write("offset", &image::Sample::offset);
+  write("length", &image::Sample::length);
+  write("labels", &image::Sample::label);
+  hash_contents(index, progress, out.values("sha256"));
+  for (const image::Sample& sample : index.samples) out.append("key", std::as_bytes(std::span(sample.key)));
+}
+
+std::vector<std::string> numbers_below(int64_t count) {
+  std::vector<std::string> numbers;
+  for (int64_t i = 0; i < count; ++i) numbers.push_back(std::to_string(i));
+  return numbers;
+}
+
+}  // namespace
+
+PreparedDataset prepare_images(const DatasetDescription& description, const LocatedDataset& located,
+                               const fs::path& cache_dir, const Progress& progress) {
+  Json sources = Json::array();
+  std::vector<std::vector<fs::path>> shards;
+  for (size_t i = 0; i < description.splits.size(); ++i) {
+    sources.push_back(state_of_split(description.splits[i], located.files[i]));
+    // The second file of such a split is its list.
+    shards.push_back(description.splits[i].container == "listed" ? std::vector{located.files[i].front()}
+                                                                 : located.files[i]);
+  }
+  std::vector<std::string> class_names = numbers_below(description.classes);
+  const auto fill = [&](size_t number, SplitWriter& out) {
+    const SplitSpec& split = description.splits[number];
+    const ImageInput from{split, located.files[number], description.classes, class_names};
+    const image::SampleIndex index = container_of(split).make_index(from);
+    check_index(description, from, index);
+    HashingProgress hashing(split.name, index.samples.size(), progress);
+    write_index(index, hashing, out);
+    if (!index.classes.empty()) class_names = index.classes;
+  };
+  return open_or_make_cache(
+      {description, image_columns(), "", cache_key(description, sources), std::move(shards)}, cache_dir, fill,
+      fmt::format("indexing the images of {} in {} ({})", description.name, located.folder.string(), located.origin),
+      progress);
+}
+
+std::vector<fs::path> find_images(const fs::path& folder, const std::string& pattern) {
+  const fs::path path = folder / pattern;
+  std::error_code ignored;
+  if (pattern.find('*') == std::string::npos) {
+    return fs::exists(path, ignored) ? std::vector{path} : std::vector<fs::path>();
+  }
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(path.parent_path(), ignored)) {
+    const bool fits = fnmatch(path.filename().c_str(), entry.path().filename().c_str(), FNM_PERIOD) == 0;
+    if (fits && entry.is_regular_file(ignored)) found.push_back(entry.path());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+void check_container(const SplitSpec& split,
+                     const std::function<void(const std::string& key, const std::string&)>& fail) {
+  const auto* const row = std::ranges::find(kContainers, split.container, &Container::name);
+  if (row == std::end(kContainers)) {
+    fail("container", unknown_text("container", split.container, names_of(kContainers)));
+    return;
+  }
+  if (split.files.size() < row->least_files || split.files.size() > row->most_files) {
+    fail("file", fmt::format("split '{}' has {} files; container {} expects {}", split.name, split.files.size(),
+                             row->name, row->most_files == SIZE_MAX ? "at least 1" : std::to_string(row->least_files)));
+  }
+}
+
+}  // namespace mlbench::dataset
