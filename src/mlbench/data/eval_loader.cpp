@@ -67,8 +67,12 @@ class CachePieceLoader final : public EvalLoader {
 // Returns micro-batches that are known beforehand.
 class PieceLoader final : public EvalLoader {
  public:
-  PieceLoader(std::shared_ptr<const SampleSource> source, std::vector<int64_t> rows, std::vector<Piece> pieces)
-      : source_(std::move(source)), rows_(std::move(rows)), pieces_(std::move(pieces)) {}
+  PieceLoader(std::shared_ptr<const SampleSource> source, std::vector<int64_t> rows, std::vector<Piece> pieces,
+              const EvalShard& shard)
+      : source_(std::move(source)),
+        rows_(std::move(rows)),
+        pieces_(std::move(pieces)),
+        threads_(shard.threads, shard.cores) {}
 
   void restart() override { next_ = 0; }
 
@@ -88,7 +92,7 @@ class PieceLoader final : public EvalLoader {
   std::vector<Piece> pieces_;
   size_t next_ = 0;
   std::span<const int64_t> records_;
-  DecodingThreads threads_;  // the caller of next() alone
+  DecodingThreads threads_;
   BatchView view_;
   BatchMemory memory_;
 };
@@ -96,15 +100,16 @@ class PieceLoader final : public EvalLoader {
 }  // namespace
 
 std::unique_ptr<EvalLoader> make_piece_eval_loader(std::shared_ptr<const SampleSource> source,
-                                                   std::vector<int64_t> rows, std::vector<Piece> pieces) {
-  return std::make_unique<PieceLoader>(std::move(source), std::move(rows), std::move(pieces));
+                                                   std::vector<int64_t> rows, std::vector<Piece> pieces,
+                                                   const EvalShard& shard) {
+  return std::make_unique<PieceLoader>(std::move(source), std::move(rows), std::move(pieces), shard);
 }
 
 std::unique_ptr<EvalLoader> make_sample_eval_loader(const dataset::CachedSplit& split,
                                                     std::unique_ptr<Transform> transform, const EvalShard& shard,
                                                     int64_t batch_size) {
   check_shard(shard, batch_size);
-  if (transform->leaves_as_is(split.column<dataset::FixedColumn>("features"))) {
+  if (!split.encoded() && transform->leaves_as_is(split.column<dataset::FixedColumn>("features"))) {
     const Part own = shard_of(split.samples, shard);
     return std::make_unique<CachePieceLoader>(split, own.first, own.first + own.count, batch_size);
   }
@@ -123,7 +128,7 @@ std::unique_ptr<EvalLoader> make_sample_eval_loader(std::shared_ptr<const Sample
   for (int64_t row = 0; row < own.count; row += batch_size) {
     pieces.push_back({.begin = row, .count = std::min(batch_size, own.count - row)});
   }
-  return make_piece_eval_loader(std::move(source), std::move(rows), std::move(pieces));
+  return make_piece_eval_loader(std::move(source), std::move(rows), std::move(pieces), shard);
 }
 
 std::unique_ptr<EvalLoader> make_sentence_eval_loader(const dataset::CachedSplit& split, const SentenceOptions& options,
@@ -138,7 +143,7 @@ std::unique_ptr<EvalLoader> make_sentence_eval_loader(const dataset::CachedSplit
     const int64_t begin = batch * batch_size;
     pieces.push_back({.begin = begin, .count = std::min(batch_size, count - begin)});
   }
-  return make_piece_eval_loader(std::move(source), std::move(rows), std::move(pieces));
+  return make_piece_eval_loader(std::move(source), std::move(rows), std::move(pieces), shard);
 }
 
 std::unique_ptr<EvalLoader> make_column_eval_loader(const dataset::CachedSplit& split, int64_t columns, int64_t bptt,
@@ -154,7 +159,7 @@ std::unique_ptr<EvalLoader> make_column_eval_loader(const dataset::CachedSplit& 
   for (int64_t first = 0; first < positions && begin < end; first += bptt) {
     pieces.push_back({0, end - begin, first, std::min(bptt, positions - first), first > 0});
   }
-  return make_piece_eval_loader(std::move(source), std::move(rows), std::move(pieces));
+  return make_piece_eval_loader(std::move(source), std::move(rows), std::move(pieces), shard);
 }
 
 }  // namespace mlbench::data

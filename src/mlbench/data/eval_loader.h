@@ -26,14 +26,18 @@ class EvalLoader {
   virtual std::span<const int64_t> records() const { return {}; }
 };
 
-// Micro-batches of that source in their order. `pieces` are pieces of `rows`, as in a StepPlan.
-std::unique_ptr<EvalLoader> make_piece_eval_loader(std::shared_ptr<const SampleSource> source,
-                                                   std::vector<int64_t> rows, std::vector<Piece> pieces);
-
-// Which of `workers` ranks a loader is for.
+// Which of `workers` ranks a loader is for; how many threads decode the samples of a batch together, of which one is
+// the caller of next(), and the cores of the others (DecodingThreads).
 struct EvalShard {
   int64_t workers = 1, rank = 0;
+  int threads = 1;
+  std::vector<int> cores = {};
 };
+
+// Micro-batches of that source in their order. `pieces` are pieces of `rows`, as in a StepPlan.
+std::unique_ptr<EvalLoader> make_piece_eval_loader(std::shared_ptr<const SampleSource> source,
+                                                   std::vector<int64_t> rows, std::vector<Piece> pieces,
+                                                   const EvalShard& shard);
 
 // Rank r takes rows [r*N/k, (r+1)*N/k), up to `batch_size` at a time. A batch is a dense piece of the mapped cache
 // where the transform leaves samples as they are.

@@ -13,6 +13,8 @@
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/shape.h"
 #include "mlbench/data/eval_loader.h"
 #include "mlbench/data/shard.h"
 #include "mlbench/data/train_loader.h"
@@ -564,31 +566,39 @@ TEST(TrainLoader, ErrorComesAfterTheGoodBatchesNamesTheSampleAndStays) {
   }
 }
 
-// Images of other sizes each, stored as their number of rows, their number of columns, and their pixels. Record i of a
-// damaged split has lost its last pixel.
+// Images of other sizes each, back to back in a file: their number of rows, their number of columns, and their pixels.
+// Image i of a damaged split has lost its last pixel.
 class Encoded {
  public:
-  explicit Encoded(int64_t samples, int64_t damaged = -1) : labels_(static_cast<size_t>(samples)) {
+  explicit Encoded(int64_t samples, int64_t damaged = -1)
+      : zeros_(static_cast<size_t>(samples)), keys_("k"), key_offsets_(static_cast<size_t>(samples) + 1, 1) {
+    std::string file;
     for (int64_t i = 0; i < samples; ++i) {
-      const auto height = static_cast<uint8_t>(4 + i % 5), width = static_cast<uint8_t>(6 + i % 3);
-      bytes_.insert(bytes_.end(), {std::byte{height}, std::byte{width}});
-      for (int at = 0; at < height * width - (i == damaged ? 1 : 0); ++at) {
-        bytes_.push_back(static_cast<std::byte>(i * 13 + at));
-      }
-      offsets_.push_back(std::ssize(bytes_));
+      const auto height = static_cast<char>(4 + i % 5), width = static_cast<char>(6 + i % 3);
+      offsets_.push_back(std::ssize(file));
+      file += {height, width};
+      for (int at = 0; at < height * width - (i == damaged ? 1 : 0); ++at) file += static_cast<char>(i * 13 + at);
+      lengths_.push_back(std::ssize(file) - offsets_.back());
     }
-    split_ = {"train", samples, {}};
-    split_.columns = {dataset::BytesColumn{"encoded", bytes_, offsets_},
-                      dataset::FixedColumn{"labels", {}, const_view_of(std::span<const int64_t>(labels_))}};
+    key_offsets_[0] = 0;  // the first has the key "k", all others an empty one
+    write_file_atomically(folder_ / "images.bin", file);
+    const auto column = [](const char* name, const std::vector<int64_t>& values) {
+      return dataset::FixedColumn{name, {}, const_view_of(std::span<const int64_t>(values))};
+    };
+    split_ = {"train", samples, {}, {folder_ / "images.bin"}};
+    split_.columns = {column("shard", zeros_), column("offset", offsets_), column("length", lengths_),
+                      column("labels", zeros_),
+                      dataset::BytesColumn{"key", std::as_bytes(std::span(keys_)), key_offsets_}};
   }
   Encoded(const Encoded&) = delete;
   Encoded& operator=(const Encoded&) = delete;
   const dataset::CachedSplit& split() const { return split_; }
 
  private:
-  std::vector<std::byte> bytes_;
-  std::vector<int64_t> offsets_ = {0};
-  std::vector<int64_t> labels_;
+  TemporaryFolder folder_;
+  std::vector<int64_t> zeros_, offsets_, lengths_;
+  std::string keys_;
+  std::vector<int64_t> key_offsets_;
   dataset::CachedSplit split_;
 };
 
@@ -599,6 +609,7 @@ class DecodedCrop final : public Transform {
   void apply(const Sample& sample, int64_t epoch, std::span<float> out) const override {
     EXPECT_EQ(sample.values.dtype, DType::kUInt8);
     EXPECT_EQ(sample.values.count, volume_of(sample.shape));
+    EXPECT_THAT(std::string(sample.file), HasSubstr("images.bin"));
     const auto* const record = static_cast<const uint8_t*>(sample.values.data);
     const int64_t height = record[0], width = record[1];
     if (sample.values.count != 2 + height * width) throw UserError("a pixel is missing");
@@ -614,7 +625,7 @@ class DecodedCrop final : public Transform {
 };
 
 std::unique_ptr<TrainLoader> load_crops(const Encoded& images, int threads) {
-  return data::make_train_loader(make_encoded_source(images.split(), std::make_unique<DecodedCrop>()),
+  return data::make_train_loader(make_sample_source(images.split(), std::make_unique<DecodedCrop>()),
                                  make_sample_plan(images.split().samples, {.workers = 1, .batch_size = 8}),
                                  {.threads = threads});
 }

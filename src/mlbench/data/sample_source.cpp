@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/image/index/sample_index.h"
 
 namespace mlbench::data {
 
@@ -110,32 +111,49 @@ class ValuesSource final : public LabelledSource {
   bool as_it_is_;
 };
 
-// Features are what a transform makes of bytes.
-class EncodedSource final : public LabelledSource {
+// Features are what a transform makes of encoded images, which are read whenever they are asked for.
+class ImageSource final : public LabelledSource {
  public:
-  EncodedSource(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform)
-      : LabelledSource(split, std::move(transform)), column_(split.column<dataset::BytesColumn>("encoded")) {}
+  ImageSource(const dataset::CachedSplit& split, std::unique_ptr<Transform> transform)
+      : LabelledSource(split, std::move(transform)),
+        shards_(numbers("shard")),
+        offsets_(numbers("offset")),
+        lengths_(numbers("length")),
+        keys_(split.column<dataset::BytesColumn>("key")),
+        files_(index_) {}
 
  private:
-  void decode(int64_t number, int64_t epoch, std::span<float> out) const override {
-    const std::span<const std::byte> record = column_.record(number);
-    const int64_t length = std::ssize(record);
-    transform_->apply({number, {&length, 1}, {record.data(), length, DType::kUInt8}}, epoch, out);
+  std::span<const int64_t> numbers(const char* column) const {
+    return split_.column<dataset::FixedColumn>(column).as<int64_t>();
   }
 
-  const dataset::BytesColumn& column_;
+  void decode(int64_t number, int64_t epoch, std::span<float> out) const override {
+    const auto at = static_cast<size_t>(number);
+    const std::span<const std::byte> key = keys_.record(number);
+    image::Sample sample;
+    sample.shard = static_cast<int32_t>(shards_[at]);
+    sample.offset = offsets_[at];
+    sample.length = lengths_[at];
+    sample.key.assign(reinterpret_cast<const char*>(key.data()), key.size());
+    std::vector<std::byte> bytes;
+    files_.read(sample, bytes);
+    const int64_t length = std::ssize(bytes);
+    const std::string file = (split_.shards[static_cast<size_t>(sample.shard)] / sample.key).string();
+    transform_->apply({number, {&length, 1}, {bytes.data(), length, DType::kUInt8}, file}, epoch, out);
+  }
+
+  std::span<const int64_t> shards_, offsets_, lengths_;
+  const dataset::BytesColumn& keys_;
+  const image::SampleIndex index_{.shards = split_.shards};  // without samples: the columns have them
+  const image::SampleFiles files_;
 };
 
 }  // namespace
 
 std::shared_ptr<const SampleSource> make_sample_source(const dataset::CachedSplit& split,
                                                        std::unique_ptr<Transform> transform) {
+  if (split.encoded()) return std::make_shared<ImageSource>(split, std::move(transform));
   return std::make_shared<ValuesSource>(split, std::move(transform));
-}
-
-std::shared_ptr<const SampleSource> make_encoded_source(const dataset::CachedSplit& split,
-                                                        std::unique_ptr<Transform> transform) {
-  return std::make_shared<EncodedSource>(split, std::move(transform));
 }
 
 }  // namespace mlbench::data

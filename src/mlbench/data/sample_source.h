@@ -2,7 +2,7 @@
 
 // Makes the micro-batches of a step, and has the memory that holds them.
 //
-//   samples    records of one shape: rows of the mapped cache, or what a transform makes of them
+//   samples    records of one shape: rows of the mapped cache, or what a transform makes of them or of encoded images
 //   sentences  pairs of any length, found by an index, padded at their ends
 //   columns    pieces of one text
 
@@ -61,15 +61,12 @@ class SampleSource {
   virtual bool points_into_cache() const { return false; }
 };
 
-// Yields "features" float32 [samples, ...] and "labels" int64 [samples]; the weight is the number of samples. The split
-// must outlive the source. Throws UserError where the transform refuses the split. The text of what a transform throws
-// for one sample begins with "sample NUMBER of split 'NAME': ".
+// Yields "features" float32 [samples, ...] and "labels" int64 [samples]; the weight is the number of samples. Encoded
+// images are read from their files and decoded whenever they are asked for. The split must outlive the source. Throws
+// UserError where the transform refuses the split, and IoError where a file of images cannot be opened. The text of
+// what is thrown for one sample begins with "sample NUMBER of split 'NAME': ".
 std::shared_ptr<const SampleSource> make_sample_source(const dataset::CachedSplit& split,
                                                        std::unique_ptr<Transform> transform);
-// The same of samples that are stored as bytes, the column "encoded". The transform decodes them, whenever they are
-// asked for.
-std::shared_ptr<const SampleSource> make_encoded_source(const dataset::CachedSplit& split,
-                                                        std::unique_ptr<Transform> transform);
 
 struct SentenceOptions {
   int64_t max_length = 0;  // of both sides: longer pairs are not kept; 0: all pairs are

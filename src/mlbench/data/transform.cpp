@@ -12,13 +12,12 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/base/shape.h"
+#include "mlbench/image/crop.h"
 #include "mlbench/spec/crop.h"
 
 namespace mlbench::data {
 
 namespace {
-
-constexpr int64_t kPadding = 4;
 
 // A stage that changes each value in its place.
 using Pointwise = std::function<float(float value, size_t channel)>;
@@ -52,30 +51,51 @@ Pointwise make_normalise(const Context& context) {
 // A sample to be moved, and by how much it is larger than the output.
 struct Movable {
   uint64_t seed;
-  int64_t epoch, sample, spare_height, spare_width;
+  int64_t epoch, sample, spare_height, spare_width, pad;
 };
 using Move = CropFlip (*)(const Movable& image);
 
 // The offsets are those within the image, from which the padding sticks out.
 CropFlip pad_crop_flip(const Movable& image) {
-  const CropFlip padded = crop_flip_of(image.seed, image.epoch, image.sample, 2 * kPadding, 2 * kPadding);
-  return {padded.dy - kPadding, padded.dx - kPadding, padded.flip};
+  const CropFlip padded = crop_flip_of(image.seed, image.epoch, image.sample, 2 * image.pad, 2 * image.pad);
+  return {padded.dy - image.pad, padded.dx - image.pad, padded.flip};
 }
 CropFlip crop_flip(const Movable& image) {
   return crop_flip_of(image.seed, image.epoch, image.sample, image.spare_height, image.spare_width);
 }
 CropFlip center_crop(const Movable& image) { return {image.spare_height / 2, image.spare_width / 2}; }
 
-// A stage changes values in place, or moves them.
+// A square of an encoded image. The random part follows from (seed, epoch, sample).
+struct Cut {
+  uint64_t seed;
+  int64_t epoch, sample, side;
+};
+using CutEncoded = image::Pixels (*)(const image::EncodedImage& image, const Cut& cut);
+
+image::Pixels random_resized_crop(const image::EncodedImage& image, const Cut& cut) {
+  const image::RandomCrop crop = image::draw_crop(image::read_size(image), {}, cut.seed, cut.epoch, cut.sample);
+  return image::training_crop(image, crop, {.side = cut.side});
+}
+// The shorter side of 256 for a square of 224, and in this ratio for others.
+image::Pixels resize_center_crop(const image::EncodedImage& image, const Cut& cut) {
+  return image::evaluation_crop(image, (cut.side * 16 + 7) / 14, {.side = cut.side});
+}
+
+// A stage changes values in place, or moves them. `cut` does so while an image is decoded.
 struct Row {
   const char* name;
   Pointwise (*make)(const Context&);
   Move move;
+  CutEncoded cut = nullptr;
 };
 constexpr std::array kStages = {
-    Row{"scale_255", make_scale_255, nullptr},    Row{"normalise", make_normalise, nullptr},
-    Row{"pad_crop_flip", nullptr, pad_crop_flip}, Row{"crop_flip", nullptr, crop_flip},
+    Row{"scale_255", make_scale_255, nullptr},
+    Row{"normalise", make_normalise, nullptr},
+    Row{"pad_crop_flip", nullptr, pad_crop_flip},
+    Row{"crop_flip", nullptr, crop_flip},
     Row{"center_crop", nullptr, center_crop},
+    Row{"random_resized_crop", nullptr, crop_flip, random_resized_crop},
+    Row{"resize_center_crop", nullptr, center_crop, resize_center_crop},
 };
 
 // Applies all stages in one pass. For uint8, a table per channel has the result of all stages for each value: exact by
@@ -83,7 +103,7 @@ constexpr std::array kStages = {
 class StageTransform final : public Transform {
  public:
   StageTransform(const std::vector<std::string>& names, const spec::DataSpec& data, uint64_t seed)
-      : shape_(data.sample_shape), seed_(seed) {
+      : shape_(data.sample_shape), seed_(seed), pad_(data.pad) {
     if (shape_.empty() || std::ranges::any_of(shape_, [](int64_t extent) { return extent <= 0; })) {
       throw UserError(fmt::format("data.sample_shape [{}]: expected positive extents", fmt::join(shape_, ", ")));
     }
@@ -104,12 +124,14 @@ class StageTransform final : public Transform {
   const std::vector<int64_t>& output_shape() const override { return shape_; }
 
   void apply(const Sample& sample, int64_t epoch, std::span<float> out) const override {
-    check(sample.shape, sample.values.dtype);
     MLBENCH_CHECK(static_cast<int64_t>(out.size()) == volume_, "size of the output");
+    if (!sample.file.empty()) return apply_encoded(sample, epoch, out.data());
+    check(sample.shape, sample.values.dtype);
+    const auto move = [&] { return move_of(sample.shape, sample.number, epoch); };
     if (sample.values.dtype == DType::kUInt8) {
-      one(static_cast<const uint8_t*>(sample.values.data), sample, epoch, out.data());
+      write<kPlanes>(static_cast<const uint8_t*>(sample.values.data), sample.shape, move, out.data());
     } else {
-      one(static_cast<const float*>(sample.values.data), sample, epoch, out.data());
+      write<kPlanes>(static_cast<const float*>(sample.values.data), sample.shape, move, out.data());
     }
   }
 
@@ -119,6 +141,8 @@ class StageTransform final : public Transform {
   }
 
  private:
+  enum Layout : uint8_t { kPlanes, kPixels };  // each channel's values back to back, or each pixel's
+
   void check(std::span<const int64_t> shape, DType dtype) const {
     const bool fits = crops_ ? spec::can_crop(shape, shape_) : std::ranges::equal(shape, shape_);
     if (!fits) {
@@ -141,8 +165,15 @@ class StageTransform final : public Transform {
       throw UserError(fmt::format("transform {}: samples of [{}], expected three dimensions (channels, height, width)",
                                   name, fmt::join(shape_, ", ")));
     }
+    if (row.cut != nullptr && (!stages_.empty() || shape_[1] != shape_[2])) {
+      throw UserError(
+          fmt::format("transform {}: expected first in its list, and samples with as many rows as columns, "
+                      "given [{}]",
+                      name, fmt::join(shape_, ", ")));
+    }
     moved_at_ = stages_.size();
     move_ = row.move;
+    cut_ = row.cut;
     crops_ = spec::is_crop(name);
   }
 
@@ -154,31 +185,53 @@ class StageTransform final : public Transform {
   float value_of(uint8_t raw, size_t channel) const { return tables_[channel][raw]; }
   float value_of(float raw, size_t channel) const { return through(0, raw, channel); }
 
-  template <typename T>
-  void one(const T* from, const Sample& sample, int64_t epoch, float* to) const {
+  CropFlip move_of(std::span<const int64_t> shape, int64_t sample, int64_t epoch) const {
+    return move_({seed_, epoch, sample, shape[1] - shape_[1], shape[2] - shape_[2], pad_});
+  }
+
+  void apply_encoded(const Sample& sample, int64_t epoch, float* to) const {
+    if (shape_.size() != 3 || channels_ != 3) {
+      throw UserError(fmt::format("images have 3 channels, the task expects samples of [{}]", fmt::join(shape_, ", ")));
+    }
+    const image::EncodedImage encoded{
+        {static_cast<const std::byte*>(sample.values.data), static_cast<size_t>(sample.values.count)}, sample.file};
+    const image::Pixels pixels =
+        cut_ != nullptr ? cut_(encoded, {seed_, epoch, sample.number, shape_[1]}) : image::decode(encoded);
+    const std::array shape = {int64_t{3}, pixels.size.height, pixels.size.width};
+    check(shape, DType::kUInt8);
+    const auto move = [&] { return cut_ != nullptr ? CropFlip() : move_of(shape, sample.number, epoch); };
+    write<kPixels>(pixels.values.data(), shape, move, to);
+  }
+
+  // Writes the values at `from`, through all stages. `move()` is called where a stage moves them.
+  template <Layout layout, typename T, typename MoveOf>
+  void write(const T* from, std::span<const int64_t> from_shape, const MoveOf& move_of, float* to) const {
+    constexpr int64_t kStep = layout == kPlanes ? 1 : 3;  // from a value to the next one of its channel
     if (!moved_at_) {
       const int64_t plane = volume_ / static_cast<int64_t>(channels_);
-      for (size_t channel = 0; channel < channels_; ++channel, from += plane, to += plane) {
-        for (int64_t i = 0; i < plane; ++i) to[i] = value_of(from[i], channel);
+      for (size_t channel = 0; channel < channels_; ++channel, to += plane) {
+        const T* values = from + static_cast<int64_t>(channel) * (layout == kPlanes ? plane : 1);
+        for (int64_t i = 0; i < plane; ++i) to[i] = value_of(values[i * kStep], channel);
       }
       return;
     }
     const int64_t height = shape_[1], width = shape_[2];
-    const int64_t source_height = sample.shape[1], source_width = sample.shape[2];
-    const CropFlip move = move_({seed_, epoch, sample.number, source_height - height, source_width - width});
+    const int64_t from_height = from_shape[1], from_width = from_shape[2];
+    const CropFlip move = move_of();
     // The columns [first, last) of the output lie within the image: column x is its column start + x * step.
     const int64_t start = move.flip ? move.dx + width - 1 : move.dx, step = move.flip ? -1 : 1;
-    const int64_t before = move.flip ? move.dx + width - source_width : -move.dx;
+    const int64_t before = move.flip ? move.dx + width - from_width : -move.dx;
     const int64_t first = std::clamp<int64_t>(before, 0, width);
-    const int64_t last = std::clamp<int64_t>(before + source_width, first, width);
-    for (size_t channel = 0; channel < channels_; ++channel, from += source_height * source_width) {
+    const int64_t last = std::clamp<int64_t>(before + from_width, first, width);
+    for (size_t channel = 0; channel < channels_; ++channel) {
+      const T* values = from + static_cast<int64_t>(channel) * (layout == kPlanes ? from_height * from_width : 1);
       for (int64_t y = 0; y < height; ++y, to += width) {
-        const int64_t source_y = y + move.dy;
-        const bool inside = source_y >= 0 && source_y < source_height;
+        const int64_t from_y = y + move.dy;
+        const bool inside = from_y >= 0 && from_y < from_height;
         const int64_t begin = inside ? first : width, end = inside ? last : width;
         std::fill(to, to + begin, padding_[channel]);
         for (int64_t x = begin; x < end; ++x) {
-          to[x] = value_of(from[source_y * source_width + start + x * step], channel);
+          to[x] = value_of(values[(from_y * from_width + start + x * step) * kStep], channel);
         }
         std::fill(to + end, to + width, padding_[channel]);
       }
@@ -187,11 +240,13 @@ class StageTransform final : public Transform {
 
   std::vector<int64_t> shape_;
   uint64_t seed_;
+  int64_t pad_;
   size_t channels_ = 1;
   int64_t volume_ = 0;
   std::vector<Pointwise> stages_;
   std::optional<size_t> moved_at_;              // the stage that moves values comes before this one
   Move move_ = nullptr;                         // that stage
+  CutEncoded cut_ = nullptr;                    // the same of encoded images, where it is done while they are decoded
   bool crops_ = false;                          // whether it takes larger images
   std::vector<std::array<float, 256>> tables_;  // [channel][raw value]
   std::vector<float> padding_;                  // [channel]

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mlbench/base/buffer.h"
@@ -14,11 +15,12 @@
 
 namespace mlbench::data {
 
-// A sample as it is stored; of a column of bytes, as uint8 [n].
+// A sample as it is stored.
 struct Sample {
   int64_t number = 0;  // in its split
   std::span<const int64_t> shape;
   ConstBufferView values;
+  std::string_view file = {};  // of an encoded image: how errors call it; `values` are the bytes of its file, uint8 [n]
 };
 
 // Augmentation depends only on (seed, epoch, sample number), never on rank or thread. A transform has no state: several
@@ -40,13 +42,16 @@ class Transform {
 // as float32:
 //   "scale_255"      value / 255
 //   "normalise"      (value - mean[channel]) / stddev[channel]
-//   "pad_crop_flip"  4 zeros on each side, a random crop of the original size, mirrored with probability 1/2; the
-//                    padding is 0 at this point of the list (train only)
+//   "pad_crop_flip"  data.pad zeros on each side, a random crop of the original size, mirrored with probability 1/2;
+//                    the padding is 0 at this point of the list (train only)
 //   "crop_flip"      a random crop of the size that data.sample_shape says, mirrored with probability 1/2 (train only)
 //   "center_crop"    the middle, of that size; of an odd rest, the larger half is cut off at the end
-// At most one of the last three. The output has data.sample_shape; only the crops of spec/crop.h take larger images, of
-// which each may have another size. The channels are the first extent of a three-dimensional sample; any other sample
-// has one channel. Throws UserError listing the valid names.
+//   "random_resized_crop"  a random part of an encoded image, resized and mirrored (image/crop.h; train only)
+//   "resize_center_crop"   an encoded image resized to 8/7 of the sample's side, and the middle of that
+// At most one of the last five. The output has data.sample_shape; only the crops of spec/crop.h take larger images, of
+// which each may have another size. Encoded images are decoded first; the last two come first in their list, make
+// squares, and do to samples that are not encoded what "crop_flip" and "center_crop" do. The channels are the first
+// extent of a three-dimensional sample; any other sample has one channel. Throws UserError listing the valid names.
 std::unique_ptr<Transform> make_transform(const std::vector<std::string>& names, const spec::DataSpec& data,
                                           uint64_t seed);
 

@@ -15,7 +15,7 @@
 
 namespace mlbench::spec {
 
-inline constexpr std::string_view kCrops[] = {"crop_flip", "center_crop"};
+inline constexpr std::string_view kCrops[] = {"crop_flip", "center_crop", "random_resized_crop", "resize_center_crop"};
 
 inline bool is_crop(std::string_view transform) { return std::ranges::find(kCrops, transform) != std::end(kCrops); }
 

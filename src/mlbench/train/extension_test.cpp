@@ -48,7 +48,7 @@ std::unique_ptr<data::EvalLoader> evaluate_all(std::shared_ptr<const data::Sampl
   for (int64_t i = 0; i < part.count; i += kBatch) {
     pieces.push_back({.begin = i, .count = std::min(kBatch, part.count - i)});
   }
-  return data::make_piece_eval_loader(std::move(source), std::move(rows), std::move(pieces));
+  return data::make_piece_eval_loader(std::move(source), std::move(rows), std::move(pieces), shard);
 }
 
 BatchTensor floats_of(const char* name, std::vector<int64_t> shape, const float* values, int64_t count) {

@@ -1,0 +1,234 @@
+// Needs <cstdio> and <cstdlib>.
+#include "mlbench/image/images_test.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/data/workload.h"
+#include "mlbench/dataset/prepare.h"
+#include "mlbench/image/crop.h"
+#include "mlbench/spec/task.h"
+
+namespace mlbench::data {
+namespace {
+
+namespace fs = std::filesystem;
+using image::test::jpeg_kinds;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string jpeg(int number, const image::Size& size) {
+  return image::test::patterned_jpeg(jpeg_kinds()[static_cast<size_t>(number) % jpeg_kinds().size()], size);
+}
+
+void write(const fs::path& file, const std::string& content) {
+  fs::create_directories(file.parent_path());
+  write_file_atomically(file, content);
+}
+
+// Twelve images of two classes, each of another size, or all of 20 x 20; four of them for evaluation.
+struct Photos {
+  explicit Photos(bool equal_sizes = false) {
+    for (int i = 0; i < 12; ++i) {
+      const image::Size size = equal_sizes ? image::Size{20, 20} : image::Size{23 + 5 * i, 60 - 3 * i};
+      write(folder / fmt::format("dots/{}/{}/{:02}.jpg", i % 3 == 2 ? "val" : "train", i % 2 == 0 ? "cats" : "dogs", i),
+            jpeg(i, size));
+    }
+    prepare();
+  }
+  void prepare() {
+    const std::string split = "container = \"folder\"\n[[split.file]]\npattern = ";
+    const auto description = dataset::parse_description(
+        "dots.toml",
+        "name = \"dots\"\ntitle = \"Dots\"\nformat = \"images\"\nsample_shape = [3, 20, 20]\nclasses = 2\nfolder = "
+        "\"dots\"\n[[split]]\nname = \"train\"\nsamples = 8\n" +
+            split + "\"train\"\n[[split]]\nname = \"test\"\nsamples = 4\n" + split + "\"val\"\n");
+    data.emplace(dataset::prepare(description, {folder.path()}, folder / "cache", {}));
+  }
+  fs::path first() const { return folder / "dots/train/cats/00.jpg"; }
+
+  TemporaryFolder folder;
+  std::optional<dataset::PreparedDataset> data;
+};
+
+spec::TaskSpec task_of(std::vector<std::string> train, std::vector<std::string> eval) {
+  spec::TaskSpec task;
+  task.batch_size = 3;
+  task.data.sample_shape = {3, 20, 20};
+  task.data.classes = 2;
+  task.data.train_transform = std::move(train);
+  task.data.eval_transform = std::move(eval);
+  task.data.mean = {0.485, 0.456, 0.406};
+  task.data.stddev = {0.229, 0.224, 0.225};
+  return task;
+}
+spec::TaskSpec crops() {
+  return task_of({"random_resized_crop", "scale_255", "normalise"}, {"resize_center_crop", "scale_255", "normalise"});
+}
+spec::TaskSpec whole_images() {
+  spec::TaskSpec task = task_of({"pad_crop_flip", "scale_255", "normalise"}, {"scale_255", "normalise"});
+  task.data.pad = 8;
+  return task;
+}
+
+using Values = std::vector<float>;
+
+Values values_of(const BatchView& view) {
+  const ConstBufferView& features = view.at("features").values;
+  const auto* const from = static_cast<const float*>(features.data);
+  return {from, from + features.count};
+}
+
+// The values of `steps` steps from `first` on.
+std::vector<Values> train(const spec::TaskSpec& task, const dataset::PreparedDataset& data, int threads, int64_t first,
+                          int64_t steps) {
+  const auto workload = make_workload(task, data, 1, 42);
+  const auto loader = workload->make_train_loader({.first_step = first, .threads = threads});
+  std::vector<Values> all;
+  for (int64_t step = 0; step < steps; ++step) {
+    const Batch& batch = loader->next();
+    Values& values = all.emplace_back();
+    for (const BatchView& micro : batch.micro) {
+      const Values one = values_of(micro);
+      values.insert(values.end(), one.begin(), one.end());
+    }
+  }
+  return all;
+}
+
+std::vector<Values> evaluate(const spec::TaskSpec& task, const dataset::PreparedDataset& data, int threads) {
+  const auto workload = make_workload(task, data, 1, 42);
+  const auto loader = workload->make_eval_loader({.threads = threads});
+  std::vector<Values> all;
+  while (const BatchView* view = loader->next()) all.push_back(values_of(*view));
+  return all;
+}
+
+TEST(ImageTraining, BitsAreThoseOfAnyNumberOfThreadsAndOfAnyFirstStep) {
+  for (const bool equal_sizes : {false, true}) {
+    const Photos photos(equal_sizes);
+    const spec::TaskSpec task = equal_sizes ? whole_images() : crops();
+    const std::vector<Values> all = train(task, *photos.data, 1, 0, 7);
+    EXPECT_NE(all[0], all[3]) << "the second epoch";
+    for (const int threads : {2, 3}) EXPECT_EQ(train(task, *photos.data, threads, 0, 7), all);
+    for (int64_t first = 1; first < 7; ++first) {
+      EXPECT_EQ(train(task, *photos.data, 2, first, 7 - first), std::vector<Values>(all.begin() + first, all.end()));
+    }
+    const std::vector<Values> evaluated = evaluate(task, *photos.data, 1);
+    ASSERT_EQ(evaluated.size(), 1U);
+    EXPECT_EQ(evaluated[0].size(), 4U * 3 * 20 * 20);
+    for (const int threads : {2, 3}) EXPECT_EQ(evaluate(task, *photos.data, threads), evaluated);
+  }
+}
+
+// The crops of image/, normalised there.
+TEST(ImageTraining, CropsAreThoseOfTheImageModule) {
+  const Photos photos;
+  const spec::TaskSpec task = crops();
+  const image::PixelValues values({0.485, 0.456, 0.406}, {0.229, 0.224, 0.225});
+  const std::string file = read_file(photos.first());
+  const image::EncodedImage encoded = image::test::encoded(file);
+  Values expected(3 * 20 * 20);
+  const auto crop = image::draw_crop(image::read_size(encoded), {}, 42, 5, 0);
+  image::write_training_crop(encoded, crop, {.side = 20}, values, expected);
+  const auto bytes = static_cast<int64_t>(file.size());
+  const Sample sample{0, {&bytes, 1}, {file.data(), bytes, DType::kUInt8}, "00.jpg"};
+  Values given(expected.size());
+  make_transform(task.data.train_transform, task.data, 42)->apply(sample, 5, given);
+  EXPECT_EQ(given, expected);
+  image::write_evaluation_crop(encoded, 23, {.side = 20}, values, expected);  // 20 * 8 / 7
+  make_transform(task.data.eval_transform, task.data, 42)->apply(sample, 5, given);
+  EXPECT_EQ(given, expected);
+}
+
+// Whole images, decoded and put into planes beforehand.
+TEST(ImageTraining, WholeImagesGoThroughTheStagesOfDecodedOnes) {
+  const std::string file = jpeg(0, {20, 20});
+  const image::Pixels pixels = image::decode(image::test::encoded(file));
+  std::vector<uint8_t> planes(3 * 20 * 20);
+  for (size_t i = 0; i < planes.size(); ++i) planes[i] = pixels.values[i % 400 * 3 + i / 400];
+  const spec::TaskSpec task = whole_images();
+  const auto bytes = static_cast<int64_t>(file.size());
+  for (const auto& names : {task.data.train_transform, task.data.eval_transform}) {
+    const auto transform = make_transform(names, task.data, 42);
+    for (int64_t epoch = 0; epoch < 20; ++epoch) {
+      Values encoded(planes.size()), decoded(planes.size());
+      transform->apply({7, {&bytes, 1}, {file.data(), bytes, DType::kUInt8}, "x.jpg"}, epoch, encoded);
+      transform->apply({7, task.data.sample_shape, const_view_of(std::span<const uint8_t>(planes))}, epoch, decoded);
+      ASSERT_EQ(encoded, decoded) << epoch;
+    }
+  }
+}
+
+// Made samples are not encoded, and are as large as a crop.
+TEST(ImageTraining, DecodedSamplesAreOnlyMirrored) {
+  std::vector<uint8_t> planes(3 * 20 * 20);
+  for (size_t i = 0; i < planes.size(); ++i) planes[i] = static_cast<uint8_t>(i * 7 % 251);
+  spec::TaskSpec task = task_of({"random_resized_crop"}, {"resize_center_crop"});
+  const auto through = [&](const std::vector<std::string>& names, int64_t epoch) {
+    Values out(planes.size());
+    make_transform(names, task.data, 42)
+        ->apply({0, task.data.sample_shape, const_view_of(std::span<const uint8_t>(planes))}, epoch, out);
+    return out;
+  };
+  const Values as_it_is(planes.begin(), planes.end());
+  Values mirrored = as_it_is;
+  for (auto row = mirrored.begin(); row != mirrored.end(); row += 20) std::reverse(row, row + 20);
+  int flips = 0;
+  for (int64_t epoch = 0; epoch < 40; ++epoch) {
+    const Values out = through(task.data.train_transform, epoch);
+    EXPECT_TRUE(out == as_it_is || out == mirrored);
+    flips += out == mirrored ? 1 : 0;
+  }
+  EXPECT_GT(flips, 8);
+  EXPECT_LT(flips, 32);
+  EXPECT_EQ(through(task.data.eval_transform, 3), as_it_is);
+}
+
+TEST(ImageTraining, HeldOutImagesAreNotTrainedOn) {
+  const Photos photos;
+  spec::TaskSpec task = crops();
+  task.data.holdout = 0.25;
+  EXPECT_EQ(make_workload(task, *photos.data, 1, 42)->plan().samples_per_epoch(), 6);
+  EXPECT_EQ(evaluate(task, *photos.data, 2)[0].size(), 2U * 3 * 20 * 20);
+}
+
+TEST(ImageTraining, ABadImageIsNamedWithItsFileAndTheReason) {
+  Photos photos;
+  const std::string good = read_file(photos.first());
+  write(photos.first(), good.substr(0, good.size() / 2));
+  photos.prepare();
+  const auto all = [&] { train(crops(), *photos.data, 2, 0, 3); };
+  EXPECT_THAT(all, ::testing::ThrowsMessage<UserError>(
+                       AllOf(HasSubstr("sample 0 of split 'train': "), HasSubstr("train/cats/00.jpg"))));
+  write(photos.first(), good + "x");
+  EXPECT_THAT(all, ::testing::ThrowsMessage<UserError>(HasSubstr("make the index again"))) << "changed afterwards";
+  write(photos.first(), good);
+  photos.prepare();
+  const auto other_sizes = [&] { train(whole_images(), *photos.data, 2, 0, 3); };
+  EXPECT_THAT(other_sizes, ::testing::ThrowsMessage<UserError>(HasSubstr("the task expects [3, 20, 20]")));
+}
+
+TEST(ImageTraining, ListsThatCannotBeAreRefused) {
+  const auto error = [](spec::TaskSpec task) {
+    try {
+      make_transform(task.data.train_transform, task.data, 42);
+    } catch (const UserError& refused) {
+      return std::string(refused.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(error(task_of({"scale_255", "random_resized_crop"}, {})), HasSubstr("first in its list"));
+  spec::TaskSpec oblong = crops();
+  oblong.data.sample_shape = {3, 20, 24};
+  EXPECT_THAT(error(oblong), HasSubstr("as many rows as columns, given [3, 20, 24]"));
+  EXPECT_THAT(error(task_of({"random_resized_crop", "pad_crop_flip"}, {})), HasSubstr("only one that moves"));
+  EXPECT_EQ(error(crops()), "");
+}
+
+}  // namespace
+}  // namespace mlbench::data
