@@ -52,6 +52,14 @@ class Plan : public testing::Test {
   RunOptions options_;
 };
 
+TEST_F(Plan, DecodingThreadsAreTheWorkersChoiceOrTheUsers) {
+  EXPECT_EQ(plan_runs(options_, facts_).front().decoding_threads, 0);
+  options_.decoding_threads = "3";
+  EXPECT_EQ(plan_runs(options_, facts_).front().decoding_threads, 3);
+  options_.decoding_threads = "0";
+  EXPECT_THAT(error(), HasSubstr("--decoding-threads"));
+}
+
 TEST_F(Plan, InterOpThreadsAreOfAFrameworkThatHasThem) {
   EXPECT_EQ(plan_runs(options_, facts_).front().inter_op_threads, 1);
   options_.inter_op_threads = "2";

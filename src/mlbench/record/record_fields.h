@@ -41,6 +41,7 @@ void describe(V& v, T& effective) {
   v.field("replicated", effective.replicated, kOmitted);
   v.field("staged", effective.staged, kOmitted);
   v.field("one_collective", effective.one_collective, kOmitted);
+  v.field("decoding_threads", effective.decoding_threads, kOmitted);
   text_or_nothing(v, "collectives_by", effective.collectives_by);
   v.field("variables", effective.variables, kOmitted);
   v.others(effective.others);

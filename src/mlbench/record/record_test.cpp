@@ -64,6 +64,7 @@ Record full_record() {
   record.effective.emplace();
   record.effective->overlap_off = "few cores";
   record.effective->collectives_by = "gloo";
+  record.effective->decoding_threads = 2;
   record.effective->replicated = record.effective->staged = record.effective->one_collective = true;
   record.effective->variables = {"A=b"};
   record.failure.emplace();

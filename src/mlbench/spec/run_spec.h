@@ -77,9 +77,11 @@ struct RunSpec {
   // The limit of CPUs for each worker's container or pod, in thousandths, such as 2.5; 0: as many as threads.
   double cpus = 0;
   int64_t inter_op_threads = 1;  // of the framework's pool for operations that run beside each other
-  bool oversubscribed = false;   // workers * threads > cores of the host, or --no-wait beside another run
-  bool share_host = false;       // takes workers * threads cores of its host, beside other runs that do the same
-  uint64_t seed = 42;            // already seed + repeat - 1
+  // Of each worker, for encoded images; 0: the cores of its host that do not compute, shared evenly, at least 1.
+  int64_t decoding_threads = 0;
+  bool oversubscribed = false;  // workers * threads > cores of the host, or --no-wait beside another run
+  bool share_host = false;      // takes workers * threads cores of its host, beside other runs that do the same
+  uint64_t seed = 42;           // already seed + repeat - 1
   Limits limits;
   CheckpointPolicy checkpoint;
   double comm_timeout_s = 30;

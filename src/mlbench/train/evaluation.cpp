@@ -124,7 +124,8 @@ Json evaluate_whole(framework::Framework& framework, const spec::RunSpec& run, c
   std::vector<std::vector<double>> sums;  // one vector per rank
   for (int rank = 0; rank < run.workers; ++rank) {
     metrics.reset();
-    const auto loader = workload->make_eval_loader({run.workers, rank});
+    const auto loader =
+        workload->make_eval_loader({run.workers, rank, std::max(static_cast<int>(run.decoding_threads), 1)});
     add_shard(framework, *loader, metric_source(run.task.task), metrics);
     if (translator) translator->add_shard(framework, *loader, metrics);
     sums.push_back(metrics.gather_sums());

@@ -50,6 +50,7 @@ void RunLog::begin(int64_t step, int64_t last_step) {
   read_at_begin_ = read_at_epoch_ = read_bytes_so_far();
   Json effective = c_.framework.effective();
   effective.update(c_.optimizer.effective());
+  if (c_.decoding_threads > 0) effective["decoding_threads"] = c_.decoding_threads;
   effective["collectives_by"] = c_.comm.collectives_by();
   Json versions = c_.framework.versions();
   versions.update(c_.comm.versions());

@@ -1,5 +1,6 @@
 #include "mlbench/train/train.h"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -34,6 +35,7 @@ std::unique_ptr<data::TrainLoader> make_loader(const TrainContext& context, cons
   options.rank = context.comm.rank();
   options.first_step = steps_done;
   options.fixed_batch = context.run.fixed_batch;
+  options.threads = std::max(context.decoding_threads, 1);
   options.cores = context.other_cores;
   auto loader = workload.make_train_loader(options);
   return context.wrap_loader ? context.wrap_loader(std::move(loader)) : std::move(loader);
@@ -149,7 +151,8 @@ TrainRun::TrainRun(const TrainContext& context)
       profile_(context),
       log_(context, plan_, clock_),
       loader_(make_loader(context, workload_, step_)),
-      evaluation_loader_(workload_.make_eval_loader({context.run.workers, context.comm.rank()})),
+      evaluation_loader_(workload_.make_eval_loader(
+          {context.run.workers, context.comm.rank(), std::max(context.decoding_threads, 1), context.other_cores})),
       translator_(SplitTranslator::make(task_, context.data, context.clock)),
       layer_spans_(context.framework, context.timeline),
       listener_(context.framework, context.optimizer) {}

@@ -46,6 +46,7 @@ struct TrainContext {
   WrapLoader wrap_loader = {};                  // empty: the loader is not wrapped
   std::vector<int> other_cores = {};            // for threads that load data; empty: the cores of the loop's thread
   track::TimelineRecorder* timeline = nullptr;  // null: none is wanted; it must use the same clock
+  int decoding_threads = 0;                     // that decode a batch of samples together; 0: one, and it is not told
   const data::Workload* workload = nullptr;     // of `data`, for tests; null: the one that the task's batching makes
 };
 

@@ -21,6 +21,7 @@
 #include "mlbench/dataset/synthetic.h"
 #include "mlbench/framework/emulated.h"
 #include "mlbench/models/model.h"
+#include "mlbench/spec/split.h"
 
 namespace mlbench::worker {
 
@@ -81,6 +82,14 @@ std::vector<int> cores_beside_computing(const spec::RunSpec& run, int local_rank
   const std::vector<int> kept = kept_cores();
   const auto computing = run.workers * run.threads_per_worker;
   return std::ssize(kept) > computing ? std::vector<int>(kept.begin() + computing, kept.end()) : own;
+}
+
+int decoding_threads(const spec::RunSpec& run, const dataset::PreparedDataset& data, int local_size) {
+  if (run.decoding_threads > 0) return static_cast<int>(run.decoding_threads);
+  if (!data.split(spec::kTrainSplit).encoded()) return 0;
+  const std::vector<int> kept = kept_cores();
+  const int cores = kept.empty() ? available_cores() : static_cast<int>(kept.size());
+  return std::max(cores / local_size - static_cast<int>(run.threads_per_worker), 1);
 }
 
 optim::CommunicationPlace place_of_communication(const spec::RunSpec& run, int local_rank, int local_size,

@@ -28,6 +28,11 @@ std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, i
 // Empty where no thread is bound.
 std::vector<int> cores_beside_computing(const spec::RunSpec& run, int local_rank);
 
+// How many threads decode a rank's images: as the user says, else as many as its share of the host's cores has beside
+// the computing threads, at least 1. 0 where no image is encoded and the user says nothing. Precondition: no thread is
+// bound yet, as the cores of the calling thread are counted.
+int decoding_threads(const spec::RunSpec& run, const dataset::PreparedDataset& data, int local_size);
+
 // The place of a rank's communication thread. `crowded` says why such a thread would be in the way: the back end spins,
 // and this host has fewer cores than threads that compute or communicate. It is empty otherwise, and where the user set
 // optimizer.overlap. `local_size` is the number of ranks on this host. Precondition: no thread is bound yet, as the

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
+#include "mlbench/base/files.h"
 
 namespace mlbench::worker {
 namespace {
@@ -40,6 +42,25 @@ TEST_F(Cores, BesideComputingAreThoseThatNoRankComputesOnOrTheRanksOwn) {
   for (const int rank : {0, 1}) EXPECT_THAT(cores_beside_computing(run_of(2, 2), rank), ElementsAre(9, 11));
   keep("[4,5,6]");
   EXPECT_THAT(cores_beside_computing(run_of(2, 2), 0), IsEmpty()) << "too few to bind anything";
+}
+
+TEST_F(Cores, ThatDoNotComputeDecodeImages) {
+  const TemporaryFolder folder;
+  dataset::CachedSplit split{"train", 1, {}, {folder.path()}};
+  const auto data = [&] { return dataset::PreparedDataset({}, nullptr, {split}, "", ""); };
+  spec::RunSpec run = run_of(2, 2);
+  keep("[0,1,2,3,4,5,6,7]");
+  EXPECT_EQ(decoding_threads(run, data(), 2), 2) << "8 cores for 2 ranks with 2 computing threads each";
+  keep("[0,1,2,3]");
+  EXPECT_EQ(decoding_threads(run, data(), 2), 1) << "at least one";
+  unsetenv("MLBENCH_CORES");
+  EXPECT_EQ(decoding_threads(run_of(1, 1), data(), 1), std::max(available_cores() - 1, 1));
+  run.decoding_threads = 7;
+  EXPECT_EQ(decoding_threads(run, data(), 2), 7) << "the user's choice";
+  split.shards.clear();
+  EXPECT_EQ(decoding_threads(run, data(), 2), 7);
+  run.decoding_threads = 0;
+  EXPECT_EQ(decoding_threads(run, data(), 2), 0) << "nothing is encoded";
 }
 
 TEST_F(Cores, ACommunicationThreadIsInTheWayWhereItSpinsWithoutACore) {

@@ -92,6 +92,7 @@ void train_run(const spec::RunSpec& run, const RankOptions& options, const net::
   const auto spans = watch_operations(*comm, with.timeline);
   const optim::CommunicationPlace place =
       place_of_communication(run, launch.local_rank, launch.local_size, catalog::backend_spins(run.backend));
+  const int decoding = decoding_threads(run, data, launch.local_size);
   const auto framework =
       make_framework(run, launch.rank, launch.local_rank, [&comm](size_t bytes) { return comm->allocate(bytes); });
   if (run.profile != "off" && framework->costs().empty()) {
@@ -113,7 +114,8 @@ void train_run(const spec::RunSpec& run, const RankOptions& options, const net::
                               &session.progress(),
                               options.wrap_loader,
                               cores_beside_computing(run, launch.local_rank),
-                              with.timeline};
+                              with.timeline,
+                              decoding};
   with.preparation.skip(record::SpanKind::kPrepare, "framework");
   const train::TrainResult result = train::train(context);
   session.finish();

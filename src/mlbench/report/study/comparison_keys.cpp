@@ -170,11 +170,14 @@ std::string precision(const Record& record) {
 }
 
 std::string workers(const Record& record) { return counted_if_known(record.workers, "worker"); }
-// The threads of a worker, with the limit of its container where that is no whole number of CPUs.
+// The threads of a worker, with the limit of its container where that is no whole number of CPUs, and with those that
+// decode its images.
 std::string threads_per_worker(const Record& record) {
   const std::string threads = counted_if_known(record.threads_per_worker, "thread");
   const auto cpus = number(record.engine, "/cpus");
-  return cpus ? fmt::format("{} with {:.7g} CPUs", threads, *cpus) : threads;
+  std::string text = cpus ? fmt::format("{} with {:.7g} CPUs", threads, *cpus) : threads;
+  if (!record.effective || !record.effective->decoding_threads) return text;
+  return fmt::format("{} and {}", text, counted(*record.effective->decoding_threads, "decoding thread"));
 }
 std::string inter_op_threads(const Record& record) {
   return counted_if_known(record.inter_op_threads, "inter-op thread");

@@ -142,6 +142,7 @@ inline std::vector<Change> changes_of_one_key() {
        }},
       {"threads_per_worker", "threads", set("/threads_per_worker", 2)},
       {"threads_per_worker", "the limit of CPUs", set("/engine/cpus", 1.5)},
+      {"threads_per_worker", "threads that decode", set("/effective/decoding_threads", 2)},
       {"inter_op_threads", "threads beside each other", set("/inter_op_threads", 2)},
       {"oversubscribed", "more than the cores", set("/oversubscribed", true)},
       {"shared_host", "beside other runs", set("/shared_host", true)},
