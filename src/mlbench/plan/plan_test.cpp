@@ -514,7 +514,7 @@ TEST_F(Plan, WrongChoicesListTheValidOnes) {
   options_.executor = "slurn";
   EXPECT_THAT(error(), HasSubstr("unknown executor 'slurn': did you mean 'slurm'? valid: local"));
   options_.executor = "local";
-  options_.data = "imagenet";
+  options_.data = "celeba";
   EXPECT_THAT(error(), HasSubstr("fashion-mnist"));
   options_.data = "";
   options_.task = "fashoin-mnist";

@@ -68,6 +68,8 @@ TEST(Catalog, EachTaskDoesAStepOnEachFramework) {
       spec::TaskSpec task = spec::parse_task(source, "", {}).task;
       SCOPED_TRACE(std::string(row.name) + ", task " + task.name + " " + task.rules);
       if (!task.data.sample_shape.empty()) {
+        // The full images of 1b take seconds each.
+        for (int64_t& extent : task.data.sample_shape) extent = extent == 224 ? 64 : extent;
         expect_one_step(row.name, task);
         continue;
       }

@@ -107,7 +107,8 @@ FrameworkOptions steady_options() {
 // Models over tokens, for which tests of samples do not hold.
 constexpr std::string_view kTextModels[] = {"awd-lstm", "gnmt", "transformer"};
 
-// Models of the table that no official task has, with the overrides by which a task gets them.
+// Models of the table that no official task has, or only one of larger images, with the overrides by which a task gets
+// them.
 struct OpenModel {
   const char* name;
   const char* task;
@@ -127,14 +128,14 @@ std::vector<FrameworkOptions> every_model() {
   for (const std::string& name : models::model_names()) {
     if (std::ranges::find(kTextModels, name) != std::end(kTextModels)) continue;
     const size_t before = all.size();
-    for (const spec::TaskSource& source : spec::embedded_tasks()) {
-      const spec::TaskSpec task = spec::parse_task(source, "", {}).task;
-      if (task.model.name != name || all.size() > before) continue;
-      all.push_back(options_of(models::describe_model(task), task.loss));
-    }
     for (const OpenModel& open : kOpenModels) {
       if (open.name != name) continue;
       const spec::TaskSpec task = spec::find_task(open.task, "", "", open.overrides).task;
+      all.push_back(options_of(models::describe_model(task), task.loss));
+    }
+    for (const spec::TaskSource& source : spec::embedded_tasks()) {
+      const spec::TaskSpec task = spec::parse_task(source, "", {}).task;
+      if (task.model.name != name || all.size() > before) continue;
       all.push_back(options_of(models::describe_model(task), task.loss));
     }
     EXPECT_EQ(all.size(), before + 1) << "no task has model " << name;
