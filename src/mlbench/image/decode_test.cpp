@@ -57,6 +57,18 @@ TEST(Jpeg, OfTwoComponentsIsRefused) {
   EXPECT_THAT(error_of([&] { read_size(encoded(file)); }), HasSubstr("JPEG of 2 components, expected 1 (grey), 3"));
 }
 
+TEST(Image, TheBeginningOfAFileSaysWhatItIs) {
+  for (const test::JpegKind& kind : test::jpeg_kinds()) {
+    const std::string file = test::patterned_jpeg(kind, {40, 30});
+    const std::string beginning = file.substr(0, file.find("\xFF\xDA") + 20);  // up to the first scan
+    EXPECT_EQ(format_of(encoded(beginning)), Format::kJpeg);
+    EXPECT_EQ(read_jpeg_components(encoded(beginning)), kind.components) << kind.name;
+    EXPECT_THAT(error_of([&] { read_jpeg_components(encoded(file.substr(0, 30))); }), HasSubstr("x.JPEG: "));
+  }
+  EXPECT_EQ(format_of(encoded("\x89PNG\r\n\x1A\n")), Format::kPng);
+  EXPECT_THAT(error_of([] { format_of(encoded("GIF89a")); }), HasSubstr("looks like GIF"));
+}
+
 TEST(Image, OtherFormatsAreRefusedByName) {
   const auto error_of_size = [](const std::string& file) { return error_of([&] { read_size(encoded(file)); }); };
   EXPECT_EQ(error_of_size(""), "x.JPEG: is empty, expected a JPEG or PNG file");

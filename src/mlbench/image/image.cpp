@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/image/formats.h"
@@ -12,33 +13,35 @@ namespace mlbench::image {
 
 namespace {
 
-enum class Kind { kJpeg, kPng, kOther };
-
 struct Signature {
   std::string_view bytes;
-  Kind kind;
+  std::optional<Format> format;
   const char* name;
 };
 constexpr std::array kSignatures = {
-    Signature{"\xFF\xD8\xFF", Kind::kJpeg, "JPEG"}, Signature{"\x89PNG\r\n\x1A\n", Kind::kPng, "PNG"},
-    Signature{"GIF8", Kind::kOther, "GIF"},         Signature{"BM", Kind::kOther, "BMP"},
-    Signature{"RIFF", Kind::kOther, "WebP"},        Signature{"II*", Kind::kOther, "TIFF"},
-    Signature{"MM", Kind::kOther, "TIFF"},          Signature{"\x1F\x8B", Kind::kOther, "gzip"},
+    Signature{"\xFF\xD8\xFF", Format::kJpeg, "JPEG"},
+    Signature{"\x89PNG\r\n\x1A\n", Format::kPng, "PNG"},
+    Signature{"GIF8", std::nullopt, "GIF"},
+    Signature{"BM", std::nullopt, "BMP"},
+    Signature{"RIFF", std::nullopt, "WebP"},
+    Signature{"II*", std::nullopt, "TIFF"},
+    Signature{"MM", std::nullopt, "TIFF"},
+    Signature{"\x1F\x8B", std::nullopt, "gzip"},
 };
 
+}  // namespace
+
 // By the first bytes: of ImageNet's files, one that is named .JPEG is a PNG.
-Kind kind_of(const EncodedImage& image) {
+Format format_of(const EncodedImage& image) {
   const std::string_view bytes(reinterpret_cast<const char*>(image.bytes.data()), image.bytes.size());
   const auto* const found =
       std::ranges::find_if(kSignatures, [&](const Signature& signature) { return bytes.starts_with(signature.bytes); });
-  if (found != kSignatures.end() && found->kind != Kind::kOther) return found->kind;
+  if (found != kSignatures.end() && found->format) return *found->format;
   const std::string what = found != kSignatures.end() ? fmt::format("looks like {}", found->name)
                            : bytes.empty()            ? "is empty"
                                                       : "begins like no image";
   throw UserError(fmt::format("{}: {}, expected a JPEG or PNG file", image.name, what));
 }
-
-}  // namespace
 
 void refuse_image(const EncodedImage& image, std::string_view reason) {
   throw UserError(fmt::format("{}: damaged image: {}", image.name, reason));
@@ -61,18 +64,19 @@ void check_size(const EncodedImage& image, const Size& size, const Limits& limit
 }
 
 Size read_size(const EncodedImage& image, const Limits& limits) {
-  return kind_of(image) == Kind::kJpeg ? read_jpeg_size(image, limits) : read_png_size(image, limits);
+  return format_of(image) == Format::kJpeg ? read_jpeg_size(image, limits) : read_png_size(image, limits);
 }
 
 Pixels decode(const EncodedImage& image, const Limits& limits) {
-  return kind_of(image) == Kind::kJpeg ? decode_jpeg(image, nullptr, 1, limits) : decode_png(image, nullptr, limits);
+  return format_of(image) == Format::kJpeg ? decode_jpeg(image, nullptr, 1, limits)
+                                           : decode_png(image, nullptr, limits);
 }
 
 Pixels decode(const EncodedImage& image, const Box& part, const Limits& limits) {
-  return kind_of(image) == Kind::kJpeg ? decode_jpeg(image, &part, 1, limits) : decode_png(image, &part, limits);
+  return format_of(image) == Format::kJpeg ? decode_jpeg(image, &part, 1, limits) : decode_png(image, &part, limits);
 }
 
-bool can_shrink(const EncodedImage& image) { return kind_of(image) == Kind::kJpeg; }
+bool can_shrink(const EncodedImage& image) { return format_of(image) == Format::kJpeg; }
 
 Size shrunk(const Size& size, int64_t divisor) {
   return {(size.width + divisor - 1) / divisor, (size.height + divisor - 1) / divisor};

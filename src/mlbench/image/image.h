@@ -46,6 +46,13 @@ struct Pixels {
   }
 };
 
+// What the first bytes say, whatever the name ends in. Throws UserError (name, what it looks like) for anything else.
+enum class Format { kJpeg, kPng };
+Format format_of(const EncodedImage& image);
+// How many components the header of a JPEG names: 1 (grey), 3 (colour) or 4 (CMYK). Throws UserError as read_size()
+// does. Bytes behind the header may be absent. Precondition: format_of() is kJpeg.
+int read_jpeg_components(const EncodedImage& image, const Limits& limits = {});
+
 // The size that the header names. Throws UserError (name, reason) for what is neither JPEG nor PNG, for a damaged
 // header and for sizes above the limits.
 Size read_size(const EncodedImage& image, const Limits& limits = {});

@@ -136,6 +136,12 @@ Size read_jpeg_size(const EncodedImage& image, const Limits& limits) {
   return read_header(session, limits);
 }
 
+int read_jpeg_components(const EncodedImage& image, const Limits& limits) {
+  JpegSession session(image);
+  read_header(session, limits);
+  return session.decoder.num_components;
+}
+
 Pixels decode_jpeg(const EncodedImage& image, const Box* part, int64_t divisor, const Limits& limits) {
   JpegSession session(image);
   const Size whole = shrunk(read_header(session, limits), divisor);
