@@ -33,6 +33,17 @@ const std::string* text_of(const tensorflow::Example& example, const char* name)
   return feature != nullptr && feature->bytes_list().value_size() == 1 ? &feature->bytes_list().value(0) : nullptr;
 }
 
+// Where a text of a message lies in it. The first place that begins like the text is it, as a rule: memmem() has to
+// prepare for a long one, which takes longer than all the rest.
+int64_t place_of(const std::string& text, const std::string& message) {
+  constexpr size_t kBeginning = 16;
+  const size_t first = message.find(std::string_view(text).substr(0, kBeginning));
+  if (first != std::string::npos && message.compare(first, text.size(), text) == 0) return static_cast<int64_t>(first);
+  const auto* at = static_cast<const char*>(memmem(message.data(), message.size(), text.data(), text.size()));
+  MLBENCH_CHECK(at != nullptr, "a text lies in one piece in its message");
+  return at - message.data();
+}
+
 Sample sample_of(const tfrecord::RecordReader::Record& record, int64_t labels, int64_t first_label,
                  const std::string& where) {
   tensorflow::Example example;
@@ -52,10 +63,7 @@ Sample sample_of(const tfrecord::RecordReader::Record& record, int64_t labels, i
   Sample sample;
   sample.label = number - first_label;
   // Protobuf says what the image is, not where: the bytes lie in the record as they are.
-  const auto* at =
-      static_cast<const char*>(memmem(record.bytes.data(), record.bytes.size(), encoded->data(), encoded->size()));
-  MLBENCH_CHECK(at != nullptr, "a text lies in one piece in its message");
-  sample.offset = record.offset + (at - record.bytes.data());
+  sample.offset = record.offset + place_of(*encoded, record.bytes);
   sample.length = std::ssize(*encoded);
   if (const std::string* name = text_of(example, kFileName); name != nullptr && !name->empty()) {
     check_key(where, *name);

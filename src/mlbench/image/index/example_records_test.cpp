@@ -53,6 +53,18 @@ TEST(ExampleRecords, ImagesLieWhereTheIndexSays) {
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), std::string(5000, 'x'));
 }
 
+// The beginning of the image stands elsewhere in the record, too.
+TEST(ExampleRecords, AnImageIsFoundBehindTextsThatBeginLikeIt) {
+  const std::string image = std::string(40, 'j') + "the image";
+  tensorflow::Example odd = example(image, 1, std::string(40, 'j') + ".JPEG");
+  (*odd.mutable_features()->mutable_feature())["a"].mutable_bytes_list()->add_value(std::string(60, 'j'));
+  const RecordShard shard({odd});
+  const SampleIndex index = index_example_records({shard.path}, 10, 1);
+  std::vector<std::byte> bytes;
+  SampleFiles(index).read(index.samples[0], bytes);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()), image);
+}
+
 TEST(ExampleRecords, LabelsMayBeginAtZero) {
   const RecordShard shard({example("a", 0, "a"), example("b", 9, "b")});
   const SampleIndex index = index_example_records({shard.path}, 10, 0);
