@@ -6,7 +6,7 @@
 #include <charconv>
 #include <fstream>
 #include <map>
-#include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -27,6 +27,9 @@ namespace {
 // What torchvision takes for an image, by the end of its name.
 constexpr std::array kOtherImages = {".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
 constexpr int kDeepestFolder = 32;
+constexpr int64_t kMostClasses = 1'000'000;  // of a list that numbers them
+
+bool is_number(const std::string& text) { return text.find_first_not_of("0123456789") == std::string::npos; }
 
 bool is_other_image(const fs::path& file) {
   return std::ranges::find(kOtherImages, lower_extension(file.extension().string())) != kOtherImages.end();
@@ -78,6 +81,26 @@ int64_t label_named(const std::string& text, const std::map<std::string, int64_t
   return label_in(text, std::ssize(numbers), where);
 }
 
+// A line of a list.
+struct ListedImage {
+  std::string key, label;
+  size_t line = 0;    // from 1
+  std::string where;  // "LIST:LINE", for errors
+};
+
+std::vector<ListedImage> read_list(const fs::path& list) {
+  std::vector<ListedImage> images;
+  const std::vector<std::string> lines = split_at(read_file(list, kImageList), '\n');
+  for (size_t number = 1; number <= lines.size(); ++number) {
+    const std::string line = trimmed(lines[number - 1]);
+    if (line.empty() && number == lines.size()) break;
+    std::vector<std::string> words = split_at(line, line.find('\t') != std::string::npos ? '\t' : ' ');
+    if (words.size() == 1) words.insert(words.begin(), fmt::format("ILSVRC2012_val_{:08}.JPEG", number));
+    images.push_back({words[0], words[1], number, fmt::format("{}:{}", list.string(), number)});
+  }
+  return images;
+}
+
 // The file that a list names. A folder on the way to it may be a link, too.
 fs::directory_entry listed_file(const fs::path& folder, const std::string& key, const std::string& where) {
   std::error_code failed;
@@ -125,24 +148,32 @@ SampleIndex index_listed_folder(const fs::path& folder, const fs::path& list, co
   index.classes = classes;
   index.labels = std::ssize(classes);
   std::map<std::string, size_t> seen;
-  const std::vector<std::string> lines = split_at(read_file(list, kImageList), '\n');
-  for (size_t number = 1; number <= lines.size(); ++number) {
-    const std::string line = trimmed(lines[number - 1]);
-    if (line.empty() && number == lines.size()) break;
-    const std::string where = fmt::format("{}:{}", list.string(), number);
-    std::vector<std::string> words = split_at(line, line.find('\t') != std::string::npos ? '\t' : ' ');
-    if (words.size() == 1) words.insert(words.begin(), fmt::format("ILSVRC2012_val_{:08}.JPEG", number));
-    check_key(where, words[0]);
-    if (const auto [before, fresh] = seen.emplace(words[0], number); !fresh) {
+  for (const ListedImage& image : read_list(list)) {
+    check_key(image.where, image.key);
+    if (const auto [before, fresh] = seen.emplace(image.key, image.line); !fresh) {
       throw UserError(
-          fmt::format("{}: '{}' stands in line {} already", where, printable(words[0], 100), before->second));
+          fmt::format("{}: '{}' stands in line {} already", image.where, printable(image.key, 100), before->second));
     }
-    const int64_t label = label_named(words[1], numbers, where);
-    const fs::directory_entry file = listed_file(folder, words[0], where);
-    index.samples.push_back({0, 0, checked_size(file), label, words[0]});
+    const int64_t label = label_named(image.label, numbers, image.where);
+    const fs::directory_entry file = listed_file(folder, image.key, image.where);
+    index.samples.push_back({0, 0, checked_size(file), label, image.key});
   }
   if (index.samples.empty()) throw UserError(list.string() + ": lists no images");
   return index;
+}
+
+std::vector<std::string> classes_of_list(const fs::path& list) {
+  std::set<std::string> names;
+  int64_t classes = 0;  // of numbers
+  for (const ListedImage& image : read_list(list)) {
+    check_key(image.where, image.label);
+    names.insert(image.label);
+    if (is_number(image.label)) classes = std::max(classes, label_in(image.label, kMostClasses, image.where) + 1);
+  }
+  if (!std::ranges::all_of(names, is_number)) return {names.begin(), names.end()};
+  std::vector<std::string> numbers;
+  for (int64_t label = 0; label < classes; ++label) numbers.push_back(std::to_string(label));
+  return numbers;
 }
 
 }  // namespace mlbench::image

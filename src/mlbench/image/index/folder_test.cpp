@@ -201,6 +201,20 @@ TEST(ListedFolder, RefusesWhatDoesNotFit) {
   EXPECT_THAT(made.error("./val_0.JPEG 1\n"), "no error");
 }
 
+TEST(ListedFolder, HasClassesOfItsOwn) {
+  const TemporaryFolder folder;
+  const auto classes = [&](const std::string& list) {
+    put(folder / "list.txt", list);
+    return classes_of_list(folder / "list.txt");
+  };
+  EXPECT_THAT(classes("a.jpg n02 1 2\nb.jpg n01\nc.jpg n02\n"), ElementsAre("n01", "n02"));
+  EXPECT_THAT(classes("n02\nn01\n"), ElementsAre("n01", "n02"));
+  EXPECT_THAT(classes("3\n1\n"), ElementsAre("0", "1", "2", "3"));
+  EXPECT_THAT(classes("3\nn1\n"), ElementsAre("3", "n1")) << "a name among numbers: all are names";
+  EXPECT_THAT(error_of([&] { classes("3\n1000000\n"); }), HasSubstr("list.txt:2: label 1000000, expected 0 to 999999"));
+  EXPECT_THAT(error_of([&] { classes("a.jpg n\x1b[2J\n"); }), HasSubstr("control character"));
+}
+
 TEST(CheckKey, BoundsAKey) {
   EXPECT_EQ(error_of([] { check_key("x", "a/b..c/...jpg"); }), "no error");
   EXPECT_THAT(error_of([] { check_key("x", std::string(1025, 'a')); }), HasSubstr("more than 1,024 bytes"));

@@ -47,6 +47,10 @@ SampleIndex index_image_folder(const std::filesystem::path& folder);
 SampleIndex index_listed_folder(const std::filesystem::path& folder, const std::filesystem::path& list,
                                 const std::vector<std::string>& classes);
 
+// The classes of such a list where nobody names them: the names in it, sorted as those of folders; of numbers alone,
+// all from 0 to the largest.
+std::vector<std::string> classes_of_list(const std::filesystem::path& list);
+
 // Tar files (ustar, pax or GNU; not packed) named as WebDataset has it: KEY.jpg (or .jpeg, .png) beside KEY.cls, which
 // holds the label, one behind the other. Other members of a key are ignored.
 SampleIndex index_web_dataset(const std::vector<std::filesystem::path>& shards, int64_t labels);
