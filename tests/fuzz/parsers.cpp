@@ -37,6 +37,7 @@
 #include "mlbench/home/summary.h"
 #include "mlbench/image/crop.h"
 #include "mlbench/image/index/sample_index.h"
+#include "mlbench/image/shards/container.h"
 #include "mlbench/master/gpus.h"
 #include "mlbench/master/http/api.h"
 #include "mlbench/master/http/dates.h"
@@ -526,6 +527,19 @@ void take_image_list(const std::string& input) {
   write(folder / "val_0.JPEG", "b");
   write(scratch() / "list.txt", input);
   read_samples(image::index_listed_folder(folder, scratch() / "list.txt", {"n01", "n02"}));
+  image::classes_of_list(scratch() / "list.txt");
+}
+
+// A manifest, or classes where the first byte is 0.
+void take_image_shards(const std::string& input) {
+  const fs::path folder = scratch() / "shards";
+  fs::create_directories(folder);
+  const bool classes = input.starts_with('\0');
+  write(folder / image::kManifestFile,
+        classes ? R"({"version": 1, "format": "tar", "samples": 0, "classes": 1, "first_label": 0, "shards": []})"
+                : input);
+  write(folder / image::kClassesFile, classes ? input.substr(1) : "n01");
+  image::find_container({.paths = {folder}});
 }
 
 const Parser kParsers[] = {
@@ -1007,6 +1021,12 @@ const Parser kParsers[] = {
     {"image_list", take_image_list,
      []() -> std::vector<std::string> {
        return {"n01\n", "val_0.JPEG\tn02\t0\t3\n", "ILSVRC2012_val_00000001.JPEG 0\r\nval_0.JPEG 1", "../list.txt 0\n"};
+     }},
+    {"image_shards", take_image_shards,
+     []() -> std::vector<std::string> {
+       return {R"({"version": 1, "format": "tar", "samples": 2, "classes": 1, "first_label": 0, "seed": 5,)"
+               R"( "shards": [{"file": "a-00000-of-00001.tar", "samples": 2, "bytes": 9, "sha256": "00"}]})",
+               std::string("\0n01\r\nn02\n", 10)};
      }},
 };
 
