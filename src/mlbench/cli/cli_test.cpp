@@ -172,7 +172,7 @@ TEST_F(Cli, TyposAreExplained) {
   expect_error({"run", "r", "1", "--tsak", "x"},
                AllOf(HasSubstr("'--tsak'"), HasSubstr("did you mean '--task'?"), HasSubstr("see mlbench run --help")));
   expect_error({"data", "fecth"}, AllOf(HasSubstr("unknown verb 'fecth'"), HasSubstr("did you mean 'fetch'?")));
-  expect_error({"data"}, HasSubstr("list, fetch, verify, prepare"));
+  expect_error({"data"}, HasSubstr("list, fetch, verify, prepare, shard, index"));
   expect_error({"run", "r"}, HasSubstr("K is required"));
   expect_error({"list", "taskz"}, AllOf(HasSubstr("unknown list 'taskz'"), HasSubstr("did you mean 'tasks'?")));
   expect_error({"supervise"}, HasSubstr("--run-dir"));
@@ -1248,6 +1248,77 @@ TEST_F(Cli, DataPrepareOfText) {
                     HasSubstr("vocabulary of 4, padded to 16")));
   expect_error({"data", "prepare", "wikitext2", folder / "train.txt"}, HasSubstr("one or the other"));
   expect_error({"data", "prepare", folder / "none.txt"}, HasSubstr("is no file"));
+}
+
+// Four PNGs of 1 x 1 pixel, of two classes.
+void write_images(const fs::path& folder) {
+  const std::string png =
+      std::string("\x89PNG\r\n\x1A\n\0\0\0\x0DIHDR\0\0\0\1\0\0\0\1\x08\0\0\0\0\x3A\x7E\x9B\x55", 33) +
+      std::string("\0\0\0\x0AIDAT\x78\x9C\x63\x60\0\0\0\2\0\1\x48\xAF\xA4\x71", 22) +
+      std::string("\0\0\0\0IEND\xAE\x42\x60\x82", 12);
+  for (const char* name : {"n01/a.png", "n01/b.JPEG", "n02/c.png", "n02/d.png"}) {
+    fs::create_directories((folder / name).parent_path());
+    std::ofstream(folder / name, std::ios::binary) << png;
+  }
+}
+
+TEST_F(Cli, DataShardAndIndex) {
+  const fs::path images = folder_.path() / "train", shards = folder_.path() / "shards";
+  write_images(images);
+  const std::vector<std::string> shard = {"data",     "shard", images, "--format", "tfrecord",
+                                          "--shards", "2",     "-o",   shards};
+  auto dry = shard;
+  dry.emplace_back("--dry-run");
+  const std::string what = " 4 samples of 2 classes, 268 B, in 2 shards of format tfrecord: " + shards.string() + "\n";
+  EXPECT_EQ(mlbench(dry).out, "would write" + what);
+  EXPECT_FALSE(fs::exists(shards));
+  EXPECT_EQ(mlbench(shard).out, "wrote" + what);
+  EXPECT_TRUE(fs::exists(shards / "train-00001-of-00002"));
+  expect_error(shard, HasSubstr("shards: is not empty, expected a new folder or an empty one"));
+
+  EXPECT_EQ(mlbench({"data", "index", shards}).out,
+            "format   tfrecord, 2 shards\n"
+            "samples  4 of 2 classes (2 labels)\n"
+            "images   268 B: smallest 67, median 67, largest 67 bytes\n"
+            "kinds    4 PNG (1 named as JPEG)\n"
+            "decoded  none (--check decodes all)\n"
+            "bad      0\n");
+  const Json index = mlbench({"data", "index", images, "--check", "--json"}).json();
+  EXPECT_EQ(index["format"], "folder");
+  EXPECT_EQ(index["samples"], 4);
+  EXPECT_EQ(index["decoded"], true);
+  EXPECT_EQ(index["kinds"]["png"], 4);
+}
+
+TEST_F(Cli, DataIndexSaysWhatIsBad) {
+  const fs::path images = folder_.path() / "train";
+  write_images(images);
+  std::ofstream(images / "n01/c.jpg") << "GIF89a";
+  const Result bad = mlbench({"data", "index", images});
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_THAT(bad.out, HasSubstr("BAD  train  n01/c.jpg: looks like GIF, expected a JPEG or PNG file\n"));
+  EXPECT_THAT(bad.err, HasSubstr("1 bad, at most 0 expected: mend or remove them, or allow them by --max-bad 1"));
+  EXPECT_EQ(mlbench({"data", "index", images, "--max-bad", "1"}).code, 0);
+  EXPECT_EQ(mlbench({"data", "index", images, "--json"}).json()["problems"][0]["key"], "n01/c.jpg");
+  expect_error({"data", "index", "/no/such"}, HasSubstr("/no/such: no such file or folder"));
+  expect_error({"data", "shard", images, "--format", "zip", "--shards", "2", "-o", "x"}, HasSubstr("tfrecord"));
+  expect_error({"data", "shard", images, "--format", "tar", "--shards", "9", "-o", "x"},
+               HasSubstr("--shards 9: expected 1 to 5"));
+  EXPECT_FALSE(fs::exists("x"));
+}
+
+TEST_F(Cli, HelpOfDataShardAndIndex) {
+  const std::string shard = mlbench({"data", "shard", "--help"}).out;
+  for (const char* option : {"--format", "--shards", "--output", "--list", "--classes", "--name", "--seed",
+                             "--in-order", "--dry-run", "--json"}) {
+    EXPECT_THAT(shard, HasSubstr(option));
+  }
+  const std::string index = mlbench({"data", "index", "--help"}).out;
+  for (const char* option : {"--format", "--list", "--classes", "--labels", "--first-label", "--check", "--threads",
+                             "--max-bad", "--json"}) {
+    EXPECT_THAT(index, HasSubstr(option));
+  }
+  EXPECT_THAT(index, HasSubstr("Exit code: 2 when more are bad than --max-bad allows."));
 }
 
 TEST_F(Cli, SchedulePlot) {

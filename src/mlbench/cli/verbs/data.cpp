@@ -10,6 +10,7 @@
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/cli/context.h"
+#include "mlbench/cli/verbs/data_images.h"
 #include "mlbench/cli/verbs/verbs.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/fetch.h"
@@ -274,7 +275,7 @@ void add_prepare_options(CLI::App& verb, DataOptions& options) {
 }  // namespace
 
 void add_data(CLI::App& app, Program& program) {
-  CLI::App* group = app.add_subcommand("data", "Data sets: list, fetch, verify, prepare");
+  CLI::App* group = app.add_subcommand("data", "Data sets: list, fetch, verify, prepare, shard, index");
   group->require_subcommand(1);
   add(*group, program, "list", "Which data sets are here, and where", false, true, list);
   add(*group, program, "fetch", "Download into HOME/data", true, false, fetch);
@@ -283,6 +284,7 @@ void add_data(CLI::App& app, Program& program) {
       add(*group, program, "prepare", "Decode into the cache, as the first run does; NAME may be text files", true,
           true, prepare);
   add_prepare_options(*verb, *options);
+  add_data_images(*group, program);
 }
 
 }  // namespace mlbench::cli
