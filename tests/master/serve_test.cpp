@@ -975,6 +975,14 @@ TEST_F(Serve, ReportsOfAMasterElsewhereAreThoseOfItsHome) {
     return files;
   };
   const std::string compared = report_of({"compare", "r-1", "r-2", "--json"});
+  // REST says the same, with the words of the tables.
+  const std::string tables = report_of({"compare", "r-1", "r-2", "--wide"});
+  Json answered = get("/compare?runs=r-1,r-2")["repeated"];
+  for (Json& run : answered["runs"]) {
+    EXPECT_THAT(tables, HasSubstr(run["words"]["samples_per_s"].get<std::string>()));
+    for (const char* of_rest : {"words", "shown", "scaling"}) run.erase(of_rest);
+  }
+  EXPECT_EQ(answered, Json::parse(compared));
   const auto here = charts("here", {});
   EXPECT_THAT(here, testing::Contains(testing::Key("train_loss.csv")));
 
