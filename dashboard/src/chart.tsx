@@ -126,7 +126,13 @@ function options(props: ChartProps, drawn: Drawn, hidden: Set<string>, width: nu
   } else if (props.xTime) {
     x.values = (_, splits) => splits.map((value) => new Date(value * 1000).toTimeString().slice(0, 5));
   } else {
-    x.values = (_, splits) => splits.map((value) => value === null ? '' : props.xFormat?.(value) ?? value.toLocaleString('en'));
+    x.values = (self, splits) => {
+      // A logarithmic axis labels every power of ten, however narrow it is.
+      const powers = splits.filter((value) => value !== null).length;
+      const every = log.includes('x') ? Math.max(1, Math.ceil(powers * 48 / self.width)) : 1;
+      let at = 0;
+      return splits.map((value) => value === null || at++ % every > 0 ? '' : props.xFormat?.(value) ?? value.toLocaleString('en'));
+    };
   }
   const y: uPlot.Axis = {
     ...axis, space: 32, label: axisTitle(props.yLabel, drawn.y),

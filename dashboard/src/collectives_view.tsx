@@ -75,7 +75,7 @@ export function CollectiveTable({run, rows}: {run: string; rows: CollectiveRow[]
 function Matrix({title, file, values, higherIsBetter, hosts}: {title: string; file: string; values: (number | null)[][]; higherIsBetter: boolean; hosts: string[]}) {
   const shares = badness(values, higherIsBetter);
   return (
-    <TableBox title={title} file={file} shown>
+    <TableBox title={title} file={file} shown={title}>
       <table class="figures heat">
         <thead><tr><th>from \ to</th>{values.map((_, to) => <th key={to} class="num" title={hosts[to] ?? ''}>{to}</th>)}</tr></thead>
         <tbody>

@@ -33,9 +33,9 @@ export const wordsOf = (run: RepeatedRun, figure: string): string => {
   return words === '-' ? NONE : words;
 };
 
-// How the repeats of a run were held against those of the first one; nothing where it has no ratio.
+// How the repeats of a run were held against those of the first one; nothing where it has no ratio, or no repeats.
 export const pairing = (run: RepeatedRun): string =>
-  run.time_to_goal_ratio || run.samples_per_s_ratio || run.value_after_ratio ? wordsOf(run, 'paired_by_seed') : NONE;
+  run.runs > 1 && (run.time_to_goal_ratio || run.samples_per_s_ratio || run.value_after_ratio) ? wordsOf(run, 'paired_by_seed') : NONE;
 
 // Of the repeats: "85.2", "84.1 to 85.2".
 export const rangeText = (values: (number | null | undefined)[], format: Format): string => {

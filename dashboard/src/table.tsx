@@ -14,10 +14,10 @@ function cellsOf(row: HTMLTableRowElement): TableCell[] {
   });
 }
 
-export function TableBox({title, file, shown = false, tall = false, children}: {
+export function TableBox({title, file, shown = '', tall = false, children}: {
   title: string;
   file: string;      // of the download, without its ending
-  shown?: boolean;   // the title stands above the table
+  shown?: string;    // the words above the table
   tall?: boolean;    // it has a height of its own
   children: ComponentChildren;  // the table
 }) {
@@ -30,7 +30,7 @@ export function TableBox({title, file, shown = false, tall = false, children}: {
   return (
     <div class="panel table-box">
       <div class="table-head">
-        {shown ? <h3>{title}</h3> : <span />}
+        {shown === '' ? <span /> : <h3>{shown}</h3>}
         <button type="button" class="small" aria-label={`${title} as CSV`} onClick={download}>CSV</button>
       </div>
       <div class={tall ? 'scroll tall' : 'scroll'} ref={box} tabIndex={0} role="region" aria-label={title}>{children}</div>

@@ -44,12 +44,13 @@ test('a size that took ten times as long as both its neighbours is named', () =>
 
 test('differences are those that the master tells', () => {
   const words = {time_to_goal_ratio: '1.50 [1.21, 1.85], slower', samples_per_s_ratio: '-', paired_by_seed: 'paired by seed'};
-  const run = {words, time_to_goal_ratio: {ratio: 1.5, interval: [1.21, 1.853]}, samples_per_s_ratio: null, value_after_ratio: null};
+  const run = {words, runs: 2, time_to_goal_ratio: {ratio: 1.5, interval: [1.21, 1.853]}, samples_per_s_ratio: null, value_after_ratio: null};
   assert.equal(comparison.wordsOf(run, 'time_to_goal_ratio'), '1.50 [1.21, 1.85], slower');
   assert.equal(comparison.wordsOf(run, 'samples_per_s_ratio'), '–');
   assert.deepEqual([1.885, 0.1, 0.05, 0.00042, 0].map(comparison.short), ['1.89', '0.10', '0.05', '0.00042', '0.00']);
   assert.equal(comparison.pairing(run), 'paired by seed');
   assert.equal(comparison.pairing({...run, time_to_goal_ratio: null}), '–', 'without a ratio nothing was compared');
+  assert.equal(comparison.pairing({...run, runs: 1}), '–', 'a single run is no group');
   assert.equal(comparison.sampleText({values: [2, 2], mean: 2, interval: [1, 4]}, (value) => `${value} s`), '2 s [1 s, 4 s]');
   assert.equal(comparison.sampleText({values: [], mean: null, interval: null}, String), '–');
   assert.equal(comparison.rangeText([85.5, null, 84.25], String), '84.25 to 85.5');

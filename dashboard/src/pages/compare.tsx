@@ -111,7 +111,7 @@ function Figures({data}: {data: Loaded}) {
     ...speedUps.map(([name, cell]): [string, (i: number) => string, boolean] => [name, (i) => cell(groups[i]!.scaling), false]),
   ];
   return (
-    <TableBox title="Figures" file="compare">
+    <TableBox title="Figures" file="compare" shown="Figures">
       <table class="figures compare">
         <thead><tr><th><span class="hidden">Figure</span></th>{groups.map((group, i) => (
           <th key={group.name} class="num"><span class="swatch" style={{background: `var(--series-${i % 9})`}} /> <a href={runHref(group.shown)}>{group.name}</a><br /><StateBadge state={records[i]!.state} /></th>

@@ -37,7 +37,7 @@ async function load(id: string): Promise<Shown> {
 
 function Pairs({title, file, rows}: {title: string; file: string; rows: [string, string][]}) {
   return rows.length === 0 ? null : (
-    <TableBox title={title} file={file} shown>
+    <TableBox title={title} file={file} shown={title}>
       <table>
         <thead><tr><th>Name</th><th>Value</th></tr></thead>
         <tbody>{rows.map(([name, value]) => <tr key={name}><td>{name}</td><td>{value}</td></tr>)}</tbody>

@@ -114,7 +114,7 @@ function Breakdown({run, custom, data, view, start_us, zoom}: {run: string; cust
     <div class={present.length > 0 ? 'charts two' : 'charts'}>
       <Chart title="Step time by kind" file={`${run}-step-kinds`} kind="stacked" fromZero {...X_AXES[view.x]} yLabel={`time per ${per}`} yQuantity="seconds" zoom={zoom}
         note={note ? labelOf(note) : ''} lines={area} empty="No step is on record yet." />
-      {present.length > 0 && <TableBox title="Step time by kind, as a table" file={`${run}-step-kinds-table`}>
+      {present.length > 0 && <TableBox title="Step time by kind, as a table" file={`${run}-step-kinds-table`} shown="Step time in numbers">
         <table class="figures">
           <thead><tr><th>Average per {per}</th>{columns.map((column) => <th class="num" key={column}>{column}</th>)}<th class="num">Share</th></tr></thead>
           <tbody>
@@ -137,7 +137,7 @@ function Breakdown({run, custom, data, view, start_us, zoom}: {run: string; cust
 function Exchanges({run, exchange}: {run: string; exchange: Exchange}) {
   const [atLeast, atMost] = exchange.exact ? ['', ''] : ['at least ', 'at most '];
   return (
-    <TableBox title="Wait and transfer of each rank" file={`${run}-exchange`}>
+    <TableBox title="Wait and transfer of each rank" file={`${run}-exchange`} shown="Wait and transfer of each rank">
       <table class="figures">
         <thead><tr><th>Communication, {plural(exchange.steps, 'step')}</th><th class="num">{atLeast}wait for the slowest rank</th><th class="num">{atMost}transfer</th></tr></thead>
         <tbody>
@@ -156,7 +156,7 @@ function SingleValues({run, of}: {run: string; of: Measured[]}) {
     .map((one) => ({title: titleOf(metric).title, rank: labelOf(one), step: one.points.step[0]!, value: one.points.mean[0]!})));
   if (rows.length === 0) return null;
   return (
-    <TableBox title="Single values" file={`${run}-values`} shown>
+    <TableBox title="Single values" file={`${run}-values`} shown="Single values">
       <table class="figures">
         <thead><tr><th>Metric</th><th>Of</th><th class="num">Step</th><th class="num">Value</th></tr></thead>
         <tbody>{rows.map(({title, rank, step, value}) => (

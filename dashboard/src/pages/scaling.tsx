@@ -56,7 +56,7 @@ function Figures({study, currency, file}: {study: Study; currency: string; file:
   const rows = study.lines.flatMap((line) => line.points.map((point) => ({line: line.name, point})));
   const shown = columns.filter(([, cell]) => rows.some(({point}) => cell(point) !== NONE));
   return (
-    <TableBox title={`Figures of ${study.title}`} file={`${file}-figures`}>
+    <TableBox title={`Figures of ${study.title}`} file={`${file}-figures`} shown="Figures">
       <table class="figures">
         <thead><tr>{study.lines.length > 1 && <th>Line</th>}{shown.map(([name], i) => <th class="num" key={i}>{name}</th>)}</tr></thead>
         <tbody>{rows.map(({line, point}) => (
@@ -73,8 +73,7 @@ function Losses({study, file}: {study: Study; file: string}) {
   if (rows.length === 0) return null;
   return (
     <>
-      <h3>Lost efficiency by cause</h3>
-      <TableBox title={`Lost efficiency of ${study.title}`} file={`${file}-lost-efficiency`}>
+      <TableBox title={`Lost efficiency by cause of ${study.title}`} file={`${file}-lost-efficiency`} shown="Lost efficiency by cause">
         <table class="figures">
           <thead><tr>{study.lines.length > 1 && <th>Line</th>}<th class="num">Workers</th><th class="num">Lost</th>{CAUSES.map(([cause, words]) => <th class="num" key={cause}>{words}</th>)}</tr></thead>
           <tbody>{rows.map(({line, workers, lost}) => (

@@ -50,7 +50,7 @@ function Ranks({run, summary}: {run: string; summary: TimelineSummary}) {
         ))}
         <p class="small-text">{present.map(([name, colour]) => <span class="time-key" key={name}><span class="swatch" style={{background: `var(--series-${colour})`}} /> {name}</span>)}</p>
       </div>
-      <TableBox title="The time of each rank" file={`${run}-rank-times`}>
+      <TableBox title="The time of each rank" file={`${run}-rank-times`} shown="In numbers">
         <table class="figures">
           <thead><tr><th>Rank</th><th class="num">together</th>{present.map(([name]) => <th class="num" key={name}>{name}</th>)}<th class="num">hidden communication</th><th>waits for</th></tr></thead>
           <tbody>
