@@ -3,12 +3,15 @@
 //   FAKE_STEPS=n       steps to do (default 20)
 //   FAKE_STEP_MS=n     how long one takes (default 10)
 //   FAKE_CHECKPOINT=n  rank 0 writes one each n steps (default: none); ranks that resume want theirs
+//   FAKE_TRAINS=1      says that it trains, and so stops in order when it is asked; rank 0 writes a checkpoint then
 //   FAKE_FAULT=RANK:STEP:WHAT[:NUMBER]
 //       exit:CODE      ends with that code           kill:SIGNAL   sends itself the signal
 //       error          reports an error of its own, ends with code 4 (disk_full: that error)
 //       hang           stops before it communicates, heartbeats go on
 //       no_join        never joins (STEP is ignored)
 //       ignore_term    goes on, deaf to SIGTERM
+//       silent         gives no answer when it is asked to stop
+//       full           cannot write the checkpoint when it stops: an error of its own
 //       outlive        goes on (without communication) when the supervisor is lost
 //       wrong:COUNT    of a benchmark of collectives: so many wrong elements in the row of that step
 // Of a benchmark of collectives rank 0 has a row for each step.
@@ -18,9 +21,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <fstream>
 #include <iostream>
 #include <mutex>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -108,6 +113,36 @@ class Spool {
   uint64_t records_ = 0;
 };
 
+// As train/stop_point.h, which is of the other plane.
+class StopPoint {
+ public:
+  bool reached(int64_t step) {
+    std::unique_lock lock(mutex_);
+    told_.wait(lock, [&] { return !answer_ || step < *answer_ || stop_after_; });
+    begun_ = step + 1;
+    return stop_after_ && step >= *stop_after_;
+  }
+  void hear(const Json& word) {
+    const std::lock_guard lock(mutex_);
+    if (word.contains("stop_after")) {
+      stop_after_ = word["stop_after"].get<int64_t>();
+    } else if (!answer_) {
+      answer_ = begun_;
+    }
+    told_.notify_all();
+  }
+  std::optional<int64_t> answer() {
+    const std::lock_guard lock(mutex_);
+    return answer_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable told_;
+  int64_t begun_ = 0;
+  std::optional<int64_t> answer_, stop_after_;
+};
+
 struct Arguments {
   std::filesystem::path run_dir;
   int64_t segment = 1;
@@ -173,13 +208,25 @@ int run(const Arguments& arguments) {
 
   std::atomic<int64_t> sequence = 0, step = arguments.start_step;
   std::atomic<bool> in_progress = false;
+  const bool trains = environment_variable("FAKE_TRAINS").has_value();
+  StopPoint stop_point;
+  const auto heartbeat = [&] {
+    Json status = {{"operation", sequence > 0 ? "all_reduce" : ""},
+                   {"sequence", sequence.load()},
+                   {"in_progress", in_progress.load()},
+                   {"since_s", 0.0},
+                   {"step", step.load()},
+                   {"trains", trains}};
+    if (const auto answer = stop_point.answer(); answer && fault.what != "silent") status["stop_after"] = *answer;
+    client.heartbeat(status);
+  };
+  client.on_word([&](const Json& word) {
+    stop_point.hear(word);
+    heartbeat();
+  });
   std::jthread heartbeats([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
-      client.heartbeat({{"operation", sequence > 0 ? "all_reduce" : ""},
-                        {"sequence", sequence.load()},
-                        {"in_progress", in_progress.load()},
-                        {"since_s", 0.0},
-                        {"step", step.load()}});
+      heartbeat();
       std::this_thread::sleep_for(200ms);
     }
   });
@@ -226,6 +273,17 @@ int run(const Arguments& arguments) {
   const std::chrono::milliseconds step_time(number_from_environment("FAKE_STEP_MS", 10));
   try {
     while (step < steps) {
+      if (stop_point.reached(step)) {
+        if (rank == 0 && fault.what == "full") {
+          report_failure("disk_full", "cannot write the checkpoint: No space left on device");
+          return static_cast<int>(ExitCode::kIoError);
+        }
+        if (rank == 0) write_checkpoint(arguments, step);
+        meet("stop");
+        spool.event({{"event", "end"}, {"reason", "stopped"}, {"step", step.load()}});
+        finished = true;
+        return 0;
+      }
       const auto begin = std::chrono::steady_clock::now();
       std::this_thread::sleep_for(step_time);
       if (step == fault.step) {

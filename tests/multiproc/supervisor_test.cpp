@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -29,6 +30,7 @@
 #include "mlbench/net/test_relay.h"
 #include "mlbench/record/usage_lines.h"
 #include "mlbench/supervise/lease.h"
+#include "mlbench/supervise/orderly_stop.h"
 #include "mlbench/supervise/progress.h"
 #include "mlbench/supervise/supervisor.h"
 #include "tests/support/control_group.h"
@@ -574,6 +576,80 @@ TEST_P(SupervisorOfEachTest, StopKeepsEverythingSoFar) {
   EXPECT_TRUE(json["failure"].is_null());
   EXPECT_EQ(json["exit_codes"], Json({143, 143}));
   EXPECT_GT(json["clocks"]["train_s"].get<double>(), 0);
+  expect_no_process_left();
+}
+
+// Ranks that train stop after one and the same step, where rank 0 writes a checkpoint; a resumed run goes on there.
+TEST_P(SupervisorOfEachTest, RanksThatTrainStopInOrder) {
+  const Variable trains("FAKE_TRAINS", "1"), checkpoint("FAKE_CHECKPOINT", "100000");
+  for (const int64_t workers : {1, 2, 3}) {
+    auto steps = std::make_unique<Variable>("FAKE_STEPS", "100000");
+    const fs::path dir = make_run("order-" + std::to_string(workers), workers);
+    SupervisorHandle handle = start(options(dir));
+    wait_for_work(dir, static_cast<int>(workers));
+    std::this_thread::sleep_for(500ms);  // until all ranks have sent a heartbeat
+    handle.request_stop();
+    EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+    const Json json = record(dir);
+    EXPECT_EQ(json["state"], "stopped");
+    EXPECT_EQ(json["exit_codes"], Json(std::vector<int>(static_cast<size_t>(workers), 0)));
+    EXPECT_EQ(json["notes"].dump().find("without a checkpoint"), std::string::npos) << json["notes"];
+    const std::vector<int64_t> stored = checkpoint_steps(dir);
+    ASSERT_EQ(stored.size(), 1U);
+
+    steps.reset();
+    const Variable few("FAKE_STEPS", std::to_string(stored[0] + 3));
+    SupervisorOptions resumed = options(dir);
+    resumed.resume_step = stored[0];
+    EXPECT_EQ(run(resumed), 0);
+    EXPECT_EQ(state(dir), "finished");
+  }
+  expect_no_process_left();
+}
+
+// A rank that does not answer, one that cannot write, and one that is stopped: the run ends all the same, and soon.
+TEST_F(SupervisorTest, AStopWaitsForNobodyForLong) {
+  const Variable steps("FAKE_STEPS", "100000"), trains("FAKE_TRAINS", "1");
+  for (const std::string what : {"silent", "full", "stuck"}) {
+    SCOPED_TRACE(what);
+    const Variable fault("FAKE_FAULT", what == "full" ? "0:-2:full" : what == "silent" ? "1:-2:silent" : "-1:-1:none");
+    const fs::path dir = make_run(what + "-2", 2);
+    SupervisorHandle handle = start(options(dir));
+    wait_for_work(dir, 2);
+    std::this_thread::sleep_for(500ms);
+    if (what == "stuck") {
+      const auto lease = read_lease(dir);
+      ASSERT_TRUE(lease && lease->ranks.size() == 2);
+      kill(lease->ranks[1].pid, SIGSTOP);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    handle.request_stop();
+    EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, kOrderlyPatience + 20s);
+    EXPECT_EQ(state(dir), "stopped");
+    EXPECT_THAT(record(dir)["notes"].dump(),
+                HasSubstr(what == "full" ? "stopped without a checkpoint of its last step: rank 0: cannot write the "
+                                           "checkpoint: No space left on device"
+                                         : "stopped without a checkpoint of its last step: not all ranks answered"));
+    EXPECT_TRUE(checkpoint_steps(dir).empty());
+  }
+  expect_no_process_left();
+}
+
+// The ranks would wait for each other for the whole patience.
+TEST_F(SupervisorTest, ASecondSignalEndsAnOrderlyStopAtOnce) {
+  const Variable steps("FAKE_STEPS", "100000"), trains("FAKE_TRAINS", "1"), fault("FAKE_FAULT", "1:-2:silent");
+  const fs::path dir = make_run("twice-2", 2);
+  SupervisorHandle handle = start(options(dir));
+  wait_for_work(dir, 2);
+  std::this_thread::sleep_for(500ms);
+  const auto begin = std::chrono::steady_clock::now();
+  kill(handle.pid(), SIGTERM);
+  std::this_thread::sleep_for(200ms);
+  kill(handle.pid(), SIGTERM);
+  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+  EXPECT_EQ(record(dir)["notes"].dump().find("not all ranks answered"), std::string::npos);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience);
   expect_no_process_left();
 }
 

@@ -25,6 +25,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/base/processor.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/exec/test_fake_podman.h"
 #include "mlbench/report/archive/zip.h"
 #include "mlbench/report/timeline/test_timeline.h"
@@ -404,9 +405,37 @@ TEST_F(Cli, CtrlCStopsKeepsAndStartsNoMore) {
   EXPECT_EQ(end->code, 130);
   EXPECT_EQ(state_of("r-1"), "stopped");
   EXPECT_FALSE(fs::exists(home() / "runs/r-2"));
+  EXPECT_THAT(
+      read_file(folder_.path() / "output"),
+      AllOf(HasSubstr("stopping r-1: what was measured is kept; ranks that train write a checkpoint (Ctrl-C"),
+            HasSubstr("not started: r-2"), HasSubstr("\nr-1  stopped: there is no checkpoint to resume from\n")));
+}
+
+// The fake ranks stop after one and the same step, as real ones do.
+TEST_F(Cli, CtrlCSaysFromWhichStepTheRunGoesOn) {
+  environment_["FAKE_STEPS"] = "100000";
+  environment_["FAKE_CHECKPOINT"] = "100000";
+  environment_["FAKE_TRAINS"] = "1";
+  ProcessOptions options;
+  options.arguments = {program(), "run", "r", "--task", "fashion-mnist", "--synthetic", "2"};
+  options.environment = environment_;
+  options.output = folder_.path() / "output";
+  ChildProcess command = ChildProcess::start(options);
+  ASSERT_TRUE(eventually([&] { return state_of("r-2") == "running"; }));
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // until the ranks have sent heartbeats
+  kill(command.pid(), SIGINT);
+  const auto end = command.wait(kPatience);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->code, 130);
+  const std::vector<int64_t> steps = checkpoint_steps(home() / "runs/r-2");
+  ASSERT_EQ(steps.size(), 1U);
   EXPECT_THAT(read_file(folder_.path() / "output"),
-              AllOf(HasSubstr("stopping r-1: what was measured is kept; there is no checkpoint to resume from (Ctrl-C"),
-                    HasSubstr("not started: r-2"), HasSubstr("\nr-1  stopped")));
+              HasSubstr(fmt::format("\nr-2  stopped: mlbench resume r-2 goes on from step {}\n", steps[0])));
+  environment_["FAKE_STEPS"] = std::to_string(steps[0] + 2);
+  environment_.erase("FAKE_TRAINS");
+  const Result resumed = mlbench({"resume", "r-2"});
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(state_of("r-2"), "finished");
 }
 
 // Whenever the interrupt comes, the command ends as stopped, and so does a run that was made.

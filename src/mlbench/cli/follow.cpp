@@ -88,8 +88,16 @@ std::string ending(const record::Record& record, const report::Progress& progres
 
 // What a run that is stopped now leaves.
 std::string what_stays(const spec::RunSpec& run) {
-  const bool resumable = !spec::trains(run) || !checkpoint_steps(run.run_dir).empty();
-  return resumable ? "what was measured is kept" : "what was measured is kept; there is no checkpoint to resume from";
+  return spec::trains(run) ? "what was measured is kept; ranks that train write a checkpoint"
+                           : "what was measured is kept";
+}
+
+// ": mlbench resume r-2 goes on from step 120", for a run that trains, was stopped and lies at `run_dir`; else "".
+std::string way_on(const fs::path& run_dir, const record::Record& record) {
+  if (record.state != "stopped" || run_dir.empty() || !spec::trains(home::read_spec(run_dir))) return "";
+  const std::vector<int64_t> steps = checkpoint_steps(run_dir);
+  return steps.empty() ? ": there is no checkpoint to resume from"
+                       : fmt::format(": mlbench resume {} goes on from step {}", record.name, steps.back());
 }
 }  // namespace
 
@@ -142,7 +150,7 @@ Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptio
   }
   record::Record record = home::current_record(run.run_dir);
   table.finish(record);
-  view.note(ending(record, reader.progress()));
+  view.note(ending(record, reader.progress()) + way_on(run.run_dir, record));
   return {std::move(record), handled > 0};
 }
 
@@ -187,7 +195,7 @@ Served follow_served(const MasterClient& master, const std::vector<std::string>&
     if (!here) table.update(record);
     if (!record::is_active(record)) {
       table.finish(record);
-      view.note(ending(record, here ? reader->progress() : nothing));
+      view.note(ending(record, here ? reader->progress() : nothing) + way_on(run_dir, record));
       return {record, asked, false};
     }
     if (here) {

@@ -23,7 +23,8 @@ struct Followed {
   bool interrupted = false;
 };
 // Writes `title`, starts an attached supervisor, shows progress on standard error, and returns when the run has ended.
-// The first interrupt asks the run to stop, the second kills its supervisor. The rows of a benchmark of collectives go
+// The first interrupt asks the run to stop, the second kills its supervisor. The last line says from which step a
+// stopped run can go on. The rows of a benchmark of collectives go
 // to standard output as they come (collectives_view.h), also where the run fails or is stopped.
 Followed run_attached(const spec::RunSpec& run, const supervise::SupervisorOptions& options, const std::string& title,
                       RowFormat rows = RowFormat::kNone);

@@ -13,9 +13,9 @@
 namespace mlbench::supervise {
 namespace {
 
-volatile std::sig_atomic_t stop_signal = 0;
+volatile std::sig_atomic_t stop_signals = 0;
 
-void note_signal(int number) { stop_signal = number; }
+void note_signal(int /*number*/) { stop_signals = stop_signals + 1; }
 
 constexpr std::array kStopSignals = {SIGINT, SIGTERM};
 constexpr std::array kIgnoredSignals = {SIGHUP, SIGPIPE, SIGXFSZ};
@@ -29,7 +29,7 @@ struct Control::SavedSignals {
 
 Control::Control(std::filesystem::path run_dir, bool attached)
     : stop_file_(stop_path(run_dir)), attached_(attached), saved_(std::make_unique<SavedSignals>()) {
-  stop_signal = 0;
+  stop_signals = 0;
   struct sigaction action {};
   action.sa_handler = note_signal;
   for (size_t i = 0; i < kStopSignals.size(); ++i) sigaction(kStopSignals[i], &action, &saved_->stop[i]);
@@ -46,7 +46,7 @@ Control::~Control() {
 }
 
 std::optional<EndRequest> Control::poll() {
-  if (stop_signal != 0) return EndRequest::kStop;
+  if (stop_signals > 0) return stop_signals > 1 ? EndRequest::kStopNow : EndRequest::kStop;
   std::error_code unreadable;
   if (std::filesystem::exists(stop_file_, unreadable)) return EndRequest::kStop;
   return attached_ ? read_input() : std::nullopt;

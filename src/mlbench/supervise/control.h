@@ -11,7 +11,8 @@
 
 namespace mlbench::supervise {
 
-enum class EndRequest { kStop, kLauncherLost };
+// kStopNow: a second signal came, so whoever stops the run does not wait for anything.
+enum class EndRequest { kStop, kStopNow, kLauncherLost };
 
 class Control {
  public:

@@ -28,7 +28,7 @@ Outcome failed(std::string kind, std::string message, int64_t rank) {
 }
 
 Outcome ended_on_request(EndRequest request) {
-  if (request == EndRequest::kStop) return {record::RunState::kStopped, std::nullopt, false};
+  if (request != EndRequest::kLauncherLost) return {record::RunState::kStopped, std::nullopt, false};
   return failed("launcher_lost", "the command that started this run disappeared; the run ended with it");
 }
 

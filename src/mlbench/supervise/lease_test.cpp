@@ -171,6 +171,18 @@ TEST(Lease, IsAskedToStopOnlyOnceItSaysItsName) {
   EXPECT_EQ(control.poll(), EndRequest::kStop);
 }
 
+// A second signal asks for more than the first.
+TEST(Lease, ASecondSignalStopsAtOnce) {
+  const TemporaryFolder folder;
+  Control control(folder.path(), false);
+  EXPECT_FALSE(control.poll());
+  raise(SIGINT);
+  EXPECT_EQ(control.poll(), EndRequest::kStop);
+  EXPECT_EQ(control.poll(), EndRequest::kStop);
+  raise(SIGTERM);
+  EXPECT_EQ(control.poll(), EndRequest::kStopNow);
+}
+
 class CoreQueueTest : public testing::Test {
  protected:
   static std::optional<HeldCores> take(CoreQueue& queue) { return queue.take(0ms); }

@@ -27,6 +27,7 @@
 #include "mlbench/supervise/judge.h"
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/link_files.h"
+#include "mlbench/supervise/orderly_stop.h"
 #include "mlbench/supervise/progress.h"
 #include "mlbench/supervise/requeue.h"
 #include "mlbench/supervise/supervisor.h"
@@ -41,6 +42,7 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kTick{100};
+constexpr milliseconds kOrderlyTick{10};  // ranks wait while they agree on their last step
 constexpr seconds kStopPatience{5};
 constexpr seconds kFinalRecordPatience{10};
 // The pause before a run is requeued to a place that may be back soon.
@@ -246,7 +248,7 @@ class Supervisor {
   void stamp_start() {
     const auto now = std::chrono::system_clock::now();
     segment().started_at = format_utc(now);
-    if (progress_.segments.size() > 1) segment().lost_s = lost_seconds(now);
+    if (progress_.segments.size() > 1) segment().lost_s = lost_seconds(run_, progress_.segments.end()[-2], now);
     if (progress_.started_at.empty()) progress_.started_at = segment().started_at;
     progress_.state = record::RunState::kRunning;
     upkeep_.begin_segment();
@@ -298,13 +300,6 @@ class Supervisor {
     progress_.allocation = group_->allocation();
     progress_.hosts = exec::hosts_of(placement, group_->captures(), own_host_);
     return std::nullopt;
-  }
-
-  double lost_seconds(std::chrono::system_clock::time_point now) const {
-    const record::Segment& previous = progress_.segments[progress_.segments.size() - 2];
-    auto last = last_trace(run_, previous.index);
-    if (!last && !previous.finished_at.empty()) last = parse_utc(previous.finished_at);
-    return last ? std::max(0.0, to_seconds(now - *last)) : 0;
   }
 
   exec::LaunchRequest plain_request() const {
@@ -361,7 +356,7 @@ class Supervisor {
       }
       tick();
       if (const auto error = links_ ? links_->write_error() : nullptr) std::rethrow_exception(error);
-      if (const auto request = control_.poll()) return ended_on_request(*request);
+      if (const auto request = control_.poll()) return end_as_asked(*request);
       if (auto outcome = judge.judge(look(), steady_clock::now())) {
         if (outcome->failure && outcome->failure->rank >= 0) {
           outcome->failure->log_tail = log_tail(run_, segment().index, outcome->failure->rank);
@@ -369,6 +364,28 @@ class Supervisor {
         return std::move(*outcome);
       }
     }
+  }
+
+  // Ends the ranks as asked: where all of them train, after a checkpoint, if they are quick enough; else at once.
+  Outcome end_as_asked(EndRequest request) {
+    if (request != EndRequest::kStop || !OrderlyStop::possible(server_->ranks())) return ended_on_request(request);
+    server_->tell(OrderlyStop::question());
+    OrderlyStop stop(steady_clock::now());
+    std::string given_up;
+    while (group_->running() && (given_up = stop.given_up(steady_clock::now())).empty()) {
+      for (const exec::Observation& seen : group_->poll(kOrderlyTick)) {
+        note_end(seen);
+        const auto* exit = std::get_if<exec::RankExit>(&seen);
+        if (exit != nullptr) stop.see(*exit, server_->ranks()[index(exit->rank)]);
+      }
+      tick();
+      const auto again = control_.poll();
+      if (again && *again != EndRequest::kStop) break;
+      if (const auto word = stop.answer_to(server_->ranks())) server_->tell(*word);
+    }
+    if (!given_up.empty()) progress_.notes.push_back("stopped without a checkpoint of its last step: " + given_up);
+    const bool in_order = std::ranges::count(segment().exit_codes, 0) == run_.workers;
+    return in_order && ended_by_itself(run_, segment().index) ? Outcome{} : ended_on_request(request);
   }
 
   int finish(const Outcome& outcome) {

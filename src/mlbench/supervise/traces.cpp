@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/run_folder.h"
@@ -78,6 +79,13 @@ std::optional<std::chrono::system_clock::time_point> last_trace(const spec::RunS
   return std::chrono::system_clock::time_point(std::chrono::microseconds(*last_us));
 }
 
+double lost_seconds(const spec::RunSpec& run, const record::Segment& before,
+                    std::chrono::system_clock::time_point now) {
+  auto last = last_trace(run, before.index);
+  if (!last && !before.finished_at.empty()) last = parse_utc(before.finished_at);
+  return last ? std::max(0.0, to_seconds(now - *last)) : 0;
+}
+
 bool work_ended(const spec::RunSpec& run, int64_t segment, int64_t rank) {
   try {
     const record::StepReader own(run.run_dir, segment, rank);
@@ -86,6 +94,12 @@ bool work_ended(const spec::RunSpec& run, int64_t segment, int64_t rank) {
   }
   return std::ranges::any_of(record::read_events(run.run_dir, segment, rank).lines,
                              [](const Json& event) { return record::is(event, record::EventKind::kEnd); });
+}
+
+bool ended_by_itself(const spec::RunSpec& run, int64_t segment) {
+  return std::ranges::any_of(record::read_events(run.run_dir, segment, 0).lines, [](const Json& event) {
+    return record::is(event, record::EventKind::kEnd) && record::get(event, record::member::kReason) != "stopped";
+  });
 }
 
 WordsLeft words_left(const spec::RunSpec& run, int64_t segment, int64_t rank) {

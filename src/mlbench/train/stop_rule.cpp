@@ -71,6 +71,7 @@ bool StopRule::out_of_time(int64_t step) {
 std::optional<StopReason> StopRule::reason_to_stop(int64_t step) {
   if (ends_at_goal()) return StopReason::kGoal;
   if (step >= last_step_) return last_step_reason_;
+  if (c_.stop != nullptr && c_.stop->reached(step)) return StopReason::kStopped;
   if (out_of_time(step)) return StopReason::kMaxTime;
   return std::nullopt;
 }

@@ -1,7 +1,8 @@
 #pragma once
 
-// Says when a run ends: at its goal, or at the first of its limits. Only values at the task's own cadence may meet a
-// goal (evaluation_plan.h; full epochs on the training split). The caller of check_goal() must see to that.
+// Says when a run ends: at its goal, at the first of its limits, or where it is stopped. Only values at the task's own
+// cadence may meet a goal (evaluation_plan.h; full epochs on the training split). The caller of check_goal() must see
+// to that.
 
 #include <cstdint>
 #include <optional>
@@ -37,6 +38,7 @@ class StopRule {
   // Whether goal or number of steps end the run here. Reads no clock.
   bool ends_after(int64_t step) const { return ends_at_goal() || step >= last_step_; }
   // The reason for which the run ends after `step` steps; empty: it goes on. Collective where the run has a time limit.
+  // Waits while the ranks of a run that is stopped agree on their last step.
   std::optional<StopReason> reason_to_stop(int64_t step);
 
  private:

@@ -95,6 +95,7 @@ class TrainRun {
   void evaluate();
   void tell_evaluation(double loss);
   void write_checkpoint();
+  TrainResult stop();
   void check_goal(const std::string& split, const MetricSet& metrics);
 
   const TrainContext& c_;
@@ -114,6 +115,7 @@ class TrainRun {
   CheckpointKeeper checkpoints_;
   const Position start_;  // where this segment starts
   int64_t step_;          // steps done
+  int64_t stored_step_;   // steps done at the last checkpoint
   track::StepClock clock_;
   comm::OperationClock operation_clock_;
   StopRule stop_rule_;
@@ -145,6 +147,7 @@ TrainRun::TrainRun(const TrainContext& context)
       checkpoints_(context, *schedule_, train_metrics_),
       start_(take_start()),
       step_(start_.steps),
+      stored_step_(start_.steps),
       clock_(context.clock, context.timeline),
       operation_clock_(context.comm.board(), context.clock),
       stop_rule_(context, clock_, plan_, start_),
@@ -262,6 +265,16 @@ void TrainRun::tell_evaluation(double loss) {
 void TrainRun::write_checkpoint() {
   const AveragedWeights average(c_.optimizer, tensors_);
   log_.checkpoint(step_, checkpoints_.write(position()));
+  stored_step_ = step_;
+}
+
+// Ends a run that was stopped: writes what it can go on from, and nothing that takes longer.
+TrainResult TrainRun::stop() {
+  if (stored_step_ != step_ && !c_.run.fixed_batch) write_checkpoint();
+  clock_.skip(SpanKind::kCheckpoint, "checkpoint");
+  log_.end(step_, StopReason::kStopped, "");
+  c_.comm.barrier();
+  return {StopReason::kStopped, step_, ""};
 }
 
 // Evaluates. An evaluation that only a limit brings about moves no schedule and meets no goal.
@@ -307,6 +320,8 @@ TrainResult TrainRun::run() {
       clock_.lap(record::StepKind::kCheckpoint);
     }
   }
+  if (c_.stop != nullptr) c_.stop->leave();
+  if (*reason == StopReason::kStopped) return stop();
   // When time runs out between evaluations, the last weights are evaluated, too.
   if (*reason == StopReason::kMaxTime && !measures_throughput_ && !evaluations_.due(step_) && step_ > start_.steps) {
     evaluate();
@@ -343,6 +358,8 @@ std::string_view name_of(StopReason reason) {
       return "max_time";
     case StopReason::kEpochs:
       return "epochs";
+    case StopReason::kStopped:
+      return "stopped";
   }
   return "";
 }

@@ -26,6 +26,7 @@
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/track/recorder.h"
 #include "mlbench/track/timeline_recorder.h"
+#include "mlbench/train/stop_point.h"
 
 namespace mlbench::train {
 
@@ -48,18 +49,20 @@ struct TrainContext {
   track::TimelineRecorder* timeline = nullptr;  // null: none is wanted; it must use the same clock
   int decoding_threads = 0;                     // that decode a batch of samples together; 0: one, and it is not told
   const data::Workload* workload = nullptr;     // of `data`, for tests; null: the one that the task's batching makes
+  StopPoint* stop = nullptr;                    // null: nobody stops the run before its end
 };
 
-enum class StopReason { kGoal, kMaxSteps, kMaxEpochs, kMaxTime, kEpochs };
+enum class StopReason { kGoal, kMaxSteps, kMaxEpochs, kMaxTime, kEpochs, kStopped };
 std::string_view name_of(StopReason reason);
 
 struct TrainResult {
   StopReason reason = StopReason::kEpochs;
   int64_t steps = 0;           // steps done, from the run's beginning
-  std::string weights_sha256;  // of the model averaged over the ranks (snapshot.h), the same on all ranks
+  std::string weights_sha256;  // of the model averaged over the ranks (snapshot.h), the same on all ranks; kStopped: ""
 };
 
-// Trains to the goal or a limit. Collective: all ranks call it with the same run. Throws CommError where a peer fails,
+// Trains to the goal or a limit, or until the run is stopped; then there is a checkpoint of the last step. Collective:
+// all ranks call it with the same run. Throws CommError where a peer fails,
 // IoError where spool or checkpoint cannot be written, and UserError for a checkpoint of another run.
 TrainResult train(const TrainContext& context);
 

@@ -29,6 +29,7 @@
 #include "mlbench/optim/optimizer.h"
 #include "mlbench/record/build_record.h"
 #include "mlbench/record/timeline.h"
+#include "mlbench/train/stop_point.h"
 #include "mlbench/train/train.h"
 
 namespace mlbench::train::test {
@@ -295,6 +296,7 @@ class TestRun {
   AfterBackward after_backward;  // may throw
   MakeOptimizer make_optimizer;  // empty: the task's
   optim::StepOptions step_options;
+  std::vector<std::unique_ptr<StopPoint>> stops;           // of all ranks; empty: nobody stops the run
   std::function<void(optim::Optimizer&)> before_training;  // empty: nothing
 
  private:
@@ -331,7 +333,10 @@ class TestRun {
                                &progress,
                                {},
                                {},
-                               timeline ? &*timeline : nullptr};
+                               timeline ? &*timeline : nullptr,
+                               0,
+                               nullptr,
+                               stops.empty() ? nullptr : stops.at(static_cast<size_t>(comm.rank())).get()};
     RankOutcome outcome;
     outcome.result = train(context);
     timeline.reset();

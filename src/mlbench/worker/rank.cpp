@@ -115,7 +115,9 @@ void train_run(const spec::RunSpec& run, const RankOptions& options, const net::
                               options.wrap_loader,
                               cores_beside_computing(run, launch.local_rank),
                               with.timeline,
-                              decoding};
+                              decoding,
+                              nullptr,
+                              &session.stop_point()};
   with.preparation.skip(record::SpanKind::kPrepare, "framework");
   const train::TrainResult result = train::train(context);
   session.finish();

@@ -102,6 +102,7 @@ Session::Session(const spec::RunSpec& run, int64_t segment, const net::LaunchInf
   client_->on_lost([this] {
     if (!finished_) end_now(static_cast<int>(ExitCode::kSupervisorLost), "supervisor_lost");
   });
+  client_->on_word([this](const Json& word) { hear(word); });
   // All ranks wait for each other here, for a limited time, so that a missing rank is named.
   client_->set(prefix_of(segment_) + "joined/" + std::to_string(launch.rank), "1");
   for (int rank = 0; rank < launch.size; ++rank) {
@@ -157,6 +158,29 @@ double Session::recent_pause_s() {
   return pauses_.recent_s(std::chrono::steady_clock::now());
 }
 
+void Session::send_heartbeat(const comm::OperationBoard::Entry& entry) {
+  const auto in_operation = entry.in_progress ? std::chrono::steady_clock::now() - entry.since : Nanoseconds{0};
+  Json status = {{"operation", entry.operation},     {"sequence", entry.sequence},
+                 {"in_progress", entry.in_progress}, {"since_s", to_seconds(in_operation)},
+                 {"step", progress_.load()},         {"paused_s", recent_pause_s()},
+                 {"trains", stop_point_.stands()}};
+  if (const auto answer = stop_point_.answer()) status["stop_after"] = *answer;
+  try {
+    client_->heartbeat(status);
+  } catch (const CommError&) {
+    // The connection is lost, which on_lost handles.
+  }
+}
+
+void Session::hear(const Json& word) {
+  if (const auto step = integer_of(word.value("stop_after", Json()))) {
+    stop_point_.set(*step);
+  } else {
+    stop_point_.ask();
+    send_heartbeat(board_->read());  // the answer; the next heartbeats repeat it
+  }
+}
+
 void Session::watch() {
   {
     const std::lock_guard lock(pauses_mutex_);
@@ -164,16 +188,7 @@ void Session::watch() {
   }
   const auto entry = board_->read();
   const auto in_operation = entry.in_progress ? std::chrono::steady_clock::now() - entry.since : Nanoseconds{0};
-  try {
-    client_->heartbeat({{"operation", entry.operation},
-                        {"sequence", entry.sequence},
-                        {"in_progress", entry.in_progress},
-                        {"since_s", to_seconds(in_operation)},
-                        {"step", progress_.load()},
-                        {"paused_s", recent_pause_s()}});
-  } catch (const CommError&) {
-    // The connection is lost, which on_lost handles.
-  }
+  send_heartbeat(entry);
   sample_clock(1);
   const auto limit = seconds_to_ms(run_.comm_timeout_s) + kWatchdogGrace;
   if (in_operation > limit && !finished_) {

@@ -12,6 +12,8 @@
 //   MLBENCH_RESUME_S, which is set for ranks on other hosts, the rank first tries for that many seconds to connect
 //   again.
 // - On SIGTERM or SIGINT, the spool is flushed, and the exit code is 130.
+// - When the supervisor asks a rank that trains to stop in order, the rank stops after a step on which all ranks agree
+//   (train/stop_point.h). Heartbeats say whether the rank trains, and hold its answer.
 
 #include <atomic>
 #include <chrono>
@@ -27,6 +29,7 @@
 #include "mlbench/spec/run_spec.h"
 #include "mlbench/track/recorder.h"
 #include "mlbench/track/timeline_recorder.h"
+#include "mlbench/train/stop_point.h"
 #include "mlbench/worker/pauses.h"
 
 namespace mlbench::worker {
@@ -59,6 +62,7 @@ class Session {
   // The board for the rank's communicator, which heartbeats and the watchdog read.
   const std::shared_ptr<comm::OperationBoard>& board() const { return board_; }
   std::atomic<int64_t>& progress() { return progress_; }  // steps done, for heartbeats
+  train::StopPoint& stop_point() { return stop_point_; }
 
   // Writes the failure event to the spool, and tells the supervisor.
   void report_failure(const std::string& kind, const std::string& message);
@@ -67,6 +71,8 @@ class Session {
 
  private:
   void watch();  // one round of the heartbeat and watchdog thread
+  void send_heartbeat(const comm::OperationBoard::Entry& entry);
+  void hear(const Json& word);  // of the supervisor
   double recent_pause_s();
   void sample_clock(int times);  // for the timeline, if there is one
   // Flushes the spool, and ends the process without destructors, from any thread.
@@ -81,6 +87,7 @@ class Session {
   std::string secret_;  // "": the rank was started by hand without a secret
   std::shared_ptr<comm::OperationBoard> board_ = std::make_shared<comm::OperationBoard>();
   std::atomic<int64_t> progress_{0};
+  train::StopPoint stop_point_;
   std::atomic<bool> finished_{false};
   std::atomic<bool> ending_{false};
   std::mutex pauses_mutex_;

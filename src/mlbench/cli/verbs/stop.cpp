@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{200};
-constexpr std::chrono::seconds kStopPatience{20};
+// Longer than a supervisor takes at most (supervise/orderly_stop.h).
+constexpr std::chrono::seconds kStopPatience{35};
 
 ExitCode stop(const Context& context, const std::vector<std::string>& names) {
   if (const auto master = given_master(context)) {
@@ -97,7 +98,8 @@ ExitCode remove(const Context& context, const std::vector<std::string>& names, b
 }  // namespace
 
 void add_stop(CLI::App& app, Program& program) {
-  CLI::App* verb = add_verb(app, program, "stop", "Stop runs; what they measured is kept");
+  CLI::App* verb =
+      add_verb(app, program, "stop", "Stop runs in order; what they measured is kept");
   add_master_options(*verb, program);
   auto names = std::make_shared<std::vector<std::string>>();
   verb->add_option("NAME-K", *names, "the runs")->required();

@@ -60,7 +60,7 @@ struct RankStatus {
   int64_t pid = 0;
   std::string host;
   std::chrono::steady_clock::time_point last_heartbeat{};
-  Json heartbeat;              // the last one's {"operation", "sequence", "in_progress", "since_s", "step"}
+  Json heartbeat;              // the last one's words (kv/wire.h)
   std::optional<Json> report;  // the last report(): a failure or the end, in the rank's own words
   std::string fault;           // what it said against the protocol, for which its connection was closed; "": nothing
 };
@@ -72,6 +72,9 @@ class KvServer {
   ~KvServer();
   int port() const;
   std::vector<RankStatus> ranks() const;
+  // Tells a word, an object, to all ranks that are connected, and to those that connect later. The last word counts: it
+  // takes the place of one that a rank has not got yet.
+  void tell(const Json& word);
   // Waits until all ranks have joined. Throws CommTimeout naming the missing ranks when `timeout` passes.
   void wait_for_all(std::chrono::milliseconds timeout);
 
@@ -120,6 +123,9 @@ class KvClient {
   // Sends an object. Does nothing when the server is away or takes no data at the moment: the next heartbeat says more.
   void heartbeat(const Json& status);
   void report(const Json& message);  // sends an object; returns when the server has it
+  // `callback` is called on the client's reading thread with each word that the server tells; the last one may come
+  // twice. The callback must not wait for the server. May be set once; earlier words are not heard.
+  void on_word(std::function<void(const Json&)> callback);
   // `callback` is called once, on the client's reading thread, when the server has gone away and has not come back
   // within the patience; at once if it is lost already. May be set once.
   void on_lost(std::function<void()> callback);

@@ -97,6 +97,7 @@ struct KvClient::State {
   std::optional<std::string> send_error;            // why nothing can be sent any more
   bool closing = false;
   std::function<void()> on_lost;
+  std::function<void(const Json&)> on_word;
 
   std::thread thread;
 
@@ -234,12 +235,22 @@ struct KvClient::State {
   void take(const Json& message) {
     const int64_t id = wire::integer_in(message, "id");
     if (id == 0) throw Refusal(wire::text_in(message, "error"));
+    if (id == wire::kWordId) return hear(wire::object_in(message, "word"));
     const std::lock_guard lock(mutex);
     const auto waiting = replies.find(id);
     unanswered.erase(id);
     if (waiting == replies.end()) return;  // its caller gave up
     waiting->second = Reply{message, 0, received_ns};
     changed.notify_all();
+  }
+
+  void hear(const Json& word) {
+    std::function<void(const Json&)> callback;
+    {
+      const std::lock_guard lock(mutex);
+      callback = on_word;
+    }
+    if (callback) callback(word);
   }
 
   void tell_lost() {
@@ -366,6 +377,12 @@ void KvClient::heartbeat(const Json& status) { state_->heartbeat(status); }
 void KvClient::report(const Json& message) {
   MLBENCH_CHECK(message.is_object(), "a report is an object");
   state_->call({{"op", "report"}, {"message", with_valid_texts(message)}}, "report", state_->options.reply_timeout);
+}
+
+void KvClient::on_word(std::function<void(const Json&)> callback) {
+  const std::lock_guard lock(state_->mutex);
+  MLBENCH_CHECK(!state_->on_word, "on_word is set once");
+  state_->on_word = std::move(callback);
 }
 
 void KvClient::on_lost(std::function<void()> callback) {

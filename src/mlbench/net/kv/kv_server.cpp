@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <map>
@@ -19,6 +20,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/net/kv/kv.h"
+#include "mlbench/net/kv/rank_words.h"
 #include "mlbench/net/kv/wire.h"
 #include "mlbench/net/proof.h"
 #include "mlbench/net/refusals.h"
@@ -52,6 +54,7 @@ struct Connection {
   Transcript proved;  // what the connection is to prove, once it said hello
   wire::FrameReader input;
   std::string output;
+  int64_t words_told = 0;                           // of State::words, those that this rank has got
   size_t sent = 0;                                  // bytes of output
   bool refused = false;                             // to be closed once the output is sent
   std::optional<ProvedConnection> link;             // to be handed over once the output is sent
@@ -74,39 +77,6 @@ struct Wait {
   Milliseconds timeout;
 };
 
-// Checks the members of a heartbeat or a report that the supervisor uses.
-const Json& checked_words(const Json& said) {
-  word_in(said, "operation", peer_words::kOperation);
-  word_in(said, "kind", peer_words::kOperation);
-  word_in(said, "event", peer_words::kOperation);
-  word_in(said, "message", peer_words::kReported);
-  for (const char* number : {"sequence", "step"}) number_in(said, number, peer_words::kSequence, 0);
-  if (!said.value("in_progress", Json(false)).is_boolean())
-    throw PeerFault("\"in_progress\" is neither true nor false");
-  return said;
-}
-
-// The text "rank 1 of 4 has not joined" or "ranks 0, 1 and 3 of 4 have not joined"; "" when nobody is missing.
-std::string missing_text(const std::vector<RankStatus>& ranks) {
-  constexpr size_t kNamed = 16;
-  std::vector<std::string> missing;
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (!ranks[rank].joined) missing.push_back(std::to_string(rank));
-  }
-  if (missing.empty()) return "";
-  if (missing.size() == 1) return fmt::format("rank {} of {} has not joined", missing[0], ranks.size());
-  if (missing.size() > kNamed) {
-    const size_t others = missing.size() - kNamed;
-    missing.resize(kNamed);
-    missing.push_back(fmt::format("{} others", others));
-  }
-  const std::string last = missing.back();
-  missing.pop_back();
-  std::string names;
-  for (const std::string& name : missing) names += names.empty() ? name : ", " + name;
-  return fmt::format("ranks {} and {} of {} have not joined", names, last, ranks.size());
-}
-
 }  // namespace
 
 struct KvServer::State {
@@ -123,9 +93,14 @@ struct KvServer::State {
   }
 
   ~State() {
+    closing = true;
+    wake();
+    thread.join();
+  }
+
+  void wake() const {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = write(wakeup.get(), &one, sizeof one);
-    thread.join();
   }
 
   const KvServerOptions options;
@@ -133,11 +108,14 @@ struct KvServer::State {
   const Clock& clock;
   const FileDescriptor listener;
   const int port;
-  const FileDescriptor wakeup;  // readable: end
+  const FileDescriptor wakeup;  // readable: end, or there is a word to tell
+  std::atomic<bool> closing{false};
 
-  std::mutex mutex;  // guards ranks; only the serving thread writes
+  std::mutex mutex;  // guards what follows up to `words`; only the serving thread writes `ranks`
   std::condition_variable joined;
   std::vector<RankStatus> ranks;
+  Json word;          // the last one that all ranks are told
+  int64_t words = 0;  // how many there were
 
   // What follows is used by the serving thread alone.
   std::vector<std::unique_ptr<Connection>> connections;
@@ -161,6 +139,7 @@ struct KvServer::State {
   }
 
   bool serve_once() {
+    tell_word();
     const bool accepting = SteadyClock::now() >= accept_after;
     std::vector<pollfd> polled = {{wakeup.get(), POLLIN, 0}, {accepting ? listener.get() : -1, POLLIN, 0}};
     for (const auto& connection : connections) {
@@ -171,7 +150,11 @@ struct KvServer::State {
       if (errno == EINTR) return true;
       throw IoError("poll: " + errno_text(errno));
     }
-    if (polled[0].revents != 0) return false;
+    if (closing) return false;
+    uint64_t wakes = 0;
+    if (polled[0].revents != 0 && read(wakeup.get(), &wakes, sizeof wakes) < 0 && errno != EAGAIN && errno != EINTR) {
+      throw IoError("eventfd: " + errno_text(errno));
+    }
 
     // Connections are looked at before the listener: a rank that left and comes back has left first.
     const size_t count = connections.size();
@@ -184,6 +167,23 @@ struct KvServer::State {
     std::erase_if(connections, [](const auto& connection) { return !connection->socket; });
     if (polled[1].revents != 0) accept_some();
     return true;
+  }
+
+  // Tells the last word to the ranks that have not got it.
+  void tell_word() {
+    Json last;
+    int64_t number = 0;
+    {
+      const std::lock_guard lock(mutex);
+      if (words == 0) return;
+      last = word;
+      number = words;
+    }
+    for (const auto& connection : connections) {
+      if (!connection->socket || connection->rank < 0 || connection->words_told == number) continue;
+      connection->words_told = number;
+      reply(*connection, wire::kWordId, {{"word", last}});
+    }
   }
 
   SteadyClock::time_point next_deadline(bool accepting) const {
@@ -470,6 +470,16 @@ int KvServer::port() const { return state_->port; }
 std::vector<RankStatus> KvServer::ranks() const {
   const std::lock_guard lock(state_->mutex);
   return state_->ranks;
+}
+
+void KvServer::tell(const Json& word) {
+  MLBENCH_CHECK(word.is_object(), "a word is an object");
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->word = word;
+    ++state_->words;
+  }
+  state_->wake();
 }
 
 void KvServer::wait_for_all(std::chrono::milliseconds timeout) {

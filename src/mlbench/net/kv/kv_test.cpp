@@ -290,6 +290,56 @@ TEST(Kv, HeartbeatAndReportReachTheServerAndOutliveTheConnection) {
   EXPECT_FALSE(server.ranks()[0].joined);
 }
 
+// Words that a client has heard.
+class Heard {
+ public:
+  explicit Heard(KvClient& client) {
+    client.on_word([this](const Json& word) {
+      const std::lock_guard lock(mutex_);
+      words_.push_back(word);
+    });
+  }
+  std::vector<Json> words() {
+    const std::lock_guard lock(mutex_);
+    return words_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Json> words_;
+};
+
+TEST(Kv, AWordIsToldToAllRanksAndToThoseThatComeLater) {
+  KvServer server(server_options(3));
+  KvClient first(client_options(server.port(), 0, 3)), second(client_options(server.port(), 1, 3));
+  Heard by_first(first), by_second(second);
+  server.tell({{"stop", true}});
+  ASSERT_TRUE(soon([&] { return by_first.words().size() == 1 && by_second.words().size() == 1; }));
+  server.tell({{"stop_after", 7}});
+  ASSERT_TRUE(soon([&] { return by_first.words().size() == 2; }));
+  EXPECT_EQ(by_first.words()[0], Json({{"stop", true}}));
+  EXPECT_EQ(by_first.words()[1], Json({{"stop_after", 7}}));
+
+  RawClient late(server.port());
+  ASSERT_TRUE(prove(late, hello(2, 3)));
+  const auto word = late.receive();
+  ASSERT_TRUE(word);
+  EXPECT_EQ((*word)["word"], Json({{"stop_after", 7}})) << "the last word alone";
+  first.set("key", "value");
+  EXPECT_EQ(second.get("key", kPatience), "value") << "answers come beside words";
+}
+
+TEST(Kv, AWordMayBeAnsweredByAHeartbeatWhereItIsHeard) {
+  KvServer server(server_options(1));
+  KvClient client(client_options(server.port(), 0, 1));
+  client.on_word([&](const Json&) { client.heartbeat({{"step", 3}, {"trains", true}, {"stop_after", 4}}); });
+  server.tell({{"stop", true}});
+  EXPECT_TRUE(soon([&] {
+    const Json heard = server.ranks()[0].heartbeat;
+    return heard.is_object() && heard.value("stop_after", 0) == 4;
+  }));
+}
+
 TEST(Kv, TheServersClockIsReadBetweenTwoMomentsOfTheClients) {
   ManualClock servers;
   servers.advance(std::chrono::hours(5));

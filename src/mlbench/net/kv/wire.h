@@ -16,9 +16,12 @@
 //           {"op": "get", "id", "key", "timeout_ms"}
 //           {"op": "report", "id", "message": {...}}
 //           {"op": "time", "id"}
-//           {"op": "heartbeat", "status": {...}}                                     no reply
+//           {"op": "heartbeat", "status": {"operation", "sequence", "in_progress", "since_s", "step",
+//                                          "trains", "stop_after"}}                  no reply
 //   server: {"id"} or {"id", "value": bytes} or {"id", "time": nanoseconds of its clock}
 //           or {"id", "error": text, "timeout": bool}
+// Unasked, the server says with "id" -1:
+//   server: {"id": -1, "word": {...}}
 
 #include <cstddef>
 #include <cstdint>
@@ -36,6 +39,7 @@ namespace mlbench::net::wire {
 
 inline constexpr size_t kMaxMessageBytes = size_t{64} << 20;
 inline constexpr size_t kMaxHelloBytes = 4096;
+inline constexpr int64_t kWordId = -1;  // of what the server says unasked
 
 // What came in is no message of this protocol: the connection is of no use any more.
 using ProtocolError = PeerFault;

@@ -62,8 +62,8 @@ std::optional<double> geometric_mean(const std::vector<double>& values);
 std::optional<Interval> interval_of(const std::vector<double>& values);
 
 // The arithmetic mean of values that lie between `bounds`. Its 95 % interval by Student's t ends at these bounds: the
-// true mean lies between them, so the cut takes nothing from the 95 %. Empty without values, and where one is not finite
-// or lies outside; a single value has no interval.
+// true mean lies between them, so the cut takes nothing from the 95 %. Empty without values, and where one is not
+// finite or lies outside; a single value has no interval.
 struct BoundedMean {
   double mean = 0;
   std::optional<Interval> interval;
