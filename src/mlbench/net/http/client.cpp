@@ -1,6 +1,7 @@
 #include "mlbench/net/http/client.h"
 
 #include <curl/curl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <exception>
@@ -13,27 +14,34 @@ namespace {
 
 constexpr long kConnectTimeoutMs = 5'000;
 
+constexpr long kBufferBytes = 256 << 10;  // of what comes in: a body that is taken piece by piece is long
+
 struct Receiver {
   CURL* curl;
   const ClientRequest& request;
-  std::string body;
-  Fields headers;
+  ClientResponse response;
   bool ended_by_us = false;
   std::exception_ptr exception;  // none may pass through libcurl
 };
 
 constexpr size_t kMostRefusalBytes = 1 << 20;  // the rest of a longer refusal says nothing more
 
+int status_of(CURL* curl) {
+  long status = 0;
+  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+  return static_cast<int>(status);
+}
+
+bool succeeded(int status) { return status >= 200 && status < 300; }
+
 size_t on_data(char* data, size_t size, size_t count, void* self) {
   auto* receiver = static_cast<Receiver*>(self);
   try {
-    long status = 0;
-    curl_easy_getinfo(receiver->curl, CURLINFO_RESPONSE_CODE, &status);
-    const bool refused = status < 200 || status >= 300;
+    std::string& body = receiver->response.body;
+    const bool refused = !succeeded(status_of(receiver->curl));
     if (!receiver->request.on_data || refused) {
-      const size_t room =
-          refused ? kMostRefusalBytes - std::min(kMostRefusalBytes, receiver->body.size()) : size * count;
-      receiver->body.append(data, std::min(size * count, room));
+      const size_t room = refused ? kMostRefusalBytes - std::min(kMostRefusalBytes, body.size()) : size * count;
+      body.append(data, std::min(size * count, room));
     } else if (!receiver->request.on_data({data, size * count})) {
       receiver->ended_by_us = true;
       return 0;
@@ -50,16 +58,26 @@ size_t on_header(char* data, size_t size, size_t count, void* self) {
   try {
     std::string_view line(data, size * count);
     while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
+    ClientResponse& response = receiver->response;
+    response.status = status_of(receiver->curl);
+    if (line.empty() && receiver->request.on_start && succeeded(response.status)) receiver->request.on_start(response);
     const size_t colon = line.find(':');
     if (colon == std::string_view::npos) return size * count;
     std::string_view value = line.substr(colon + 1);
     value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
-    receiver->headers.emplace_back(line.substr(0, colon), value);
+    response.headers.emplace_back(line.substr(0, colon), value);
     return size * count;
   } catch (...) {
     receiver->exception = std::current_exception();
     return 0;
   }
+}
+
+void sign(CURL* curl, const Signing& signing) {
+  curl_easy_setopt(curl, CURLOPT_AWS_SIGV4, fmt::format("aws:amz:{}:{}", signing.region, signing.service).c_str());
+  curl_easy_setopt(curl, CURLOPT_USERNAME, signing.access_key.c_str());
+  curl_easy_setopt(curl, CURLOPT_PASSWORD, signing.secret_key.c_str());
+  curl_easy_setopt(curl, CURLOPT_PATH_AS_IS, 1L);
 }
 
 }  // namespace
@@ -80,7 +98,7 @@ ClientResponse Client::send(const ClientRequest& request) {
   CURL* curl = impl_->curl.get();
   curl_easy_reset(curl);  // keeps the connection
   char error[CURL_ERROR_SIZE] = "";
-  Receiver receiver{curl, request, "", {}, false, nullptr};
+  Receiver receiver{curl, request, {}, false, nullptr};
   std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)> headers(nullptr, curl_slist_free_all);
   const auto add_header = [&](const std::string& line) {
     curl_slist* longer = curl_slist_append(headers.get(), line.c_str());
@@ -89,7 +107,6 @@ ClientResponse Client::send(const ClientRequest& request) {
     headers.reset(longer);
   };
   for (const auto& [name, value] : request.headers) add_header(name + ": " + value);
-  add_header("Expect:");
   curl_easy_setopt(curl, CURLOPT_URL, request.url.c_str());
   curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(curl, CURLOPT_NOPROXY, "localhost,127.0.0.1,::1");
@@ -114,6 +131,8 @@ ClientResponse Client::send(const ClientRequest& request) {
     curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L);
     curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 0L);
   }
+  if (request.signing) sign(curl, *request.signing);
+  if (request.on_data) curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, kBufferBytes);
   curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &on_data);
   curl_easy_setopt(curl, CURLOPT_WRITEDATA, &receiver);
@@ -121,6 +140,7 @@ ClientResponse Client::send(const ClientRequest& request) {
   curl_easy_setopt(curl, CURLOPT_HEADERDATA, &receiver);
   if (request.method == "POST" || !request.body.empty()) {
     add_header("Content-Type: " + request.content_type);
+    add_header("Expect:");
     curl_easy_setopt(curl, CURLOPT_POST, 1L);
     curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
     curl_easy_setopt(curl, CURLOPT_POSTFIELDS, request.body.data());
@@ -140,16 +160,11 @@ ClientResponse Client::send(const ClientRequest& request) {
     throw UserError("'" + request.url + "' is no http or https address: " + reason);
   }
   if (code != CURLE_OK && !receiver.ended_by_us) throw CommError("cannot reach " + server + ": " + reason);
-  ClientResponse response;
-  long status = 0;
   const char* type = nullptr;
-  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
   curl_easy_getinfo(curl, CURLINFO_CONTENT_TYPE, &type);
-  response.status = static_cast<int>(status);
-  if (type != nullptr) response.content_type = type;
-  response.headers = std::move(receiver.headers);
-  response.body = std::move(receiver.body);
-  return response;
+  if (type != nullptr) receiver.response.content_type = type;
+  receiver.response.status = status_of(curl);
+  return std::move(receiver.response);
 }
 
 }  // namespace mlbench::net::http

@@ -103,12 +103,15 @@ std::string percent_encode(std::string_view text) {
   return out;
 }
 
-std::string_view Request::header(std::string_view name) const {
-  for (const auto& [key, value] : headers) {
-    if (key.size() == name.size() && strncasecmp(key.data(), name.data(), name.size()) == 0) return value;
-  }
-  return "";
+std::string_view field(const Fields& fields, std::string_view name) {
+  const auto same = [&](const auto& field) {
+    return field.first.size() == name.size() && strncasecmp(field.first.data(), name.data(), name.size()) == 0;
+  };
+  const auto found = std::ranges::find_if(fields, same);
+  return found == fields.end() ? std::string_view() : found->second;
 }
+
+std::string_view Request::header(std::string_view name) const { return field(headers, name); }
 
 std::optional<std::string> Request::query(std::string_view name) const {
   for (auto one = target.query.rbegin(); one != target.query.rend(); ++one) {

@@ -16,6 +16,9 @@ namespace mlbench::net::http {
 
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
+// The value of the first field of that name, in upper or lower case; "" when it is absent.
+std::string_view field(const Fields& fields, std::string_view name);
+
 // The target of a request line: its segments and its query, both decoded.
 struct Target {
   std::vector<std::string> segments;  // "/api/v1/runs/" -> {"api", "v1", "runs"}: a last slash changes nothing
