@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <sstream>
-
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/ini.h"
 #include "mlbench/base/input.h"
-#include "mlbench/base/text.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/spec/toml_document.h"
 
@@ -105,26 +103,18 @@ Clusters clusters_of_ini(const std::string& text) {
   const std::map<std::string, std::string, std::less<>> providers = {
       {"gke", "gcloud"}, {"aws", "aws"}, {"kind", "kind"}};
   Clusters clusters;
-  Cluster* current = nullptr;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    line = trimmed(line);
-    if (line.starts_with('[')) {
-      current = nullptr;
-      const size_t dot = line.find('.'), end = line.find(']');
-      if (dot == std::string::npos || end == std::string::npos || end <= dot + 1) continue;
-      const auto provider = providers.find(line.substr(1, dot - 1));
-      if (provider == providers.end()) continue;
-      current = &clusters.known[line.substr(dot + 1, end - dot - 1)];
-      current->provider = provider->second;
-      continue;
+  for (const IniSection& section : parse_ini(text)) {
+    const size_t dot = section.name.find('.');
+    if (dot == std::string::npos || dot + 1 == section.name.size()) continue;
+    const auto provider = providers.find(section.name.substr(0, dot));
+    if (provider == providers.end()) continue;
+    Cluster& cluster = clusters.known[section.name.substr(dot + 1)];
+    cluster.provider = provider->second;
+    for (const auto& [key, value] : section.settings) {
+      if (key == "zone") cluster.zone = value;
+      if (key == "project") cluster.project = value;
+      if (key == "registry_name") cluster.registry = value;
     }
-    const size_t sign = line.find_first_of("=:");
-    if (current == nullptr || sign == std::string::npos || line.starts_with('#') || line.starts_with(';')) continue;
-    const std::string key = trimmed(line.substr(0, sign)), value = trimmed(line.substr(sign + 1));
-    if (key == "zone") current->zone = value;
-    if (key == "project") current->project = value;
-    if (key == "registry_name") current->registry = value;
   }
   return clusters;
 }
