@@ -1,6 +1,6 @@
 # Every outside library, found once. Modules name the imported targets:
 #   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json CLI11::CLI11 date::date
-#   tomlplusplus::tomlplusplus LibArchive::LibArchive CURL::libcurl OpenSSL::Crypto ZLIB::ZLIB
+#   tomlplusplus::tomlplusplus LibArchive::LibArchive CURL::libcurl EXPAT::EXPAT OpenSSL::Crypto ZLIB::ZLIB
 #   SQLite::SQLite3 simdjson::simdjson protobuf::libprotobuf-lite JPEG::JPEG PNG::PNG ICU::uc mlbench_microhttpd mlbench_isal
 #   mlbench_yaml mlbench_sentencepiece (where it is)
 #   mlbench_gloo mlbench_mpi (where there is an MPI) mlbench_nccl (where it was asked for) LibTorch::LibTorch DNNL::dnnl (where there is a oneDNN) GTest::gtest GTest::gmock benchmark::benchmark
@@ -15,6 +15,7 @@ find_package(date REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(LibArchive REQUIRED)
 find_package(CURL REQUIRED)
+find_package(EXPAT REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(SQLite3 REQUIRED)

@@ -82,6 +82,9 @@ inline constexpr Input kJsonBody{"a JSON body", 8 * kMiB};
 inline constexpr Input kForm{"a form", kMiB};
 inline constexpr Input kMasterAnswer{"a master's answer", 64 * kMiB};
 inline constexpr Input kKubernetesAnswer{"an answer of Kubernetes", 64 * kMiB};
+inline constexpr Input kObjectList{"a list of objects", 16 * kMiB};
+inline constexpr Input kCredentialsFile{"a file of AWS's credentials or settings", kMiB};
+inline constexpr Input kIdentityAnswer{"an answer of an identity endpoint", 64 * kKiB};
 }  // namespace inputs
 
 // The value of a JSON text that is no deeper and no larger than the row `input` says. Throws UserError "WHAT is ..., at

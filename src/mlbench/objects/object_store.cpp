@@ -1,0 +1,56 @@
+#include "mlbench/objects/object_store.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/printable.h"
+#include "mlbench/base/text.h"
+#include "mlbench/base/utf8.h"
+#include "mlbench/objects/cached_store.h"
+#include "mlbench/objects/folder_store.h"
+#include "mlbench/objects/s3_store.h"
+
+namespace mlbench::objects {
+
+namespace {
+
+constexpr size_t kMostKeyBytes = 1024;  // S3's own limit
+
+}  // namespace
+
+Json to_json(const Counters& counters) {
+  return {{"objects", counters.objects},       {"reads", counters.reads},
+          {"bytes", counters.bytes},           {"copied_bytes", counters.copied_bytes},
+          {"requests", counters.requests},     {"retries", counters.retries},
+          {"cache_hits", counters.cache_hits}, {"cache_misses", counters.cache_misses}};
+}
+
+std::unique_ptr<ObjectStore> open_store(const std::string& place, const StoreOptions& options) {
+  if (place.starts_with("s3://")) {
+    std::unique_ptr<ObjectStore> store = make_s3_store(place, options);
+    if (options.cache.empty()) return store;
+    return std::make_unique<CachedStore>(std::move(store), options);
+  }
+  if (place.find("://") != std::string::npos) {
+    throw UserError(fmt::format("'{}' is no place of objects: expected s3://BUCKET/PREFIX or a folder", place));
+  }
+  return make_folder_store(place);
+}
+
+void check_key(std::string_view where, std::string_view key) {
+  const auto refuse = [&](const char* reason) {
+    throw UserError(fmt::format("{}: '{}': {}", where, printable(key, 100), reason));
+  };
+  if (key.empty()) refuse("a key is empty");
+  if (key.size() > kMostKeyBytes) refuse("a key of more than 1,024 bytes");
+  if (has_control_character(key)) refuse("a key with a line break or another control character");
+  if (!is_utf8(std::string(key))) refuse("a key that is not UTF-8");
+  if (key.front() == '/') refuse("a key that begins with /, expected a relative path");
+  for (const std::string& part : split_at(key, '/')) {
+    if (part == ".." || part == ".") refuse("a key with the part '.' or '..'");
+  }
+}
+
+}  // namespace mlbench::objects
