@@ -29,13 +29,22 @@ constexpr Range kShareRange{0, 1}, kDecayRange{0, 1e6}, kEpsRange{0, 1}, kFracti
 constexpr Range kPatienceRange{0, 1e6};
 
 // Rules are made when all options are read: a misspelt option is then reported before what its absence does to others.
-using MakeRule = std::function<std::unique_ptr<UpdateRule>(const FlatLayout&, SeparateMemory*)>;
+struct RuleContext {
+  const FlatLayout& layout;
+  std::optional<FlatPart> part;  // which the rule updates; empty: all
+  comm::Communicator& comm;
+  bool replicated = true;  // all ranks have the same gradient and parameters, or parts of them
+  SeparateMemory* memory = nullptr;
+};
+using MakeRule = std::function<std::unique_ptr<UpdateRule>(const RuleContext&)>;
 
 // A rule of that kind from its options.
 template <typename Rule, typename Options>
 MakeRule maker_of(const Options& rule) {
-  return
-      [rule](const FlatLayout& layout, SeparateMemory* memory) { return std::make_unique<Rule>(rule, layout, memory); };
+  return [rule](const RuleContext& context) {
+    const FlatLayout layout = context.part ? vectors_of_part(context.layout, *context.part) : context.layout;
+    return std::make_unique<Rule>(rule, layout, context.memory);
+  };
 }
 
 MakeRule read_sgd(OptionReader& options) {
@@ -107,7 +116,17 @@ MakeRule read_muon(OptionReader& options) {
       options.choice("adjust_lr", "match_rms_adamw", {"match_rms_adamw", "original"}) == "match_rms_adamw";
   muon.adam_rate = options.number("adam_rate", muon.adam_rate, kDecayRange);
   muon.adam = read_adam_options(options);
-  return maker_of<MuonRule>(muon);
+  const std::vector<std::string> works = {"replicated", "owner", "gather", "all_to_all"};
+  const auto found = std::ranges::find(works, options.choice("orthogonalise", works.front(), works));
+  const auto work = static_cast<MatrixWork>(found - works.begin());
+  return [muon, work](const RuleContext& context) {
+    if (work != MatrixWork::kReplicated && (!context.replicated || context.memory != nullptr)) {
+      throw UserError(
+          "orthogonalise with ranks that have gradients of their own, or with a GPU's memory; expected replicated");
+    }
+    return std::make_unique<MuonRule>(muon, context.layout, context.memory,
+                                      MatrixDistribution{work, &context.comm, context.part});
+  };
 }
 
 MakeRule read_dion(OptionReader& options) {
@@ -163,19 +182,6 @@ constexpr RuleRow kRules[] = {
     {"schedule_free_adamw", read_schedule_free_adamw, "Defazio et al. 2024, schedulefree.AdamWScheduleFree"},
 };
 
-// The layout of a part of the buffers by itself: the ranges that it has elements of, as vectors.
-FlatLayout part_of(const FlatLayout& layout, const FlatPart& part) {
-  FlatLayout own;
-  own.parameter_elements = part.count;
-  for (const FlatRange& range : layout.ranges) {
-    const int64_t begin = std::max(range.offset, part.offset);
-    const int64_t end = std::min(range.offset + range.count, part.offset + part.count);
-    if (!range.trainable || begin >= end) continue;
-    own.ranges.push_back({range.name, {end - begin}, begin - part.offset, end - begin, true, range.use});
-  }
-  return own;
-}
-
 }  // namespace
 
 std::vector<std::string> optimizer_names() { return names_of(spec::named_algorithms()); }
@@ -223,7 +229,7 @@ std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const
   }
   auto exchange = make_exchange({comm, *coder, layout, context.seed, context.place, context.memory, make_coder});
   const std::optional<FlatPart> part = exchange->own_part();
-  auto rule = make_rule(part ? part_of(layout, *part) : layout, context.memory);
+  auto rule = make_rule({layout, part, comm, exchange->promise().replicated, context.memory});
   return std::make_unique<Optimizer>(std::move(rule), std::move(coder), std::move(exchange), layout, step,
                                      context.memory);
 }

@@ -31,16 +31,22 @@ Optimizer::Optimizer(std::unique_ptr<UpdateRule> rule, std::unique_ptr<compress:
           "to skip; expected compression \"none\" in a centralized optimizer, or loss_scale 0");
     }
   }
-  if (part_ && (scaler_ || clip_norm_ > 0 || options.averaging_patience > 0 || !rule_->elementwise())) {
+  if (part_ && (scaler_ || clip_norm_ > 0 || options.averaging_patience > 0 || !rule_->updates_parts())) {
     throw UserError(
-        "ranks that have a part of the gradient each, with what needs the whole; expected the rule sgd, adam, adamw or "
-        "lion, without loss_scale, clip_norm and averaging_patience");
+        "ranks that have a part of the gradient each, with what needs the whole; expected the rule sgd, adam, adamw, "
+        "lion, or muon with orthogonalise gather or all_to_all; without loss_scale, clip_norm and averaging_patience");
   }
   if (scaler_ || clip_norm_ > 0) norm_.emplace(layout, memory);
   if (options.averaging_patience > 0 && rule_->swaps()) {
     throw UserError("averaging_patience with a rule that averages by itself; expected 0");
   }
   if (options.averaging_patience > 0) average_.emplace(options.averaging_patience, layout, memory);
+}
+
+Promise Optimizer::promise() const {
+  Promise promise = exchange_->promise();
+  if (promise.bytes_per_step) *promise.bytes_per_step += rule_->bytes_per_step();
+  return promise;
 }
 
 StepOutcome Optimizer::step(FlatTensors& tensors, double lr, double sum_divisor) {
@@ -65,6 +71,7 @@ StepOutcome Optimizer::step(FlatTensors& tensors, double lr, double sum_divisor)
     for (at::Tensor* flat : {&own.parameters, &own.gradients}) *flat = flat->narrow(0, part_->offset, part_->count);
   }
   rule_->update(own, lr, gradient_scale);
+  bytes_of_rule_ = rule_->bytes_per_step();
   if (average_) average_->add(tensors.parameters);
   return outcome;
 }
@@ -72,6 +79,7 @@ StepOutcome Optimizer::step(FlatTensors& tensors, double lr, double sum_divisor)
 Json Optimizer::effective() const {
   Json effective = exchange_->effective();
   if (!promise().replicated) effective["replicated"] = false;
+  if (rule_->collective()) effective["one_collective"] = false;
   return effective;
 }
 

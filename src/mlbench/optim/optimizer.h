@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "mlbench/base/flat_layout.h"
 #include "mlbench/base/json.h"
@@ -26,9 +27,12 @@ class UpdateRule {
   virtual ~UpdateRule() = default;
   // The gradient is `gradient_scale` times the values in `tensors.gradients`.
   virtual void update(FlatTensors& tensors, double lr, double gradient_scale) = 0;
-  // Whether each weight's update depends on that weight's gradient and state alone, so that a part of the buffers may
-  // be updated by itself.
-  virtual bool elementwise() const { return false; }
+  // Whether a part of the buffers may be updated where other ranks update the others: each weight's update depends on
+  // that weight's gradient and state alone, or the rule exchanges what else it takes.
+  virtual bool updates_parts() const { return false; }
+  // Whether update() is a collective of all ranks, and the bytes that this one then hands to the transport.
+  virtual bool collective() const { return false; }
+  virtual uint64_t bytes_per_step() const { return 0; }
   // Whether the weights that are evaluated and stored are others than those that gradients are computed at.
   virtual bool swaps() const { return false; }
   // Puts the weights that are evaluated and stored into the parameters, and keeps those that are trained; the next call
@@ -66,13 +70,14 @@ class Optimizer {
  public:
   // Throws UserError for loss scaling with an exchange or coder whose result need not show every rank's overflow; and
   // where ranks have a part of the gradient each (Exchange::own_part), for whatever needs the whole: loss scaling,
-  // clipping, averages, and rules that are not elementwise.
+  // clipping, averages, and rules that cannot update a part.
   // Options other than the defaults need the layout. `memory` is where the tensors are, as rule and exchange were told;
   // null: in the host's memory.
   Optimizer(std::unique_ptr<UpdateRule> rule, std::unique_ptr<compress::GradientCoder> coder,
             std::unique_ptr<Exchange> exchange, const FlatLayout& layout = {}, const StepOptions& options = {},
             SeparateMemory* memory = nullptr);
-  Promise promise() const { return exchange_->promise(); }
+  // That of the exchange, with the bytes of the rule.
+  Promise promise() const;
 
   // The factor for the loss of the next step, on top of the loss's share: a power of two, or 1 without scaling. All
   // ranks have the same factor. Where the sum over ranks is exact (Promise), an element that is infinite or NaN on one
@@ -93,7 +98,10 @@ class Optimizer {
   void abandon() noexcept { exchange_->abandon(); }
   // Applies the rule to a gradient of loss_scale() * sum_divisor times the loss.
   StepOutcome step(FlatTensors& tensors, double lr, double sum_divisor = 1);
-  uint64_t after_update(FlatTensors& tensors) { return exchange_->after_update(tensors); }
+  // Returns the exchange's bytes, and those of the rule in step().
+  uint64_t after_update(FlatTensors& tensors) {
+    return exchange_->after_update(tensors) + std::exchange(bytes_of_rule_, 0);
+  }
 
   // Tells the validation loss of an evaluation at the task's cadence, for which averaging waits.
   void on_evaluation(double loss) {
@@ -136,6 +144,7 @@ class Optimizer {
   std::optional<GradientNorm> norm_;
   std::optional<LossScaler> scaler_;
   std::optional<WeightAverage> average_;
+  uint64_t bytes_of_rule_ = 0;  // since the last after_update()
 };
 
 }  // namespace mlbench::optim

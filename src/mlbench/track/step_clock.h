@@ -35,6 +35,11 @@ class StepClock {
     }
     last_ = now;
   }
+  // Books `ns` of the present step's time under another kind than that of its lap.
+  void move(record::StepKind from, record::StepKind to, int64_t ns) {
+    kinds_[static_cast<size_t>(from)] -= ns;
+    kinds_[static_cast<size_t>(to)] += ns;
+  }
   // Returns the sums since the last call, and sets them to zero.
   std::array<int64_t, record::kStepKinds> take() {
     auto kinds = kinds_;

@@ -224,6 +224,20 @@ TEST(StepClock, GivesEveryNanosecondToOneKind) {
   EXPECT_EQ(steps.take(), (std::array<int64_t, record::kStepKinds>{}));
 }
 
+TEST(StepClock, MovesTimeToAnotherKind) {
+  ManualClock clock;
+  StepClock steps(clock);
+  clock.advance(std::chrono::nanoseconds(10));
+  steps.lap(StepKind::kAggregate);
+  clock.advance(std::chrono::nanoseconds(50));
+  steps.lap(StepKind::kOptimizer);
+  steps.move(StepKind::kOptimizer, StepKind::kAggregate, 30);
+  const auto kinds = steps.take();
+  EXPECT_EQ(kinds[static_cast<size_t>(StepKind::kAggregate)], 40);
+  EXPECT_EQ(kinds[static_cast<size_t>(StepKind::kOptimizer)], 20);
+  EXPECT_EQ(steps.train_ns(), 60);
+}
+
 TEST_F(TimelineRecorderTest, HasEveryMomentOfTheStepClock) {
   TimelineRecorder recorder(options(), clock_);
   StepClock steps(clock_, &recorder);

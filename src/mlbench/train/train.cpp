@@ -231,11 +231,14 @@ void TrainRun::train_step() {
   sample.hidden_ns = operation_clock_.take();
   sample.bytes = c_.optimizer.finish();
   clock_.lap(StepKind::kAggregate);
+  sample.exchange_ns = sample.hidden_ns + operation_clock_.take();
   log_.update(step_ + 1, c_.optimizer.step(tensors_, sample.lr, batch.sum_divisor));
   c_.framework.synchronize();
+  const int64_t in_update_ns = operation_clock_.take();  // of rules that exchange something themselves
   clock_.lap(StepKind::kOptimizer);
+  clock_.move(StepKind::kOptimizer, StepKind::kAggregate, in_update_ns);
   sample.bytes += c_.optimizer.after_update(tensors_);
-  sample.exchange_ns = sample.hidden_ns + operation_clock_.take();
+  sample.exchange_ns += in_update_ns + operation_clock_.take();
   clock_.lap(StepKind::kAggregate);
   if (!batch.micro.empty()) add_to_metrics(batch.micro.back(), last_loss, sample);
   ++step_;

@@ -16,15 +16,11 @@
 #include "mlbench/comm/communicator.h"
 #include "mlbench/compress/coder.h"
 #include "mlbench/optim/exchange/communication_thread.h"
+#include "mlbench/optim/flat_parts.h"
 #include "mlbench/optim/flat_tensors.h"
 #include "mlbench/optim/promise.h"
 
 namespace mlbench::optim {
-
-// A part of the flat buffers, in elements.
-struct FlatPart {
-  int64_t offset = 0, count = 0;
-};
 
 // The thread of the train loop makes all calls. Every step has this order: begin, ready as often as there is something
 // to tell, finish, after_update. Between begin and finish only the exchange may use the communicator.

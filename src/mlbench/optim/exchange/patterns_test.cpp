@@ -364,6 +364,9 @@ std::vector<Algorithm> algorithms() {
   all.push_back({"streaming_diloco", {{"every", 4}, {"fragments", 2}, {"compression", "top_k"}, {"share", 0.3}}});
   all.push_back({"local_sgd", {{"every", 4}, {"compression", "power_sgd"}, {"min_compression", 1}}});
   all.push_back({"adamw", {{"pattern", "sharded"}}});
+  all.push_back({"muon", {{"orthogonalise", "owner"}}});
+  all.push_back({"muon", {{"pattern", "sharded"}, {"orthogonalise", "gather"}}});
+  all.push_back({"muon", {{"pattern", "sharded"}, {"orthogonalise", "all_to_all"}}});
   all.push_back({"centralized_sgd", {{"pattern", "sharded"}, {"momentum", 0.5}}});
   all.push_back({"adamw", {{"compression", "power_sgd"}, {"min_compression", 1}}});
   all.push_back({"acp_sgd", {{"min_compression", 1}}});

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <numeric>
 #include <span>
 
@@ -40,12 +39,10 @@ QuantisedExchange::QuantisedExchange(const ExchangeContext& context) : comm_(con
         context.coder.name()));
   }
   MLBENCH_CHECK(context.make_coder, "parts need coders of their own");
-  const int64_t elements = context.layout.parameter_elements, size = comm_.size();
-  const int64_t longest = (elements + size - 1) / size;
-  for (int64_t rank = 0; rank < size; ++rank) {
-    const int64_t offset = std::min(rank * longest, elements);
+  const int64_t elements = context.layout.parameter_elements;
+  for (int rank = 0; rank < comm_.size(); ++rank) {
     Part& part = parts_.emplace_back();
-    part.part = {offset, std::min(longest, elements - offset)};
+    part.part = part_of_rank(elements, rank, comm_.size());
     part.layout = layout_of_part(context.layout, part.part);
   }
   // Each coder draws numbers of its own.

@@ -1,7 +1,5 @@
 #include "mlbench/optim/exchange/sharded.h"
 
-#include <algorithm>
-
 #include "mlbench/base/errors.h"
 #include "mlbench/optim/exchange/combine.h"
 
@@ -10,7 +8,7 @@ namespace mlbench::optim {
 ShardedExchange::ShardedExchange(const ExchangeContext& context)
     : comm_(context.comm),
       elements_(context.layout.parameter_elements),
-      part_elements_((elements_ + context.comm.size() - 1) / context.comm.size()) {
+      part_elements_(part_of_rank(elements_, 0, context.comm.size()).count) {
   if (!context.coder.sends_gradient()) {
     throw UserError(
         "compression '" + context.coder.name() +
@@ -30,8 +28,7 @@ Promise ShardedExchange::promise() const {
 
 std::optional<FlatPart> ShardedExchange::own_part() const {
   if (comm_.size() == 1) return std::nullopt;
-  const int64_t offset = std::min(comm_.rank() * part_elements_, elements_);
-  return FlatPart{offset, std::min(part_elements_, elements_ - offset)};
+  return part_of_rank(elements_, comm_.rank(), comm_.size());
 }
 
 void ShardedExchange::begin(const compress::StepContext& /*step*/, FlatTensors& tensors) { tensors_ = &tensors; }

@@ -30,7 +30,7 @@ class AdamRule final : public UpdateRule {
   // For tensors in `memory`; null: in the host's. Throws UserError for a beta outside of [0, 1), an eps that is not
   // above 0, and a negative weight decay.
   AdamRule(const AdamOptions& options, FlatLayout layout, SeparateMemory* memory = nullptr);
-  bool elementwise() const override { return true; }
+  bool updates_parts() const override { return true; }
   void update(FlatTensors& tensors, double lr, double gradient_scale) override;
   // The keys are PyTorch's names: "optimizer/adam_steps", "optimizer/exp_avg/<parameter>",
   // "optimizer/exp_avg_sq/<parameter>" and, with amsgrad, "optimizer/max_exp_avg_sq/<parameter>".

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
@@ -76,12 +77,20 @@ at::Tensor DionRule::step_of(const at::Tensor& weights, const at::Tensor& gradie
   return at::addmm(shrunk, p, basis.t(), 1, -lr * std::sqrt(ratio));
 }
 
+// Adam goes over the whole flat buffer in one pass. So the matrices are computed before it, and written behind it.
 void DionRule::update(FlatTensors& tensors, double lr, double gradient_scale) {
-  update_beside_adam(tensors, matrices_, gradient_scale, adam_, lr * options_.adam_rate,
-                     [&](size_t i, const at::Tensor& weights, const at::Tensor& gradient) {
-                       return step_of(weights, gradient, matrix_in(momentum_, matrices_.ranges[i]),
-                                      matrix_in(basis_, bases_.ranges[i]), lr);
-                     });
+  std::vector<at::Tensor> updated;
+  for (size_t i = 0; i < matrices_.ranges.size(); ++i) {
+    const FlatRange& range = matrices_.ranges[i];
+    const at::Tensor gradient = at::mul(matrix_in(tensors.gradients, range), gradient_scale);
+    updated.push_back(step_of(matrix_in(tensors.parameters, range), gradient, matrix_in(momentum_, range),
+                              matrix_in(basis_, bases_.ranges[i]), lr));
+  }
+  adam_.update(tensors, lr * options_.adam_rate, gradient_scale);
+  for (size_t i = 0; i < updated.size(); ++i) {
+    at::Tensor place = matrix_in(tensors.parameters, matrices_.ranges[i]);
+    place.copy_(updated[i]);
+  }
 }
 
 void DionRule::export_state(NamedState& state) const {

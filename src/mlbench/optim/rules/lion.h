@@ -35,7 +35,7 @@ class LionRule final : public UpdateRule {
  public:
   // `memory` is where the tensors are; null: the host's. Throws UserError where a beta lies outside of [0, 1).
   LionRule(const LionOptions& options, FlatLayout layout, SeparateMemory* memory = nullptr);
-  bool elementwise() const override { return true; }
+  bool updates_parts() const override { return true; }
   void update(FlatTensors& tensors, double lr, double gradient_scale) override;
   // "optimizer/exp_avg/<parameter>"
   void export_state(NamedState& state) const override;

@@ -42,42 +42,63 @@ at::Tensor orthogonalised(const at::Tensor& matrix, int64_t steps) {
   return transposed ? x.t().contiguous() : x;
 }
 
-MuonRule::MuonRule(const MuonOptions& options, const FlatLayout& layout, SeparateMemory* memory)
+namespace {
+
+FlatLayout part_of(const FlatLayout& layout, const std::optional<FlatPart>& part) {
+  return part ? vectors_of_part(layout, *part) : layout;
+}
+
+}  // namespace
+
+MuonRule::MuonRule(const MuonOptions& options, const FlatLayout& layout, SeparateMemory* memory,
+                   const MatrixDistribution& distribution)
     : options_(checked(options)),
       memory_(memory),
       matrices_(hidden_matrices(layout)),
-      others_(other_tensors(layout)),
-      momentum_(at::zeros({layout.parameter_elements}, options_beside(memory))),
+      own_(part_of(matrices_, distribution.part)),
+      others_(part_of(other_tensors(layout), distribution.part)),
+      work_(distribution.work, matrices_, distribution.part, distribution.comm),
+      momentum_(at::zeros({own_.parameter_elements}, options_beside(memory))),
+      values_(at::zeros_like(momentum_)),
       adam_(options_.adam, others_, memory) {}
 
-at::Tensor MuonRule::step_of(const at::Tensor& weights, const at::Tensor& gradient, at::Tensor momentum,
-                             double lr) const {
-  const int64_t rows = weights.size(0), columns = weights.size(1);
-  momentum.mul_(options_.momentum).add_(gradient, 1 - options_.momentum);
-  const at::Tensor direction =
-      options_.nesterov ? at::mul(momentum, options_.momentum).add_(gradient, 1 - options_.momentum) : momentum;
-  const auto ratio = static_cast<double>(rows) / static_cast<double>(columns);
-  const double scale = options_.match_rms_adamw ? 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)))
-                                                : std::sqrt(std::max(1.0, ratio));
-  return at::mul(weights, 1 - lr * options_.weight_decay)
-      .sub_(orthogonalised(direction, options_.newton_schulz_steps), lr * scale);
+double MuonRule::scale_of(const FlatRange& matrix) const {
+  const auto rows = static_cast<double>(matrix.shape.front());
+  const double columns = static_cast<double>(matrix.count) / rows;
+  return options_.match_rms_adamw ? 0.2 * std::sqrt(std::max(rows, columns)) : std::sqrt(std::max(1.0, rows / columns));
 }
 
+// Adam goes over the whole flat buffer in one pass. So the matrices are computed before it, and written behind it.
 void MuonRule::update(FlatTensors& tensors, double lr, double gradient_scale) {
-  update_beside_adam(tensors, matrices_, gradient_scale, adam_, lr * options_.adam_rate,
-                     [&](size_t i, const at::Tensor& weights, const at::Tensor& gradient) {
-                       return step_of(weights, gradient, matrix_in(momentum_, matrices_.ranges[i]), lr);
-                     });
+  for (const MatrixPiece& piece : work_.pieces()) {
+    const at::Tensor gradient = at::mul(work_.in_part(tensors.gradients, piece), gradient_scale);
+    at::Tensor momentum = work_.in_part(momentum_, piece), direction = work_.in_part(values_, piece);
+    momentum.mul_(options_.momentum).add_(gradient, 1 - options_.momentum);
+    direction.copy_(momentum);
+    if (options_.nesterov) direction.mul_(options_.momentum).add_(gradient, 1 - options_.momentum);
+  }
+  work_.compute(values_,
+                [&](const at::Tensor& direction) { return orthogonalised(direction, options_.newton_schulz_steps); });
+  for (const MatrixPiece& piece : work_.pieces()) {
+    at::Tensor value = work_.in_part(values_, piece);
+    const at::Tensor weights = work_.in_part(tensors.parameters, piece);
+    value.copy_(
+        at::mul(weights, 1 - lr * options_.weight_decay).sub_(value, lr * scale_of(matrices_.ranges[piece.matrix])));
+  }
+  adam_.update(tensors, lr * options_.adam_rate, gradient_scale);
+  for (const MatrixPiece& piece : work_.pieces()) {
+    work_.in_part(tensors.parameters, piece).copy_(work_.in_part(values_, piece));
+  }
 }
 
 void MuonRule::export_state(NamedState& state) const {
   adam_.export_state(state);
-  export_flat(kMuonMomentum, matrices_, momentum_, memory_, state);
+  export_flat(kMuonMomentum, own_, momentum_, memory_, state);
 }
 
 void MuonRule::import_state(const NamedState& state) {
   adam_.import_state(state);
-  import_flat(kMuonMomentum, matrices_, state, memory_, momentum_);
+  import_flat(kMuonMomentum, own_, state, memory_, momentum_);
 }
 
 }  // namespace mlbench::optim

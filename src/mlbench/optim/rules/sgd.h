@@ -24,7 +24,7 @@ class SgdRule final : public UpdateRule {
   // For tensors in `memory`; null: in the host's. Throws UserError for negative momentum or weight decay, and for
   // nesterov without momentum or with dampening.
   SgdRule(const SgdOptions& options, FlatLayout layout, SeparateMemory* memory = nullptr);
-  bool elementwise() const override { return true; }
+  bool updates_parts() const override { return true; }
   void update(FlatTensors& tensors, double lr, double gradient_scale) override;
   // The keys are "optimizer/momentum_steps" and, with momentum, "optimizer/momentum/<parameter>".
   void export_state(NamedState& state) const override;
