@@ -27,6 +27,7 @@
 #include "mlbench/base/processor.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/exec/test_fake_podman.h"
+#include "mlbench/record/test_schema.h"
 #include "mlbench/report/archive/zip.h"
 #include "mlbench/report/timeline/test_timeline.h"
 #include "mlbench/supervise/core_lock.h"
@@ -251,6 +252,48 @@ TEST_F(Cli, ListsOfTheWorkerComeFromItsCatalog) {
   const Json all = mlbench({"list", "--json"}).json();
   EXPECT_EQ(all["backends"][1]["reason"], "built without CUDA");
   EXPECT_EQ(all["executors"][0]["options"], Json({"image"})) << "what can be said to the engine of local runs";
+}
+
+TEST_F(Cli, BenchStorageReadsAFolder) {
+  const fs::path data = folder_.path() / "objects";
+  fs::create_directories(data / "b");
+  std::ofstream(data / "a") << std::string(3000, 'a');
+  std::ofstream(data / "b" / "c") << std::string(500, 'c');
+  const Result result = mlbench({"bench", "storage", data, "--threads", "2", "--range", "1K", "--json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json json = result.json();
+  EXPECT_EQ(json["place"], data.string());
+  EXPECT_EQ(json["objects"], 2);
+  EXPECT_EQ(json["object_bytes"], 3500);
+  EXPECT_EQ(json["reads"], 4);
+  EXPECT_EQ(json["bytes"], 3500);
+  EXPECT_EQ(json["complete"], true);
+  EXPECT_EQ(json["endpoint"], nullptr);
+  EXPECT_EQ(json["connections"], 2);
+  EXPECT_EQ(json["counters"]["bytes"], 3500);
+  const Result table = mlbench({"bench", "storage", data, "--range", "object"});
+  EXPECT_THAT(table.out,
+              AllOf(HasSubstr("2 objects, 0.0035 MB"), HasSubstr("all of it"), HasSubstr("0 hits, 0 misses")));
+  if (const std::string missing = record::SchemaValidator::missing(); !missing.empty()) GTEST_SKIP() << missing;
+  EXPECT_EQ(record::SchemaValidator("storage.schema.json").complaint(json), "");
+}
+
+TEST_F(Cli, BenchStorageSaysWhatIsWrong) {
+  expect_error({"bench", "storage"}, HasSubstr("see mlbench bench storage --help"));
+  expect_error({"bench", "storage", "/no/such/folder"},
+               HasSubstr("expected a folder with objects, or s3://BUCKET/PREFIX"));
+  expect_error({"bench", "storage", home(), "--threads", "0"}, HasSubstr("from 1 to 1024"));
+  expect_error({"bench", "storage", home(), "--range", "some"}, HasSubstr("--range"));
+  expect_error({"bench", "storage", "s3://bucket", "--s3-endpoint", "https://key:hunter2@host"},
+               AllOf(HasSubstr("has a name or password in it"), Not(HasSubstr("hunter2"))));
+  environment_["AWS_EC2_METADATA_DISABLED"] = "true";
+  environment_["AWS_ACCESS_KEY_ID"] = environment_["AWS_SECRET_ACCESS_KEY"] = "";
+  environment_["AWS_SHARED_CREDENTIALS_FILE"] = "/no/such/file";
+  expect_error({"bench", "storage", "s3://bucket", "--s3-endpoint", "http://127.0.0.1:1"},
+               AllOf(HasSubstr("set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"), HasSubstr("/no/such/file")));
+  const Result help = mlbench({"bench", "storage", "--help"});
+  EXPECT_THAT(help.out,
+              AllOf(HasSubstr("URL|FOLDER"), HasSubstr("--s3-endpoint URL"), HasSubstr("docs/object-store.md")));
 }
 
 TEST_F(Cli, ListsSayThatThereIsNoWorker) {

@@ -121,7 +121,7 @@ void add_collectives_options(CLI::App& verb, spec::CollectivesOptions& options) 
 }  // namespace
 
 void add_bench(CLI::App& app, Program& program) {
-  CLI::App* group = app.add_subcommand("bench", "Measure the machine: collectives, decoding of images");
+  CLI::App* group = app.add_subcommand("bench", "Measure the machine: collectives, decoding of images, storage");
   group->require_subcommand(1);
   CLI::App* verb = add_verb(*group, program, "collectives", "Time and verify collective communication, size by size");
   auto options = std::make_shared<BenchOptions>();
@@ -182,6 +182,7 @@ void add_bench(CLI::App& app, Program& program) {
   };
   act(*verb, program, action, Signals::kRead);
   add_bench_decode(*group, program);
+  add_bench_storage(*group, program);
 }
 
 }  // namespace mlbench::cli
