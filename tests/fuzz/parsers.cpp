@@ -49,6 +49,7 @@
 #include "mlbench/net/http/message.h"
 #include "mlbench/net/kv/wire.h"
 #include "mlbench/net/launch.h"
+#include "mlbench/objects/answers.h"
 #include "mlbench/record/build_record.h"
 #include "mlbench/record/events.h"
 #include "mlbench/record/points.h"
@@ -1027,6 +1028,22 @@ const Parser kParsers[] = {
        return {R"({"version": 1, "format": "tar", "samples": 2, "classes": 1, "first_label": 0, "seed": 5,)"
                R"( "shards": [{"file": "a-00000-of-00001.tar", "samples": 2, "bytes": 9, "sha256": "00"}]})",
                std::string("\0n01\r\nn02\n", 10)};
+     }},
+    {"object_list",
+     [](const std::string& input) {
+       objects::parse_refusal(input);
+       for (const objects::Object& object : objects::parse_list_page("s3://fuzz", input).objects) {
+         objects::check_key("s3://fuzz", object.key);
+         MLBENCH_CHECK(object.bytes >= 0 && object.etag.find_first_of("\"\r\n") == std::string::npos, "an object");
+       }
+     },
+     []() -> std::vector<std::string> {
+       return {
+           "<ListBucketResult><Contents><Key>a/&#228;</Key><ETag>&quot;0&quot;</ETag><Size>9223372036854775807</Size>"
+           "</Contents><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>"
+           "</ListBucketResult>",
+           "<Error><Code>NoSuchKey</Code><Message>m</Message><Region>r</Region></Error>",
+           "<!DOCTYPE a [<!ENTITY x \"y\">]><a>&x;</a>", repeated("<a>", 70) + repeated("</a>", 70)};
      }},
 };
 
