@@ -6,6 +6,7 @@
 #include <pty.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -1695,6 +1696,55 @@ TEST_F(Cli, OnATerminalItAsksAndRemembers) {
   const Result second = on_terminal(environment_, {program(), "run", "u", "1", "--synthetic"},
                                     {{"Benchmark [fashion-mnist]:", ""}, {"Backend [gloo]:", ""}});
   EXPECT_EQ(second.code, 0) << second.out;
+}
+
+// The view follows the width of the terminal: columns go and come back, the names of runs stay.
+TEST_F(Cli, WatchIsAsWideAsTheTerminalAlsoWhenThatChanges) {
+  ASSERT_EQ(run({"1"}).code, 0);
+  winsize size{.ws_row = 24, .ws_col = 44, .ws_xpixel = 0, .ws_ypixel = 0};
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
+  if (child == 0) {
+    for (const auto& [name, value] : environment_) setenv(name.c_str(), value.c_str(), 1);
+    execl(program().c_str(), "mlbench", "watch", nullptr);
+    _exit(127);
+  }
+  fcntl(terminal, F_SETFL, O_NONBLOCK);
+  std::string shown;
+  const auto comes = [&](const std::string& text) {
+    return eventually([&] {
+      char buffer[4096];
+      for (ssize_t n = 0; (n = read(terminal, buffer, sizeof buffer)) > 0;)
+        shown.append(buffer, static_cast<size_t>(n));
+      return shown.find(text) != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(comes("  left out at a width of 44: ")) << shown;
+  EXPECT_THAT(shown, AllOf(HasSubstr("r-1  finished"), Not(HasSubstr("throughput"))));
+  shown.clear();
+  size.ws_col = 160;
+  ioctl(terminal, TIOCSWINSZ, &size);
+  EXPECT_TRUE(comes("throughput")) << shown;
+  shown.clear();
+  size.ws_col = 30;
+  ioctl(terminal, TIOCSWINSZ, &size);
+  EXPECT_TRUE(comes("\x1b[J")) << shown;
+  shown.clear();
+  EXPECT_TRUE(comes("\x1b[J"));
+  std::istringstream lines(shown);
+  size_t checked = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t end = line.find("\x1b[K");
+    if (end == std::string::npos) continue;  // the sequence that clears what is below
+    EXPECT_LE(end, 30 + 3U) << line;
+    ++checked;
+  }
+  EXPECT_GT(checked, 1U) << shown;
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  close(terminal);
 }
 
 TEST_F(Cli, OnATerminalItAsksForACommandToo) {

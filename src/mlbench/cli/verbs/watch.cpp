@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::chrono::milliseconds kWatchPoll{1000};
-constexpr std::chrono::milliseconds kNap{50};  // the time within which an interrupt is seen
+constexpr std::chrono::milliseconds kNap{50};  // the time within which an interrupt or another size is seen
 constexpr size_t kMostRuns = 200;
 
 // ---- where runs are read from ---------------------------------------------------------------------------------------
@@ -119,22 +119,48 @@ std::string stage_of(const Json& run) {
   return run.value("state", "") + "|" + report::text(run, "/evaluation") + "|" + report::text(run, "/failure");
 }
 
-std::string table_of(std::vector<Json> runs, size_t most_rows) {
+std::string table_of(std::vector<Json> runs, size_t most_rows, const report::TableStyle& style) {
   if (runs.size() > most_rows) runs.erase(runs.begin(), runs.end() - static_cast<std::ptrdiff_t>(most_rows));
-  return report::summaries_table(
-      runs, {"name", "state", "task", "workers", "train_s", "samples_per_s", "evaluation", "time_to_goal_s"});
+  return report::summaries_table(runs,
+                                 {"name",
+                                  "state",
+                                  {"task", 2},
+                                  {"workers", 3},
+                                  {"train_s", 3},
+                                  {"samples_per_s", 2},
+                                  {"evaluation", 1},
+                                  {"time_to_goal_s", 1}},
+                                 style);
+}
+
+struct ScreenSize {
+  int rows = terminal_rows(STDOUT_FILENO), columns = terminal_width(STDOUT_FILENO);
+  bool operator==(const ScreenSize&) const = default;
+};
+
+// The beginning of a line that fits: a line that goes on in the next row would push the last ones off the screen.
+std::string fitting(std::string line, int columns) {
+  while (!line.empty() && report::display_width(line) > static_cast<size_t>(columns)) {
+    while ((line.back() & 0xC0) == 0x80) line.pop_back();  // the further bytes of a character
+    line.pop_back();
+  }
+  return line;
 }
 
 // Draws whole screens, each over the one before.
 class Screen {
  public:
+  // `wide`: lines that are too long go on in the next row.
+  explicit Screen(bool wide) : wide_(wide) {}
   void draw(const std::string& text) {
-    const int rows = terminal_rows(STDOUT_FILENO) - 1;
+    const ScreenSize size;
+    const int rows = size.rows - 1;
     std::string out = "\x1b[H";
     int row = 0;
     for (size_t begin = 0; begin < text.size() && row < rows; ++row) {
       const size_t end = std::min(text.find('\n', begin), text.size());
-      out += printable_lines(text.substr(begin, end - begin)) + "\x1b[K\n";
+      const std::string line = printable_lines(text.substr(begin, end - begin));
+      out += (wide_ ? line : fitting(line, size.columns)) + "\x1b[K\n";
       begin = end + 1;
     }
     print_as_it_is((first_ ? "\x1b[2J" : "") + out + "\x1b[J");
@@ -143,17 +169,20 @@ class Screen {
   }
 
  private:
+  const bool wide_;
   bool first_ = true;
 };
 
+// Waits until the next look, or until the terminal has another size.
 void nap() {
-  for (auto left = kWatchPoll; left > kNap && InterruptGuard::count() == 0; left -= kNap)
+  const ScreenSize before;
+  for (auto left = kWatchPoll; left > kNap && InterruptGuard::count() == 0 && ScreenSize() == before; left -= kNap)
     std::this_thread::sleep_for(kNap);
 }
 
 ExitCode watch_run(const Context& context, Source& source, const std::string& name) {
   const bool terminal = !context.json && is_terminal(STDOUT_FILENO);
-  Screen screen;
+  Screen screen(context.wide);
   CollectivesView rows(context.json ? RowFormat::kNone : RowFormat::kTable);
   std::string stage, line;
   while (InterruptGuard::count() == 0) {
@@ -168,7 +197,8 @@ ExitCode watch_run(const Context& context, Source& source, const std::string& na
       }
     } else if (terminal) {
       screen.draw(fmt::format("{} UTC, Ctrl-C ends the view\n\n{}",
-                              format_utc(std::chrono::system_clock::now()).substr(11, 8), report::run_details(record)));
+                              format_utc(std::chrono::system_clock::now()).substr(11, 8),
+                              report::run_details(record, context.table_style())));
     } else if (context.json) {
       if (summary.dump() != line) print_json(summary, -1);
       line = summary.dump();
@@ -185,7 +215,7 @@ ExitCode watch_run(const Context& context, Source& source, const std::string& na
 
 ExitCode watch_all(const Context& context, Source& source) {
   const bool terminal = !context.json && is_terminal(STDOUT_FILENO);
-  Screen screen;
+  Screen screen(context.wide);
   std::map<std::string, std::string> shown;
   while (InterruptGuard::count() == 0) {
     const std::vector<Json> runs = source.summaries();
@@ -195,7 +225,7 @@ ExitCode watch_all(const Context& context, Source& source) {
       const size_t rows = screen_rows > 8 ? static_cast<size_t>(screen_rows) - 6 : 18;
       screen.draw(fmt::format("{} UTC, {} of {} runs active, Ctrl-C ends the view\n\n{}",
                               format_utc(std::chrono::system_clock::now()).substr(11, 8), active, runs.size(),
-                              table_of(runs, rows)));
+                              table_of(runs, rows, context.table_style())));
     } else {
       for (const Json& run : runs) {
         std::string& before = shown[run.value("name", "")];
@@ -227,12 +257,13 @@ ExitCode watch(const Context& context, const std::string& name) {
 void add_watch(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "watch", "A live view of all runs, or of one until it is over");
   add_master_options(*verb, program);
+  add_wide_option(*verb, program);
   auto name = std::make_shared<std::string>();
   verb->add_option("NAME-K", *name, "the run (default: all)");
   verb->footer(
-      "On a terminal the view is redrawn once a second; elsewhere each news is a line, with --json a JSON object in "
-      "one\n"
-      "line (RunSummary in api/openapi.json). Of a benchmark of collectives each row is printed as it comes, on both.\n"
+      "On a terminal the view is redrawn once a second, and when the terminal has another size. Elsewhere each change\n"
+      "is a line, with --json a JSON object in one line (RunSummary in api/openapi.json). Of a benchmark of\n"
+      "collectives each row is printed as it comes, on both.\n"
       "Exit code: as that of the run; 0 after Ctrl-C, which stops no run.");
   act(
       *verb, program, [name](const Context& context) { return watch(context, *name); }, Signals::kRead);
