@@ -1418,7 +1418,7 @@ TEST_F(Cli, DoctorReportsEachThing) {
   const Result good = mlbench({"doctor", "--json"});
   std::map<std::string, Json> findings;
   for (const Json& finding : good.json()) findings[finding["check"]] = finding;
-  for (const char* check : {"home", "disk", "worker", "frameworks", "backends", "guard", "cores", "core lock",
+  for (const char* check : {"home", "disk", "worker", "frameworks", "backends", "guard", "cores", "core lock", "energy",
                             "gnuplot", "mpi", "executors", "memory", "network", "NUMA", "GPUs", "clock"}) {
     EXPECT_TRUE(findings.contains(check)) << check;
     EXPECT_TRUE(findings[check]["host"].is_null()) << check;

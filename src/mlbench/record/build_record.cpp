@@ -469,6 +469,7 @@ Record build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record.steps_s = seconds_by_kind(clocks);
   record.throughput = throughput_of(spools, clocks, spec.workers);
   record.utilisation = part_of<Utilisation>(progress.utilisation, "what the supervisor saw of the use", notes);
+  record.energy = part_if_read<Energy>(progress.energy, "what the supervisor saw of the energy", notes);
   const Json costs = field_of(last_event(rank0, EventKind::kOperations), member::kOperationCosts);
   record.operations = parts_of<OperationCost>(costs, "what rank 0 says of its operations", notes);
   record.parameters = find(begin, member::kParameters);

@@ -237,6 +237,13 @@ struct Utilisation {
   Json others = nullptr;
 };
 
+// What the supervisor's host used, by all its programs, while the ranks worked.
+struct Energy {
+  std::string host, meter;
+  std::optional<double> joules, to_goal_joules;
+  Json others = nullptr;
+};
+
 struct Evaluation {
   std::optional<int64_t> step;
   std::optional<double> epoch;
@@ -326,6 +333,7 @@ struct Record {
   std::optional<Exchange> exchange;
   Throughput throughput;
   Utilisation utilisation;
+  std::optional<Energy> energy;  // empty where the host has no meter
   std::vector<Evaluation> evaluations;
   std::vector<Epoch> epochs;
   std::vector<OperationCost> operations;

@@ -246,6 +246,15 @@ void describe(V& v, T& utilisation) {
   v.others(utilisation.others);
 }
 
+template <typename V, Either<Energy> T>
+void describe(V& v, T& energy) {
+  v.field("host", energy.host);
+  v.field("meter", energy.meter);
+  v.field("joules", energy.joules);
+  v.field("to_goal_joules", energy.to_goal_joules);
+  v.others(energy.others);
+}
+
 template <typename V, Either<Evaluation> T>
 void describe(V& v, T& evaluation) {
   v.field("step", evaluation.step);
@@ -360,6 +369,7 @@ void describe(V& v, T& record) {
   v.structure("exchange", record.exchange);
   v.structure("throughput", record.throughput);
   v.structure("utilisation", record.utilisation);
+  v.structure("energy", record.energy);
   v.structures("evaluations", record.evaluations);
   v.structures("epochs", record.epochs);
   v.structures("operations", record.operations);
@@ -394,6 +404,7 @@ void describe(V& v, T& progress) {
   v.field("wall_s", progress.wall_s);
   v.field("oversubscribed", progress.oversubscribed);
   v.free_table("utilisation", progress.utilisation);
+  v.free_table("energy", progress.energy);
 }
 
 }  // namespace mlbench::record

@@ -97,6 +97,7 @@ Record full_record() {
   epoch.device_read_bytes = epoch.call_read_bytes = 1;
   record.storage.device_read_bytes = record.storage.call_read_bytes = 1;
   record.operations.emplace_back();
+  record.energy.emplace();
   record.custom.emplace().declared.emplace();
   record.emulated_step_s = 0.15;
   return record;

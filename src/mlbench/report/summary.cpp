@@ -116,6 +116,9 @@ std::string results_table(const std::vector<Record>& records, const TableStyle& 
                                  {"transfer", "of train", Align::kRight, 4}};
   const bool hidden = std::ranges::any_of(scaled.runs, [](const ScaledRun& run) { return run.figures.hides(); });
   if (hidden) columns.push_back({"hidden", "of train", Align::kRight, 4});
+  const bool metered = std::ranges::any_of(
+      scaled.runs, [](const ScaledRun& run) { return run.figures.energy_to_goal_joules.has_value(); });
+  if (metered) columns.push_back({"energy", "kJ to goal", Align::kRight, 4});
   columns.push_back({"evaluation", "", Align::kLeft, 2});
   columns.push_back({"notes", "", Align::kLeft});
   Table results(std::move(columns));
@@ -126,6 +129,7 @@ std::string results_table(const std::vector<Record>& records, const TableStyle& 
     std::vector<std::string> cells = {figures.name, figures.state,
                                       fmt::format("{} x {}", figures.workers, figures.threads_per_worker)};
     for (std::string& cell : time_cells(figures, hidden)) cells.push_back(std::move(cell));
+    if (metered) cells.push_back(format_kilojoules(figures.energy_to_goal_joules));
     cells.push_back(figures.evaluation.empty() ? std::string(kNone) : figures.evaluation);
     cells.push_back(fmt::format("{}", fmt::join(figures.labels, ", ")));
     results.add_row(std::move(cells));
@@ -326,6 +330,16 @@ std::string accelerator_words(const Record& record, const RunFigures& figures) {
                      bytes(record.storage.call_read_bytes));
 }
 
+// "12.3 kJ, 8.10 kJ to the goal (all programs of n1; RAPL: package-0)"; "" where the host has no meter.
+std::string energy_words(const Record& record) {
+  if (!record.energy || !record.energy->joules) return "";
+  std::string words = format_kilojoules(record.energy->joules) + " kJ";
+  if (const auto to_goal = figures_of(record).energy_to_goal_joules) {
+    words += fmt::format(", {} kJ to the goal", format_kilojoules(to_goal));
+  }
+  return words + fmt::format(" (all programs of {}; {})", record.energy->host, record.energy->meter);
+}
+
 // What one run is: its task, settings, clocks and outcome.
 Section run_section(const Record& record) {
   const RunFigures figures = figures_of(record);
@@ -376,6 +390,7 @@ Section run_section(const Record& record) {
     line("throughput", rate);
   }
   line("accelerator", accelerator_words(record, figures));
+  line("energy", energy_words(record));
   line("exchange", exchange_words(record));
   line("weights", record.weights_sha256);
   if (record.segments.size() > 1) {

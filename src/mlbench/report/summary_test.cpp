@@ -66,6 +66,19 @@ TEST(ResultsTable, FailedRunsKeepTheirPlace) {
                         "      -  -             light\n"));
 }
 
+TEST(RunDetails, EnergyIsShownWhereTheHostHasAMeter) {
+  RecordJson metered = make_record("r-2", 2, 40, 5400, true);
+  metered["energy"] = {
+      {"host", "n1"}, {"meter", "RAPL: package-0, dram"}, {"joules", 12345.0}, {"to_goal_joules", 8100.0}};
+  EXPECT_THAT(run_details(metered),
+              HasSubstr("\n  energy      12.3 kJ, 8.10 kJ to the goal (all programs of n1; RAPL: package-0, dram)\n"));
+  const std::string table = results_table({make_record("r-1", 1, 60, 3000, true), metered});
+  EXPECT_THAT(table, AllOf(HasSubstr("kJ to goal"), HasSubstr("  8.10  ")));
+  EXPECT_THAT(results_table({make_record("r-1", 1, 60, 3000, true)}), Not(HasSubstr("energy")));
+  metered["energy"]["to_goal_joules"] = nullptr;
+  EXPECT_THAT(run_details(metered), HasSubstr("\n  energy      12.3 kJ (all programs of n1;"));
+}
+
 TEST(RunDetails, LineByLine) {
   EXPECT_EQ(run_details(make_record("r-2", 2, 40, 5400, true)),
             "r-2: finished, goal reached (Prec@1 85 on test data): 85.25 at step 750, epoch 1.25\n"

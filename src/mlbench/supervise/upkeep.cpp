@@ -36,19 +36,23 @@ std::optional<exec::RankUsage> host_usage() {
 
 }  // namespace
 
-Upkeep::Upkeep(const spec::RunSpec& run, record::RunProgress& progress, Lease& lease, const Clock& clock)
-    : run_(run), progress_(progress), lease_(lease), clock_(clock), usage_log_(clock) {}
+Upkeep::Upkeep(const spec::RunSpec& run, record::RunProgress& progress, Lease& lease, const Clock& clock,
+               const std::filesystem::path& powercap)
+    : run_(run), progress_(progress), lease_(lease), clock_(clock), usage_log_(clock), energy_log_(powercap) {}
 
 void Upkeep::begin_segment() {
   wall_before_s_ = progress_.wall_s;
   begin_ = clock_.now();
   usage_log_.begin_segment();
+  energy_log_.begin_segment(progress_);
 }
 
 void Upkeep::end_segment() {
   count_queue();
   queued_since_.reset();
   count_time();
+  energy_log_.look(progress_);
+  energy_log_.end_segment();
   begin_.reset();
 }
 
@@ -95,6 +99,7 @@ void Upkeep::update_record(const exec::GroupUsage& usage) {
   const auto now = clock_.now();
   count_time();
   measure_utilisation(usage);
+  energy_log_.look(progress_);
   usage_log_.add(run_.run_dir, progress_.wall_s, usage, host_usage());
   save();
   const auto cost = clock_.now() - now;
@@ -109,7 +114,12 @@ void Upkeep::count_time() {
 bool Upkeep::save() {
   try {
     write_progress(run_.run_dir, progress_);
-    write_json_file(record_path(run_.run_dir), record::to_json(record::build_record(run_, progress_)), inputs::kRecord);
+    record::Record record = record::build_record(run_, progress_);
+    if (energy_log_.note_goal(record, progress_)) {
+      write_progress(run_.run_dir, progress_);
+      record = record::build_record(run_, progress_);
+    }
+    write_json_file(record_path(run_.run_dir), record::to_json(record), inputs::kRecord);
     record_refused_ = false;
     return true;
   } catch (const std::exception& error) {

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "mlbench/exec/executor.h"
 #include "mlbench/record/build_record.h"
 #include "mlbench/spec/run_spec.h"
+#include "mlbench/supervise/energy_log.h"
 #include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/usage_log.h"
 
@@ -22,12 +24,17 @@ class Upkeep {
  public:
   // Precondition: all arguments outlive this object. `run` names the folder at its present place. The caller keeps
   // changing `progress`.
-  Upkeep(const spec::RunSpec& run, record::RunProgress& progress, Lease& lease, const Clock& clock);
+  // `powercap` is the folder of the energy meter.
+  Upkeep(const spec::RunSpec& run, record::RunProgress& progress, Lease& lease, const Clock& clock,
+         const std::filesystem::path& powercap = kPowercap);
 
   // Wall time counts from now on, added to that of earlier segments.
   void begin_segment();
   // Undoes begin_segment(): the ranks wait in a queue. Precondition: nothing was written since begin_segment().
-  void withdraw_segment() { begin_.reset(); }
+  void withdraw_segment() {
+    begin_.reset();
+    energy_log_.end_segment();
+  }
   // The ranks are gone: neither wall time nor time in a queue counts any more.
   void end_segment();
   // ---- a queue, whose time is not the run's. The note says why it waits and, at the end, where ("for the cores").
@@ -45,7 +52,7 @@ class Upkeep {
 
   // True every 2 s; less often where writing takes more than 1 % of the time, as with the spools of a long run.
   bool record_is_due() const { return clock_.now() >= next_record_; }
-  // Writes wall time and the share of their cores that the ranks used so far into the record.
+  // Writes wall time, energy, and the share of their cores that the ranks used so far into the record.
   void update_record(const exec::GroupUsage& usage = {});
   void count_time();
   // Writes progress.json, then run.json: whoever finds a new first and an old second can finish the record. Returns
@@ -60,6 +67,7 @@ class Upkeep {
   Lease& lease_;
   const Clock& clock_;
   UsageLog usage_log_;
+  EnergyLog energy_log_;
   std::vector<ProcessIdentity> identities_;
   double wall_before_s_ = 0;  // wall time of earlier segments
   std::optional<TimePoint> begin_;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <fstream>
+
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
@@ -102,6 +104,26 @@ TEST_F(UpkeepTest, UtilisationIsThatOfTheTimeWhenAllRanksWereThere) {
   clock_.advance(1h);
   upkeep_.update_record({{exec::RankUsage{5}, std::nullopt}, 3});
   EXPECT_EQ(progress_.utilisation, all);
+}
+
+TEST_F(UpkeepTest, TheRecordHasTheEnergyOfAMeter) {
+  const std::filesystem::path zone = folder_ / "powercap" / "intel-rapl:0";
+  std::filesystem::create_directories(zone);
+  const auto use = [&](int64_t joules) { std::ofstream(zone / "energy_uj") << joules * 1'000'000 << "\n"; };
+  std::ofstream(zone / "name") << "package-0\n";
+  std::ofstream(zone / "max_energy_range_uj") << "1000000000\n";
+  use(100);
+  Upkeep metered(run_, progress_, lease_, clock_, folder_ / "powercap");
+  metered.begin_segment();
+  use(130);
+  clock_.advance(2s);
+  metered.update_record();
+  EXPECT_EQ(record()["energy"]["joules"], 30.0);
+  use(150);
+  metered.end_segment();
+  EXPECT_TRUE(metered.save());
+  EXPECT_EQ(record()["energy"]["joules"], 50.0);
+  EXPECT_EQ(record()["energy"]["meter"], "RAPL: package-0");
 }
 
 TEST_F(UpkeepTest, UtilisationIsOfTheCpusThatContainersAreLimitedTo) {

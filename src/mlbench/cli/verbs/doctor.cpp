@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "mlbench/base/energy_meter.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
@@ -194,6 +195,13 @@ std::vector<Finding> check_cores() {
   return findings;
 }
 
+// What `energy` of a record comes from.
+Finding check_energy() {
+  const EnergyMeter meter;
+  if (meter.problem().empty()) return {"energy", Verdict::kOk, meter.name(), ""};
+  return {"energy", Verdict::kOk, "no meter: " + meter.problem() + "; records have no energy", ""};
+}
+
 Finding check_gnuplot() {
   try {
     ProcessOptions options;
@@ -222,6 +230,7 @@ ExitCode doctor(const Context& context, const spec::RunOptions& options) {
   add(check_data(context));
   add(check_cores());
   add(findings_of(capture_host(0), ""));
+  findings.push_back(check_energy());
   findings.push_back(check_gnuplot());
   const bool others = options.executor != spec::RunOptions().executor || !options.engine.empty();
   if (others) add(ask_hosts(context, options));

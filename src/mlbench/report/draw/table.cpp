@@ -207,6 +207,10 @@ std::string format_metric(double value) {
   return fmt::format("{:.{}f}", value, std::abs(value) >= 9.995 ? 2 : 4);
 }
 
+std::string format_kilojoules(std::optional<double> joules) {
+  return joules ? format_seconds(*joules / 1000) : std::string(kNone);
+}
+
 std::string format_bytes(uint64_t bytes) {
   static constexpr std::array<std::string_view, 5> kUnits = {"kB", "MB", "GB", "TB", "PB"};
   if (bytes < 1000) return fmt::format("{} B", bytes);

@@ -70,10 +70,11 @@ std::string format_percent(std::optional<double> fraction);  // 0.9425 -> "94 %"
 // Shares of waiting and of transfer. Where these are not `exact`, they are bounds: ">= 5 %" and "<= 5 %".
 std::string format_wait(std::optional<double> fraction, bool exact);
 std::string format_transfer(std::optional<double> fraction, bool exact);
-std::string format_ratio(std::optional<double> ratio);  // "1.88", "0.0042"
-std::string format_metric(double value);                // "84.21", "0.4312"
-std::string format_bytes(uint64_t bytes);               // "3.2 GB" (powers of 1000)
-std::string format_elapsed(double seconds);             // "0:41", "12:03", "1:02:03"
-std::string short_stamp(const std::string& utc);        // "2026-11-21 11:33:47"; "-" for ""
+std::string format_ratio(std::optional<double> ratio);        // "1.88", "0.0042"
+std::string format_metric(double value);                      // "84.21", "0.4312"
+std::string format_kilojoules(std::optional<double> joules);  // 12345 -> "12.3"
+std::string format_bytes(uint64_t bytes);                     // "3.2 GB" (powers of 1000)
+std::string format_elapsed(double seconds);                   // "0:41", "12:03", "1:02:03"
+std::string short_stamp(const std::string& utc);              // "2026-11-21 11:33:47"; "-" for ""
 
 }  // namespace mlbench::report
