@@ -291,9 +291,9 @@ TEST(Kv, HeartbeatAndReportReachTheServerAndOutliveTheConnection) {
 }
 
 // Words that a client has heard.
-class Heard {
+class HeardWords {
  public:
-  explicit Heard(KvClient& client) {
+  explicit HeardWords(KvClient& client) {
     client.on_word([this](const Json& word) {
       const std::lock_guard lock(mutex_);
       words_.push_back(word);
@@ -312,7 +312,7 @@ class Heard {
 TEST(Kv, AWordIsToldToAllRanksAndToThoseThatComeLater) {
   KvServer server(server_options(3));
   KvClient first(client_options(server.port(), 0, 3)), second(client_options(server.port(), 1, 3));
-  Heard by_first(first), by_second(second);
+  HeardWords by_first(first), by_second(second);
   server.tell({{"stop", true}});
   ASSERT_TRUE(soon([&] { return by_first.words().size() == 1 && by_second.words().size() == 1; }));
   server.tell({{"stop_after", 7}});
