@@ -17,6 +17,7 @@
 #include "mlbench/framework/native/tape/convolution.h"
 #include "mlbench/framework/native/tape/fusion.h"
 #include "mlbench/framework/native/tape/operations.h"
+#include "mlbench/framework/native/tape/winograd.h"
 #include "mlbench/models/layer_kinds.h"
 
 namespace mlbench::framework::native_framework {
@@ -42,7 +43,7 @@ template <typename T>
 class TapeBuilder {
  public:
   TapeBuilder(const NetworkOptions& options, InstructionSet set, Tape& tape)
-      : options_(options), kernels_(vector_kernels<T>(set, lanes_for(set))), tape_(tape) {}
+      : options_(options), set_(set), kernels_(vector_kernels<T>(set, lanes_for(set))), tape_(tape) {}
   void build();
 
  private:
@@ -78,6 +79,7 @@ class TapeBuilder {
   void must_be_blocked(const models::LayerSpec& layer, const Value& x) const;
 
   const NetworkOptions& options_;
+  InstructionSet set_;
   const VectorKernels<T>& kernels_;
   Tape& tape_;
   std::set<std::string> fused_;
@@ -219,6 +221,14 @@ Value* TapeBuilder<T>::build_conv2d(const FusedLayer& fused, Value* x) {
   conv.weight = parameter(layer.name + ".weight");
   if (layer.options.value("bias", true)) conv.bias = parameter(layer.name + ".bias");
   Value* y = new_value(shape_after(layer, x->shape), Layout::kBlocked);
+  if constexpr (std::is_same_v<T, float>) {
+    if (options_.winograd && suits_winograd(*x, *y, conv, kernels_.lanes)) {
+      tape_.convolution = "winograd";
+      add(make_winograd_convolution(x, y, conv, set_, kernels_, options_.threads), layer.name);
+      return y;
+    }
+  }
+  if (tape_.convolution.empty()) tape_.convolution = "direct";
   add(std::make_unique<Convolution<T>>(x, y, conv, kernels_, options_.threads), layer.name);
   return y;
 }

@@ -41,7 +41,7 @@ struct Layer {
   bool relu = false;   // after what `compute` computes
 };
 
-class ResNet20 : public testing::Test {
+class ResNet20 : public testing::TestWithParam<bool> {  // whether convolutions may take Winograd's order
  protected:
   ResNet20() {
     spec::TaskSpec task = spec::find_task("1a", "2021", "", {}).task;
@@ -58,6 +58,7 @@ class ResNet20 : public testing::Test {
     options_.gradients = gradients_.data_ptr<float>();
     options_.buffers = buffers_.data_ptr<float>();
     options_.threads = kThreads;
+    options_.winograd = GetParam();
     tape_ = build_tape<float>(options_, instruction_sets().back());
     plan_.emplace(*tape_, kThreads);  // sets who writes which gradient; the test provides the memory
     pass_.training = true;
@@ -227,9 +228,13 @@ class ResNet20 : public testing::Test {
   int compared_ = 0;
 };
 
-TEST_F(ResNet20, EachLayerIsAsExactAsLibTorchFromTheSameInputs) {
+TEST_P(ResNet20, EachLayerIsAsExactAsLibTorchFromTheSameInputs) {
   const SingleThreaded single;
   compute_reference();
+  const auto by_winograd = std::ranges::count_if(tape_->operations, [](const std::unique_ptr<Operation>& operation) {
+    return operation->explanation.find("winograd") != std::string::npos;
+  });
+  ASSERT_EQ(by_winograd, GetParam() ? 16 : 0) << "all but the first convolution and those of stride 2";
   ASSERT_EQ(layers_.size(), 21U + 21U + 2U) << "convolutions, norms, pool and linear";
   for (const Layer& layer : layers_) {
     SCOPED_TRACE(layer.name);
@@ -307,6 +312,9 @@ TEST_F(ResNet20, EachLayerIsAsExactAsLibTorchFromTheSameInputs) {
   // on), and weights.
   EXPECT_GE(compared_, 44 + 19 + 42 + 21);
 }
+
+INSTANTIATE_TEST_SUITE_P(Orders, ResNet20, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Winograd" : "Direct"; });
 
 }  // namespace
 }  // namespace mlbench::framework::native_framework

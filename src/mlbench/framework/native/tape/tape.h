@@ -173,6 +173,7 @@ struct Tape {
 
   std::vector<std::string> fused;  // layers that became one operation: "batch_norm2d+relu"
   std::string layout;              // the layout of blocked values: "nChw16c"
+  std::string convolution;         // winograd: at least one has that order; direct; empty: there is none
 };
 
 }  // namespace mlbench::framework::native_framework

@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/own_variables.h"
+#include "mlbench/base/paths.h"
 #include "mlbench/framework/native/library.h"
 #include "mlbench/framework/native/tape/linear_rows.h"
 #include "mlbench/framework/native/tape/network.h"
@@ -79,6 +81,14 @@ bool is_logistic_regression(const FrameworkOptions& options) {
          layers[0].options.at("out") == 1 && !layers[0].options.value("bias", true);
 }
 
+// Whether 3x3 convolutions may take Winograd's order.
+bool allows_winograd() {
+  const std::string given = environment_variable(variables::kConvolution).value_or("winograd");
+  if (given == "winograd" || given == "direct") return given == "winograd";
+  throw UserError(fmt::format("{}={}: framework 'native' has no such convolutions; valid: winograd, direct",
+                              variables::kConvolution, given));
+}
+
 class TapeFramework final : public Framework {
  public:
   explicit TapeFramework(const FrameworkOptions& options)
@@ -108,6 +118,7 @@ class TapeFramework final : public Framework {
     network.dropout = options.dropout;
     network.frozen_batch_norm = options.frozen_batch_norm;
     network.bfloat16 = options.precision == "bf16";
+    network.winograd = allows_winograd();
     network_ = std::make_unique<Network>(network);
   }
 
@@ -203,6 +214,7 @@ class TapeFramework final : public Framework {
       effective["layout"] = network_->layout();
       effective["kernels"] = network_->fused();
       effective["instruction_set"] = network_->instruction_set();
+      if (!network_->convolution().empty()) effective["convolution"] = network_->convolution();
     }
     return effective;
   }

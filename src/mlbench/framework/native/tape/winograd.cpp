@@ -1,0 +1,184 @@
+#include "mlbench/framework/native/tape/winograd.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <vector>
+
+#include "mlbench/framework/native/tape/memory_plan.h"
+
+namespace mlbench::framework::native_framework {
+
+namespace {
+
+class WinogradConvolution final : public Operation {
+ public:
+  WinogradConvolution(Value* input, Value* result, const ConvolutionOptions& options, InstructionSet set,
+                      const VectorKernels<float>& kernels, int threads)
+      : options_(options),
+        kernels_(kernels),
+        winograd_(winograd_kernels(set, kernels.lanes)),
+        threads_(threads),
+        memory_((2 + threads) * packed_elements(input->shape, result->shape) * int64_t{sizeof(float)}) {
+    inputs = {input};
+    output = result;
+    keeps = {input};
+    if (input->wants_gradient) writes_gradient_of = {input};
+    if (options.bias.value != nullptr) parameters.push_back(options.bias);
+    parameters.push_back(options.weight);
+    flops = 2.0 * static_cast<double>(options.weight.count * result->shape.pixels());
+    scratch_.bytes_per_sample = winograd_.scratch_elements(shape_of(1)) * int64_t{sizeof(float)};
+    temporary = {&scratch_};
+    sums_.resize(static_cast<size_t>(threads));
+    explanation = "forward, data, weights winograd F(4x4,3x3), " + std::string(name_of(set));
+  }
+
+  void prepare(const std::vector<int64_t>& counts) override {
+    for (const int64_t count : counts) most_samples_ = std::max(most_samples_, count);
+  }
+
+  void pack(int thread, const Pass& pass) override {
+    const Share share = share_of(vectors(), thread, threads_);
+    const int64_t out = output->shape.channels, in = inputs[0]->shape.channels;
+    winograd_.pack_weight(options_.weight.value, out, in, false, share.begin, share.end, forward_weight());
+    if (pass.training && !writes_gradient_of.empty()) {
+      winograd_.pack_weight(options_.weight.value, out, in, true, share.begin, share.end, backward_weight());
+    }
+    sums_[static_cast<size_t>(thread)] = {};
+  }
+
+  void forward(const Chunk& chunk, const Pass&) override {
+    winograd_.convolve(inputs[0]->data.at<float>(chunk), shape_of(chunk.count), forward_weight(), options_.bias.value,
+                       false, scratch_.at<float>(chunk), output->data.at<float>(chunk));
+  }
+
+  void backward(const Chunk& chunk, const Pass&) override {
+    const float* dy = output->final_gradient().at<float>(chunk);
+    float* scratch = scratch_.at<float>(chunk);
+    add_sums(chunk, dy, scratch);
+    if (writes_gradient_of.empty()) return;
+    WinogradShape back = shape_of(chunk.count);
+    std::swap(back.in, back.out);
+    winograd_.convolve(dy, back, backward_weight(), nullptr, adds[0], scratch, inputs[0]->gradient.at<float>(chunk));
+  }
+
+  void finish_backward(int thread, const Pass& pass) override {
+    std::vector<const float*> parts;
+    for (int other = 0; other < threads_; ++other) {
+      if (!sums_[static_cast<size_t>(other)].empty) parts.push_back(weight_sums(other));
+    }
+    const Share share = share_of(vectors(), thread, threads_);
+    winograd_.unpack_gradient(parts.data(), static_cast<int>(parts.size()), output->shape.channels,
+                              inputs[0]->shape.channels, share.begin, share.end, pass.accumulate,
+                              options_.weight.gradient);
+    if (options_.bias.value == nullptr || thread != 0) return;
+    for (int64_t channel = 0; channel < options_.bias.count; ++channel) {
+      double sum = 0;
+      for (const Sums& part : sums_) {
+        if (!part.empty) sum += part.bias[static_cast<size_t>(channel)];
+      }
+      float& gradient = options_.bias.gradient[channel];
+      gradient = static_cast<float>(sum) + (pass.accumulate ? gradient : 0.0F);
+    }
+  }
+
+  Floor measure_floor() override {
+    if (most_samples_ == 0) return {};
+    const WinogradShape shape = shape_of(most_samples_);
+    const int64_t pixels = shape.samples * shape.height * shape.width;
+    // The values are neither zero nor denormal.
+    std::vector<float> x(static_cast<size_t>(pixels * shape.in), 0.25F);
+    std::vector<float> y(static_cast<size_t>(pixels * shape.out), 0.25F);
+    std::vector<float> packed(static_cast<size_t>(elements()), 0.25F), sums = packed;
+    const HugePages memory(winograd_.scratch_elements(shape) * int64_t{sizeof(float)});
+    auto* scratch = reinterpret_cast<float*>(memory.get());
+    WinogradShape back = shape;
+    std::swap(back.in, back.out);
+    const auto best = [&](const auto& work) {
+      constexpr int kCalls = 20;
+      double best_s = std::numeric_limits<double>::infinity();
+      for (int call = 0; call < kCalls; ++call) {
+        const auto begin = std::chrono::steady_clock::now();
+        work();
+        best_s = std::min(best_s, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+      }
+      return best_s / static_cast<double>(shape.samples);
+    };
+    Floor floor;
+    floor.forward_s =
+        best([&] { winograd_.convolve(x.data(), shape, packed.data(), nullptr, false, scratch, y.data()); });
+    floor.backward_s = best([&] { winograd_.weight_sums(x.data(), y.data(), shape, scratch, sums.data()); });
+    if (!writes_gradient_of.empty()) {
+      floor.backward_s +=
+          best([&] { winograd_.convolve(y.data(), back, packed.data(), nullptr, false, scratch, x.data()); });
+    }
+    return floor;
+  }
+
+ private:
+  struct Sums {  // what is summed over the chunks of one thread, beside weight_sums()
+    bool empty = true;
+    std::vector<double> bias, squares;  // moments() gives squares, too, which nobody reads
+  };
+
+  int64_t packed_elements(const Shape& in, const Shape& out) const {
+    return winograd_.points * in.channels * out.channels;
+  }
+  int64_t elements() const { return packed_elements(inputs[0]->shape, output->shape); }
+  int64_t vectors() const { return inputs[0]->shape.channels * output->shape.channels / kernels_.lanes; }
+  float* forward_weight() const { return reinterpret_cast<float*>(memory_.get()); }
+  float* backward_weight() const { return forward_weight() + elements(); }
+  float* weight_sums(int thread) const { return forward_weight() + (2 + thread) * elements(); }
+  WinogradShape shape_of(int64_t samples) const {
+    const Shape &in = inputs[0]->shape, &out = output->shape;
+    return {samples, in.height, in.width, in.channels, out.channels};
+  }
+
+  void add_sums(const Chunk& chunk, const float* dy, float* scratch) {
+    Sums& sums = sums_[static_cast<size_t>(chunk.thread)];
+    float* weight = weight_sums(chunk.thread);
+    if (sums.empty) {
+      std::fill_n(weight, elements(), 0.0F);
+      sums.bias.assign(static_cast<size_t>(output->shape.channels), 0);
+      sums.squares = sums.bias;
+    }
+    sums.empty = false;
+    winograd_.weight_sums(inputs[0]->data.at<float>(chunk), dy, shape_of(chunk.count), scratch, weight);
+    if (options_.bias.value == nullptr) return;
+    const int64_t pixels = output->shape.pixels();
+    for (int64_t plane = 0; plane < output->planes(chunk); ++plane) {
+      const int64_t channel = plane % output->blocks * kernels_.lanes;
+      kernels_.moments(dy + plane * pixels * kernels_.lanes, pixels, sums.bias.data() + channel,
+                       sums.squares.data() + channel);
+    }
+  }
+
+  ConvolutionOptions options_;
+  const VectorKernels<float>& kernels_;
+  const WinogradKernels& winograd_;
+  int threads_;
+  HugePages memory_;  // weights packed for forward and for backward, and sums of each thread
+  int64_t most_samples_ = 0;
+  std::vector<Sums> sums_;  // per thread
+  Buffer scratch_;
+};
+
+}  // namespace
+
+bool suits_winograd(const Value& input, const Value& output, const ConvolutionOptions& options, int lanes) {
+  const Shape& shape = input.shape;
+  const bool fits = options.kernel == 3 && options.stride == 1 && options.padding == 1 &&
+                    input.layout == Layout::kBlocked && shape.channels % lanes == 0 &&
+                    output.shape.channels % lanes == 0;
+  // With more channels than that and small images, packed weights come from memory for few pixels.
+  const bool faster = std::max(shape.channels, output.shape.channels) <= 256 || shape.pixels() >= 14 * 14;
+  return fits && faster;
+}
+
+std::unique_ptr<Operation> make_winograd_convolution(Value* input, Value* output, const ConvolutionOptions& options,
+                                                     InstructionSet set, const VectorKernels<float>& kernels,
+                                                     int threads) {
+  return std::make_unique<WinogradConvolution>(input, output, options, set, kernels, threads);
+}
+
+}  // namespace mlbench::framework::native_framework
