@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 
+#include "mlbench/base/input.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/catalog/options/options.h"
 #include "mlbench/report/figures.h"
@@ -133,6 +134,9 @@ std::string framework(const Record& record) {
   std::vector<std::string> words;
   add_word(words, record.framework);
   if (record.requested) add_word(words, record.requested->layout);
+  // Records from before 2026-11-29 do not say how they convolved: directly.
+  if (record.effective && text_member(record.effective->others, "convolution") == "winograd")
+    words.emplace_back("winograd");
   return joined(words);
 }
 

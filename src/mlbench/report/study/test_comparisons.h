@@ -127,6 +127,7 @@ inline std::vector<Change> changes_of_one_key() {
        }},
       {"framework", "the framework", set("/framework", "native")},
       {"framework", "its layout", set("/requested/layout", "nchw")},
+      {"framework", "the order of its convolutions", set("/effective/convolution", "winograd")},
       {"backend", "the back end", set("/backend", "nccl")},
       {"backend", "what wraps it", set("/comm_stack", "netem(gloo)")},
       {"backend", "its buckets", set("/requested/bucket_mb", 25)},
