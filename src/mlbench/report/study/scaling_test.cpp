@@ -21,8 +21,8 @@ std::vector<long> efficiencies(const std::vector<int64_t>& workers, const std::v
 }
 
 // ResNet-50 on P100 GPUs, images/s (a published study of distributed deep learning). It prints 100/95/77/76/71 % for
-// real data: 426 / (2 * 226) is 94.2 % and 704 / (4 * 226) is 77.9 %, so two of its figures are not what its rates
-// give.
+// real data: 426 / (2 * 226) is 94.2 % and 704 / (4 * 226) is 77.9 %. For the overlay network it prints 95 % where
+// 424 / (2 * 220) is 96.4 %. So three of its figures are not what its rates give (docs/tasks/1b.md).
 TEST(Scaling, ReproducesPublishedEfficiencies) {
   EXPECT_THAT(efficiencies({1, 2, 4, 8, 16}, {226, 426, 704, 1368, 2576}), ElementsAre(100, 94, 78, 76, 71));
   EXPECT_THAT(efficiencies({1, 2, 4, 8}, {220, 424, 652, 1240}), ElementsAre(100, 96, 74, 70));  // overlay network
