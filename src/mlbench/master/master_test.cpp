@@ -464,7 +464,7 @@ TEST_F(MasterTest, SaysWhatItIsAndHas) {
   EXPECT_EQ(get("/api/v1/clusters")["clusters"][0]["name"], "local");
   Json runs = get("/api/v1/runs");
   runs.erase("choices");
-  EXPECT_EQ(runs, Json({{"total", 0}, {"count", 0}, {"limit", 100}, {"offset", 0}, {"runs", Json::array()}}));
+  EXPECT_EQ(runs, Json({{"total", 0}, {"limit", 100}, {"offset", 0}, {"runs", Json::array()}, {"count", 0}}));
   EXPECT_EQ(get("/api/v1/runs/"), get("/api/v1/runs"));
   const ClientResponse metrics = send("GET", "/metrics");
   EXPECT_THAT(metrics.body, HasSubstr("# TYPE mlbench_runs gauge\n"));

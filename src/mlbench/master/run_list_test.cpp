@@ -22,7 +22,8 @@ class RunListTest : public testing::Test {
   Json list(const ListQuery& query) { return Json::parse(list_of_runs(runs_.index(), query)); }
   std::vector<std::string> names(const ListQuery& query) {
     std::vector<std::string> names;
-    for (const Json& run : list(query)["runs"]) names.push_back(run["name"]);
+    const Json page = list(query);
+    for (const Json& run : page["runs"]) names.push_back(run["name"]);
     return names;
   }
   MadeRuns runs_;
@@ -96,7 +97,8 @@ TEST_F(RunListTest, RepeatsHaveTheMeansOfCompare) {
   EXPECT_EQ(answer["total"], 2);
   EXPECT_EQ(answer["count"], 4);
   EXPECT_THAT(names({.together = true}), ElementsAre("r-2", "r-2.2", "r-2.3", "s-2"));
-  for (const Json& run : list({})["runs"]) {
+  const Json page = list({});
+  for (const Json& run : page["runs"]) {
     if (run["configuration"] != "r-2") continue;
     EXPECT_EQ(run["repeats"]["runs"], 3);
     EXPECT_EQ(run["repeats"]["reached"], compared["reached"]);
