@@ -10,27 +10,14 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
-#include "mlbench/base/files.h"
 #include "mlbench/base/random.h"
-#include "mlbench/base/text.h"
-#include "mlbench/base/to_number.h"
+#include "mlbench/base/read_bytes.h"
 
 namespace mlbench::objects {
 
 namespace {
 
 constexpr int64_t kMostRanges = 50'000'000;
-
-std::optional<int64_t> bytes_from_devices() {
-  try {
-    for (const std::string& line : split_at(read_file("/proc/self/io"), '\n')) {
-      constexpr std::string_view kName = "read_bytes:";
-      if (line.starts_with(kName)) return to_number<int64_t>(trimmed(line.substr(kName.size())));
-    }
-  } catch (const IoError&) {  // a kernel without it
-  }
-  return std::nullopt;
-}
 
 // Which ranges there are: those of the first object, of the second, and so on.
 class Ranges {
@@ -113,7 +100,7 @@ Measured measure(ObjectStore& store, const MeasureOptions& options) {
   }
   const std::vector<int64_t> order = permutation(ranges.count(), options.seed);
   Progress progress;
-  const auto device_bytes = bytes_from_devices();
+  const auto read_before = read_bytes_so_far();
   const TimePoint begin = std::chrono::steady_clock::now();
   std::vector<std::thread> threads;
   for (int i = 0; i < options.threads; ++i) {
@@ -128,8 +115,8 @@ Measured measure(ObjectStore& store, const MeasureOptions& options) {
   for (const Object& object : objects) measured.object_bytes += object.bytes;
   measured.complete = measured.ranges == ranges.count();
   std::ranges::sort(measured.read_s);
-  if (device_bytes) {
-    if (const auto after = bytes_from_devices()) measured.device_bytes = *after - *device_bytes;
+  if (read_before) {
+    if (const auto after = read_bytes_so_far()) measured.device_bytes = after->devices - read_before->devices;
   }
   return std::move(measured);
 }
