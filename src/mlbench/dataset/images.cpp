@@ -4,12 +4,10 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <exception>
 #include <mutex>
-#include <thread>
 
+#include "mlbench/base/blocks.h"
 #include "mlbench/base/choices.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
@@ -128,30 +126,17 @@ class HashingProgress {
 // Writes the SHA-256 of each image's file, on all cores: images are many, and hashing is slower than most disks.
 void hash_contents(const image::SampleIndex& index, HashingProgress& progress, std::span<std::byte> digits) {
   const image::SampleFiles files(index);
-  std::atomic<size_t> next = 0;
-  std::mutex mutex;
-  std::exception_ptr error;
-  const auto work = [&] {
+  constexpr size_t kBlock = 16;
+  for_blocks(index.samples.size(), kBlock, available_cores(), [&](int, size_t begin, size_t end) {
     std::vector<std::byte> bytes;
-    try {
-      for (size_t i = 0; (i = next.fetch_add(1)) < index.samples.size();) {
-        files.read(index.samples[i], bytes);
-        Sha256 hash;
-        hash.update(bytes);
-        std::memcpy(digits.data() + i * kDigits, hash.hex().data(), kDigits);
-        progress.add(std::ssize(bytes));
-      }
-    } catch (...) {
-      next = index.samples.size();
-      const std::lock_guard lock(mutex);
-      if (!error) error = std::current_exception();
+    for (size_t i = begin; i < end; ++i) {
+      files.read(index.samples[i], bytes);
+      Sha256 hash;
+      hash.update(bytes);
+      std::memcpy(digits.data() + i * kDigits, hash.hex().data(), kDigits);
+      progress.add(std::ssize(bytes));
     }
-  };
-  std::vector<std::jthread> others;
-  for (int i = 1; i < available_cores(); ++i) others.emplace_back(work);
-  work();
-  others.clear();
-  if (error) std::rethrow_exception(error);
+  });
 }
 
 void check_index(const DatasetDescription& description, const ImageInput& from, const image::SampleIndex& index) {

@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <numbers>
 #include <numeric>
 #include <span>
-#include <thread>
 
+#include "mlbench/base/blocks.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
@@ -85,33 +84,26 @@ double uniform_of(uint64_t key, uint64_t row) {
   return static_cast<double>((uint64_t{words[0]} << 32 | words[1]) >> 11) * 0x1p-53;
 }
 
-// Calls `work(begin, end)` for blocks of rows on `threads` threads, the calling one among them.
+// Calls `work(begin, end)` for blocks of rows on the threads of `generation`.
 template <typename Work>
-void for_blocks(size_t rows, const Generation& generation, const Work& work) {
+void for_rows(size_t rows, const Generation& generation, const Work& work) {
   constexpr size_t kBlock = 500;
   constexpr size_t kReports = 10;
-  std::atomic<size_t> next = 0;
-  const auto run = [&](const auto& before) {
-    for (size_t begin = 0; (begin = next.fetch_add(kBlock)) < rows;) {
-      before(begin);
-      work(begin, std::min(begin + kBlock, rows));
-    }
-  };
-  std::vector<std::jthread> others;
-  for (unsigned i = 1; i < generation.threads; ++i) others.emplace_back([&] { run([](size_t) {}); });
   const auto report = [&](size_t made) {
     if (!generation.progress) return;
     generation.progress(fmt::format("made {} of {} rows of {} {}", made, rows, generation.description.name,
                                     generation.description.splits[generation.split].name));
   };
   size_t reported = 0;
-  run([&](size_t begin) {
-    if (const size_t part = begin * kReports / rows; part > reported) {
-      reported = part;
-      report(begin);
+  for_blocks(rows, kBlock, static_cast<int>(generation.threads), [&](int thread, size_t begin, size_t end) {
+    if (thread == 0) {
+      if (const size_t part = begin * kReports / rows; part > reported) {
+        reported = part;
+        report(begin);
+      }
     }
+    work(begin, end);
   });
-  others.clear();
   report(rows);
 }
 
@@ -150,7 +142,7 @@ void make_gaussian_rows(const Generation& generation, const SplitBuffers& out) {
   const uint64_t row_key = derive_key(seed, {kSyntheticStream, kRows, generation.split});
   const uint64_t label_key = derive_key(seed, {kSyntheticStream, kLabels, generation.split});
   auto* features = reinterpret_cast<float*>(out.features.data());
-  for_blocks(out.labels.size(), generation, [&](size_t begin, size_t end) {
+  for_rows(out.labels.size(), generation, [&](size_t begin, size_t end) {
     std::vector<double> values(dimension);
     for (size_t row = begin; row < end; ++row) {
       draw_normals(row_key, row, values);

@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <map>
 #include <mutex>
 #include <set>
-#include <thread>
 #include <utility>
 
+#include "mlbench/base/blocks.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/image/image.h"
@@ -60,14 +58,14 @@ class Inspection {
       : index_(index), options_(options), files_(index) {}
 
   void run(const std::function<void(int64_t done)>& progress) {
-    {
-      std::vector<std::jthread> others;
-      for (int thread = 1; thread < options_.threads; ++thread) {
-        others.emplace_back([this] { work({}); });
-      }
-      work(progress);
-    }
-    if (failure_) std::rethrow_exception(failure_);
+    for_blocks(index_.samples.size(), kSamplesAtOnce, options_.threads, [&](int thread, size_t begin, size_t end) {
+      ImageKinds kinds;
+      std::vector<std::byte> bytes;
+      for (size_t number = begin; number < end; ++number) look_at(number, bytes, kinds);
+      if (thread == 0) progress(static_cast<int64_t>(begin));
+      const std::scoped_lock lock(mutex_);
+      add(kinds_, kinds);
+    });
   }
 
   const ImageKinds& kinds() const { return kinds_; }
@@ -75,24 +73,6 @@ class Inspection {
   const std::map<size_t, std::string>& problems() const { return problems_; }
 
  private:
-  void work(const std::function<void(int64_t done)>& progress) {
-    ImageKinds kinds;
-    try {
-      std::vector<std::byte> bytes;
-      for (size_t begin = 0; (begin = next_.fetch_add(kSamplesAtOnce)) < index_.samples.size();) {
-        const size_t end = std::min(begin + kSamplesAtOnce, index_.samples.size());
-        for (size_t number = begin; number < end; ++number) look_at(number, bytes, kinds);
-        if (progress) progress(static_cast<int64_t>(begin));
-      }
-    } catch (...) {
-      next_ = index_.samples.size();
-      const std::scoped_lock lock(mutex_);
-      if (!failure_) failure_ = std::current_exception();
-    }
-    const std::scoped_lock lock(mutex_);
-    add(kinds_, kinds);
-  }
-
   void look_at(size_t number, std::vector<std::byte>& bytes, ImageKinds& kinds) {
     const Sample& sample = index_.samples[number];
     bool known = false;
@@ -126,11 +106,9 @@ class Inspection {
   const SampleIndex& index_;
   const SurveyOptions& options_;
   const SampleFiles files_;
-  std::atomic<size_t> next_{0};
   std::mutex mutex_;
   ImageKinds kinds_;
   std::map<size_t, std::string> problems_;
-  std::exception_ptr failure_;
 };
 
 class Surveyor {
