@@ -389,6 +389,11 @@ std::string cache_key(const DatasetDescription& description, const Json& origin)
                                     {"origin", origin}}));
 }
 
+Json state_of_file(const fs::path& file) {
+  return {fs::absolute(file).lexically_normal().string(), fs::file_size(file),
+          fs::last_write_time(file).time_since_epoch().count()};
+}
+
 PreparedDataset open_or_make_cache(const CacheId& id, const fs::path& cache_dir, const FillSplit& fill,
                                    const std::string& making, const Progress& progress) {
   const auto say = [&](const std::string& line) {

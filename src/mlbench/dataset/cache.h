@@ -55,6 +55,8 @@ struct CacheId {
 // A key over the fields of `description` that determine the records, and over `origin`, which stands for their source:
 // path, size and modification time of each source file, or the generator of made data.
 std::string cache_key(const DatasetDescription& description, const Json& origin);
+// What stands for a source file in such a key. Throws filesystem_error.
+Json state_of_file(const std::filesystem::path& file);
 
 // Takes the records of one split of a new cache.
 class SplitWriter {

@@ -63,11 +63,6 @@ std::vector<ColumnSpec> image_columns() {
 
 // ---- the state of files ---------------------------------------------------------------------------------------------
 
-Json state_of_file(const fs::path& file) {
-  return {fs::absolute(file).lexically_normal().string(), fs::file_size(file),
-          fs::last_write_time(file).time_since_epoch().count()};
-}
-
 // Adds name, size and modification time of all that is below `folder`.
 void add_state(const fs::path& folder, Sha256& hash) {
   std::vector<fs::directory_entry> entries(fs::directory_iterator(folder), fs::directory_iterator{});

@@ -52,10 +52,7 @@ namespace {
 PreparedDataset prepare_samples(const DatasetDescription& description, const Format& format,
                                 const LocatedDataset& located, const fs::path& cache_dir, const Progress& progress) {
   Json sources = Json::array();
-  const auto add_source = [&](const fs::path& file) {
-    sources.push_back({fs::absolute(file).lexically_normal().string(), fs::file_size(file),
-                       fs::last_write_time(file).time_since_epoch().count()});
-  };
+  const auto add_source = [&](const fs::path& file) { sources.push_back(state_of_file(file)); };
   if (!located.archive.empty()) {
     add_source(located.archive);
   } else {

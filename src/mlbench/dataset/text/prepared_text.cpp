@@ -10,6 +10,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/dataset/cache.h"
 #include "mlbench/dataset/format.h"
 #include "mlbench/dataset/text/lines.h"
 #include "mlbench/dataset/text/text_format.h"
@@ -41,10 +42,7 @@ fs::path dictionary_of(const DatasetDescription& description, const LocatedDatas
 // A hash over all that determines tokens and vocabulary.
 std::string text_key(const DatasetDescription& description, const LocatedDataset& located) {
   Json sources = Json::array();
-  const auto add = [&](const fs::path& file) {
-    sources.push_back({fs::absolute(file).lexically_normal().string(), fs::file_size(file),
-                       fs::last_write_time(file).time_since_epoch().count()});
-  };
+  const auto add = [&](const fs::path& file) { sources.push_back(state_of_file(file)); };
   for (const auto& split : located.files) {
     std::ranges::for_each(split, add);
     sources.push_back(nullptr);
