@@ -331,11 +331,11 @@ std::string accelerator_words(const Record& record, const RunFigures& figures) {
 }
 
 // "12.3 kJ, 8.10 kJ to the goal (all programs of n1; RAPL: package-0)"; "" where the host has no meter.
-std::string energy_words(const Record& record) {
+std::string energy_words(const Record& record, const RunFigures& figures) {
   if (!record.energy || !record.energy->joules) return "";
   std::string words = format_kilojoules(record.energy->joules) + " kJ";
-  if (const auto to_goal = figures_of(record).energy_to_goal_joules) {
-    words += fmt::format(", {} kJ to the goal", format_kilojoules(to_goal));
+  if (figures.energy_to_goal_joules) {
+    words += fmt::format(", {} kJ to the goal", format_kilojoules(figures.energy_to_goal_joules));
   }
   return words + fmt::format(" (all programs of {}; {})", record.energy->host, record.energy->meter);
 }
@@ -390,7 +390,7 @@ Section run_section(const Record& record) {
     line("throughput", rate);
   }
   line("accelerator", accelerator_words(record, figures));
-  line("energy", energy_words(record));
+  line("energy", energy_words(record, figures));
   line("exchange", exchange_words(record));
   line("weights", record.weights_sha256);
   if (record.segments.size() > 1) {
