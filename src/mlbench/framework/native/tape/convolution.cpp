@@ -85,6 +85,27 @@ void Convolution<T>::settle(Packed& packed, const memory::desc& desc, const std:
   packed.bytes.resize(desc.get_size());
 }
 
+void describe_convolution(Value* input, Value* output, const ConvolutionOptions& options, Operation& operation) {
+  operation.inputs = {input};
+  operation.output = output;
+  operation.keeps = {input};
+  if (input->wants_gradient) operation.writes_gradient_of = {input};
+  if (options.bias.value != nullptr) operation.parameters.push_back(options.bias);
+  operation.parameters.push_back(options.weight);
+  operation.flops = 2.0 * static_cast<double>(options.weight.count * output->shape.pixels());
+}
+
+double fastest_call_s(const std::function<void()>& call) {
+  constexpr int kCalls = 20;
+  double fastest_s = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kCalls; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    call();
+    fastest_s = std::min(fastest_s, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return fastest_s;
+}
+
 template <typename T>
 Convolution<T>::Convolution(Value* input, Value* result, const ConvolutionOptions& options,
                             const VectorKernels<T>& kernels, int threads)
@@ -94,13 +115,7 @@ Convolution<T>::Convolution(Value* input, Value* result, const ConvolutionOption
       strides_{options.stride, options.stride},
       padding_{options.padding, options.padding} {
   attributes_.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  inputs = {input};
-  output = result;
-  keeps = {input};
-  if (input->wants_gradient) writes_gradient_of = {input};
-  if (options.bias.value != nullptr) parameters.push_back(options.bias);
-  parameters.push_back(options.weight);
-  flops = 2.0 * static_cast<double>(options.weight.count * result->shape.pixels());
+  describe_convolution(input, result, options, *this);
   partial_.bytes_per_sample = input->data.bytes_per_sample;
   temporary = {&partial_};
   for (int i = 0; i < threads; ++i) streams_.emplace_back(engine_);
@@ -352,7 +367,6 @@ void Convolution<T>::finish_backward(int thread, const Pass& pass) {
 template <typename T>
 Operation::Floor Convolution<T>::measure_floor() {
   if (primitives_.empty()) return {};
-  constexpr int kCalls = 20;
   const int64_t count = primitives_.rbegin()->first;
   const Primitives& made = primitives_.rbegin()->second;
   const auto best = [&](const dnnl::primitive& primitive, const Arguments& arguments) {
@@ -363,13 +377,7 @@ Operation::Floor Convolution<T>::measure_floor() {
       std::fill_n(static_cast<uint16_t*>(own.at(argument).get_data_handle()), like.get_desc().get_size() / 2,
                   uint16_t{0x3e80});
     }
-    double best_s = std::numeric_limits<double>::infinity();
-    for (int call = 0; call < kCalls; ++call) {
-      const auto begin = std::chrono::steady_clock::now();
-      primitive.execute(streams_[0], own);
-      best_s = std::min(best_s, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-    }
-    return best_s / static_cast<double>(count);
+    return fastest_call_s([&] { primitive.execute(streams_[0], own); }) / static_cast<double>(count);
   };
   Floor floor;
   floor.forward_s = best(made.forward, made.forward_arguments[0]);

@@ -1,8 +1,6 @@
 #include "mlbench/framework/native/tape/winograd.h"
 
 #include <algorithm>
-#include <chrono>
-#include <limits>
 #include <vector>
 
 #include "mlbench/framework/native/tape/memory_plan.h"
@@ -20,13 +18,7 @@ class WinogradConvolution final : public Operation {
         winograd_(winograd_kernels(set, kernels.lanes)),
         threads_(threads),
         memory_((2 + threads) * packed_elements(input->shape, result->shape) * int64_t{sizeof(float)}) {
-    inputs = {input};
-    output = result;
-    keeps = {input};
-    if (input->wants_gradient) writes_gradient_of = {input};
-    if (options.bias.value != nullptr) parameters.push_back(options.bias);
-    parameters.push_back(options.weight);
-    flops = 2.0 * static_cast<double>(options.weight.count * result->shape.pixels());
+    describe_convolution(input, result, options, *this);
     scratch_.bytes_per_sample = winograd_.scratch_elements(shape_of(1)) * int64_t{sizeof(float)};
     temporary = {&scratch_};
     sums_.resize(static_cast<size_t>(threads));
@@ -94,16 +86,7 @@ class WinogradConvolution final : public Operation {
     auto* scratch = reinterpret_cast<float*>(memory.get());
     WinogradShape back = shape;
     std::swap(back.in, back.out);
-    const auto best = [&](const auto& work) {
-      constexpr int kCalls = 20;
-      double best_s = std::numeric_limits<double>::infinity();
-      for (int call = 0; call < kCalls; ++call) {
-        const auto begin = std::chrono::steady_clock::now();
-        work();
-        best_s = std::min(best_s, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-      }
-      return best_s / static_cast<double>(shape.samples);
-    };
+    const auto best = [&](const auto& work) { return fastest_call_s(work) / static_cast<double>(shape.samples); };
     Floor floor;
     floor.forward_s =
         best([&] { winograd_.convolve(x.data(), shape, packed.data(), nullptr, false, scratch, y.data()); });
