@@ -80,6 +80,16 @@ class Cli : public testing::Test {
     return {output.end.code, std::move(output.standard_output), std::move(output.standard_error)};
   }
 
+  // The same without waiting for its end. What it writes is in the file.
+  ChildProcess start(std::vector<std::string> arguments, const char* file = "output") const {
+    ProcessOptions options;
+    options.arguments = std::move(arguments);
+    options.arguments.insert(options.arguments.begin(), program());
+    options.environment = environment_;
+    options.output = folder_.path() / file;
+    return ChildProcess::start(options);
+  }
+
   // A run of the fake worker.
   Result run(std::vector<std::string> more) const {
     std::vector<std::string> arguments = {"run", "r", "--task", "fashion-mnist", "--synthetic"};
@@ -437,11 +447,7 @@ TEST_F(Cli, MissingDataIsFoundBeforeAnythingStarts) {
 
 TEST_F(Cli, CtrlCStopsKeepsAndStartsNoMore) {
   environment_["FAKE_STEPS"] = "100000";
-  ProcessOptions options;
-  options.arguments = {program(), "run", "r", "--task", "fashion-mnist", "--synthetic", "1", "2"};
-  options.environment = environment_;
-  options.output = folder_.path() / "output";
-  ChildProcess command = ChildProcess::start(options);
+  ChildProcess command = start({"run", "r", "--task", "fashion-mnist", "--synthetic", "1", "2"});
   ASSERT_TRUE(eventually([&] { return state_of("r-1") == "running"; }));
   kill(command.pid(), SIGINT);
   const auto end = command.wait(kPatience);
@@ -460,11 +466,7 @@ TEST_F(Cli, CtrlCSaysFromWhichStepTheRunGoesOn) {
   environment_["FAKE_STEPS"] = "100000";
   environment_["FAKE_CHECKPOINT"] = "100000";
   environment_["FAKE_TRAINS"] = "1";
-  ProcessOptions options;
-  options.arguments = {program(), "run", "r", "--task", "fashion-mnist", "--synthetic", "2"};
-  options.environment = environment_;
-  options.output = folder_.path() / "output";
-  ChildProcess command = ChildProcess::start(options);
+  ChildProcess command = start({"run", "r", "--task", "fashion-mnist", "--synthetic", "2"});
   ASSERT_TRUE(eventually([&] { return state_of("r-2") == "running"; }));
   std::this_thread::sleep_for(std::chrono::seconds(1));  // until the ranks have sent heartbeats
   kill(command.pid(), SIGINT);
@@ -489,11 +491,7 @@ TEST_F(Cli, CtrlCIsHeardFromTheFirstInstruction) {
   int number = 0;
   for (const int wait_ms : {0, 1, 2, 3, 5, 8, 10, 15, 20, 25, 30, 35, 40, 50, 60, 70, 80, 90, 100, 120, 150, 200}) {
     const std::string name = fmt::format("q{}", ++number);
-    ProcessOptions options;
-    options.arguments = {program(), "run", name, "1", "--task", "fashion-mnist", "--synthetic"};
-    options.environment = environment_;
-    options.output = folder_.path() / "output";
-    ChildProcess command = ChildProcess::start(options);
+    ChildProcess command = start({"run", name, "1", "--task", "fashion-mnist", "--synthetic"});
     std::this_thread::sleep_for(std::chrono::milliseconds(wait_ms));
     kill(command.pid(), SIGINT);
     const auto end = command.wait(kPatience);
@@ -507,11 +505,7 @@ TEST_F(Cli, CtrlCIsHeardFromTheFirstInstruction) {
 TEST_F(Cli, ASecondCtrlCKills) {
   environment_["FAKE_STEPS"] = "100000";
   environment_["FAKE_FAULT"] = "0:0:ignore_term";
-  ProcessOptions options;
-  options.arguments = {program(), "run", "r", "--task", "fashion-mnist", "--synthetic", "1"};
-  options.environment = environment_;
-  options.output = folder_.path() / "output";
-  ChildProcess command = ChildProcess::start(options);
+  ChildProcess command = start({"run", "r", "--task", "fashion-mnist", "--synthetic", "1"});
   ASSERT_TRUE(eventually([&] { return state_of("r-1") == "running"; }));
   kill(command.pid(), SIGINT);
   ASSERT_TRUE(eventually([&] { return read_file(folder_.path() / "output").find("stopping") != std::string::npos; }));
@@ -587,11 +581,7 @@ TEST_F(Cli, DetachedRunsAreFollowedAndStopped) {
 TEST_F(Cli, ASecondRunWaitsForTheCoresAndSaysSo) {
   const auto lock = supervise::take_core_lock(folder_.path() / "cores", 1s);
   ASSERT_TRUE(lock);
-  ProcessOptions options;
-  options.arguments = {program(), "run", "r", "--task", "fashion-mnist", "--synthetic", "1"};
-  options.environment = environment_;
-  options.output = folder_.path() / "output";
-  ChildProcess command = ChildProcess::start(options);
+  ChildProcess command = start({"run", "r", "--task", "fashion-mnist", "--synthetic", "1"});
   EXPECT_TRUE(eventually([&] {
     return fs::exists(folder_.path() / "output") &&
            read_file(folder_.path() / "output").find("r-1  waits for the cores  ") != std::string::npos;
@@ -831,14 +821,6 @@ TEST_F(Cli, WatchTellsWhatIsNewUntilTheEnd) {
   environment_["FAKE_STEPS"] = "100000";
   ASSERT_EQ(run({"1", "--detach"}).code, 0);
   ASSERT_TRUE(eventually([&] { return state_of("r-1") == "running"; }));
-  ProcessOptions options;
-  options.environment = environment_;
-  const auto start = [&](std::vector<std::string> arguments, const char* file) {
-    options.arguments = std::move(arguments);
-    options.arguments.insert(options.arguments.begin(), program());
-    options.output = folder_.path() / file;
-    return ChildProcess::start(options);
-  };
   ChildProcess one = start({"watch", "r-1"}, "one.txt"), all = start({"watch", "--json"}, "all.txt");
   const auto text = [&](const char* file) {
     const fs::path path = folder_.path() / file;
