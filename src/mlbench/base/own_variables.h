@@ -63,6 +63,9 @@ inline constexpr const char* kTokenFile = "MLBENCH_TOKEN_FILE";
 inline constexpr const char* kHome = "MLBENCH_HOME";
 // user -> mlbench: as option --data-dir.
 inline constexpr const char* kDataDir = "MLBENCH_DATA_DIR";
+// user -> all programs: the folder that keeps what is read of data sets in an object store, and the most bytes there.
+inline constexpr const char* kObjectCache = "MLBENCH_OBJECT_CACHE";
+inline constexpr const char* kObjectCacheLimit = "MLBENCH_OBJECT_CACHE_LIMIT";
 // user -> mlbench: the worker program, where it does not lie beside mlbench.
 inline constexpr const char* kWorker = "MLBENCH_WORKER";
 // user -> supervisor: the lock that runs of this host wait for.

@@ -1,6 +1,8 @@
 // Needs <cstdio> and <cstdlib>.
 #include "mlbench/image/images_test.h"
 
+#include <archive.h>
+#include <archive_entry.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -11,6 +13,7 @@
 #include "mlbench/data/workload.h"
 #include "mlbench/dataset/prepare.h"
 #include "mlbench/image/crop.h"
+#include "mlbench/objects/fake_store_test.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::data {
@@ -211,6 +214,97 @@ TEST(ImageTraining, ABadImageIsNamedWithItsFileAndTheReason) {
   photos.prepare();
   const auto other_sizes = [&] { train(whole_images(), *photos.data, 2, 0, 3); };
   EXPECT_THAT(other_sizes, ::testing::ThrowsMessage<UserError>(HasSubstr("the task expects [3, 20, 20]")));
+}
+
+// A tar file of images as WebDataset names them.
+void write_shard(const fs::path& file, const std::vector<int>& numbers) {
+  fs::create_directories(file.parent_path());
+  archive* const writer = archive_write_new();
+  archive_write_set_format_ustar(writer);
+  ASSERT_EQ(archive_write_open_filename(writer, file.c_str()), ARCHIVE_OK);
+  const auto add = [&](const std::string& name, const std::string& content) {
+    archive_entry* const entry = archive_entry_new();
+    archive_entry_set_pathname(entry, name.c_str());
+    archive_entry_set_filetype(entry, AE_IFREG);
+    archive_entry_set_size(entry, std::ssize(content));
+    EXPECT_EQ(archive_write_header(writer, entry), ARCHIVE_OK);
+    archive_write_data(writer, content.data(), content.size());
+    archive_entry_free(entry);
+  };
+  for (const int number : numbers) {
+    add(fmt::format("{:02}.jpg", number), jpeg(number, {23 + 5 * number, 60 - 3 * number}));
+    add(fmt::format("{:02}.cls", number), std::to_string(number % 2));
+  }
+  archive_write_free(writer);
+}
+
+// Eight images to train on and four to evaluate, in shards of a folder and of a store.
+struct Shards {
+  Shards() {
+    const std::vector<std::pair<std::string, std::vector<int>>> files = {
+        {"train-0.tar", {0, 1, 3}}, {"train-1.tar", {4, 6, 7, 9, 10}}, {"val-0.tar", {2, 5, 8, 11}}};
+    for (const auto& [name, numbers] : files) {
+      write_shard(folder / "dots" / name, numbers);
+      store.put("dots/" + name, read_file(folder / "dots" / name));
+    }
+    store.options();
+    setenv("AWS_ENDPOINT_URL_S3", store.endpoint().c_str(), 1);
+  }
+  ~Shards() { unsetenv("AWS_ENDPOINT_URL_S3"); }
+  Shards(const Shards&) = delete;
+  Shards& operator=(const Shards&) = delete;
+
+  dataset::PreparedDataset prepare(const std::string& data_dir) const {
+    const std::string split = "container = \"tar\"\n[[split.file]]\npattern = ";
+    const auto description = dataset::parse_description(
+        "dots.toml",
+        "name = \"dots\"\ntitle = \"Dots\"\nformat = \"images\"\nsample_shape = [3, 20, 20]\nclasses = 2\nfolder = "
+        "\"dots\"\n[[split]]\nname = \"train\"\nsamples = 8\n" +
+            split + "\"train-*.tar\"\n[[split]]\nname = \"test\"\nsamples = 4\n" + split + "\"val-*.tar\"\n");
+    return dataset::prepare(description, {data_dir}, folder / "cache", {});
+  }
+
+  TemporaryFolder folder;
+  objects::FakeStore store;
+};
+
+TEST(StoredImageTraining, BitsAreThoseOfTheFolder) {
+  const Shards shards;
+  const dataset::PreparedDataset files = shards.prepare(shards.folder.path()), stored = shards.prepare("s3://bucket");
+  EXPECT_EQ(stored.fingerprint(), files.fingerprint());
+  for (const int threads : {1, 3}) {
+    EXPECT_EQ(train(crops(), stored, threads, 0, 7), train(crops(), files, threads, 0, 7));
+    EXPECT_EQ(evaluate(crops(), stored, threads), evaluate(crops(), files, threads));
+  }
+  EXPECT_GT(stored.split("train").stored->store->counters().reads, 0);
+}
+
+TEST(StoredImageTraining, ASecondEpochComesFromTheCache) {
+  const Shards shards;
+  setenv("MLBENCH_OBJECT_CACHE", (shards.folder / "objects").c_str(), 1);
+  const dataset::PreparedDataset stored = shards.prepare("s3://bucket");
+  setenv("MLBENCH_OBJECT_CACHE_LIMIT", "a lot", 1);
+  EXPECT_THAT([&] { shards.prepare("s3://bucket"); },
+              ::testing::ThrowsMessage<UserError>(HasSubstr("MLBENCH_OBJECT_CACHE_LIMIT")));
+  unsetenv("MLBENCH_OBJECT_CACHE");
+  unsetenv("MLBENCH_OBJECT_CACHE_LIMIT");
+  const int requests = shards.store.requests();
+  train(crops(), stored, 2, 0, 6);
+  EXPECT_EQ(shards.store.requests(), requests) << "the blocks of all shards were kept when the index was made";
+}
+
+TEST(StoredImageTraining, AnErrorNamesSampleAndObject) {
+  Shards shards;
+  const dataset::PreparedDataset stored = shards.prepare("s3://bucket");
+  for (const int status : {403, 404}) {
+    shards.store.faults = [status](int, const net::http::Request&) {
+      return objects::FakeStore::Fault{.status = status};
+    };
+    EXPECT_THAT(
+        [&] { train(crops(), stored, 2, 0, 3); },
+        ::testing::ThrowsMessage<UserError>(AllOf(HasSubstr(" of split 'train': s3://bucket/dots/train-"),
+                                                  HasSubstr(fmt::format(".tar: the store refuses ({}", status)))));
+  }
 }
 
 TEST(ImageTraining, ListsThatCannotBeAreRefused) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "mlbench/base/errors.h"
@@ -119,8 +120,9 @@ class ImageSource final : public LabelledSource {
         shards_(numbers("shard")),
         offsets_(numbers("offset")),
         lengths_(numbers("length")),
-        keys_(split.column<dataset::BytesColumn>("key")),
-        files_(index_) {}
+        keys_(split.column<dataset::BytesColumn>("key")) {
+    if (split.stored == nullptr) files_.emplace(index_);
+  }
 
  private:
   std::span<const int64_t> numbers(const char* column) const {
@@ -136,7 +138,13 @@ class ImageSource final : public LabelledSource {
     sample.length = lengths_[at];
     sample.key.assign(reinterpret_cast<const char*>(key.data()), key.size());
     std::vector<std::byte> bytes;
-    files_.read(sample, bytes);
+    if (files_) {
+      files_->read(sample, bytes);
+    } else {
+      MLBENCH_CHECK(sample.length >= 0 && sample.length <= image::kMostImageBytes, "a sample of the index");
+      bytes.resize(static_cast<size_t>(sample.length));
+      split_.stored->read(static_cast<size_t>(sample.shard), sample.offset, bytes);
+    }
     const int64_t length = std::ssize(bytes);
     const std::string file = (split_.shards[static_cast<size_t>(sample.shard)] / sample.key).string();
     transform_->apply({number, {&length, 1}, {bytes.data(), length, DType::kUInt8}, file}, epoch, out);
@@ -145,7 +153,7 @@ class ImageSource final : public LabelledSource {
   std::span<const int64_t> shards_, offsets_, lengths_;
   const dataset::BytesColumn& keys_;
   const image::SampleIndex index_{.shards = split_.shards};  // without samples: the columns have them
-  const image::SampleFiles files_;
+  std::optional<image::SampleFiles> files_;                  // empty: the images lie in an object store
 };
 
 }  // namespace

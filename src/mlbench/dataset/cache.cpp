@@ -100,6 +100,7 @@ std::vector<CachedSplit> split_views(const CacheId& id, const Layout& layout, co
     view.name = id.description.splits[i].name;
     view.samples = id.description.splits[i].samples;
     if (!id.shards.empty()) view.shards = id.shards[i];
+    if (!id.stored.empty()) view.stored = id.stored[i];
     for (size_t j = 0; j < id.columns.size(); ++j) {
       view.columns.push_back(column_view(id.columns[j], layout.splits[i][j], base));
     }

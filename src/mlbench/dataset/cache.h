@@ -16,6 +16,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,8 +47,9 @@ struct CacheId {
   std::vector<ColumnSpec> columns;  // of each split
   std::string generator;            // made data: name, version and seed of its generator; decoded files: ""
   std::string key;                  // cache_key() of what the records are made from
-  std::vector<std::vector<std::filesystem::path>> shards =
-      {};  // of each split, CachedSplit::shards; no part of the file
+  // Of each split, CachedSplit::shards and stored; no part of the file.
+  std::vector<std::vector<std::filesystem::path>> shards = {};
+  std::vector<std::shared_ptr<const StoredShards>> stored = {};
 
   std::filesystem::path path_in(const std::filesystem::path& cache_dir) const;
 };

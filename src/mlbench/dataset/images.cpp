@@ -13,6 +13,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/system_error.h"
+#include "mlbench/base/text.h"
 #include "mlbench/dataset/cache.h"
 #include "mlbench/image/index/sample_index.h"
 
@@ -79,8 +80,12 @@ void add_state(const fs::path& folder, Sha256& hash) {
 }
 
 // What the index of a split follows from.
-Json state_of_split(const SplitSpec& split, const std::vector<fs::path>& paths) {
+Json state_of_split(const SplitSpec& split, const std::vector<fs::path>& paths, const StoredShards* stored) {
   Json state = {split.container, split.first_label};
+  if (stored != nullptr) {
+    state.push_back(stored->state());
+    return state;
+  }
   for (const fs::path& path : paths) {
     if (!fs::is_directory(path)) {
       state.push_back(state_of_file(path));
@@ -98,7 +103,7 @@ Json state_of_split(const SplitSpec& split, const std::vector<fs::path>& paths) 
 // Tells how much is hashed, ten times in all.
 class HashingProgress {
  public:
-  HashingProgress(std::string split, size_t images, const Progress& say)
+  HashingProgress(std::string split, int64_t images, const Progress& say)
       : split_(std::move(split)), images_(images), say_(say) {}
   void add(int64_t bytes) {
     const std::lock_guard lock(mutex_);
@@ -111,10 +116,10 @@ class HashingProgress {
 
  private:
   std::string split_;
-  size_t images_;
+  int64_t images_;
   const Progress& say_;
   std::mutex mutex_;
-  size_t done_ = 0;
+  int64_t done_ = 0;
   int64_t bytes_ = 0;
 };
 
@@ -144,7 +149,43 @@ void check_index(const DatasetDescription& description, const ImageInput& from, 
   expect(std::ssize(index.samples), from.split.samples, "images");
 }
 
-void write_index(const image::SampleIndex& index, HashingProgress& progress, SplitWriter& out) {
+// The index of shards in a store, of which each is copied to `copy`, so that the readers of files read it. Appends the
+// digests of the images.
+image::SampleIndex index_stored_shards(const ImageInput& from, const StoredShards& stored, const fs::path& copy,
+                                       HashingProgress& progress, std::vector<std::byte>& digits) {
+  struct Removal {
+    const fs::path& file;
+    ~Removal() {
+      std::error_code ignored;
+      fs::remove(file, ignored);
+    }
+  } const removal{copy};
+  image::SampleIndex whole;
+  whole.labels = from.classes;
+  const std::vector<fs::path> file = {copy};
+  for (size_t shard = 0; shard < stored.objects.size(); ++shard) {
+    stored.copy(shard, copy);
+    try {
+      image::SampleIndex one = container_of(from.split).make_index({from.split, file, from.classes, from.class_names});
+      const size_t before = digits.size();
+      digits.resize(before + one.samples.size() * kDigits);
+      hash_contents(one, progress, std::span(digits).subspan(before));
+      for (image::Sample& sample : one.samples) {
+        sample.shard = static_cast<int32_t>(shard);
+        whole.samples.push_back(std::move(sample));
+      }
+    } catch (const UserError& error) {
+      std::string text = error.what();
+      fill_in(text, copy.string(), stored.address(shard));
+      throw UserError(text.find(stored.address(shard)) == std::string::npos ? stored.address(shard) + ": " + text
+                                                                            : text);
+    }
+  }
+  return whole;
+}
+
+// Writes all columns but the digests.
+void write_index(const image::SampleIndex& index, SplitWriter& out) {
   const auto write = [&](const char* column, auto value_of) {
     auto* const values = reinterpret_cast<int64_t*>(out.values(column).data());
     std::ranges::transform(index.samples, values, value_of);
@@ -153,7 +194,6 @@ void write_index(const image::SampleIndex& index, HashingProgress& progress, Spl
   write("offset", &image::Sample::offset);
   write("length", &image::Sample::length);
   write("labels", &image::Sample::label);
-  hash_contents(index, progress, out.values("sha256"));
   for (const image::Sample& sample : index.samples) out.append("key", std::as_bytes(std::span(sample.key)));
 }
 
@@ -170,23 +210,36 @@ PreparedDataset prepare_images(const DatasetDescription& description, const Loca
   Json sources = Json::array();
   std::vector<std::vector<fs::path>> shards;
   for (size_t i = 0; i < description.splits.size(); ++i) {
-    sources.push_back(state_of_split(description.splits[i], located.files[i]));
+    const StoredShards* const stored = located.stored.empty() ? nullptr : located.stored[i].get();
+    sources.push_back(state_of_split(description.splits[i], located.files[i], stored));
     // The second file of such a split is its list.
     shards.push_back(description.splits[i].container == "listed" ? std::vector{located.files[i].front()}
                                                                  : located.files[i]);
   }
   std::vector<std::string> class_names = numbers_below(description.classes);
+  const std::string key = cache_key(description, sources);
+  const fs::path copy = fs::absolute(cache_dir) / fmt::format("{}-{}.shard.tmp", description.name, key.substr(0, 16));
   const auto fill = [&](size_t number, SplitWriter& out) {
     const SplitSpec& split = description.splits[number];
     const ImageInput from{split, located.files[number], description.classes, class_names};
-    const image::SampleIndex index = container_of(split).make_index(from);
-    check_index(description, from, index);
-    HashingProgress hashing(split.name, index.samples.size(), progress);
-    write_index(index, hashing, out);
+    HashingProgress hashing(split.name, split.samples, progress);
+    const std::span<std::byte> digits = out.values("sha256");
+    image::SampleIndex index;
+    if (located.stored.empty()) {
+      index = container_of(split).make_index(from);
+      check_index(description, from, index);
+      hash_contents(index, hashing, digits);
+    } else {
+      std::vector<std::byte> found;
+      index = index_stored_shards(from, *located.stored[number], copy, hashing, found);
+      check_index(description, from, index);
+      std::ranges::copy(found, digits.begin());
+    }
+    write_index(index, out);
     if (!index.classes.empty()) class_names = index.classes;
   };
   return open_or_make_cache(
-      {description, image_columns(), "", cache_key(description, sources), std::move(shards)}, cache_dir, fill,
+      {description, image_columns(), "", key, std::move(shards), located.stored}, cache_dir, fill,
       fmt::format("indexing the images of {} in {} ({})", description.name, located.folder.string(), located.origin),
       progress);
 }
@@ -205,6 +258,8 @@ std::vector<fs::path> find_images(const fs::path& folder, const std::string& pat
   std::ranges::sort(found);
   return found;
 }
+
+bool lies_in_shards(const SplitSpec& split) { return container_of(split).most_files == SIZE_MAX; }
 
 void check_container(const SplitSpec& split,
                      const std::function<void(const std::string& key, const std::string&)>& fail) {

@@ -13,6 +13,7 @@
 #include "mlbench/dataset/verify.h"
 #include "mlbench/image/index/example.pb.h"
 #include "mlbench/image/index/sample_index.h"
+#include "mlbench/objects/fake_store_test.h"
 #include "mlbench/tfrecord/records.h"
 
 namespace mlbench::dataset {
@@ -142,14 +143,20 @@ std::vector<std::string> keys_of(const CachedSplit& split) {
 
 // The files of the images, read where the columns say that they lie.
 std::vector<std::string> contents_of(const CachedSplit& split) {
-  const image::SampleIndex index{.shards = split.shards};
+  const image::SampleIndex index{.shards = split.stored ? std::vector<fs::path>() : split.shards};
   const image::SampleFiles files(index);
   const std::vector<std::string> keys = keys_of(split);
   const auto number = [&](const char* column, size_t i) { return split.column<FixedColumn>(column).as<int64_t>()[i]; };
   std::vector<std::string> contents;
   for (size_t i = 0; i < keys.size(); ++i) {
     std::vector<std::byte> bytes;
-    files.read({static_cast<int32_t>(number("shard", i)), number("offset", i), number("length", i), 0, keys[i]}, bytes);
+    if (split.stored) {
+      bytes.resize(static_cast<size_t>(number("length", i)));
+      split.stored->read(static_cast<size_t>(number("shard", i)), number("offset", i), bytes);
+    } else {
+      files.read({static_cast<int32_t>(number("shard", i)), number("offset", i), number("length", i), 0, keys[i]},
+                 bytes);
+    }
     contents.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
   return contents;
@@ -310,6 +317,116 @@ TEST(Images, TheSetsThatAreBuiltInAreOfOneShapeAndOneNumberOfClasses) {
       EXPECT_LE(other.splits[split].synthetic_samples, 2048) << "made ones are decoded, and take memory";
     }
   }
+}
+
+// ---- in an object store ---------------------------------------------------------------------------------------------
+
+// A store with the files of a place below data/, which the environment names.
+struct Stored {
+  explicit Stored(const Place& place) : description(place.description) {
+    store.options();
+    setenv("AWS_ENDPOINT_URL_S3", store.endpoint().c_str(), 1);
+    for (const auto& entry : fs::recursive_directory_iterator(place.root())) {
+      if (entry.is_regular_file()) store.put(key_of(entry.path().lexically_relative(place.root())), read_file(entry));
+    }
+  }
+  ~Stored() { unsetenv("AWS_ENDPOINT_URL_S3"); }
+  Stored(const Stored&) = delete;
+  Stored& operator=(const Stored&) = delete;
+
+  static std::string key_of(const fs::path& file) { return "data/dots/" + file.string(); }
+  PreparedDataset prepare() {
+    said.clear();
+    return dataset::prepare(description, {"s3://bucket/data"}, cache.path(),
+                            [&](const std::string& line) { said += line + "\n"; });
+  }
+  std::string error() {
+    return message_of<UserError>([&] { prepare(); });
+  }
+
+  objects::FakeStore store;
+  DatasetDescription description;
+  TemporaryFolder cache;
+  std::string said;
+};
+
+TEST(StoredImages, AreThoseOfTheFolder) {
+  for (size_t set = 1; set < image_sets().size(); ++set) {
+    SCOPED_TRACE(image_sets()[set].container);
+    Place place(image_sets()[set]);
+    const PreparedDataset of_files = place.prepare();
+    Stored stored(place);
+    const PreparedDataset data = stored.prepare();
+    EXPECT_EQ(data.fingerprint(), of_files.fingerprint());
+    EXPECT_THAT(stored.said, AllOf(HasSubstr("in s3://bucket/data/dots (object store)"), HasSubstr("hashed 5 of 5")));
+    for (const char* split : {"train", "test"}) {
+      EXPECT_EQ(keys_of(data.split(split)), keys_of(of_files.split(split)));
+      EXPECT_EQ(contents_of(data.split(split)), contents_of(of_files.split(split)));
+      EXPECT_THAT(data.split(split).labels(), testing::ElementsAreArray(of_files.split(split).labels()));
+    }
+    for (const auto& entry : fs::directory_iterator(stored.cache.path())) {
+      EXPECT_NE(entry.path().extension(), ".tmp") << "a copy of a shard";
+    }
+    EXPECT_EQ(stored.prepare().fingerprint(), of_files.fingerprint());
+    EXPECT_EQ(stored.said, "") << "the second start finds the index";
+  }
+}
+
+TEST(StoredImages, AChangedObjectIsRefusedAndIndexedAnew) {
+  Place place(image_sets()[1]);
+  Stored stored(place);
+  const PreparedDataset before = stored.prepare();
+  std::string content = read_file(place.root() / "val-0.tar");
+  content.replace(content.find("test v0"), 7, "TEST v0");
+  stored.store.put(Stored::key_of("val-0.tar"), content);
+  EXPECT_THAT(message_of<UserError>([&] { contents_of(before.split("test")); }),
+              AllOf(HasSubstr("s3://bucket/data/dots/val-0.tar"), HasSubstr("list the objects again")));
+  const PreparedDataset after = stored.prepare();
+  EXPECT_NE(after.fingerprint(), before.fingerprint());
+  EXPECT_THAT(contents_of(after.split("test")), ElementsAre("TEST v0", "test v1"));
+}
+
+TEST(StoredImages, ErrorsNameTheObject) {
+  Place place(image_sets()[1]);
+  Stored stored(place);
+  stored.store.faults = [](int, const net::http::Request& request) {
+    const bool refused = request.raw_target.ends_with("/train-1.tar");
+    return refused ? objects::FakeStore::Fault{.status = 403} : objects::FakeStore::Fault();
+  };
+  EXPECT_THAT(stored.error(), HasSubstr("s3://bucket/data/dots/train-1.tar: the store refuses (403"));
+  stored.store.faults = nullptr;
+
+  write_tar(place.root() / "val-0.tar", {{"v0.jpg", "test v0"}, {"v0.cls", "3"}});
+  stored.store.put(Stored::key_of("val-0.tar"), read_file(place.root() / "val-0.tar"));
+  EXPECT_THAT(stored.error(), AllOf(HasSubstr("s3://bucket/data/dots/val-0.tar: v0"), HasSubstr("0 to 2"),
+                                    Not(HasSubstr(stored.cache.path().string()))));
+  write_tar(place.root() / "val-0.tar", {});
+  stored.store.put(Stored::key_of("val-0.tar"), read_file(place.root() / "val-0.tar"));
+  EXPECT_THAT(stored.error(), HasSubstr("s3://bucket/data/dots/val-0.tar: the tar files hold no images"));
+}
+
+TEST(StoredImages, AStoreThatDoesNotAnswerIsNoFailureOfTheRanksConnection) {
+  objects::FakeStore store;
+  store.put("data/0.tar", "content");
+  objects::StoreOptions options = store.options();
+  options.attempts = 1;
+  const StoredShards shards{objects::open_store("s3://bucket/data", options), {{"0.tar", 7, ""}}};
+  store.faults = [](int, const net::http::Request&) { return objects::FakeStore::Fault{.status = 503}; };
+  std::vector<std::byte> bytes(7);
+  EXPECT_THAT([&] { shards.read(0, 0, bytes); },
+              testing::ThrowsMessage<IoError>(AllOf(HasSubstr("s3://bucket/data/0.tar"), HasSubstr("503"))));
+  EXPECT_THAT([&] { list_objects(*shards.store); }, testing::ThrowsMessage<IoError>(HasSubstr("503")));
+  EXPECT_THAT([&] { shards.state(); }, testing::ThrowsMessage<UserError>(HasSubstr("lists no ETag")));
+}
+
+TEST(StoredImages, WhatAStoreLacksIsSaid) {
+  Place tar(image_sets()[1]);
+  fs::remove(tar.root() / "val-0.tar");
+  Stored stored(tar);
+  EXPECT_THAT(stored.error(), HasSubstr("s3://bucket/data/dots (object store): no val-*.tar"));
+  const Place folders(image_sets()[0]);
+  Stored others(folders);
+  EXPECT_THAT(others.error(), HasSubstr("only images in tar or record files are read from a store"));
 }
 
 }  // namespace

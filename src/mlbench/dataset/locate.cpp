@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <fnmatch.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
+#include <utility>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/own_variables.h"
@@ -70,9 +73,44 @@ std::optional<LocatedDataset> find_archive(const DatasetDescription& description
   return located;
 }
 
+bool fits(const std::string& key, const std::string& pattern) {
+  if (pattern.find('*') == std::string::npos) return key == pattern;
+  return fnmatch(pattern.c_str(), key.c_str(), FNM_PERIOD | FNM_PATHNAME) == 0;
+}
+
+// Whether a store may hold the data set: it has no folders to walk through.
+bool may_be_stored(const DatasetDescription& description) {
+  return find_format(description.format)->encoded && std::ranges::all_of(description.splits, lies_in_shards);
+}
+
+// The data set where the store has it below `place`; else fills `missing`.
+std::optional<LocatedDataset> find_in_store(const DatasetDescription& description, const Place& place,
+                                            std::vector<std::string>& missing) {
+  const std::shared_ptr<objects::ObjectStore> store = open_data_store(place.folder.string());
+  const std::vector<objects::Object> listed = list_objects(*store);
+  LocatedDataset located{place.folder, place.origin, {}};
+  for (const SplitSpec& split : description.splits) {
+    StoredShards shards{store};
+    for (const FileSource& source : split.files) {
+      const size_t before = shards.objects.size();
+      std::ranges::copy_if(listed, std::back_inserter(shards.objects),
+                           [&](const objects::Object& object) { return fits(object.key, source.pattern); });
+      if (shards.objects.size() == before) missing.push_back(source.pattern);
+    }
+    auto& files = located.files.emplace_back();
+    for (size_t i = 0; i < shards.objects.size(); ++i) files.emplace_back(shards.address(i));
+    located.stored.push_back(std::make_shared<const StoredShards>(std::move(shards)));
+  }
+  return missing.empty() ? std::optional(std::move(located)) : std::nullopt;
+}
+
 // The data set where `place` holds it; else fills `missing`.
 std::optional<LocatedDataset> find_at(const DatasetDescription& description, const Place& place,
                                       std::vector<std::string>& missing) {
+  if (objects::is_store(place.folder.string())) {
+    if (!may_be_stored(description)) return std::nullopt;
+    return find_in_store(description, place, missing);
+  }
   LocatedDataset located{place.folder, place.origin, {}, {}};
   missing = find_files(description, place.folder, located.files);
   if (missing.empty()) return located;
@@ -116,8 +154,9 @@ std::vector<Place> places_of(const DatasetDescription& description, const std::v
   std::vector<Place> places;
   for (const std::string& dir : data_dirs) {
     for (const fs::path& folder : {fs::path(dir) / description.folder, fs::path(dir)}) {
-      if (!description.archive.folder.empty()) places.push_back({folder / description.archive.folder, "data folder"});
-      places.push_back({folder, "data folder"});
+      const char* const origin = objects::is_store(dir) ? "object store" : "data folder";
+      if (!description.archive.folder.empty()) places.push_back({folder / description.archive.folder, origin});
+      places.push_back({folder, origin});
     }
   }
   if (!description.system_path.empty()) {
@@ -134,7 +173,9 @@ struct Lack {
 
 Lack lack_of(const DatasetDescription& description, const fs::path& folder, const std::vector<std::string>& missing) {
   std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) return {"no such folder"};
+  const bool stored = objects::is_store(folder.string());
+  if (stored && !may_be_stored(description)) return {"only images in tar or record files are read from a store"};
+  if (!stored && !fs::is_directory(folder, ignored)) return {"no such folder"};
   const bool some = missing.size() < count_files(description);
   const std::string instead =
       (some ? "" : describe_namesake(description, folder)) + describe_lookalikes(description, folder);

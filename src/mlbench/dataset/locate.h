@@ -1,20 +1,25 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "mlbench/dataset/description.h"
+#include "mlbench/dataset/stored_shards.h"
 
 namespace mlbench::dataset {
 
-// A data set found on disk: its folder, and for each split the files in the order that the format's reader expects.
+// A data set found on disk or in an object store: its folder, and for each split the files in the order that the
+// format's reader expects.
 struct LocatedDataset {
   std::filesystem::path folder;
-  std::string origin;                                     // "data folder" | "package NAME"
+  std::string origin;                                     // "data folder" | "package NAME" | "object store"
   std::vector<std::vector<std::filesystem::path>> files;  // [split][file]; with an archive: paths of its members
-  std::filesystem::path archive;                          // "" where the files themselves were found
+  std::filesystem::path archive = {};                     // "" where the files themselves were found
+  // [split]; of a store, in which `folder` and `files` are addresses. Empty: the files are on disk.
+  std::vector<std::shared_ptr<const StoredShards>> stored = {};
 };
 
 // What a search found, and which places it rejected.
@@ -27,7 +32,8 @@ struct SearchResult {
 };
 // Looks into each folder of `data_dirs` in order: DIR/<folder>, then DIR, since two sets may have files of the same
 // names; before each of the two, its subfolder named as the archive's folder. The system package's folder comes last.
-// Files may be as published, unpacked, or in the archive. For data that are only made, no place is searched and nothing
+// Files may be as published, unpacked, or in the archive. A folder s3://BUCKET/PREFIX is listed, for shards of images
+// alone, and what its store throws passes through. For data that are only made, no place is searched and nothing
 // is found.
 SearchResult search(const DatasetDescription& description, const std::vector<std::string>& data_dirs);
 // What search() found. Throws UserError where nothing was found, listing every place, what is missing or was mistaken

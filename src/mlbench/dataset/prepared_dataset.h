@@ -16,6 +16,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/dataset/column.h"
 #include "mlbench/dataset/description.h"
+#include "mlbench/dataset/stored_shards.h"
 
 namespace mlbench::dataset {
 
@@ -30,7 +31,8 @@ struct CachedSplit {
   std::string name;
   int64_t samples = 0;
   std::vector<Column> columns;
-  std::vector<std::filesystem::path> shards = {};  // the files of encoded images, or their folder; else none
+  std::vector<std::filesystem::path> shards = {};   // the files of encoded images, or their folder; else none
+  std::shared_ptr<const StoredShards> stored = {};  // set where `shards` are addresses in a store, and no files
 
   bool encoded() const { return !shards.empty(); }
 

@@ -28,7 +28,7 @@ Json to_json(const Counters& counters) {
 }
 
 std::unique_ptr<ObjectStore> open_store(const std::string& place, const StoreOptions& options) {
-  if (place.starts_with("s3://")) {
+  if (is_store(place)) {
     std::unique_ptr<ObjectStore> store = make_s3_store(place, options);
     if (options.cache.empty()) return store;
     return std::make_unique<CachedStore>(std::move(store), options);
@@ -38,6 +38,8 @@ std::unique_ptr<ObjectStore> open_store(const std::string& place, const StoreOpt
   }
   return make_folder_store(place);
 }
+
+bool is_store(std::string_view place) { return place.starts_with("s3://"); }
 
 void check_key(std::string_view where, std::string_view key) {
   const auto refuse = [&](const char* reason) {

@@ -77,6 +77,9 @@ struct StoreOptions {
 // the first call. Throws UserError for a place or an option that is none.
 std::unique_ptr<ObjectStore> open_store(const std::string& place, const StoreOptions& options);
 
+// Whether a user means a store, "s3://...", and no folder.
+bool is_store(std::string_view place);
+
 // Throws UserError "WHERE: KEY: REASON" unless the key is a relative path that stays below where it begins, in UTF-8,
 // without control characters and of at most 1,024 bytes.
 void check_key(std::string_view where, std::string_view key);
