@@ -170,6 +170,7 @@ Storage storage_of(const Spools& spools) {
   storage.kind = kind;
   storage.data = data;
   storage.run = run;
+  storage.endpoint = of_all("endpoint");
   return storage;
 }
 

@@ -391,6 +391,27 @@ TEST_F(BuildRecord, StorageIsThatOfAllRanks) {
   EXPECT_EQ(half["data"], nullptr);
   EXPECT_EQ(half["run"], "local");
   EXPECT_EQ(storage_of(local, {{"event", "begin"}})["kind"], "not known") << "it did not say";
+  EXPECT_EQ(storage_of(local, local)["endpoint"], nullptr);
+  const Json stored = begin({{"data", "s3"}, {"run", "local"}, {"endpoint", "https://store"}});
+  const Json storage = storage_of(stored, stored);
+  EXPECT_EQ(storage["kind"], "data s3, run local");
+  EXPECT_EQ(storage["endpoint"], "https://store");
+}
+
+TEST_F(BuildRecord, ReadsFromAnObjectStoreAreThoseOfAllRanks) {
+  one_finished_segment();
+  const auto end_of = [](int64_t bytes) {
+    return Json{{"event", "end"},        {"end_ns", 2},         {"objects", 12},         {"object_bytes", bytes},
+                {"object_requests", 30}, {"object_retries", 1}, {"object_cache_hits", 5}};
+  };
+  write_spool(folder_.path(), 1, 0, {step_record(0, 15, kSecond)}, {end_of(1000)});
+  write_spool(folder_.path(), 1, 1, {step_record(0, 15, kSecond)}, {end_of(200)});
+  const Json storage = build()["storage"];
+  EXPECT_EQ(storage["objects"], 12) << "each rank lists the same";
+  EXPECT_EQ(storage["bytes"], 1200);
+  EXPECT_EQ(storage["requests"], 60);
+  EXPECT_EQ(storage["retries"], 2);
+  EXPECT_EQ(storage["cache_hits"], 10);
 }
 
 TEST_F(BuildRecord, AValueAtALimitReachesNothing) {

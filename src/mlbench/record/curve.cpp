@@ -176,6 +176,11 @@ void tell_read_bytes(const std::vector<std::vector<RankSpool>>& ranks, std::vect
   }
   storage.device_read_bytes = sum_of(ends, member::kDeviceReadBytes);
   storage.call_read_bytes = sum_of(ends, member::kCallReadBytes);
+  if (!ends.empty()) storage.objects = find(ends.back(), member::kObjects);  // each rank lists the same
+  storage.bytes = sum_of(ends, member::kObjectBytes);
+  storage.requests = sum_of(ends, member::kObjectRequests);
+  storage.retries = sum_of(ends, member::kObjectRetries);
+  storage.cache_hits = sum_of(ends, member::kObjectCacheHits);
 }
 
 std::optional<Goal> goal_of(const spec::RunSpec& spec, const std::vector<RankSpool>& segments,

@@ -26,6 +26,12 @@ constexpr MemberRow kMemberRows[] = {
      "where "
      "the kernel does not say"},
     {"call_read_bytes", kInteger, "bytes", "the same of what calls that read returned, from files and connections"},
+    {"objects", kInteger, "", "that an object store lists for the data; absent of data on disk"},
+    {"object_bytes", kInteger, "bytes",
+     "of objects, from the store, since this process began; what came twice counts twice"},
+    {"object_requests", kInteger, "", "to the store, lists and repeated ones included"},
+    {"object_retries", kInteger, "", "of these: repeated after a failure that may pass"},
+    {"object_cache_hits", kInteger, "", "reads of blocks that the cache of objects had"},
     {"split", kText, "", "train | test"},
     {"metrics", kObject, "", "value by metric, of all ranks"},
     {"train_loss", kNumber, "", "mean over the epoch's samples, of all ranks"},
@@ -45,7 +51,9 @@ constexpr MemberRow kMemberRows[] = {
     {"effective", kObject, "", "settings as they turned out, as in the record"},
     {"versions", kObject, "", "of libraries"},
     {"comm_stack", kText, "", "the communicator with what wraps it"},
-    {"storage", kObject, "", "on what the prepared `data` and the files of the `run` lie: local, nfs, ...; else null"},
+    {"storage", kObject, "",
+     "on what the prepared `data` and the files of the `run` lie: local, nfs, s3, ...; else null. Of s3, the "
+     "`endpoint`"},
     {"notes", kList, "", "sentences that the record's notes take over"},
     {"metric", kText, "", "of the goal"},
     {"target", kNumber, "", "of the goal"},
@@ -81,8 +89,9 @@ constexpr std::string_view kOperationsAlways[] = {"step", "operations"};
 constexpr std::string_view kCollectiveAlways[] = {"row"};
 constexpr std::string_view kPairsAlways[] = {"matrix"};
 constexpr std::string_view kEndAlways[] = {"step", "reason"};
-constexpr std::string_view kEndSometimes[] = {"weights_sha256", "samples",           "peak_rss",       "loss_scale",
-                                              "skipped_steps",  "device_read_bytes", "call_read_bytes"};
+constexpr std::string_view kEndSometimes[] = {
+    "weights_sha256",  "samples", "peak_rss",     "loss_scale",      "skipped_steps",  "device_read_bytes",
+    "call_read_bytes", "objects", "object_bytes", "object_requests", "object_retries", "object_cache_hits"};
 constexpr std::string_view kFailureAlways[] = {"kind", "operation", "message"};
 constexpr std::string_view kFailureSometimes[] = {"step", "sequence_number"};
 

@@ -158,8 +158,8 @@ struct DataSet {
   std::optional<bool> official;
   bool synthetic = false;
   std::optional<bool> fixed_batch;  // tensors were made once and used in each step
-  Json samples = nullptr;  // a number, or numbers by split
-  std::string generator;   // what made the records, with its version and seed; "" of real data
+  Json samples = nullptr;           // a number, or numbers by split
+  std::string generator;            // what made the records, with its version and seed; "" of real data
   Json others = nullptr;
 };
 
@@ -167,7 +167,8 @@ struct DataSet {
 struct Storage {
   std::string kind;  // "local"; "data nfs, run local"; "not known"
   std::string data, run, endpoint;
-  std::optional<int64_t> objects, bytes;
+  std::optional<int64_t> objects, bytes;  // of an object store; `bytes` and those below are of all ranks
+  std::optional<int64_t> requests, retries, cache_hits;
   std::optional<int64_t> device_read_bytes, call_read_bytes;  // as of an epoch, but of the whole training
   Json others = nullptr;
 };

@@ -176,6 +176,9 @@ void describe(V& v, T& storage) {
   text(v, "endpoint", storage.endpoint);
   v.field("objects", storage.objects);
   v.field("bytes", storage.bytes);
+  v.field("requests", storage.requests, kOmitted);
+  v.field("retries", storage.retries, kOmitted);
+  v.field("cache_hits", storage.cache_hits, kOmitted);
   v.field("device_read_bytes", storage.device_read_bytes, kOmitted);
   v.field("call_read_bytes", storage.call_read_bytes, kOmitted);
   v.others(storage.others);

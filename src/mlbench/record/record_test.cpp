@@ -95,6 +95,7 @@ Record full_record() {
   epoch.gradient_norm = 1;
   epoch.clipped_steps = 1;
   epoch.device_read_bytes = epoch.call_read_bytes = 1;
+  record.storage.requests = record.storage.retries = record.storage.cache_hits = 1;
   record.storage.device_read_bytes = record.storage.call_read_bytes = 1;
   record.operations.emplace_back();
   record.energy.emplace();

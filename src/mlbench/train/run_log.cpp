@@ -10,6 +10,7 @@
 #include "mlbench/base/processor.h"
 #include "mlbench/base/storage.h"
 #include "mlbench/metrics/metric.h"
+#include "mlbench/objects/object_store.h"
 #include "mlbench/record/events.h"
 #include "mlbench/spec/split.h"
 
@@ -27,6 +28,14 @@ Json notes_on(const Json& effective, const spec::TaskSpec& task) {
   const bool bfloat16 = effective.value("precision", "") == "bf16" && effective.value("device", "") == "cpu";
   if (std::string slow = bfloat16 ? why_bfloat16_is_slow() : ""; !slow.empty()) notes.push_back(std::move(slow));
   return notes;
+}
+
+// Where the samples come from; null where that is a disk.
+const objects::ObjectStore* store_of(const dataset::PreparedDataset& data) {
+  for (const dataset::CachedSplit& split : data.splits()) {
+    if (split.stored != nullptr) return split.stored->store.get();
+  }
+  return nullptr;
 }
 
 using record::add_members;
@@ -55,7 +64,11 @@ void RunLog::begin(int64_t step, int64_t last_step) {
   Json versions = c_.framework.versions();
   versions.update(c_.comm.versions());
   const auto lies_on = [](const std::string& folder) { return text_or_null(storage_kind(folder)); };
-  const Json storage = {{"data", lies_on(c_.run.cache_dir)}, {"run", lies_on(c_.run.run_dir)}};
+  Json storage = {{"data", lies_on(c_.run.cache_dir)}, {"run", lies_on(c_.run.run_dir)}};
+  if (const objects::ObjectStore* store = store_of(c_.data)) {
+    storage["data"] = store->kind();
+    storage["endpoint"] = store->endpoint();
+  }
   Json event = make_event(EventKind::kBegin,
                           {member::kStartStep(step), member::kStorage(storage),
                            member::kParameters(c_.framework.layout().parameter_count()), member::kEffective(effective),
@@ -145,6 +158,12 @@ void RunLog::end(int64_t step, StopReason reason, const std::string& weights_sha
                                    member::kWeightsSha256(weights_sha256), member::kSamples(plan_.samples_after(step)),
                                    member::kPeakRss(peak_rss_bytes())});
   add_read_bytes(event, read_at_begin_);
+  if (const objects::ObjectStore* store = store_of(c_.data)) {
+    const objects::Counters counters = store->counters();
+    add_members(event, {member::kObjects(counters.objects), member::kObjectBytes(counters.bytes),
+                        member::kObjectRequests(counters.requests), member::kObjectRetries(counters.retries),
+                        member::kObjectCacheHits(counters.cache_hits)});
+  }
   if (is_first_rank() && c_.optimizer.scales_loss()) {
     add_members(event,
                 {member::kLossScale(c_.optimizer.loss_scale()), member::kSkippedSteps(c_.optimizer.skipped_steps())});
