@@ -181,6 +181,26 @@ class ObjectStore(unittest.TestCase):
         self.assertEqual(warm["counters"]["requests"], 1)  # the list
         self.assertEqual(warm["bytes"], cold["bytes"])
 
+    def test_shards_of_images_are_found_as_data_sets(self):
+        for name in ("imagenet1k-train-0000.tar", "imagenet1k-validation-00.tar"):
+            self.swift.put(f"shards/data/imagenet-tar/{name}", b"a shard")
+        self.swift.put("shards/data/imagenet-tfrecord/train-00000-of-00001", b"a shard")
+        place = "s3://shards/data"
+        command = [MLBENCH, "data", "list", "--json", "--home", str(self.folder / "home"), "--data-dir", place]
+        done = subprocess.run(command, env=self.environment(AWS_ENDPOINT_URL_S3=self.swift.endpoint), text=True,
+                              capture_output=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = {row["name"]: row for row in json.loads(done.stdout)}
+        self.assertEqual(rows["imagenet-tar"]["folder"], f"{place}/imagenet-tar")
+        self.assertEqual(rows["imagenet-tar"]["origin"], "object store")
+        self.assertFalse(rows["imagenet-tfrecord"]["found"])
+        self.assertIn(f"{place}/imagenet-tfrecord (object store): no ", rows["imagenet-tfrecord"]["misfits"])
+        wrong = subprocess.run(command, env=self.environment(AWS_ENDPOINT_URL_S3=self.swift.endpoint, AWS_SECRET_ACCESS_KEY="hunter2"),
+                               text=True, capture_output=True, timeout=300)
+        self.assertEqual(wrong.returncode, WRONG_INPUT, wrong.stderr)
+        self.assertIn("403 SignatureDoesNotMatch", wrong.stderr)
+        self.assertNotIn("hunter2", wrong.stderr + wrong.stdout)
+
     def test_reads_go_on_after_the_store_was_killed(self):
         process = subprocess.Popen(self.command("s3://shards/train", "--json", "--range", "20K", "--seconds", "200"),
                                    env=self.environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

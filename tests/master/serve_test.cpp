@@ -332,7 +332,7 @@ TEST_F(Serve, WhatCannotRunIsRefusedWithTheReason) {
   EXPECT_THAT(refused(body, 422), HasSubstr("unknown field 'wrokers': did you mean 'workers'?"));
   body = request("x");
   body["data_dir"] = "relative";
-  EXPECT_THAT(refused(body, 422), HasSubstr("no absolute path"));
+  EXPECT_THAT(refused(body, 422), HasSubstr("neither an absolute path nor s3://BUCKET/PREFIX"));
   EXPECT_EQ(get("/runs")["total"], 0);
 }
 

@@ -22,6 +22,7 @@
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
 #include "mlbench/metrics/metric.h"
+#include "mlbench/objects/object_store.h"
 #include "mlbench/plan/choices.h"
 #include "mlbench/plan/engine.h"
 #include "mlbench/spec/communication.h"
@@ -105,15 +106,19 @@ std::string worker_advice() {
                      variables::kWorker);
 }
 
+std::string absolute_data_dir(const std::string& data_dir) {
+  return objects::is_store(data_dir) ? data_dir : std::filesystem::absolute(data_dir).lexically_normal().string();
+}
+
 std::vector<std::string> data_dirs(const std::string& data_dir, const std::filesystem::path& home) {
   std::vector<std::string> dirs;
   if (!data_dir.empty()) {
-    if (!std::filesystem::is_directory(data_dir)) {
+    if (!objects::is_store(data_dir) && !std::filesystem::is_directory(data_dir)) {
       throw UserError(fmt::format("--data-dir '{}' is not a folder", data_dir));
     }
-    dirs.push_back(std::filesystem::absolute(data_dir).lexically_normal());
+    dirs.push_back(absolute_data_dir(data_dir));
   } else if (const auto folder = environment_variable(variables::kDataDir)) {
-    dirs.push_back(std::filesystem::absolute(*folder).lexically_normal());
+    dirs.push_back(absolute_data_dir(*folder));
   }
   dirs.push_back(data_dir_of(home));
   return dirs;

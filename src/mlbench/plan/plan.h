@@ -19,8 +19,12 @@ using spec::RunOptions;
 // What a user can do where there is no worker program, or none that works.
 std::string worker_advice();
 
+// The folder as an absolute path; a place in an object store as it is.
+std::string absolute_data_dir(const std::string& data_dir);
+
 // The absolute folders in which data sets are looked for, in order: `data_dir` or, where it is "", MLBENCH_DATA_DIR;
-// then HOME/data. Throws UserError where `data_dir` is no folder.
+// then HOME/data. A place in an object store, s3://BUCKET/PREFIX, stays as it is. Throws UserError where `data_dir` is
+// neither.
 std::vector<std::string> data_dirs(const std::string& data_dir, const std::filesystem::path& home);
 
 // The facts against which choices are checked.

@@ -549,6 +549,7 @@ TEST_F(Plan, WrongNumbersSayWhatIsExpected) {
   options_.name = "r";
   options_.data_dir = "/no/such/folder";
   EXPECT_THAT(error(), HasSubstr("--data-dir '/no/such/folder' is not a folder"));
+  EXPECT_EQ(data_dirs("s3://bucket/data", "/home").front(), "s3://bucket/data") << "no path of this machine";
 }
 
 // No value outside of its range is planned, whether it comes over REST or from the command line.

@@ -7,6 +7,7 @@
 #include "mlbench/base/or_null.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/catalog/options/options.h"
+#include "mlbench/objects/object_store.h"
 #include "mlbench/plan/choices.h"
 #include "mlbench/plan/engine.h"
 #include "mlbench/plan/plan.h"
@@ -34,8 +35,8 @@ PlannedRuns Planner::plan(const Json& request) {
   if (custom && options.work_dir.empty() && !in_image) options.work_dir = options_.home;
   if (options.data_dir.empty()) {
     if (spec::asks_for_training(options) && !other_files) options.data_dir = options_.data_dir;
-  } else if (!std::filesystem::path(options.data_dir).is_absolute()) {
-    throw UserError(fmt::format("data_dir '{}' is no absolute path", options.data_dir));
+  } else if (!objects::is_store(options.data_dir) && !std::filesystem::path(options.data_dir).is_absolute()) {
+    throw UserError(fmt::format("data_dir '{}' is neither an absolute path nor s3://BUCKET/PREFIX", options.data_dir));
   }
   const PlanFacts facts = custom ? gather_facts(options_.home) : gather_facts(options_.worker, options_.home);
   PlannedRuns planned;

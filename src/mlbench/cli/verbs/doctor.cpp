@@ -145,7 +145,14 @@ std::vector<Finding> check_data(const Context& context) {
   for (const std::string& name : dataset::dataset_names()) {
     const dataset::DatasetDescription& description = dataset::find_description(name);
     if (description.only_made()) continue;
-    const dataset::SearchResult search = dataset::search(description, dirs);
+    dataset::SearchResult search;
+    try {
+      search = dataset::search(description, dirs);
+    } catch (const std::exception& error) {  // of an object store
+      findings.push_back({"data", Verdict::kWarn, fmt::format("{}: {}", name, error.what()),
+                          "check the credentials and " + std::string(variables::kDataDir)});
+      continue;
+    }
     if (!search.misfits.empty()) {
       findings.push_back({"data", Verdict::kWarn,
                           fmt::format("{}: what lies here does not fit:{}", name, search.misfits),

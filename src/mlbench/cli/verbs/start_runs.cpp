@@ -130,7 +130,7 @@ Json request_of(spec::RunOptions options) {
   options = plan::with_task_text(std::move(options));
   if (spec::asks_for_training(options)) {
     if (options.data_dir.empty()) options.data_dir = environment_variable(variables::kDataDir).value_or("");
-    if (!options.data_dir.empty()) options.data_dir = fs::absolute(options.data_dir).lexically_normal();
+    if (!options.data_dir.empty()) options.data_dir = plan::absolute_data_dir(options.data_dir);
   }
   Json request = to_json(options);
   // The values of variables that are only named; the master keeps them only in memory.
