@@ -2,23 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/relative_key.h"
 #include "mlbench/base/text.h"
-#include "mlbench/base/utf8.h"
 #include "mlbench/objects/cached_store.h"
 #include "mlbench/objects/folder_store.h"
 #include "mlbench/objects/s3_store.h"
 
 namespace mlbench::objects {
-
-namespace {
-
-constexpr size_t kMostKeyBytes = 1024;  // S3's own limit
-
-}  // namespace
 
 Json to_json(const Counters& counters) {
   return {{"objects", counters.objects},       {"reads", counters.reads},
@@ -42,16 +37,9 @@ std::unique_ptr<ObjectStore> open_store(const std::string& place, const StoreOpt
 bool is_store(std::string_view place) { return place.starts_with("s3://"); }
 
 void check_key(std::string_view where, std::string_view key) {
-  const auto refuse = [&](const char* reason) {
-    throw UserError(fmt::format("{}: '{}': {}", where, printable(key, 100), reason));
-  };
-  if (key.empty()) refuse("a key is empty");
-  if (key.size() > kMostKeyBytes) refuse("a key of more than 1,024 bytes");
-  if (has_control_character(key)) refuse("a key with a line break or another control character");
-  if (!is_utf8(std::string(key))) refuse("a key that is not UTF-8");
-  if (key.front() == '/') refuse("a key that begins with /, expected a relative path");
-  for (const std::string& part : split_at(key, '/')) {
-    if (part == ".." || part == ".") refuse("a key with the part '.' or '..'");
+  mlbench::check_key(where, key);
+  if (std::ranges::count(split_at(key, '/'), ".") > 0) {
+    throw UserError(fmt::format("{}: '{}': a path with the part '.'", where, printable(key, 100)));
   }
 }
 

@@ -80,8 +80,7 @@ std::unique_ptr<ObjectStore> open_store(const std::string& place, const StoreOpt
 // Whether a user means a store, "s3://...", and no folder.
 bool is_store(std::string_view place);
 
-// Throws UserError "WHERE: KEY: REASON" unless the key is a relative path that stays below where it begins, in UTF-8,
-// without control characters and of at most 1,024 bytes.
+// As the function of base/relative_key.h. It refuses a part '.', too, which libcurl would take out of an address.
 void check_key(std::string_view where, std::string_view key);
 
 }  // namespace mlbench::objects

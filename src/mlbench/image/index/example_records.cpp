@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/relative_key.h"
 #include "mlbench/image/index/example.pb.h"
 #include "mlbench/image/index/labels.h"
 #include "mlbench/image/index/sample_index.h"

@@ -14,6 +14,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/relative_key.h"
 #include "mlbench/base/text.h"
 #include "mlbench/image/index/labels.h"
 #include "mlbench/image/index/sample_index.h"

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "mlbench/base/relative_key.h"
 #include "mlbench/base/test_error.h"
 #include "mlbench/image/index/sample_index.h"
 

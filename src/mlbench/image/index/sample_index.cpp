@@ -11,14 +11,10 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/base/text.h"
-#include "mlbench/base/utf8.h"
 
 namespace mlbench::image {
 
 namespace {
-
-constexpr size_t kMostKeyBytes = 1024;
 
 FileDescriptor open_plain(int folder, const std::string& name, const std::string& path) {
   // Never waits for a pipe, never follows a link that came into the place of a file.
@@ -38,20 +34,6 @@ bool allow_more_files() {
 }
 
 }  // namespace
-
-void check_key(const std::string& where, std::string_view key) {
-  const auto refuse = [&](const char* reason) {
-    throw UserError(fmt::format("{}: '{}': {}", where, printable(key, 100), reason));
-  };
-  if (key.empty()) refuse("a name is empty");
-  if (key.size() > kMostKeyBytes) refuse("a name of more than 1,024 bytes");
-  if (has_control_character(key)) refuse("a name with a line break or another control character");
-  if (!is_utf8(std::string(key))) refuse("a name that is not UTF-8");
-  if (key.front() == '/') refuse("an absolute path, expected one that begins in the container");
-  for (const std::string& part : split_at(key, '/')) {
-    if (part == "..") refuse("a path that leaves its folder by '..'");
-  }
-}
 
 SampleFiles::SampleFiles(const SampleIndex& index) : index_(index) {
   for (const std::filesystem::path& shard : index.shards) {

@@ -76,10 +76,6 @@ struct TarMember {
 // refuses, and sizes beyond the end of the file.
 std::vector<TarMember> read_tar_members(const std::filesystem::path& path, std::string_view read = ".cls");
 
-// Throws UserError "WHERE: KEY: REASON" unless the key is a relative path that stays below where it begins, in UTF-8,
-// without control characters and of at most 1,024 bytes.
-void check_key(const std::string& where, std::string_view key);
-
 // Opens the shards of an index, and reads samples. Safe on several threads.
 class SampleFiles {
  public:

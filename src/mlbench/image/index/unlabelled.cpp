@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/relative_key.h"
 #include "mlbench/image/index/labels.h"
 #include "mlbench/image/index/sample_index.h"
 

@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/relative_key.h"
 #include "mlbench/base/text.h"
 #include "mlbench/image/index/labels.h"
 #include "mlbench/image/index/sample_index.h"

@@ -8,6 +8,7 @@
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/relative_key.h"
 #include "mlbench/base/text.h"
 #include "mlbench/base/text_blocks.h"
 #include "mlbench/image/index/sample_index.h"

@@ -18,6 +18,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/random.h"
+#include "mlbench/base/relative_key.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/base/temporary_folders.h"
 #include "mlbench/image/shards/shard_file.h"
