@@ -17,10 +17,8 @@ namespace mlbench {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
-using testing::Not;
 
 struct Damage {
   const char* name;

@@ -19,9 +19,7 @@ namespace {
 
 using record::SlowPart;
 using testing::ElementsAre;
-using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::StartsWith;
 
 using Matrix = std::vector<std::vector<double>>;
 using Factor = std::function<double(size_t from, size_t to)>;

@@ -24,7 +24,6 @@ using test::message_of;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Not;
 
 // Nothing is decoded here: "images" are words. Five train on three classes, two are evaluated.

@@ -9,8 +9,6 @@
 
 namespace mlbench::plan {
 namespace {
-
-using report::SweepRequest;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;

@@ -9,7 +9,6 @@ namespace mlbench::image {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 tensorflow::Example example(const std::string& image, int64_t label, const std::string& name) {

@@ -26,7 +26,6 @@ namespace mlbench::net::http {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 constexpr size_t kLibraryBytes = 4096;  // of a connection's memory, for the library itself
 // A gzip body may unpack to so many times its size, or so many bytes: text that is worth packing shrinks to a tenth.

@@ -21,7 +21,6 @@ namespace mlbench::optim {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 spec::OptimizerSpec quantised(const std::string& coder, Json options = Json::object()) {
   options["pattern"] = "quantised";

@@ -11,8 +11,6 @@
 namespace mlbench::report {
 
 namespace {
-
-using record::CollectiveForm;
 using record::CollectiveRow;
 
 constexpr double kStallFactor = 10;
