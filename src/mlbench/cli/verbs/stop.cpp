@@ -98,8 +98,7 @@ ExitCode remove(const Context& context, const std::vector<std::string>& names, b
 }  // namespace
 
 void add_stop(CLI::App& app, Program& program) {
-  CLI::App* verb =
-      add_verb(app, program, "stop", "Stop runs in order; what they measured is kept");
+  CLI::App* verb = add_verb(app, program, "stop", "Stop runs in order; what they measured is kept");
   add_master_options(*verb, program);
   auto names = std::make_shared<std::vector<std::string>>();
   verb->add_option("NAME-K", *names, "the runs")->required();
