@@ -70,8 +70,6 @@ inline constexpr const char* kObjectCacheLimit = "MLBENCH_OBJECT_CACHE_LIMIT";
 inline constexpr const char* kWorker = "MLBENCH_WORKER";
 // user -> supervisor: the lock that runs of this host wait for.
 inline constexpr const char* kCoreLock = "MLBENCH_CORE_LOCK";
-// user -> worker: "direct" keeps 3x3 convolutions of framework native from Winograd's order.
-inline constexpr const char* kConvolution = "MLBENCH_CONVOLUTION";
 // user -> all programs: the lowest level of the messages that go to standard error.
 inline constexpr const char* kLog = "MLBENCH_LOG";
 

@@ -52,6 +52,7 @@ struct FrameworkOptions {
   // constructor calls this function once, as the call may be collective over all ranks. Null: the framework allocates
   // the memory itself. A framework with separate memory does not call it.
   MakeMemory gradient_memory;
+  std::string convolution = "auto";  // spec::kConvolutions; catalog/worker refuses what the framework does not have
 };
 
 // One operation of a training step, with its measured and theoretical costs.

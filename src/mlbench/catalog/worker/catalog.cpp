@@ -29,6 +29,7 @@
 #include "mlbench/optim/factory.h"
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/former_names.h"
+#include "mlbench/spec/run_options.h"
 
 namespace mlbench::catalog {
 
@@ -79,7 +80,8 @@ const std::vector<FrameworkRow>& frameworks() {
        .make = framework::native_framework::make,
        .about = "kernels of mlbench and of oneDNN, for CPUs",
        .profile = true,
-       .precisions = {"float32", "bf16", "fp16"}},
+       .precisions = {"float32", "bf16", "fp16"},
+       .convolutions = {std::begin(spec::kConvolutions), std::end(spec::kConvolutions)}},
       // It computes nothing, so any precision will do.
       {.name = "null",
        .available = framework::null_framework::available,
@@ -122,7 +124,8 @@ Json list_frameworks() {
     array[i].update({{"inter_op", row.inter_op},
                      {"profile", row.profile},
                      {"precisions", row.precisions},
-                     {"devices", row.devices}});
+                     {"devices", row.devices},
+                     {"convolutions", row.convolutions}});
   }
   return array;
 }
@@ -201,7 +204,9 @@ std::unique_ptr<comm::Memory> make_gpu_memory(const std::string& backend, const 
 std::unique_ptr<framework::Framework> make_framework(const std::string& name,
                                                      const framework::FrameworkOptions& options) {
   spec::refuse_former_framework(name);
-  return find_row(frameworks(), name, "framework").make(options);
+  const FrameworkRow& row = find_row(frameworks(), name, "framework");
+  check_choice("convolution", options.convolution, texts_of(row.convolutions));
+  return row.make(options);
 }
 
 Json describe() {

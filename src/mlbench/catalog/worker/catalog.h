@@ -47,6 +47,8 @@ struct FrameworkRow {
   // any data are prepared.
   std::vector<std::string_view> precisions = {"float32"};
   std::vector<std::string_view> devices = {"cpu"};
+  // The values that it takes of spec::kConvolutions.
+  std::vector<std::string_view> convolutions = {"auto"};
 };
 const std::vector<FrameworkRow>& frameworks();
 
@@ -67,10 +69,10 @@ std::unique_ptr<framework::Framework> make_framework(const std::string& name,
                                                      const framework::FrameworkOptions& options);
 
 // What this worker can do, for `mlbench-worker --catalog`: {"build_id", "git_describe", "frameworks": [{"name",
-// "available", "reason", "about", "inter_op", "profile", "precisions", "devices"}], "backends": [{the first four, and
-// "algorithms", "tunables", "devices"}], "optimizers": [...], "rules": [...], "coders": [...], "patterns": [...],
-// "step_options": [...] (rows as optim/factory.h, compress/coder.h and optim/exchange/exchange.h say), "models": [...],
-// "metrics": [...]}.
+// "available", "reason", "about", "inter_op", "profile", "precisions", "devices", "convolutions"}], "backends": [{the
+// first four, and "algorithms", "tunables", "devices"}], "optimizers": [...], "rules": [...], "coders": [...],
+// "patterns": [...], "step_options": [...] (rows as optim/factory.h, compress/coder.h and optim/exchange/exchange.h
+// say), "models": [...], "metrics": [...]}.
 Json describe();
 
 }  // namespace mlbench::catalog

@@ -14,6 +14,7 @@
 #include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/token_batch_test.h"
 #include "mlbench/models/model.h"
+#include "mlbench/spec/run_options.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::catalog {
@@ -83,6 +84,22 @@ TEST(Catalog, AnUnknownFrameworkIsRefusedWithTheNamesOfAll) {
   EXPECT_THAT([] { make_framework("keras", {}); },
               ThrowsMessage<UserError>(HasSubstr("unknown framework 'keras'; valid: torch, native, null")));
   EXPECT_THAT([] { make_framework("onednn", {}); }, ThrowsMessage<UserError>(HasSubstr("it is called 'native'")));
+}
+
+TEST(Catalog, AFrameworkIsRefusedConvolutionsThatItHasNot) {
+  framework::FrameworkOptions options;
+  options.convolution = "winograd";
+  for (const FrameworkRow& row : frameworks()) {
+    SCOPED_TRACE(row.name);
+    EXPECT_EQ(row.convolutions.front(), "auto");
+    for (const std::string_view order : row.convolutions) EXPECT_EQ(std::ranges::count(spec::kConvolutions, order), 1);
+    if (!row.available().available || row.convolutions.size() > 1) continue;
+    EXPECT_THAT([&] { make_framework(row.name, options); },
+                ThrowsMessage<UserError>(HasSubstr("unknown convolution 'winograd'; valid: auto")));
+  }
+  const Json described = describe();
+  EXPECT_EQ(described["frameworks"][0]["convolutions"], Json::array({"auto"}));
+  EXPECT_EQ(described["frameworks"][1]["convolutions"], Json::array({"auto", "direct", "winograd"}));
 }
 
 // Overlap is off where spinning takes a core from the threads that compute (worker/ingredients.h).

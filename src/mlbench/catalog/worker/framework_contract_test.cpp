@@ -44,15 +44,31 @@ using ::testing::ValuesIn;
 // Frameworks that compute are compared with this row, which the golden tests compare with PyTorch in float64.
 constexpr const char* kReference = "torch";
 
-std::vector<const FrameworkRow*> rows(bool all) {
-  std::vector<const FrameworkRow*> chosen;
+// A row, with one of the orders of sums that its convolutions can have.
+struct RowCase {
+  const FrameworkRow* row;
+  std::string convolution;
+  std::unique_ptr<Framework> make(FrameworkOptions options) const {
+    options.convolution = convolution;
+    return row->make(options);
+  }
+};
+
+std::vector<RowCase> rows(bool all) {
+  std::vector<RowCase> chosen;
   for (const FrameworkRow& row : frameworks()) {
-    if (all || row.name != std::string("null")) chosen.push_back(&row);
+    if (!all && row.name == std::string("null")) continue;
+    for (const std::string_view convolution : row.convolutions) {
+      // With "auto", most 3x3 convolutions have Winograd's order.
+      if (convolution != "winograd") chosen.push_back({&row, std::string(convolution)});
+    }
   }
   return chosen;
 }
 
-std::string name_of_row(const testing::TestParamInfo<const FrameworkRow*>& info) { return info.param->name; }
+std::string name_of_row(const testing::TestParamInfo<RowCase>& info) {
+  return info.param.row->name + (info.param.convolution == "auto" ? "" : "_" + info.param.convolution);
+}
 
 struct Samples {
   Samples(const models::ModelDescription& model, int64_t count, uint64_t key = 5)
@@ -162,14 +178,14 @@ double relative_error(const at::Tensor& value, const at::Tensor& expected) {
   return ((value.to(at::kDouble) - expected.to(at::kDouble)).norm() / expected.to(at::kDouble).norm()).item<double>();
 }
 
-class FrameworkContract : public testing::TestWithParam<const FrameworkRow*> {
+class FrameworkContract : public testing::TestWithParam<RowCase> {
  protected:
   void SetUp() override {
-    const Availability availability = GetParam()->available();
+    const Availability availability = GetParam().row->available();
     if (!availability.available) GTEST_SKIP() << "missing capability: " << availability.reason;
   }
   std::unique_ptr<Framework> make(const FrameworkOptions& options) const {
-    auto framework = GetParam()->make(options);
+    auto framework = GetParam().make(options);
     framework->initialise();
     return framework;
   }
@@ -331,8 +347,7 @@ TEST_P(FrameworkNumbers, GatheredRowsEqualTheDenseBatch) {
 // --- loss and gradients
 
 // Compares the loss, and the norm of the difference of each tensor's gradient; tensors under 64 elements are pooled.
-void expect_same_step(const FrameworkRow& row, const FrameworkOptions& options, double tolerance,
-                      double loss_tolerance) {
+void expect_same_step(const RowCase& row, const FrameworkOptions& options, double tolerance, double loss_tolerance) {
   const auto mine = row.make(options), reference = make_framework(kReference, options);
   mine->initialise();
   reference->initialise();
@@ -362,7 +377,7 @@ TEST_P(FrameworkNumbers, LossAndGradientsOfEachModelEqualTheReference) {
   for (FrameworkOptions options : every_model()) {
     SCOPED_TRACE(options.model.name);
     try {
-      GetParam()->make(options);
+      GetParam().make(options);
     } catch (const UserError& refusal) {
       EXPECT_THAT(refusal.what(), AnyOf(HasSubstr("it has: "), HasSubstr("valid: "))) << "a refusal says what there is";
       continue;
@@ -371,9 +386,9 @@ TEST_P(FrameworkNumbers, LossAndGradientsOfEachModelEqualTheReference) {
     const bool deep = options.model.name == "resnet50";
     const double loss_tolerance = deep ? 1e-4 : 1e-5;
     // Sign flips next to a kink move the gradient, but are no errors.
-    expect_same_step(*GetParam(), options, 0.05, loss_tolerance);
+    expect_same_step(GetParam(), options, 0.05, loss_tolerance);
     options.model = models::smooth(options.model);
-    expect_same_step(*GetParam(), options, deep ? 1e-3 : 1e-4, loss_tolerance);
+    expect_same_step(GetParam(), options, deep ? 1e-3 : 1e-4, loss_tolerance);
   }
 }
 
@@ -432,7 +447,7 @@ TEST_P(FrameworkNumbers, SameStepSameBitsOtherStepRankOrSeedOtherDropout) {
     FrameworkOptions options = options_of(small_model());
     options.seed = seed;
     options.rank = rank;
-    const auto framework = GetParam()->make(options);
+    const auto framework = GetParam().make(options);
     models::initialise(options.model, framework->layout(), 1, values_of(flat_tensor(framework->parameters())),
                        values_of(flat_tensor(framework->buffers())));
     step(*framework, samples.view(), number);
@@ -461,7 +476,7 @@ TEST_P(FrameworkContract, AModelOverTokensIsComputed) {
                                                                             framework::sentence_pair(kWords, 2, 3, 2)});
     FrameworkOptions options;
     options.model = models::describe_model(task);
-    const std::unique_ptr<Framework> framework = GetParam()->make(options);
+    const std::unique_ptr<Framework> framework = GetParam().make(options);
     framework->initialise();
     int64_t told = 0;
     framework->on_gradient_ready([&](int64_t, int64_t count) { told += count; });
@@ -564,7 +579,7 @@ TEST_P(FrameworkContract, SaysWhatItUses) {
     SCOPED_TRACE(options.model.name);
     const auto framework = make(options);
     const Json effective = framework->effective();
-    EXPECT_EQ(effective.at("name"), GetParam()->name);
+    EXPECT_EQ(effective.at("name"), GetParam().row->name);
     EXPECT_EQ(effective.at("device"), "cpu");
     EXPECT_EQ(effective.at("precision"), "float32");
     EXPECT_TRUE(effective.at("layout").is_string());

@@ -9,18 +9,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <map>
-#include <optional>
+#include <regex>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/own_variables.h"
-#include "mlbench/base/paths.h"
 #include "mlbench/base/random.h"
 #include "mlbench/framework/contract_test.h"
 #include "mlbench/framework/tensors/flat.h"
@@ -37,8 +34,10 @@ using contract::rows_view;
 using contract::step;
 using models::Chain;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
+using ::testing::UnorderedElementsAre;
 
 constexpr double kEps = std::numeric_limits<float>::epsilon();
 
@@ -48,6 +47,18 @@ FrameworkOptions options_of(models::ModelDescription model, int threads = 2) {
   options.threads = threads;
   return options;
 }
+
+// Each test runs with convolutions in either order.
+class NativeFramework : public testing::TestWithParam<const char*> {
+ protected:
+  static FrameworkOptions options_of(models::ModelDescription model, int threads = 2) {
+    FrameworkOptions options = native_framework::options_of(std::move(model), threads);
+    options.convolution = GetParam();
+    return options;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Orders, NativeFramework, testing::Values("auto", "direct"),
+                         [](const auto& info) { return std::string(info.param); });
 
 models::ModelDescription text_model() {
   models::Graph graph;
@@ -297,7 +308,7 @@ std::vector<LayerCase> layer_cases() {
   };
 }
 
-TEST(NativeFramework, EachLayerIsAsExactAsLibTorch) {
+TEST_P(NativeFramework, EachLayerIsAsExactAsLibTorch) {
   for (const LayerCase& test : layer_cases()) {
     for (const int threads : {1, 2}) {
       SCOPED_TRACE(std::string(test.name) + ", " + std::to_string(threads) + " threads");
@@ -309,7 +320,7 @@ TEST(NativeFramework, EachLayerIsAsExactAsLibTorch) {
   }
 }
 
-TEST(NativeFramework, FrozenStatisticsNormaliseAndStay) {
+TEST_P(NativeFramework, FrozenStatisticsNormaliseAndStay) {
   for (const LayerCase& test : layer_cases()) {
     SCOPED_TRACE(test.name);
     FrameworkOptions options = options_of(test.model);
@@ -327,7 +338,7 @@ models::ModelDescription task_model(const std::string& task, const std::string& 
 
 // Smooth models have a narrow bound. With ReLU and max pooling, a value next to a kink may fall on its other side,
 // which moves the gradient but is no error, so the bound of real models is wide.
-TEST(NativeFramework, WholeModelsAreAsExactAsLibTorch) {
+TEST_P(NativeFramework, WholeModelsAreAsExactAsLibTorch) {
   for (const char* version : {"v1", "v2", "v2-mlbench"}) {
     SCOPED_TRACE(version);
     // Rounding errors grow from one batch norm to the next, in LibTorch, too.
@@ -345,7 +356,7 @@ TEST(NativeFramework, WholeModelsAreAsExactAsLibTorch) {
 }
 
 // Losses of 20 steps of plain gradient descent stay within one in a thousand of LibTorch's.
-TEST(NativeFramework, TwentyStepsStayBesideLibTorch) {
+TEST_P(NativeFramework, TwentyStepsStayBesideLibTorch) {
   const FrameworkOptions options = options_of(models::smooth(task_model("1a", "resnet-cifar", {{"depth", 8}})));
   const auto ours = make(options);
   const auto peer = torch_framework::make(options);
@@ -390,7 +401,7 @@ double relative_error(const at::Tensor& value, const at::Tensor& exact) {
   return norm_of(value.to(at::kDouble) - exact.to(at::kDouble)) / norm_of(exact);
 }
 
-TEST(NativeFramework, BackwardOverwritesOrAddsAndScales) {
+TEST_P(NativeFramework, BackwardOverwritesOrAddsAndScales) {
   FrameworkOptions options = options_of(small_model());
   options.frozen_batch_norm = true;  // equal steps
   const auto framework = make(options);
@@ -409,7 +420,7 @@ TEST(NativeFramework, BackwardOverwritesOrAddsAndScales) {
   EXPECT_LT(relative_error(logical_gradients(*framework), once * 2.5), 1e-6);
 }
 
-TEST(NativeFramework, SameStepSameBitsOtherStepOrRankOtherDropout) {
+TEST_P(NativeFramework, SameStepSameBitsOtherStepOrRankOtherDropout) {
   const Batch batch(small_model(), 9);
   const auto gradients_of = [&](int rank, int64_t number) {
     FrameworkOptions options = options_of(small_model());
@@ -425,7 +436,7 @@ TEST(NativeFramework, SameStepSameBitsOtherStepOrRankOtherDropout) {
   EXPECT_FALSE(at::equal(gradients, gradients_of(1, 4)));
 }
 
-TEST(NativeFramework, ShardsWeightedBySamplesGiveTheGradientOfTheWhole) {
+TEST_P(NativeFramework, ShardsWeightedBySamplesGiveTheGradientOfTheWhole) {
   FrameworkOptions options = options_of(small_model());
   options.dropout = false;
   options.frozen_batch_norm = true;
@@ -439,7 +450,7 @@ TEST(NativeFramework, ShardsWeightedBySamplesGiveTheGradientOfTheWhole) {
   EXPECT_LT(relative_error(logical_gradients(*framework), whole), 2e-6);
 }
 
-TEST(NativeFramework, AnySizeOfBatchAfterAnyOther) {
+TEST_P(NativeFramework, AnySizeOfBatchAfterAnyOther) {
   FrameworkOptions options = options_of(small_model(), 3);
   options.dropout = false;
   const auto framework = make(options);
@@ -461,7 +472,7 @@ TEST(NativeFramework, AnySizeOfBatchAfterAnyOther) {
   }
 }
 
-TEST(NativeFramework, EvaluationUsesRunningStatisticsAndLeavesThemAlone) {
+TEST_P(NativeFramework, EvaluationUsesRunningStatisticsAndLeavesThemAlone) {
   FrameworkOptions options = options_of(small_model());
   const auto framework = make(options);
   const auto peer = torch_framework::make(options);
@@ -480,7 +491,7 @@ TEST(NativeFramework, EvaluationUsesRunningStatisticsAndLeavesThemAlone) {
   }
 }
 
-TEST(NativeFramework, GatheredRowsEqualTheDenseBatch) {
+TEST_P(NativeFramework, GatheredRowsEqualTheDenseBatch) {
   for (const models::ModelDescription& model :
        {small_model(), Chain({2, 8, 8}).conv2d_same("a", 16, 3).global_avg_pool2d().linear("fc", 3).finish(),
         Chain({20}).linear("fc", 3).finish()}) {
@@ -502,7 +513,7 @@ TEST(NativeFramework, GatheredRowsEqualTheDenseBatch) {
   }
 }
 
-TEST(NativeFramework, TellsWhichGradientsAreFinalLastLayerFirst) {
+TEST_P(NativeFramework, TellsWhichGradientsAreFinalLastLayerFirst) {
   const auto framework = make(options_of(small_model()));
   framework->initialise();
   std::vector<std::string> order;
@@ -517,11 +528,11 @@ TEST(NativeFramework, TellsWhichGradientsAreFinalLastLayerFirst) {
     }
   });
   step(*framework, Batch(small_model(), 4).view());
-  EXPECT_THAT(order, ::testing::ElementsAre("fc2.bias", "fc2.weight", "fc1.bias", "fc1.weight", "conv2.bias",
-                                            "conv2.weight", "bn1.bias", "bn1.weight", "conv1.bias", "conv1.weight"));
+  EXPECT_THAT(order, ElementsAre("fc2.bias", "fc2.weight", "fc1.bias", "fc1.weight", "conv2.bias", "conv2.weight",
+                                 "bn1.bias", "bn1.weight", "conv1.bias", "conv1.weight"));
 }
 
-TEST(NativeFramework, StartsFromTheNeutralBits) {
+TEST_P(NativeFramework, StartsFromTheNeutralBits) {
   const FrameworkOptions options = options_of(small_model());
   const auto framework = make(options);
   const auto peer = torch_framework::make(options);
@@ -531,7 +542,7 @@ TEST(NativeFramework, StartsFromTheNeutralBits) {
   EXPECT_TRUE(at::equal(flat_tensor(framework->buffers()), flat_tensor(peer->buffers())));
 }
 
-TEST(NativeFramework, AnErrorOfTheCallbackIsThrownAndLeavesNothing) {
+TEST_P(NativeFramework, AnErrorOfTheCallbackIsThrownAndLeavesNothing) {
   const auto framework = make(options_of(small_model()));
   framework->initialise();
   const Batch batch(small_model(), 6);
@@ -550,7 +561,7 @@ TEST(NativeFramework, AnErrorOfTheCallbackIsThrownAndLeavesNothing) {
   EXPECT_TRUE(at::equal(flat_tensor(framework->gradients()), gradients));
 }
 
-TEST(NativeFramework, ATeamSmallerThanAskedForIsRefused) {
+TEST_P(NativeFramework, ATeamSmallerThanAskedForIsRefused) {
   const auto framework = make(options_of(small_model()));
   framework->initialise();
   const Batch batch(small_model(), 6);
@@ -570,7 +581,7 @@ TEST(NativeFramework, ATeamSmallerThanAskedForIsRefused) {
   EXPECT_TRUE(at::equal(flat_tensor(framework->gradients()), gradients)) << "and nothing is left of it";
 }
 
-TEST(NativeFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
+TEST_P(NativeFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
   const Json effective = make(options_of(small_model()))->effective();
   EXPECT_EQ(effective["name"], "native");
   EXPECT_EQ(effective["precision"], "float32");
@@ -594,49 +605,52 @@ TEST(NativeFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
   EXPECT_NO_THROW(make(options)) << "pools take blocked inputs";
 }
 
-// Sets the variable of the user for the life of the object.
-class GivenConvolution {
- public:
-  explicit GivenConvolution(const char* value) { setenv(variables::kConvolution, value, 1); }
-  ~GivenConvolution() {
-    if (before_) {
-      setenv(variables::kConvolution, before_->c_str(), 1);
-    } else {
-      unsetenv(variables::kConvolution);
-    }
-  }
-  GivenConvolution(const GivenConvolution&) = delete;
-  GivenConvolution& operator=(const GivenConvolution&) = delete;
-
- private:
-  std::optional<std::string> before_ = environment_variable(variables::kConvolution);
-};
-
-TEST(NativeFramework, TakesWinogradsOrderUnlessAskedForDirectConvolutions) {
-  FrameworkOptions options = options_of(
-      Chain({3, 9, 11}).conv2d_same("first", 16, 3).conv2d_same("second", 32, 3).flatten().linear("fc", 5).finish());
+TEST(NativeConvolutions, TakeTheOrderThatWasAskedForAndSayWhy) {
+  FrameworkOptions options = options_of(Chain({3, 9, 11})
+                                            .conv2d_same("first", 16, 3)
+                                            .conv2d_same("second", 272, 3)
+                                            .conv2d_same("third", 32, 1)
+                                            .conv2d_same("fourth", 32, 3)
+                                            .flatten()
+                                            .linear("fc", 5)
+                                            .finish());
   const Batch batch(options.model, 9);
-  const auto outputs_by = [&](const char* order, int threads) {
-    const GivenConvolution given(order);
+  const auto outputs_by = [&](const char* asked, int threads) {
+    options.convolution = asked;
     options.threads = threads;
     const auto framework = make(options);
-    EXPECT_EQ(framework->effective()["convolution"], order);
+    EXPECT_EQ(framework->effective()["convolution"], asked == std::string("direct") ? "direct" : "winograd");
     framework->initialise();
     step(*framework, batch.view());
     const std::span<const float> outputs = framework->outputs();
     return std::pair(std::vector<float>(outputs.begin(), outputs.end()), logical_gradients(*framework));
   };
-  const auto [direct, direct_gradients] = outputs_by("direct", 2);
-  const auto [ours, gradients] = outputs_by("winograd", 2);
-  EXPECT_NE(ours, direct);
-  EXPECT_LT(relative_error(gradients, direct_gradients), 1e-5);
-  EXPECT_EQ(outputs_by("winograd", 2).first, ours);
-  EXPECT_TRUE(at::equal(outputs_by("winograd", 2).second, gradients));
-  EXPECT_EQ(outputs_by("winograd", 1).first, ours) << "the forward pass has the same bits with any number of threads";
+  const auto why = [&](const char* asked) {
+    options.convolution = asked;
+    Json reasons = make(options)->effective()["convolution_why"];
+    for (Json& reason : reasons) {
+      reason = std::regex_replace(reason.get<std::string>(), std::regex("of (8|16)$"), "of a block");
+    }
+    return reasons.get<std::vector<std::string>>();
+  };
+  const char *image = "direct in 1 layer: channels are no multiples of a block",
+             *small = "direct in 1 layer: not 3x3 with stride 1 and padding 1";
+  EXPECT_THAT(why("auto"),
+              UnorderedElementsAre(image, small, "direct in 1 layer: faster", "winograd in 1 layer: faster"));
+  EXPECT_THAT(why("winograd"), UnorderedElementsAre(image, small, "winograd in 2 layers: as asked"));
+  EXPECT_THAT(why("direct"), ElementsAre("direct in 4 layers: as asked"));
 
-  const GivenConvolution wrong("fft");
-  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(AllOf(HasSubstr("MLBENCH_CONVOLUTION=fft"),
-                                                                     HasSubstr("valid: winograd, direct"))));
+  const auto [direct, direct_gradients] = outputs_by("direct", 2);
+  for (const char* asked : {"auto", "winograd"}) {
+    SCOPED_TRACE(asked);
+    const auto [ours, gradients] = outputs_by(asked, 2);
+    EXPECT_NE(ours, direct);
+    EXPECT_LT(relative_error(gradients, direct_gradients), 1e-5);
+    EXPECT_EQ(outputs_by(asked, 2).first, ours);
+    EXPECT_TRUE(at::equal(outputs_by(asked, 2).second, gradients));
+    EXPECT_EQ(outputs_by(asked, 1).first, ours) << "the forward pass has the same bits with any number of threads";
+  }
+  EXPECT_NE(outputs_by("auto", 2).first, outputs_by("winograd", 2).first) << "the second layer is forced";
 }
 
 // --- bfloat16
@@ -653,7 +667,7 @@ bool has_bfloat16() {
   }
 }
 
-TEST(NativeFramework, Bf16IsAsExactAsLibTorchsAutocastOrRefused) {
+TEST(NativeBfloat16, IsAsExactAsLibTorchsAutocastOrRefused) {
   if (!has_bfloat16()) GTEST_SKIP() << "missing capability: AVX512-BF16, of the CPU or within ONEDNN_MAX_CPU_ISA";
   std::vector<FrameworkOptions> cases = {
       options_of(models::smooth(task_model("1a", "resnet-cifar", {{"depth", 8}}))),
@@ -663,7 +677,9 @@ TEST(NativeFramework, Bf16IsAsExactAsLibTorchsAutocastOrRefused) {
     SCOPED_TRACE(options.model.name);
     options.precision = "bf16";
     expect_as_exact_as_torch(options, Batch(options.model, 16), 0);
-    EXPECT_EQ(make(options)->effective()["precision"], "bf16");
+    const Json effective = make(options)->effective();
+    EXPECT_EQ(effective["precision"], "bf16");
+    EXPECT_EQ(effective["convolution"], "direct");
   }
 }
 
@@ -675,7 +691,7 @@ models::ModelDescription imagenet_model(const std::string& model, const Json& op
   return models::smooth(models::describe_model(spec));
 }
 
-TEST(NativeFramework, ResNet50IsAsExactAsLibTorch) {
+TEST_P(NativeFramework, ResNet50IsAsExactAsLibTorch) {
   for (const char* version : {"v1.5", "v1"}) {
     SCOPED_TRACE(version);
     const FrameworkOptions options = options_of(imagenet_model("resnet50", {{"version", version}}, 64));
@@ -683,12 +699,12 @@ TEST(NativeFramework, ResNet50IsAsExactAsLibTorch) {
   }
 }
 
-TEST(NativeFramework, Vgg16IsAsExactAsLibTorch) {
+TEST_P(NativeFramework, Vgg16IsAsExactAsLibTorch) {
   const FrameworkOptions options = options_of(imagenet_model("vgg16", {{"hidden", 96}}, 32));
   expect_as_exact_as_torch(options, Batch(options.model, 5), 64);
 }
 
-TEST(NativeFramework, Bf16KeepsMasterWeightsInFloat32AndLearns) {
+TEST(NativeBfloat16, KeepsMasterWeightsInFloat32AndLearns) {
   if (!has_bfloat16()) GTEST_SKIP() << "missing capability: AVX512-BF16, of the CPU or within ONEDNN_MAX_CPU_ISA";
   FrameworkOptions options = options_of(small_model());
   options.precision = "bf16";

@@ -221,14 +221,16 @@ Value* TapeBuilder<T>::build_conv2d(const FusedLayer& fused, Value* x) {
   conv.weight = parameter(layer.name + ".weight");
   if (layer.options.value("bias", true)) conv.bias = parameter(layer.name + ".bias");
   Value* y = new_value(shape_after(layer, x->shape), Layout::kBlocked);
+  const ConvolutionChoice choice =
+      choose_convolution(options_.convolution, std::is_same_v<T, BFloat16>, *x, *y, conv, kernels_.lanes);
+  conv.why = choice.why;
+  ++tape_.convolutions[choice.winograd ? "winograd" : "direct"][choice.why];
   if constexpr (std::is_same_v<T, float>) {
-    if (options_.winograd && suits_winograd(*x, *y, conv, kernels_.lanes)) {
-      tape_.convolution = "winograd";
+    if (choice.winograd) {
       add(make_winograd_convolution(x, y, conv, set_, kernels_, options_.threads), layer.name);
       return y;
     }
   }
-  if (tape_.convolution.empty()) tape_.convolution = "direct";
   add(std::make_unique<Convolution<T>>(x, y, conv, kernels_, options_.threads), layer.name);
   return y;
 }

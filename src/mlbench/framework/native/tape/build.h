@@ -3,6 +3,7 @@
 // Builds the tape of a model from its description.
 
 #include <memory>
+#include <string>
 
 #include "mlbench/base/flat_layout.h"
 #include "mlbench/framework/native/tape/tape.h"
@@ -24,7 +25,7 @@ struct NetworkOptions {
   bool bfloat16 = false;  // for activations and copies of weights; all else is float32
   bool dropout = true;
   bool frozen_batch_norm = false;
-  bool winograd = true;  // in float32, 3x3 convolutions take Winograd's order where that is faster
+  std::string convolution = "auto";  // as in FrameworkOptions
 };
 
 // Builds the tape with the kernels of `set`. T is the type of activations and of copies of weights. Throws UserError

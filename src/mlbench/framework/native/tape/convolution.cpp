@@ -157,6 +157,7 @@ auto Convolution<T>::make(int64_t count) -> Primitives {
   } else {
     explanation += ", data not needed";
   }
+  explanation += "; direct: " + options_.why;
   reserve(made);
   make_arguments(made);
   return made;

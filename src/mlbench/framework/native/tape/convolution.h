@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string>
 #include <unordered_map>
 
 #include "mlbench/framework/native/tape/tape.h"
@@ -23,6 +24,7 @@ namespace mlbench::framework::native_framework {
 struct ConvolutionOptions {
   int64_t kernel = 1, stride = 1, padding = 0;
   Parameter weight, bias;  // a null `bias.value` means no bias
+  std::string why;         // this order of sums was chosen, for explanations
 };
 
 // Says of an operation that it is this convolution, however it computes it.

@@ -39,7 +39,7 @@ class Network {
 
   const std::vector<std::string>& fused() const { return tape_->fused; }  // "batch_norm2d+relu" ...
   const std::string& layout() const { return tape_->layout; }             // "nChw16c"
-  const std::string& convolution() const { return tape_->convolution; }   // as in Tape
+  const auto& convolutions() const { return tape_->convolutions; }        // as in Tape
   const char* instruction_set() const { return name_of(set_); }           // of this project's own kernels
   void profile(bool on) { profile_.count(on); }                           // on: counts costs from zero
   std::vector<OperationCost> costs();

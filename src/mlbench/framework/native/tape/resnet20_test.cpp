@@ -58,7 +58,7 @@ class ResNet20 : public testing::TestWithParam<bool> {  // whether convolutions 
     options_.gradients = gradients_.data_ptr<float>();
     options_.buffers = buffers_.data_ptr<float>();
     options_.threads = kThreads;
-    options_.winograd = GetParam();
+    options_.convolution = GetParam() ? "auto" : "direct";
     tape_ = build_tape<float>(options_, instruction_sets().back());
     plan_.emplace(*tape_, kThreads);  // sets who writes which gradient; the test provides the memory
     pass_.training = true;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -173,7 +174,8 @@ struct Tape {
 
   std::vector<std::string> fused;  // layers that became one operation: "batch_norm2d+relu"
   std::string layout;              // the layout of blocked values: "nChw16c"
-  std::string convolution;         // winograd: at least one has that order; direct; empty: there is none
+  // The number of convolutions by their order of sums ("direct", "winograd") and the reason for it.
+  std::map<std::string, std::map<std::string, int>> convolutions;
 };
 
 }  // namespace mlbench::framework::native_framework

@@ -11,8 +11,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/own_variables.h"
-#include "mlbench/base/paths.h"
+#include "mlbench/base/text.h"
 #include "mlbench/framework/native/library.h"
 #include "mlbench/framework/native/tape/linear_rows.h"
 #include "mlbench/framework/native/tape/network.h"
@@ -81,12 +80,14 @@ bool is_logistic_regression(const FrameworkOptions& options) {
          layers[0].options.at("out") == 1 && !layers[0].options.value("bias", true);
 }
 
-// Whether 3x3 convolutions may take Winograd's order.
-bool allows_winograd() {
-  const std::string given = environment_variable(variables::kConvolution).value_or("winograd");
-  if (given == "winograd" || given == "direct") return given == "winograd";
-  throw UserError(fmt::format("{}={}: framework 'native' has no such convolutions; valid: winograd, direct",
-                              variables::kConvolution, given));
+// Says in which order convolutions add, and why: the last of the orders is winograd, where at least one layer has it.
+void tell_convolutions(const Network& network, Json& effective) {
+  for (const auto& [order, reasons] : network.convolutions()) {
+    effective["convolution"] = order;
+    for (const auto& [why, layers] : reasons) {
+      effective["convolution_why"].push_back(fmt::format("{} in {}: {}", order, counted(layers, "layer"), why));
+    }
+  }
 }
 
 class TapeFramework final : public Framework {
@@ -118,7 +119,7 @@ class TapeFramework final : public Framework {
     network.dropout = options.dropout;
     network.frozen_batch_norm = options.frozen_batch_norm;
     network.bfloat16 = options.precision == "bf16";
-    network.winograd = allows_winograd();
+    network.convolution = options.convolution;
     network_ = std::make_unique<Network>(network);
   }
 
@@ -214,7 +215,7 @@ class TapeFramework final : public Framework {
       effective["layout"] = network_->layout();
       effective["kernels"] = network_->fused();
       effective["instruction_set"] = network_->instruction_set();
-      if (!network_->convolution().empty()) effective["convolution"] = network_->convolution();
+      tell_convolutions(*network_, effective);
     }
     return effective;
   }

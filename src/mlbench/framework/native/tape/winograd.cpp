@@ -1,6 +1,9 @@
 #include "mlbench/framework/native/tape/winograd.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "mlbench/framework/native/tape/memory_plan.h"
@@ -22,7 +25,8 @@ class WinogradConvolution final : public Operation {
     scratch_.bytes_per_sample = winograd_.scratch_elements(shape_of(1)) * int64_t{sizeof(float)};
     temporary = {&scratch_};
     sums_.resize(static_cast<size_t>(threads));
-    explanation = "forward, data, weights winograd F(4x4,3x3), " + std::string(name_of(set));
+    explanation =
+        fmt::format("forward, data, weights winograd F(4x4,3x3), {}; winograd: {}", name_of(set), options.why);
   }
 
   void prepare(const std::vector<int64_t>& counts) override {
@@ -148,14 +152,21 @@ class WinogradConvolution final : public Operation {
 
 }  // namespace
 
-bool suits_winograd(const Value& input, const Value& output, const ConvolutionOptions& options, int lanes) {
+ConvolutionChoice choose_convolution(std::string_view asked, bool bfloat16, const Value& input, const Value& output,
+                                     const ConvolutionOptions& options, int lanes) {
+  if (asked == "direct") return {false, "as asked"};
+  if (bfloat16) return {false, "bf16"};
+  if (options.kernel != 3 || options.stride != 1 || options.padding != 1) {
+    return {false, "not 3x3 with stride 1 and padding 1"};
+  }
   const Shape& shape = input.shape;
-  const bool fits = options.kernel == 3 && options.stride == 1 && options.padding == 1 &&
-                    input.layout == Layout::kBlocked && shape.channels % lanes == 0 &&
-                    output.shape.channels % lanes == 0;
+  if (input.layout != Layout::kBlocked || shape.channels % lanes != 0 || output.shape.channels % lanes != 0) {
+    return {false, fmt::format("channels are no multiples of {}", lanes)};
+  }
+  if (asked == "winograd") return {true, "as asked"};
   // With more channels than that and small images, packed weights come from memory for few pixels.
   const bool faster = std::max(shape.channels, output.shape.channels) <= 256 || shape.pixels() >= 14 * 14;
-  return fits && faster;
+  return {faster, "faster"};
 }
 
 std::unique_ptr<Operation> make_winograd_convolution(Value* input, Value* output, const ConvolutionOptions& options,

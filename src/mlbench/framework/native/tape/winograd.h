@@ -5,16 +5,25 @@
 // summed per thread, transformed, over the whole batch.
 
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "mlbench/framework/native/tape/convolution.h"
 #include "mlbench/framework/native/tape/vector_kernels.h"
 
 namespace mlbench::framework::native_framework {
 
-// Whether the convolution can take Winograd's order, and is measured to be faster in it (docs/frameworks/native.md).
-bool suits_winograd(const Value& input, const Value& output, const ConvolutionOptions& options, int lanes);
+struct ConvolutionChoice {
+  bool winograd = false;
+  std::string why;
+};
+// Chooses the order of a convolution's sums. `asked` is one of spec::kConvolutions. With "auto" the choice is the order
+// that was measured to be faster (docs/frameworks/native.md). In bfloat16, and where Winograd's order is impossible, it
+// is direct.
+ConvolutionChoice choose_convolution(std::string_view asked, bool bfloat16, const Value& input, const Value& output,
+                                     const ConvolutionOptions& options, int lanes);
 
-// Precondition: suits_winograd(). `kernels` are those of `set`.
+// Precondition: choose_convolution() chose Winograd's order. `kernels` are those of `set`.
 std::unique_ptr<Operation> make_winograd_convolution(Value* input, Value* output, const ConvolutionOptions& options,
                                                      InstructionSet set, const VectorKernels<float>& kernels,
                                                      int threads);
