@@ -353,6 +353,31 @@ TEST_F(EndToEnd, ResumeInMidEpochGivesTheSameWeights) {
   EXPECT_THAT(again.err, HasSubstr("finished"));
 }
 
+TEST_F(EndToEnd, AResumedRunKeepsTheOrderOfItsConvolutions) {
+  if (mlbench({"list", "frameworks"}).out.find("native  not available") != std::string::npos) {
+    GTEST_SKIP() << "missing capability: oneDNN";
+  }
+  const Result refused = mlbench(run_arguments("no", {"1", "--framework", "torch", "--convolution", "winograd"}));
+  EXPECT_EQ(refused.code, code_of(ExitCode::kUserError));
+  EXPECT_THAT(refused.err, HasSubstr("valid: auto; give --framework native"));
+  EXPECT_FALSE(fs::exists(run_dir("no-1")));
+
+  ChildProcess process = start(run_arguments("direct", {"1", "--framework", "native", "--convolution", "direct",
+                                                        "--max-steps", "300", "--checkpoint-every", "10"}));
+  EXPECT_TRUE(eventually([&] { return fs::exists(run_dir("direct-1") / "checkpoints" / "step-000000010"); }));
+  const auto lease = supervise::read_lease(run_dir("direct-1"));
+  ASSERT_TRUE(lease && lease->ranks.size() == 1);
+  kill(lease->ranks[0].pid, SIGKILL);
+  EXPECT_EQ(wait(process), code_of(ExitCode::kRunFailed));
+  const Result resumed = mlbench({"resume", "direct-1"});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  const Json json = record("direct-1");
+  EXPECT_EQ(json["segments"].size(), 2U);
+  EXPECT_EQ(json["requested"]["convolution"], "direct");
+  EXPECT_EQ(json["effective"]["convolution"], "direct");
+  EXPECT_EQ(json["effective"]["convolution_why"], Json::array({"direct in 2 layers: as asked"}));
+}
+
 // ---- what is official -----------------------------------------------------------------------------------------------
 
 TEST_F(EndToEnd, ACopyOfATaskIsOnesOwnAndItsLimitMeetsNoGoal) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "mlbench/base/choices.h"
@@ -110,6 +111,24 @@ int64_t inter_op_threads_of(const spec::RunOptions& options, const Json& catalog
                   threads, framework));
 }
 
+namespace {
+
+// What to type for a framework that can: "give --framework native", of the rows of which `can` is true.
+std::string advice_of(const Json& rows, const std::function<bool(const Json& row)>& can) {
+  std::vector<std::string> able;
+  for (const Json& row : rows) {
+    if (can(row)) able.push_back(row.value("name", ""));
+  }
+  return able.empty() ? "none here can" : fmt::format("give --framework {}", fmt::join(able, " or "));
+}
+
+// Workers of earlier builds do not list them.
+std::vector<std::string> convolutions_of(const Json& row) {
+  return row.value("convolutions", std::vector<std::string>{"auto"});
+}
+
+}  // namespace
+
 void check_framework(const spec::RunSpec& run, const Json& catalog) {
   const Json& rows = catalog.at("frameworks");
   const auto expect = [&](const Json& row, const char* member, std::string_view what, const std::string& wanted) {
@@ -122,14 +141,16 @@ void check_framework(const spec::RunSpec& run, const Json& catalog) {
     if (row.value("name", "") != run.framework) continue;
     expect(row, "devices", "device", run.device);
     expect(row, "precisions", "precision", run.precision);
-    if (run.profile == "off" || row.value("profile", true)) continue;
-    std::vector<std::string> able;
-    for (const Json& other : rows) {
-      if (other.value("profile", false)) able.push_back(other.value("name", ""));
+    if (const auto valid = convolutions_of(row); std::ranges::find(valid, run.convolution) == valid.end()) {
+      const std::string advice = advice_of(
+          rows, [&](const Json& other) { return std::ranges::count(convolutions_of(other), run.convolution) > 0; });
+      throw UserError(fmt::format("--convolution {}: framework '{}' has no such convolutions; valid: {}; {}",
+                                  run.convolution, run.framework, fmt::join(valid, ", "), advice));
     }
-    throw UserError(fmt::format(
-        "--{}: framework '{}' cannot tell its operations apart; {}", run.profile == "time" ? "profile" : "explain",
-        run.framework, able.empty() ? "none here can" : fmt::format("give --framework {}", fmt::join(able, " or "))));
+    if (run.profile == "off" || row.value("profile", true)) continue;
+    throw UserError(fmt::format("--{}: framework '{}' cannot tell its operations apart; {}",
+                                run.profile == "time" ? "profile" : "explain", run.framework,
+                                advice_of(rows, [](const Json& other) { return other.value("profile", false); })));
   }
 }
 

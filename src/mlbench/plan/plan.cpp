@@ -367,6 +367,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& f
   common.fixed_batch = options.fixed_batch;
   common.emulated_step_s = spec::emulated_step_of(options.compute);
   if (options.gpu) common.device = "cuda";
+  if (!options.convolution.empty()) common.convolution = options.convolution;
   if (options.explain) common.profile = "explain";
   if (options.profile) common.profile = "time";
   common.timeline = options.timeline;

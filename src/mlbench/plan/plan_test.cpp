@@ -117,6 +117,28 @@ TEST_F(Plan, WhatAFrameworkHasNotIsRefusedBeforeDataArePrepared) {
   EXPECT_THAT(error(), HasSubstr("--explain: framework 'torch'"));
 }
 
+TEST_F(Plan, ConvolutionsAreThoseOfTheFrameworkAndCloseNoRun) {
+  const spec::RunSpec usual = plan_runs(options_, facts_).front();
+  EXPECT_EQ(usual.convolution, "auto");
+  options_.convolution = "winograd";
+  EXPECT_EQ(error(), "--convolution winograd: framework 'torch' has no such convolutions; valid: auto; none here can");
+  facts_.catalog["frameworks"].push_back(
+      {{"name", "native"}, {"available", true}, {"convolutions", {"auto", "direct", "winograd"}}});
+  EXPECT_EQ(error(),
+            "--convolution winograd: framework 'torch' has no such convolutions; valid: auto; give --framework native");
+  options_.framework = "native";
+  const spec::RunSpec run = plan_runs(options_, facts_).front();
+  EXPECT_EQ(run.convolution, "winograd");
+  EXPECT_EQ(run.asked.at("convolution"), "winograd") << "the same request makes the same run";
+  EXPECT_EQ(run.task.hash, usual.task.hash);
+  EXPECT_EQ(run.division, "closed");
+  options_.convolution = "winogard";
+  EXPECT_EQ(error(), "unknown --convolution 'winogard': did you mean 'winograd'? valid: auto, direct, winograd");
+  options_.convolution = "auto";
+  options_.framework = "torch";
+  EXPECT_EQ(error(), "no error");
+}
+
 TEST_F(Plan, NamesThreadsAndSeeds) {
   options_.repeat = "2";
   const auto runs = plan_runs(options_, facts_);

@@ -140,6 +140,7 @@ Requested requested_of(const spec::RunSpec& spec) {
   if (const Json by_layer = given("by_layer"); by_layer.is_boolean()) requested.by_layer = by_layer.get<bool>();
   if (const Json bucket = given("bucket_mb"); bucket.is_number()) requested.bucket_mb = bucket.get<double>();
   requested.checkpoint_every = checkpoint_every(spec.checkpoint);
+  if (spec::trains(spec)) requested.convolution = spec.convolution;
   requested.profile = spec.profile;
   requested.timeline = spec.timeline;
   return requested;

@@ -636,7 +636,11 @@ TEST_F(BuildRecord, EveryKindOfRecordMeetsTheSchema) {
   EXPECT_EQ(build()["goal"], nullptr);
   expect_valid("emulated");
   spec_.emulated_step_s = 0;
+  spec_.convolution = "direct";
+  EXPECT_EQ(build()["requested"]["convolution"], "direct");
+  expect_valid("direct convolutions");
   spec::set_command(spec_, {{"python3", "train.py"}});
+  EXPECT_FALSE(build()["requested"].contains("convolution")) << "of a training";
   expect_valid("custom");
   spec::declare(spec_, spec::find_task("2a", "", "", {}), {}, "epsilon");
   expect_valid("a command that declares a task");

@@ -68,13 +68,16 @@ struct Effective : Choices {
   std::optional<bool> staged;      // gradients of ranks on GPUs go by way of the host's memory
   // Each step's exchange is at most one blocking collective of all ranks; empty in records of earlier programs.
   std::optional<bool> one_collective;
-  std::optional<int64_t> decoding_threads;  // of each rank; empty where samples are not decoded by several
-  std::string collectives_by;               // whose collective algorithms ran: "mlbench", or the back end's library
-  std::vector<std::string> variables;       // NAME=VALUE, by which rank 0's back end is told how to communicate
+  std::string convolution;                   // direct | winograd, where a layer has that order; "": there is none
+  std::vector<std::string> convolution_why;  // "winograd in 16 layers: faster"
+  std::optional<int64_t> decoding_threads;   // of each rank; empty where samples are not decoded by several
+  std::string collectives_by;                // whose collective algorithms ran: "mlbench", or the back end's library
+  std::vector<std::string> variables;        // NAME=VALUE, by which rank 0's back end is told how to communicate
 };
 struct Requested : Choices {
   std::optional<double> bucket_mb;
   Json checkpoint_every = nullptr;  // "epoch", or a number of steps; null: at the end alone
+  std::string convolution;          // of a training: "auto", "direct" or "winograd"
   std::string profile;              // "time"
   std::optional<bool> timeline;
 };

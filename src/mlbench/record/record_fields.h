@@ -41,6 +41,8 @@ void describe(V& v, T& effective) {
   v.field("replicated", effective.replicated, kOmitted);
   v.field("staged", effective.staged, kOmitted);
   v.field("one_collective", effective.one_collective, kOmitted);
+  text_or_nothing(v, "convolution", effective.convolution);
+  v.field("convolution_why", effective.convolution_why, kOmitted);
   v.field("decoding_threads", effective.decoding_threads, kOmitted);
   text_or_nothing(v, "collectives_by", effective.collectives_by);
   v.field("variables", effective.variables, kOmitted);
@@ -52,6 +54,7 @@ void describe(V& v, T& requested) {
   describe_choices(v, requested);
   v.field("bucket_mb", requested.bucket_mb);
   v.any("checkpoint_every", requested.checkpoint_every, {});
+  text_or_nothing(v, "convolution", requested.convolution);
   text(v, "profile", requested.profile);
   v.field("timeline", requested.timeline);
   v.others(requested.others);

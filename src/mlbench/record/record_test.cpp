@@ -64,6 +64,8 @@ Record full_record() {
   record.effective.emplace();
   record.effective->overlap_off = "few cores";
   record.effective->collectives_by = "gloo";
+  record.effective->convolution = record.requested->convolution = "winograd";
+  record.effective->convolution_why = {"winograd in 16 layers: faster"};
   record.effective->decoding_threads = 2;
   record.effective->replicated = record.effective->staged = record.effective->one_collective = true;
   record.effective->variables = {"A=b"};

@@ -86,6 +86,10 @@ constexpr RunOption kRows[] = {
      .value = "emulated=STEP", .group = kHow,
      .help = "each step waits this time, as in emulated=150ms, in place of computing: measures throughput only",
      .compared = "compute"},
+    {.name = "convolution", .flags = "--convolution", .member = &Options::convolution, .kind = Kind::kText,
+     .applies = kTraining, .usual = "auto", .value = "ORDER", .group = kHow,
+     .help = "of the framework (native): auto, direct, or winograd, wherever a convolution can have Winograd's order",
+     .choices = kConvolutions, .compared = "framework"},
 
     {.name = "light", .flags = "-l,--light", .member = &Options::light, .kind = Kind::kFlag, .applies = kTraining,
      .declares = true, .group = kLimits, .help = "the task's light goal", .compared = "goal"},

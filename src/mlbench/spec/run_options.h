@@ -34,7 +34,8 @@ struct RunOptions {
   std::string seed, threads_per_worker, inter_op_threads, decoding_threads, repeat;
   std::string max_steps, max_epochs, max_time;
   std::string checkpoint_every, comm_timeout;
-  std::string compute;  // spec/compute.h
+  std::string compute;      // spec/compute.h
+  std::string convolution;  // kConvolutions
   // How ranks communicate (spec/communication.h).
   std::string wire_dtype, netem, algorithm, links, socket_buffer, network_interface;
   // The executor's own options by name: texts (numbers, too), lists of texts, or true.

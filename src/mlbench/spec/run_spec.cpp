@@ -118,6 +118,7 @@ void describe_run(V& v, Spec& spec) {
   v.field("run_dir", spec.run_dir, kRequired);
   v.field("precision", spec.precision, {.required = true, .choices = kPrecisions});
   v.field("device", spec.device, {.required = true, .choices = kDevices});
+  v.field("convolution", spec.convolution, {.choices = kConvolutions});
   v.field("profile", spec.profile, {.required = true, .choices = kProfiles});
   v.field("timeline", spec.timeline, kRequired);
 }

@@ -97,6 +97,7 @@ struct RunSpec {
   std::string run_dir;                // absolute
   std::string precision = "float32";  // requested
   std::string device = "cpu";         // requested: cpu | cuda, one GPU per worker
+  std::string convolution = "auto";   // requested: kConvolutions (run_options.h)
   std::string profile = "off";        // off | explain (record which kernels were taken) | time (also what they cost)
   bool timeline = false;              // ranks record what their threads do (record/timeline.h)
   bool operator==(const RunSpec&) const = default;

@@ -43,6 +43,7 @@ RunSpec full_spec() {
   spec.synthetic = true;
   spec.emulated_step_s = 0.15;
   spec.device = "cuda";
+  spec.convolution = "winograd";
   spec.profile = "time";
   spec.timeline = true;
   spec.run_dir = "/home/runs/r-2.3";
@@ -114,8 +115,8 @@ TEST(RunSpec, EveryFieldIsNeededAndNamed) {
   };
   for (const char* table : {"", "/limits", "/checkpoint"}) {
     for (const auto& [key, value] : good.at(Json::json_pointer(table)).items()) {
-      const std::set<std::string> optional = {"communication",    "asked",          "engine", "cpus",
-                                              "decoding_threads", "emulated_step_s"};
+      const std::set<std::string> optional = {"communication",    "asked",           "engine",     "cpus",
+                                              "decoding_threads", "emulated_step_s", "convolution"};
       if (optional.contains(key)) continue;  // a command has no communication
       const Json::json_pointer place = Json::json_pointer(table) / key;
       EXPECT_THAT(error_without(place), testing::AllOf(testing::StartsWith("spec.json: "), testing::HasSubstr(key)))
@@ -144,6 +145,7 @@ TEST(RunSpec, WrongValuesAreNamed) {
   EXPECT_EQ(error_with("/task/canonical/batch_size", -5),
             "spec.json: task: 'batch_size' is -5; expected a number from 1 to 100000000");
   EXPECT_EQ(error_with("/identity", "../../etc"), "spec.json: identity is '../../etc'; expected 32 hexadecimal digits");
+  EXPECT_EQ(error_with("/convolution", "fft"), "spec.json: 'convolution' is \"fft\"; valid: auto, direct, winograd");
   EXPECT_EQ(error_with("/added_later", 1), "no error");
 }
 

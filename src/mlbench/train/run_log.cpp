@@ -1,9 +1,12 @@
 #include "mlbench/train/run_log.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <exception>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/or_null.h"
@@ -19,11 +22,16 @@ namespace mlbench::train {
 namespace {
 
 // Notes that a reader of the figures must know about how they were computed.
-Json notes_on(const Json& effective, const spec::TaskSpec& task) {
+Json notes_on(const Json& effective, const spec::RunSpec& run) {
   Json notes = Json::array();
-  if (task.data.holdout > 0) {
-    notes.push_back(fmt::format("{:g} of the training set is held out and evaluated; split \"test\" means that part",
-                                task.data.holdout));
+  if (const double holdout = run.task.task.data.holdout; holdout > 0) {
+    notes.push_back(
+        fmt::format("{:g} of the training set is held out and evaluated; split \"test\" means that part", holdout));
+  }
+  if (run.convolution != "auto" && effective.value("convolution", "") != run.convolution) {
+    const auto why = effective.value("convolution_why", std::vector<std::string>{"the framework computes none"});
+    notes.push_back(
+        fmt::format("--convolution {}: no convolution has this order ({})", run.convolution, fmt::join(why, "; ")));
   }
   const bool bfloat16 = effective.value("precision", "") == "bf16" && effective.value("device", "") == "cpu";
   if (std::string slow = bfloat16 ? why_bfloat16_is_slow() : ""; !slow.empty()) notes.push_back(std::move(slow));
@@ -75,8 +83,7 @@ void RunLog::begin(int64_t step, int64_t last_step) {
                            member::kVersions(versions), member::kCommStack(c_.comm.description()),
                            member::kStepsPerEpoch(plan_.steps_per_epoch()), member::kLastStep(last_step),
                            member::kSamplesBefore(plan_.samples_after(step)), member::kPeakRss(peak_rss_bytes())});
-  if (Json notes = notes_on(effective, c_.run.task.task); !notes.empty())
-    add_members(event, {member::kNotes(std::move(notes))});
+  if (Json notes = notes_on(effective, c_.run); !notes.empty()) add_members(event, {member::kNotes(std::move(notes))});
   c_.recorder.event(std::move(event));
 }
 

@@ -253,6 +253,17 @@ TEST_P(StopTest, a_fixed_batch_runs_beyond_the_epochs_without_any) {
   EXPECT_THAT(names, ElementsAre("begin", "end"));
 }
 
+TEST_P(StopTest, an_order_of_convolutions_that_no_layer_has_is_noted) {
+  TestRun test(GetParam());
+  test.run.limits.max_steps = 1;
+  EXPECT_FALSE(end_of(test).spool.events.front().contains("notes"));
+  TestRun forced(GetParam());
+  forced.run.limits.max_steps = 1;
+  forced.run.convolution = "winograd";
+  EXPECT_EQ(end_of(forced).spool.events.front()["notes"],
+            Json::array({"--convolution winograd: no convolution has this order (the framework computes none)"}));
+}
+
 TEST_P(StopTest, emulated_steps_learn_nothing_and_nothing_is_evaluated) {
   TestRun test(GetParam());
   test.run.emulated_step_s = 0.15;

@@ -67,6 +67,7 @@ std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, i
   options.local_rank = local_rank;
   options.precision = run.precision;
   options.device = run.device;
+  options.convolution = run.convolution;
   options.gradient_memory = std::move(gradient_memory);
   auto framework = catalog::make_framework(run.framework, options);
   if (run.emulated_step_s == 0) return framework;

@@ -9,6 +9,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
+#include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 
 namespace mlbench::worker {
@@ -95,6 +96,20 @@ TEST(MakeFramework, StepsAreEmulatedWhereTheRunSaysSo) {
     EXPECT_GE(to_seconds(clock.now() - begin), step_s);
     EXPECT_EQ(std::isnan(framework->loss()), step_s > 0);
     EXPECT_EQ(framework->effective()["name"], "null");
+  }
+}
+
+TEST(MakeFramework, ConvolutionsAreInTheOrderThatTheRunSays) {
+  spec::RunSpec run;
+  spec::set_task(run, spec::find_task("1a", "", "", {}), {});
+  run.framework = "native";
+  for (const char* order : {"direct", "winograd"}) {
+    run.convolution = order;
+    try {
+      EXPECT_EQ(make_framework(run, 0, 0)->effective()["convolution"], order);
+    } catch (const UserError& error) {
+      GTEST_SKIP() << "missing capability: " << error.what();
+    }
   }
 }
 

@@ -134,9 +134,12 @@ std::string framework(const Record& record) {
   std::vector<std::string> words;
   add_word(words, record.framework);
   if (record.requested) add_word(words, record.requested->layout);
-  // Records from before 2026-11-29 do not say how they convolved: directly.
-  if (record.effective && text_member(record.effective->others, "convolution") == "winograd")
-    words.emplace_back("winograd");
+  // Records from before 2026-11-29 do not say how they convolved: directly. Winograd's order may be slower in layers
+  // where it was forced.
+  if (record.effective && record.effective->convolution == "winograd") {
+    const bool forced = record.requested && record.requested->convolution == "winograd";
+    words.emplace_back(forced ? "forced winograd" : "winograd");
+  }
   return joined(words);
 }
 
