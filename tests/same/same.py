@@ -7,6 +7,7 @@ Ours is the program named by MLBENCH_TEST_MLBENCH; MLBENCH_OTHER_BUILD is the fo
 (`./test.sh same` builds the commit before). Real data from MLBENCH_DATA_DIR where they are, else made ones, which is said.
 
 bits    weights_sha256 after some steps, for each task x workers x framework x precision x back end.
+        Where one build alone has --convolution, the other one computes direct convolutions, and so does that one here.
 speed   pairs on one fixed batch, for 1a and 2a x workers x framework. Fails when a configuration is missed at the limit, or
         the lower end of the interval of the geometric mean over all is below it.
 """
@@ -36,6 +37,9 @@ class Build:
         self.program = str(program)
         self.scratch = scratch
         self.former_name = "onednn" in self.output("list", "frameworks")  # of native, in builds from before 2026-11-28
+        self.chooses_convolutions = "--convolution" in self.output("run", "--help")
+        self.of_native = []                   # further arguments of its runs
+        self.environment = dict(os.environ)
 
     def output(self, *arguments):
         return subprocess.run([self.program, *arguments], stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -45,9 +49,12 @@ class Build:
         with tempfile.TemporaryDirectory(dir=self.scratch) as home:
             os.symlink(self.scratch / "cache", pathlib.Path(home) / "cache")
             command = [self.program, "run", "r", str(workers), *arguments, "--home", home, "--local", "--json"]
+            if "native" in arguments:
+                command += self.of_native
             if self.former_name:
                 command = ["onednn" if word == "native" else word for word in command]
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=900)
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=900,
+                                  env=self.environment)
             errors = done.stderr.replace("'onednn'", "'native'") if self.former_name else done.stderr
             if done.returncode == 2:
                 return "refused: " + errors.strip().splitlines()[-1]
@@ -63,6 +70,19 @@ def data_arguments(builds, task):
     real = [] if TASKS[task] == task else ["--data", TASKS[task]]
     answers = [build.run(1, ["--task", task, "--max-steps", "1", "--dry-run", *real]) for build in builds]
     return ["--synthetic"] if any(isinstance(answer, str) for answer in answers) else real
+
+
+def agree_on_convolutions(builds):
+    """Where one of the builds alone can choose, both compute direct convolutions, as builds from before 2026-11-29 do."""
+    able = [build for build in builds if build.chooses_convolutions]
+    if len(able) != 1:
+        return
+    for build in builds:
+        if build in able:
+            build.of_native = ["--convolution", "direct"]
+        else:
+            build.environment["MLBENCH_CONVOLUTION"] = "direct"  # of builds from 2026-11-29, which had no option for it
+    print(f"{able[0].program} runs framework native with --convolution direct, which the other build does not know", flush=True)
 
 
 def name_of(choice):
@@ -138,6 +158,7 @@ def main():
         scratch = pathlib.Path(folder)
         (scratch / "cache").mkdir()
         builds = Build(os.environ["MLBENCH_TEST_MLBENCH"], scratch), Build(other, scratch)
+        agree_on_convolutions(builds)
         return 0 if {"bits": compare_bits, "speed": compare_speed}[options.what](*builds, options) else 1
 
 
