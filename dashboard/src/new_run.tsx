@@ -244,6 +244,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
               </label>
               <NumberInput label="CPUs per worker" field={fieldOf('threads_per_worker')} usual="default (cores / workers)" value={form.threads_per_worker} onInput={typed('threads_per_worker')} />
               {catalog && has('framework') && <Choices label="Framework" usual={usualOf(planned?.framework)} value={form.framework} choices={catalog.frameworks} onChoose={(framework) => change({framework})} />}
+              <OneOf label="Convolutions" field={fieldOf('convolution')} among={catalog?.frameworks.find((one) => one.name === (form.framework || planned?.framework))?.convolutions} usual="auto (of the framework)" value={form.convolution} onChoose={(convolution) => change({convolution})} />
               {custom && (
                 <label>Communication backend
                   <input list="backends" spellcheck={false} autocomplete="off" placeholder="gloo" value={form.backend} onInput={typed('backend')} />

@@ -43,6 +43,7 @@ export interface Form {
   host_network: boolean;
   pod_overlay: string;  // JSON or YAML
   work_dir: string;
+  convolution: string;
   algorithm: string;
   links: string;
   socket_buffer: string;
@@ -64,7 +65,7 @@ export interface Form {
 }
 
 export const EMPTY: Form = {
-  kind: 'task', name: '', workers: '1', task: '', rules: '', variant: '', goal: '', data: '', data_dir: '', framework: '', backend: '', executor: '',
+  kind: 'task', name: '', workers: '1', task: '', rules: '', variant: '', goal: '', data: '', data_dir: '', framework: '', convolution: '', backend: '', executor: '',
   threads_per_worker: '', seed: '', repeat: '', max_steps: '', max_epochs: '', max_time: '', checkpoint_every: '', requeue: '', comm_timeout: '', image: '', hosts: '', ranks_per_host: '', ssh_config: '',
   slurm: '', setup: '', scratch: '', kube_context: '', namespace: '', memory: '', data_volume: '', queue: '', host_network: false, pod_overlay: '', work_dir: '',
   algorithm: '', links: '', socket_buffer: '', interface: '', wire_dtype: '', netem: '', check_collectives: false, timeline: false,

@@ -220,6 +220,7 @@ export interface Choice {
   available: boolean;
   reason?: string;
   algorithms?: string[];  // of a communication backend
+  convolutions?: string[];  // of a framework: the orders of sums that can be chosen
   options?: string[];     // of an executor: what its engine can be told, by the names of RunRequest
   usual?: boolean;        // of an executor: runs that name none have it
   gpus?: number | null;   // of an executor: that its hosts have for ranks; null: not known before a run

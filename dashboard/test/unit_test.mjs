@@ -287,12 +287,12 @@ test('the request holds what was given, and the command says the same', () => {
   assert.equal(request.commandOf(made), `mlbench run mine 1 2 --task 1a --rules 2021 --threads-per-worker 2 --light --set a=1 --set 'b=x y'\\''s'`);
 });
 
-test('a data folder, a data set and a goal go with training', () => {
-  const fields = {...FIELDS, goal: task(text), data: task(text), data_dir: task(text)};
-  const form = {...request.EMPTY, name: 'd', workers: '1', task: '1a', goal: ' Prec@1>=75', data: 'madelon', data_dir: ' /my data '};
+test('a data folder, a data set, a goal and convolutions go with training', () => {
+  const fields = {...FIELDS, goal: task(text), data: task(text), data_dir: task(text), convolution: task(text)};
+  const form = {...request.EMPTY, name: 'd', workers: '1', task: '1a', goal: ' Prec@1>=75', data: 'madelon', data_dir: ' /my data ', convolution: 'direct'};
   const made = request.requestOf(form, fields);
-  assert.deepEqual(made, {name: 'd', workers: ['1'], task: '1a', goal: 'Prec@1>=75', data: 'madelon', data_dir: '/my data'});
-  assert.equal(request.commandOf(made), "mlbench run d 1 --task 1a --goal 'Prec@1>=75' --data madelon --data-dir '/my data'");
+  assert.deepEqual(made, {name: 'd', workers: ['1'], task: '1a', goal: 'Prec@1>=75', data: 'madelon', data_dir: '/my data', convolution: 'direct'});
+  assert.equal(request.commandOf(made), "mlbench run d 1 --task 1a --goal 'Prec@1>=75' --data madelon --data-dir '/my data' --convolution direct");
   assert.deepEqual(request.requestOf({...form, kind: 'command', command: 'true'}, fields), {name: 'd', workers: ['1'], command: ['true']});
 });
 
