@@ -620,11 +620,12 @@ const Parser kParsers[] = {
        const std::string_view word = std::string_view(input).substr(0, blank);
        const std::string_view text = std::string_view(input).substr(std::min(blank + 1, input.size()));
        parse_as<guard::RankWord, guard::HostWord, guard::AgentWord, guard::LaunchedEndWord, guard::PidWord,
-                guard::ErrorWord, guard::EndWord, guard::PeersWord, guard::PutWord, guard::LaunchWord,
-                guard::SignalWord>(word, text);
+                guard::EnergyWord, guard::ErrorWord, guard::EndWord, guard::PeersWord, guard::PutWord,
+                guard::LaunchWord, guard::SignalWord>(word, text);
      },
      []() -> std::vector<std::string> {
-       std::vector<std::string> seeds = {"rank 1", "end 137 9 oom", "put a/b\n0 3\nxyz", "pid 4711"};
+       std::vector<std::string> seeds = {"rank 1", "end 137 9 oom", "put a/b\n0 3\nxyz", "pid 4711",
+                                         "energy " + guard::as_one({"b00t", "RAPL: package-0", "7"})};
        for (const std::string& text : with_hard_json(guard::HostWord{.address = "10.0.0.1", .cores = {0}}.text())) {
          seeds.push_back("host " + text);
        }

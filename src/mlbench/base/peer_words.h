@@ -84,6 +84,9 @@ inline constexpr PeerWord kMessage{"a message", WordType::kBytes, 8192};  // as 
 inline constexpr PeerWord kReported{"a rank's words", WordType::kBytes, size_t{64} << 10};
 inline constexpr PeerWord kOperation{"an operation", WordType::kLine, 2048};
 inline constexpr PeerNumber kSequence{"a sequence number", -1, 100'000'000'000'000'000};
+inline constexpr PeerWord kBoot{"a boot's identity", WordType::kLabel, 128};
+inline constexpr PeerWord kMeter{"a meter of energy", WordType::kLine, 4096};
+inline constexpr PeerNumber kMicrojoules{"an energy in microjoules", 0, 1'000'000'000'000'000'000};
 inline constexpr PeerNumber kExitCode{"an exit code", 0, 255};
 inline constexpr PeerNumber kSignal{"a signal", 0, 64};
 // Words about files and commands.

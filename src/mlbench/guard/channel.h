@@ -8,7 +8,7 @@
 //   guard        agent..., asked, launched-end...: beside Open MPI
 //   supervisor   start; from now on signal...
 //   guard        pid, or error
-//   guard        usage...: from another host
+//   guard        usage..., energy...: from another host
 //   guard        end; from another host also drained
 
 #include <sys/types.h>

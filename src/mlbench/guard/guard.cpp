@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -28,6 +29,7 @@
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/cgroups.h"
 #include "mlbench/base/choices.h"
+#include "mlbench/base/energy_meter.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/gpus.h"
@@ -234,6 +236,7 @@ class Guard {
     ChildProcess rank = begin(options);
     memory.pid = rank.pid();
     const ProcessEnd end = wait_for_end(rank);
+    tell_energy();
     const bool alone = closed_;
     tell(EndWord{end, end.code != 0 && kills && cgroup_out_of_memory_kills() > kills});
     if (!end_descendants(launched(), kSweepPatience)) {
@@ -299,7 +302,11 @@ class Guard {
 
   ProcessEnd wait_for_end(ChildProcess& rank) {
     // The supervisor looks itself at what a rank of its own host uses.
-    if (supervisor_->elsewhere()) next_usage_ = steady_clock::now() + kUsageInterval;
+    if (supervisor_->elsewhere()) {
+      next_usage_ = steady_clock::now() + kUsageInterval;
+      if (place_.local_rank == 0) energy_.emplace();
+      tell_energy();
+    }
     for (;;) {
       if (const auto end = rank.wait(milliseconds(0))) {
         next_usage_.reset();
@@ -353,10 +360,17 @@ class Guard {
   void tell_usage_if_due() {
     if (!next_usage_ || steady_clock::now() < *next_usage_) return;
     next_usage_ = steady_clock::now() + kUsageInterval;
+    tell_energy();
     auto usage = usage_below(getpid(), launched());
     if (!usage) return;
     usage->network = network_here();
     tell(*usage);
+  }
+
+  void tell_energy() {
+    if (!energy_) return;
+    const std::string boot = boot_id();
+    tell(EnergyWord{boot.substr(0, boot.find(':')), energy_->name(), std::llround(energy_->joules() * 1e6)});
   }
 
   // Waits for a message of the supervisor, a signal, the end of a child or, while the rank runs, the next look at what
@@ -399,6 +413,7 @@ class Guard {
   bool closed_ = false;
   std::optional<int> asked_;  // the signal that asked the guard to end; it is passed on to the rank
   std::optional<steady_clock::time_point> next_usage_;  // while the rank runs on another host than the supervisor
+  std::optional<EnergyMeter> energy_;                   // of the first rank of another host than the supervisor's
   std::optional<OpenMpi> openmpi_;
   std::optional<AtomicFile> put_;  // the file whose pieces are coming
 };

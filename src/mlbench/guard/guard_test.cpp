@@ -14,7 +14,10 @@
 #include <map>
 #include <optional>
 #include <thread>
+#include <vector>
 
+#include "mlbench/base/energy_meter.h"
+#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/own_variables.h"
@@ -310,7 +313,7 @@ class LinkedGuardTest : public testing::Test {
     channel_->put("spec.json");
   }
 
-  // The next message that is not about what the rank uses; of those, which come at any time, the last is kept.
+  // The next message that is not about what the rank or its host uses; those come at any time, and are kept.
   std::string next() {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (std::chrono::steady_clock::now() < deadline) {
@@ -318,6 +321,10 @@ class LinkedGuardTest : public testing::Test {
       const auto status = channel_->receive(message);
       if (status == Channel::Status::kMessage && message.word == "usage") {
         usage_ = message.text;
+        continue;
+      }
+      if (status == Channel::Status::kMessage && message.word == EnergyWord::kWord) {
+        energy_.push_back(EnergyWord::parse(message.text));
         continue;
       }
       if (status == Channel::Status::kMessage) return message.word + " " + message.text;
@@ -345,8 +352,9 @@ class LinkedGuardTest : public testing::Test {
   std::string launcher_ = "direct";
   std::map<std::string, std::string> variables_ = {
       {"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}};
-  std::string host_;  // what the guard said of its host
-  std::string usage_;
+  std::string host_;   // what the guard said of its host
+  std::string usage_;  // the last one
+  std::vector<EnergyWord> energy_;
   std::optional<net::LinkServer> links_;
   std::optional<net::KvServer> rendezvous_;
   std::optional<LinkArrivals> arrivals_;
@@ -429,6 +437,27 @@ TEST_F(LinkedGuardTest, SaysWhatTheRankUses) {
   EXPECT_GT(usage->memory_bytes, 100 << 10);
   EXPECT_LT(usage->memory_bytes, 100 << 20);
   EXPECT_TRUE(usage->network);
+}
+
+TEST_F(LinkedGuardTest, SaysWhatItsHostUsesFromTheRanksBeginToItsEnd) {
+  const EnergyMeter meter;
+  start("exit 0");
+  EXPECT_EQ(next(), "end 0 0");
+  ASSERT_GE(energy_.size(), 2u);
+  const EnergyWord &first = energy_.front(), &last = energy_.back();
+  EXPECT_EQ(first.meter, meter.name()) << meter.problem();
+  EXPECT_EQ(first.boot, boot_id().substr(0, first.boot.size()));
+  EXPECT_EQ(first.boot.size(), boot_id().find(':')) << "pods of a host have networks of their own";
+  EXPECT_EQ(last.boot, first.boot);
+  EXPECT_GE(last.microjoules, first.microjoules);
+}
+
+TEST_F(LinkedGuardTest, OfAHostOnlyTheFirstRankSaysTheEnergy) {
+  variables_["LOCAL_RANK"] = "1";
+  variables_["LOCAL_WORLD_SIZE"] = "2";
+  start("exit 0");
+  EXPECT_EQ(next(), "end 0 0");
+  EXPECT_THAT(energy_, testing::IsEmpty());
 }
 
 TEST_F(LinkedGuardTest, TheRankIsToldOfItsPeers) {

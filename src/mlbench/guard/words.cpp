@@ -73,6 +73,12 @@ LaunchedEndWord LaunchedEndWord::parse(std::string_view text) {
 
 PidWord PidWord::parse(std::string_view text) { return {int_of(peer_words::kProcess, text)}; }
 
+EnergyWord EnergyWord::parse(std::string_view text) {
+  const auto words = words_in(text, 3, 3, "what a host used");
+  return {checked(peer_words::kBoot, words[0]), checked(peer_words::kMeter, words[1]),
+          number_of(peer_words::kMicrojoules, words[2])};
+}
+
 ErrorWord ErrorWord::parse(std::string_view text) { return {reason_of(peer_words::kReason, text)}; }
 
 std::string EndWord::text() const {

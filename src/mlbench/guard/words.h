@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <span>
@@ -95,6 +96,17 @@ struct ErrorWord {
 };
 
 // Here comes Usage of usage.h: every 2 s while the rank runs, from another host.
+
+// What the guard's host used since the rank began, by all its programs. Comes from the first rank of another host: at
+// the rank's begin, then every 2 s, and at the rank's end.
+struct EnergyWord {
+  static constexpr std::string_view kWord = "energy";
+  std::string boot;   // the kernel's boot id, which all pods and containers of one host share
+  std::string meter;  // name() of base/energy_meter.h; "": the host has no meter that the guard may read
+  int64_t microjoules = 0;
+  std::string text() const { return as_one({boot, meter, std::to_string(microjoules)}); }
+  static EnergyWord parse(std::string_view text);
+};
 
 // How the rank ended. `out_of_memory` says whether the kernel killed a process of the rank's control group meanwhile.
 struct EndWord {

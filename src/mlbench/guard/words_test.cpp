@@ -39,6 +39,11 @@ TEST(GuardWords, EachIsUnderstoodAsItWasSaid) {
   const LaunchedEndWord ended = LaunchedEndWord::parse(LaunchedEndWord{SIGKILL, "mpirun was killed"}.text());
   EXPECT_EQ(ended.signal, SIGKILL);
   EXPECT_EQ(ended.how, "mpirun was killed");
+  const EnergyWord energy = EnergyWord::parse(EnergyWord{"b00t-1", "RAPL: package-0, dram", 12'500'000}.text());
+  EXPECT_EQ(energy.boot, "b00t-1");
+  EXPECT_EQ(energy.meter, "RAPL: package-0, dram");
+  EXPECT_EQ(energy.microjoules, 12'500'000);
+  EXPECT_EQ(EnergyWord::parse(EnergyWord{"b00t-1", "", 0}.text()).meter, "") << "it has no meter";
   const PeersWord peers = PeersWord::parse(PeersWord{"h1,h2", {{"MASTER_ADDR", "fe80::1%eth0"}}}.text());
   EXPECT_EQ(peers.hosts, "h1,h2");
   EXPECT_THAT(peers.variables, ElementsAre(Pair("MASTER_ADDR", "fe80::1%eth0")));
@@ -88,6 +93,18 @@ TEST(GuardWords, APieceOfAFileIsOneOfAFile) {
 TEST(GuardWords, WhatIsNoneIsAFault) {
   for (const char* wrong : {"", "x", "-1", "1 2"}) EXPECT_THROW(RankWord::parse(wrong), PeerFault) << wrong;
   for (const char* wrong : {"", "65", "TERM"}) EXPECT_THROW(SignalWord::parse(wrong), PeerFault) << wrong;
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"b00t", "RAPL"},
+                                                {"", "RAPL", "1"},
+                                                {"b00t;evil", "RAPL", "1"},
+                                                {"b00t", "RA\nPL", "1"},
+                                                {"b00t", std::string(5000, 'm'), "1"},
+                                                {"b00t", "RAPL", ""},
+                                                {"b00t", "RAPL", "-1"},
+                                                {"b00t", "RAPL", "1.5"},
+                                                {"b00t", "RAPL", "1000000000000000001"},
+                                                {"b00t", "RAPL", "1", ""}}) {
+    EXPECT_THROW(EnergyWord::parse(as_one(wrong)), PeerFault) << as_one(wrong);
+  }
   EXPECT_THROW(LaunchWord::parse(as_one({"mpirun"})), PeerFault);
   EXPECT_THROW(AgentWord::parse(as_one({"rank-1"})), PeerFault);
   EXPECT_THROW(PeersWord::parse(""), PeerFault);
