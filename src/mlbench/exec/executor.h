@@ -104,9 +104,17 @@ struct RankUsage {
   // for the others, and where they are not known.
   std::optional<NetworkBytes> network = {};
 };
+// What a host used since its ranks began, by all its programs.
+struct HostEnergy {
+  std::string host, meter;       // `meter` is "" where the host has none that can be read, or has not said it yet
+  std::optional<double> joules;  // empty where there is no meter
+};
 struct GroupUsage {
   std::vector<std::optional<RankUsage>> ranks;  // by rank; empty where unknown, and for ranks that have ended
   int cores = 1;                                // those that the ranks may use on all their hosts, each counted once
+  // As guards say it, each host once, also of ranks that have ended. Empty where all ranks are on this host, whose
+  // meter the supervisor reads itself.
+  std::vector<HostEnergy> energy = {};
 };
 
 // Running ranks. Destruction kills and reaps what is left of them, so that no process is orphaned.

@@ -95,7 +95,7 @@ class LinkedGroup final : public RankGroup {
   std::vector<Placement> placement() const override { return hosts_.placement(); }
 
   GroupUsage usage() const override {
-    GroupUsage usage{{}, hosts_.cores()};
+    GroupUsage usage{{}, hosts_.cores(), energy()};
     const auto now = steady_clock::now();
     std::set<std::string> networks;  // named by what hosts call themselves: each pod is a host
     for (const Rank& rank : ranks_) {
@@ -131,11 +131,31 @@ class LinkedGroup final : public RankGroup {
   struct Rank {
     std::optional<guard::Usage> usage;
     steady_clock::time_point usage_came;
+    std::optional<guard::EnergyWord> energy;  // of the rank's host
     bool started = false;
     bool running = false;  // the rank runs, or what it wrote is still on its way
     bool ended = false;
     bool silent = false;  // nothing is heard of the rank's host
   };
+
+  // A host that has several names, or several pods of which each has a meter, is the host that its kernel booted.
+  std::vector<HostEnergy> energy() const {
+    std::vector<HostEnergy> energy;
+    std::set<std::string> boots, hosts;
+    for (const Placement& place : hosts_.placement()) {
+      const auto& said = ranks_[static_cast<size_t>(place.rank)].energy;
+      if (!said) continue;
+      hosts.insert(place.host);
+      if (!boots.insert(said->boot).second) continue;
+      const auto joules =
+          said->meter.empty() ? std::nullopt : std::optional(static_cast<double>(said->microjoules) / 1e6);
+      energy.push_back({place.host, said->meter, joules});
+    }
+    for (const Placement& place : hosts_.placement()) {
+      if (hosts.insert(place.host).second) energy.push_back({place.host, "", std::nullopt});
+    }
+    return energy;
+  }
 
   bool all_started() const { return std::ranges::all_of(ranks_, &Rank::started); }
 
@@ -187,6 +207,8 @@ class LinkedGroup final : public RankGroup {
       files_.give(rank, hosts_[rank]);
     } else if (guard::is<guard::Usage>(message)) {
       take_usage(one, message.text);
+    } else if (guard::is<guard::EnergyWord>(message)) {
+      take_energy(one, guard::EnergyWord::parse(message.text));
     } else if (guard::is<guard::PidWord>(message)) {
       guard::PidWord::parse(message.text);
       launch_.note_start(rank);
@@ -228,6 +250,14 @@ class LinkedGroup final : public RankGroup {
     if (!usage || (rank.usage && usage->processor < rank.usage->processor)) return;
     rank.usage = usage;
     rank.usage_came = steady_clock::now();
+  }
+
+  // Notes what a rank's host used. A report of another meter, or of less energy than before, is left out.
+  static void take_energy(Rank& rank, guard::EnergyWord said) {
+    const auto& before = rank.energy;
+    const bool goes_on = !before || (said.boot == before->boot && said.meter == before->meter &&
+                                     said.microjoules >= before->microjoules);
+    if (goes_on) rank.energy = std::move(said);
   }
 
   // Notes that a rank could not start. Only the first is reported.

@@ -12,6 +12,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/exec/test_executor.h"
+#include "mlbench/guard/words.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/net/link/link.h"
 
@@ -117,6 +118,71 @@ TEST_F(LinkedTest, WhatRanksUseIsWhatTheirGuardsSaid) {
     EXPECT_EQ(usage.ranks[0]->cpu_s, 1.5) << wrong;
     EXPECT_EQ(usage.ranks[0]->memory_bytes, 4096) << wrong;
   }
+}
+
+// Waits until the energy of the ranks' hosts is as expected.
+class EnergyOfHosts : public LinkedTest {
+ protected:
+  void say(size_t rank, const std::string& boot, const std::string& meter, int64_t microjoules) {
+    guards_.at(rank)->send("energy", guard::EnergyWord{boot, meter, microjoules}.text());
+  }
+  void expect(const std::vector<HostEnergy>& expected) {
+    const auto as_texts = [](const std::vector<HostEnergy>& energy) {
+      std::vector<std::string> texts;
+      for (const HostEnergy& one : energy) {
+        texts.push_back(one.host + " " + one.meter + " " + (one.joules ? std::to_string(*one.joules) : "-"));
+      }
+      return texts;
+    };
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (as_texts(group_->usage().energy) != as_texts(expected) && std::chrono::steady_clock::now() < deadline) {
+      group_->poll(20ms);
+    }
+    EXPECT_EQ(as_texts(group_->usage().energy), as_texts(expected));
+  }
+};
+
+TEST_F(EnergyOfHosts, IsWhatTheirGuardsSaid) {
+  start({R"({"node": "n1"})", R"({"node": "n2"})"});
+  expect({{"n1", "", {}}, {"n2", "", {}}});
+  say(0, "boot-1", "RAPL: package-0", 0);
+  say(0, "boot-1", "RAPL: package-0", 2'500'000);
+  expect({{"n1", "RAPL: package-0", 2.5}, {"n2", "", {}}});
+  say(1, "boot-2", "RAPL: package-0, dram", 4'000'000);
+  expect({{"n1", "RAPL: package-0", 2.5}, {"n2", "RAPL: package-0, dram", 4.0}});
+  say(0, "boot-1", "RAPL: package-0", 2'000'000);  // less than before
+  say(0, "boot-3", "RAPL: package-0", 9'000'000);  // another host
+  say(1, "boot-2", "RAPL: package-0, dram", 5'000'000);
+  expect({{"n1", "RAPL: package-0", 2.5}, {"n2", "RAPL: package-0, dram", 5.0}});
+  guards_[0]->send("end", "0 0");
+  EXPECT_EQ(next_of<RankExit>(*group_, kPatience).size(), 1u);
+  expect({{"n1", "RAPL: package-0", 2.5}, {"n2", "RAPL: package-0, dram", 5.0}});
+}
+
+TEST_F(EnergyOfHosts, IsNotKnownWithoutAMeter) {
+  start({R"({"node": "n1"})", R"({"node": "n2"})"});
+  say(0, "boot-1", "RAPL: package-0", 1'000'000);
+  say(1, "boot-2", "", 0);
+  expect({{"n1", "RAPL: package-0", 1.0}, {"n2", "", {}}});
+}
+
+// Two pods of a host read its meter, each from its own begin.
+TEST_F(EnergyOfHosts, CountsAHostOnce) {
+  start({R"({"node": "n1"})", R"({"node": "n1-too"})"});
+  say(1, "boot-1", "RAPL: package-0", 7'000'000);
+  expect({{"n1-too", "RAPL: package-0", 7.0}, {"n1", "", {}}});
+  say(0, "boot-1", "RAPL: package-0", 8'000'000);
+  expect({{"n1", "RAPL: package-0", 8.0}});
+}
+
+TEST_F(EnergyOfHosts, ARankWhoseGuardSaysNoEnergyIsLost) {
+  start({"{}", "{}"});
+  guards_[1]->send("energy", guard::as_one({"$(touch evil)", "RAPL", "1"}));
+  const auto exits = next_of<RankExit>(*group_, kPatience);
+  ASSERT_EQ(exits.size(), 1u);
+  EXPECT_EQ(exits[0].rank, 1);
+  EXPECT_TRUE(exits[0].lost);
+  EXPECT_NE(exits[0].why, "");
 }
 
 TEST_F(LinkedTest, OfARankThatEndedNothingIsUsed) {
