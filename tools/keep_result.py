@@ -24,8 +24,8 @@ def without_machine(record):
         host["name"], host["addresses"] = "host", []
     for place in record.get("placement") or []:
         place["host"] = "host"
-    if record.get("energy"):
-        record["energy"]["host"] = "host"
+    for host in (record.get("energy") or {}).get("hosts", []):
+        host["host"] = "host"
     return record
 
 

@@ -23,7 +23,8 @@ class KeepResult(unittest.TestCase):
         self.record |= {"state": "finished", "environment": {"git_describe": "0123456789ab"}}
         self.record["hosts"][0] |= {"name": "crunch17", "addresses": ["10.1.2.3"]}
         self.record["placement"] = [{"rank": rank, "host": "crunch17", "local_rank": rank} for rank in (0, 1)]
-        self.record["energy"] = {"host": "crunch17", "meter": "RAPL: package-0", "joules": 5.0, "to_goal_joules": None}
+        self.record["energy"] = {"joules": 5.0, "to_goal_joules": None,
+                                 "hosts": [{"host": "crunch17", "meter": "RAPL: package-0", "joules": 5.0}]}
         for rank in (0, 1):
             (self.run_dir / f"spool/rank-{rank}.seg-1.steps").write_bytes(spool_of(STEPS[rank]))
             (self.run_dir / f"spool/rank-{rank}.seg-1.events").write_text("\n".join(map(json.dumps, EVENTS[rank])))

@@ -29,7 +29,7 @@ struct RunProgress {
   double queue_s = 0;           // waiting for cores and in an engine's queue, summed over segments
   double wall_s = 0;            // from launch to end, summed over segments
   bool oversubscribed = false;  // started with --no-wait beside another run; the record has the spec's or this
-  Json energy = nullptr;        // the record's; null where the supervisor's host has no meter
+  Json energy = nullptr;        // the record's; null before ranks worked
   Json utilisation = nullptr;   // the record's: {"cpu": used share of the ranks' cores | null, "gpu": null}
 };
 

@@ -592,8 +592,12 @@ TEST_F(BuildRecord, AnAlgorithmThatIsNotKnownIsNotedAndNothingElseIsLost) {
 
 TEST_F(BuildRecord, WhatTheSupervisorSawOverridesTheSpec) {
   progress_.oversubscribed = true;
-  EXPECT_EQ(build()["energy"], nullptr) << "without a meter";
-  progress_.energy = {{"host", "n1"}, {"meter", "RAPL: package-0"}, {"joules", 120.5}, {"to_goal_joules", nullptr}};
+  EXPECT_EQ(build()["energy"], nullptr) << "before ranks worked";
+  progress_.energy = {{"joules", nullptr},
+                      {"to_goal_joules", nullptr},
+                      {"hosts",
+                       {{{"host", "n1"}, {"meter", "RAPL: package-0"}, {"joules", 120.5}},
+                        {{"host", "n2"}, {"meter", nullptr}, {"joules", nullptr}}}}};
   EXPECT_EQ(build()["energy"], progress_.energy);
   progress_.utilisation = {{"cpu", 0.93}};
   const Json record = build();

@@ -241,10 +241,16 @@ struct Utilisation {
   Json others = nullptr;
 };
 
-// What the supervisor's host used, by all its programs, while the ranks worked.
+// What a host used, by all its programs, while the ranks worked.
+struct HostEnergy {
+  std::string host, meter;       // `meter` is empty where the host has none that can be read
+  std::optional<double> joules;  // empty where some segment's is not known
+  Json others = nullptr;
+};
+// The sums are empty where a host is not known: they are never of some of the hosts.
 struct Energy {
-  std::string host, meter;
   std::optional<double> joules, to_goal_joules;
+  std::vector<HostEnergy> hosts;
   Json others = nullptr;
 };
 
@@ -337,7 +343,7 @@ struct Record {
   std::optional<Exchange> exchange;
   Throughput throughput;
   Utilisation utilisation;
-  std::optional<Energy> energy;  // empty where the host has no meter
+  std::optional<Energy> energy;  // empty before ranks worked
   std::vector<Evaluation> evaluations;
   std::vector<Epoch> epochs;
   std::vector<OperationCost> operations;

@@ -252,12 +252,19 @@ void describe(V& v, T& utilisation) {
   v.others(utilisation.others);
 }
 
-template <typename V, Either<Energy> T>
+template <typename V, Either<HostEnergy> T>
 void describe(V& v, T& energy) {
   v.field("host", energy.host);
-  v.field("meter", energy.meter);
+  text(v, "meter", energy.meter);
+  v.field("joules", energy.joules);
+  v.others(energy.others);
+}
+
+template <typename V, Either<Energy> T>
+void describe(V& v, T& energy) {
   v.field("joules", energy.joules);
   v.field("to_goal_joules", energy.to_goal_joules);
+  v.structures("hosts", energy.hosts);
   v.others(energy.others);
 }
 

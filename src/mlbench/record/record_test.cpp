@@ -100,7 +100,7 @@ Record full_record() {
   record.storage.requests = record.storage.retries = record.storage.cache_hits = 1;
   record.storage.device_read_bytes = record.storage.call_read_bytes = 1;
   record.operations.emplace_back();
-  record.energy.emplace();
+  record.energy.emplace().hosts.emplace_back();
   record.custom.emplace().declared.emplace();
   record.emulated_step_s = 0.15;
   return record;

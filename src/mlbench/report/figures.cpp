@@ -144,6 +144,7 @@ RunFigures figures_of(const record::Record& record) {
   figures.has_goal = record.division != "throughput" && (trains || record.goal);
   if (reached_goal(record)) figures.time_to_goal_s = record.goal->train_s;
   figures.wall_to_goal_s = wall_to_goal(record);
+  if (record.energy) figures.energy_joules = record.energy->joules;
   if (record.energy && reached_goal(record)) figures.energy_to_goal_joules = record.energy->to_goal_joules;
   figures.train_s = record.clocks.train_s;
   figures.train_legacy_s = record.clocks.train_legacy_s;

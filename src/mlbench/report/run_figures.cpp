@@ -63,6 +63,8 @@ const Figures<ShownRun>& run_figures() {
       {"time_to_goal_s", "to goal", "s", of_figures(&RunFigures::time_to_goal_s), forms::kSeconds},
       {"train_s", "train", "s", of_figures(&RunFigures::train_s), forms::kSeconds},
       {"wall_s", "wall", "s", of_figures(&RunFigures::wall_s), forms::kSeconds},
+      {"energy_joules", "energy", "kJ", of_figures(&RunFigures::energy_joules),
+       [](const ShownRun& run) { return format_kilojoules(run.figures.energy_joules); }},
       {"energy_to_goal_joules", "energy", "kJ to goal", of_figures(&RunFigures::energy_to_goal_joules),
        [](const ShownRun& run) { return format_kilojoules(run.figures.energy_to_goal_joules); }},
       {"samples_per_s", "throughput", "samples/s", of_figures(&RunFigures::samples_per_s), forms::kRate},

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
@@ -330,14 +332,31 @@ std::string accelerator_words(const Record& record, const RunFigures& figures) {
                      bytes(record.storage.call_read_bytes));
 }
 
-// "12.3 kJ, 8.10 kJ to the goal (all programs of n1; RAPL: package-0)"; "" where the host has no meter.
+// "n1, n2, n3 and 5 more".
+std::string host_words(std::vector<std::string> names) {
+  constexpr size_t kMostHosts = 3;
+  const size_t more = names.size() - std::min(names.size(), kMostHosts);
+  names.resize(names.size() - more);
+  return fmt::format("{}{}", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+// "12.3 kJ, 8.10 kJ to the goal (all programs of n1, n2; RAPL: package-0)", or "not known: no meter can be read on n2".
+// "" where no host has a meter.
 std::string energy_words(const Record& record, const RunFigures& figures) {
-  if (!record.energy || !record.energy->joules) return "";
-  std::string words = format_kilojoules(record.energy->joules) + " kJ";
+  if (!record.energy) return "";
+  std::vector<std::string> hosts, without;
+  std::set<std::string> meters;
+  for (const record::HostEnergy& one : record.energy->hosts) {
+    (one.joules ? hosts : without).push_back(one.host);
+    if (one.joules) meters.insert(one.meter);
+  }
+  if (hosts.empty()) return "";
+  if (!without.empty()) return "not known: no meter can be read on " + host_words(std::move(without));
+  std::string words = format_kilojoules(figures.energy_joules) + " kJ";
   if (figures.energy_to_goal_joules) {
     words += fmt::format(", {} kJ to the goal", format_kilojoules(figures.energy_to_goal_joules));
   }
-  return words + fmt::format(" (all programs of {}; {})", record.energy->host, record.energy->meter);
+  return words + fmt::format(" (all programs of {}; {})", host_words(std::move(hosts)), fmt::join(meters, "; "));
 }
 
 // What one run is: its task, settings, clocks and outcome.

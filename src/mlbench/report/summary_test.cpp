@@ -68,8 +68,11 @@ TEST(ResultsTable, FailedRunsKeepTheirPlace) {
 
 TEST(RunDetails, EnergyIsShownWhereTheHostHasAMeter) {
   RecordJson metered = make_record("r-2", 2, 40, 5400, true);
-  metered["energy"] = {
-      {"host", "n1"}, {"meter", "RAPL: package-0, dram"}, {"joules", 12345.0}, {"to_goal_joules", 8100.0}};
+  const auto host = [](const std::string& name, const Json& meter, const Json& joules) {
+    return Json{{"host", name}, {"meter", meter}, {"joules", joules}};
+  };
+  const Json n1 = host("n1", "RAPL: package-0, dram", 12345.0);
+  metered["energy"] = {{"joules", 12345.0}, {"to_goal_joules", 8100.0}, {"hosts", Json::array({n1})}};
   EXPECT_THAT(run_details(metered),
               HasSubstr("\n  energy      12.3 kJ, 8.10 kJ to the goal (all programs of n1; RAPL: package-0, dram)\n"));
   const std::string table = results_table({make_record("r-1", 1, 60, 3000, true), metered});
@@ -77,6 +80,14 @@ TEST(RunDetails, EnergyIsShownWhereTheHostHasAMeter) {
   EXPECT_THAT(results_table({make_record("r-1", 1, 60, 3000, true)}), Not(HasSubstr("energy")));
   metered["energy"]["to_goal_joules"] = nullptr;
   EXPECT_THAT(run_details(metered), HasSubstr("\n  energy      12.3 kJ (all programs of n1;"));
+  for (const char* name : {"n2", "n3", "n4", "n5"})
+    metered["energy"]["hosts"].push_back(host(name, "RAPL: package-0", 1));
+  EXPECT_THAT(run_details(metered), HasSubstr("(all programs of n1, n2, n3 and 2 more; RAPL: package-0; RAPL: "
+                                              "package-0, dram)\n"));
+  metered["energy"] = {{"joules", nullptr}, {"to_goal_joules", nullptr}, {"hosts", {n1, host("n2", nullptr, nullptr)}}};
+  EXPECT_THAT(run_details(metered), HasSubstr("\n  energy      not known: no meter can be read on n2\n"));
+  metered["energy"]["hosts"] = Json::array({host("n1", nullptr, nullptr)});
+  EXPECT_THAT(run_details(metered), Not(HasSubstr("energy")));
 }
 
 TEST(RunDetails, LineByLine) {

@@ -103,6 +103,7 @@ class Supervisor {
 
   // Releases what is left of the ranks, and ends the segment's time.
   void end_segment(const Outcome& outcome) {
+    const auto usage = group_ ? std::optional(group_->usage()) : std::nullopt;
     group_.reset();
     cores_.reset();
     beside_.reset();
@@ -113,7 +114,7 @@ class Supervisor {
       segment().finished_at = utc_now();
       segment().failure = outcome.failure;
     }
-    upkeep_.end_segment();
+    upkeep_.end_segment(usage);
   }
 
   // Forgets what holds only for the last segment's ranks. Returns a request to end that came meanwhile.

@@ -47,11 +47,11 @@ void Upkeep::begin_segment() {
   energy_log_.begin_segment(progress_);
 }
 
-void Upkeep::end_segment() {
+void Upkeep::end_segment(const std::optional<exec::GroupUsage>& usage) {
   count_queue();
   queued_since_.reset();
   count_time();
-  energy_log_.look(progress_);
+  if (usage) energy_log_.look(progress_, usage->energy);
   energy_log_.end_segment();
   begin_.reset();
 }
@@ -99,7 +99,7 @@ void Upkeep::update_record(const exec::GroupUsage& usage) {
   const auto now = clock_.now();
   count_time();
   measure_utilisation(usage);
-  energy_log_.look(progress_);
+  energy_log_.look(progress_, usage.energy);
   usage_log_.add(run_.run_dir, progress_.wall_s, usage, host_usage());
   save();
   const auto cost = clock_.now() - now;

@@ -35,8 +35,9 @@ class Upkeep {
     begin_.reset();
     energy_log_.end_segment();
   }
-  // The ranks are gone: neither wall time nor time in a queue counts any more.
-  void end_segment();
+  // The ranks are gone: neither wall time nor time in a queue counts any more. `usage` is the last that was known of
+  // them; empty where they never ran.
+  void end_segment(const std::optional<exec::GroupUsage>& usage = {});
   // ---- a queue, whose time is not the run's. The note says why it waits and, at the end, where ("for the cores").
   void enter_queue(std::string note);
   void count_queue();

@@ -120,10 +120,26 @@ TEST_F(UpkeepTest, TheRecordHasTheEnergyOfAMeter) {
   metered.update_record();
   EXPECT_EQ(record()["energy"]["joules"], 30.0);
   use(150);
-  metered.end_segment();
+  metered.end_segment(exec::GroupUsage{});
   EXPECT_TRUE(metered.save());
   EXPECT_EQ(record()["energy"]["joules"], 50.0);
-  EXPECT_EQ(record()["energy"]["meter"], "RAPL: package-0");
+  EXPECT_EQ(record()["energy"]["hosts"][0]["meter"], "RAPL: package-0");
+  metered.begin_segment();
+  use(170);
+  metered.end_segment();
+  EXPECT_TRUE(metered.save());
+  EXPECT_EQ(record()["energy"]["joules"], 50.0) << "no rank ran";
+}
+
+TEST_F(UpkeepTest, TheRecordHasTheEnergyOfOtherHosts) {
+  upkeep_.begin_segment();
+  clock_.advance(2s);
+  upkeep_.update_record({{}, 1, {{"n1", "RAPL: package-0", 30}, {"n2", "", {}}}});
+  EXPECT_EQ(record()["energy"]["joules"], nullptr) << "no sum of some of the hosts";
+  EXPECT_EQ(record()["energy"]["hosts"][1]["host"], "n2");
+  upkeep_.end_segment(exec::GroupUsage{{}, 1, {{"n1", "RAPL: package-0", 40}, {"n2", "RAPL: package-0", 50}}});
+  EXPECT_TRUE(upkeep_.save());
+  EXPECT_EQ(record()["energy"]["joules"], 90.0);
 }
 
 TEST_F(UpkeepTest, UtilisationIsOfTheCpusThatContainersAreLimitedTo) {

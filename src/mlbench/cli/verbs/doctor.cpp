@@ -206,7 +206,7 @@ std::vector<Finding> check_cores() {
 Finding check_energy() {
   const EnergyMeter meter;
   if (meter.problem().empty()) return {"energy", Verdict::kOk, meter.name(), ""};
-  return {"energy", Verdict::kOk, "no meter: " + meter.problem() + "; records have no energy", ""};
+  return {"energy", Verdict::kOk, "no meter: " + meter.problem() + "; the energy of runs here is not known", ""};
 }
 
 Finding check_gnuplot() {
