@@ -98,6 +98,7 @@ def metrics(url, token):
 def test_board(folder, worker):
     with running_run(folder, worker) as (url, token):
         text = metrics(url, token)
+        joules = (json.loads(answer(f"{url}/api/v1/runs/odd.name-2", token))["energy"] or {}).get("joules")
         eventually("the run's end", lambda: answer(f"{url}/api/v1/runs/odd.name-2/stop", token, b"") is not None)
         eventually("no figure of an ended run", lambda: 'run="odd' not in metrics(url, token))
     given = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
@@ -115,6 +116,8 @@ def test_board(folder, worker):
     ):
         check("a line", line in text.splitlines(), line, text)
     check("a name that reorders text", "\u202e" not in text and "u202e" not in text, text)
+    energy = re.search(rf"^mlbench_run_energy_joules{{{re.escape(labels)}}} (\S+)$", text, re.MULTILINE)
+    check("energy where there is a meter", (energy is None) == (joules is None), energy, joules)
     rate = re.search(rf"^mlbench_run_samples_per_second{{{re.escape(labels)}}} (\S+)$", text, re.MULTILINE)
     check("throughput", rate and 100 < float(rate[1]) < 10_001, rate)
 

@@ -31,6 +31,7 @@ struct RunningRun {
   StepFigures steps;
   bool has_steps = false;
   double restarts = 0;
+  std::optional<double> energy_joules;
   std::map<std::string, double> evaluation;  // by metric
 };
 
@@ -44,7 +45,7 @@ std::optional<double> counted_steps(const RunningRun& run, std::optional<int64_t
   return run.has_steps && steps ? std::optional(static_cast<double>(*steps)) : std::nullopt;
 }
 
-constexpr std::array<RunMetric, 7> kRunMetrics = {{
+constexpr std::array<RunMetric, 8> kRunMetrics = {{
     {"mlbench_run_samples_per_second", "Training samples per second of all ranks, over the last steps.",
      [](const RunningRun& run) { return run.steps.samples_per_s; }},
     {"mlbench_run_training_loss", "Mean training loss of all ranks, over the last steps.",
@@ -59,6 +60,8 @@ constexpr std::array<RunMetric, 7> kRunMetrics = {{
      [](const RunningRun& run) { return counted_steps(run, run.steps.steps_expected); }},
     {"mlbench_run_restarts", "How often the ranks were started again: resumed or requeued.",
      [](const RunningRun& run) { return std::optional(run.restarts); }},
+    {"mlbench_run_energy_joules", "Energy that the hosts of the run used so far, by all their programs.",
+     [](const RunningRun& run) { return run.energy_joules; }},
 }};
 
 // The last value of each series that the run's ranks or other programs recorded.
@@ -91,6 +94,7 @@ RunningRun running_run(Services& services, const std::filesystem::path& run_dir)
                 {"backend", record.backend},
                 {"workers", std::to_string(workers)}};
   run.restarts = static_cast<double>(record::segment_count(record) - 1);
+  if (record.energy) run.energy_joules = record.energy->joules;
   const auto steps = services.last_steps.of(id, run_dir, workers);
   run.has_steps = steps.has_value();
   run.steps = steps.value_or(StepFigures{});
