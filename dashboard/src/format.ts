@@ -1,5 +1,7 @@
 // Numbers, times and sizes as people read them. Pure.
 
+import type {Energy} from './types';
+
 export const NONE = '–';
 
 // Text of others as it may be shown: what changes the direction of writing, and control characters that are no white
@@ -24,6 +26,21 @@ export function seconds(value: number | null | undefined): string {
   if (value < 99.95) return `${value.toFixed(value < 9.995 ? 2 : 1)} s`;  // three digits, as those of the command line
   const whole = Math.round(value), h = Math.floor(whole / 3600), m = Math.floor(whole / 60) % 60, s = whole % 60;
   return h > 0 ? `${h} h ${String(m).padStart(2, '0')} min` : `${m} min ${String(s).padStart(2, '0')} s`;
+}
+
+export function kilojoules(joules: number | null | undefined): string {
+  if (joules === null || joules === undefined || !Number.isFinite(joules)) return NONE;
+  const value = joules / 1000;  // three digits, as those of the command line
+  return `${value < 99.95 ? value.toFixed(value < 9.995 ? 2 : 1) : Math.round(value).toLocaleString('en')} kJ`;
+}
+
+// What the hosts of a run used. There is no sum of some of them: those that are not known are named.
+export function energyText(energy: Energy | null | undefined): string {
+  const named = (known: boolean) => (energy?.hosts ?? []).filter((one) => (one.joules !== null) === known).map((one) => visible(one.host)).join(', ');
+  if (!energy || named(true) === '') return NONE;
+  if (named(false) !== '') return `not known: no meter can be read on ${named(false)}`;
+  const toGoal = energy.to_goal_joules === null ? '' : `, ${kilojoules(energy.to_goal_joules)} to the goal`;
+  return `${kilojoules(energy.joules)}${toGoal}, by all programs of ${named(true)}`;
 }
 
 export function percent(share: number | null | undefined): string {

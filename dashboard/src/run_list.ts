@@ -2,7 +2,7 @@
 // and orders. Pure.
 
 import {rangeText, sampleText} from './comparison';
-import {NONE, number, percent, seconds, stamp, taskLabel} from './format';
+import {kilojoules, NONE, number, percent, seconds, stamp, taskLabel} from './format';
 import {mlflowHref, runHref} from './router';
 import {csv} from './series';
 import type {Filter, RunSummary} from './types';
@@ -53,7 +53,9 @@ export const COLUMNS: Column[] = [
   figure('goal_value', 'Value for the goal', (value) => number(value, 4), ofGoal('value')),
   figure('goal_epoch', 'Epoch of the goal', (value) => number(value, 4), ofGoal('epoch')),
   {...figure('time_to_goal_s', 'Time to goal', seconds), mean: 'time_to_goal_s'}, figure('train_s', 'Train clock', seconds),
-  figure('wall_s', 'Wall clock', seconds), {...figure('samples_per_s', 'Samples/s', (value) => number(value)), mean: 'samples_per_s'},
+  figure('wall_s', 'Wall clock', seconds),
+  figure('energy_joules', 'Energy', kilojoules), figure('energy_to_goal_joules', 'Energy to goal', kilojoules),
+  {...figure('samples_per_s', 'Samples/s', (value) => number(value)), mean: 'samples_per_s'},
   figure('communication_share', 'Communication', percent), text('evaluation', 'Last evaluation'), text('failure', 'Failure'),
   text('light', 'Light goal'), figure('seed', 'Seed', plain), figure('repeat', 'Repeat', plain), figure('id', 'Number', plain),
   time('created_at', 'Made'), time('started_at', 'Started'), time('finished_at', 'Ended'),

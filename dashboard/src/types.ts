@@ -41,6 +41,8 @@ export interface RunSummary {
   time_to_goal_s?: number | null;
   train_s?: number | null;
   wall_s?: number | null;
+  energy_joules?: number | null;
+  energy_to_goal_joules?: number | null;
   samples_per_s?: number | null;
   communication_share?: number | null;
   evaluation?: string;
@@ -143,6 +145,12 @@ export interface PairMatrix {
   verdict: string;
 }
 
+export interface Energy {
+  joules: number | null;  // null where a host's is not known
+  to_goal_joules: number | null;
+  hosts: {host: string; meter: string | null; joules: number | null}[];
+}
+
 export interface RunRecord extends RunSummary {
   overrides: {key: string; value: string}[];
   notes: string[];
@@ -158,6 +166,7 @@ export interface RunRecord extends RunSummary {
   data: Record<string, Json>;
   environment: Record<string, Json>;
   hosts: Record<string, Json>[];
+  energy?: Energy | null;  // null before ranks worked
   exit_codes: (number | null)[] | null;
   steps_s: Record<string, number>;
   exchange: Exchange | null;

@@ -61,6 +61,18 @@ test('differences are those that the master tells', () => {
 const summary = (name, more = {}) => ({id: 1, name, state: 'finished', task: 'mnist', workers: 2, framework: 'torch', backend: 'gloo', labels: [], tags: [], ...more});
 const column = (key) => runList.COLUMNS.find((one) => one.key === key);
 
+test('the energy of a run is that of all its hosts, or is not known', () => {
+  const host = (name, joules) => ({host: name, meter: joules === null ? null : 'RAPL: package-0', joules});
+  const energy = (joules, to_goal_joules, ...hosts) => format.energyText({joules, to_goal_joules, hosts});
+  assert.equal(energy(12345, 8100, host('n1', 12345)), '12.3 kJ, 8.10 kJ to the goal, by all programs of n1');
+  assert.equal(energy(1234567, null, host('n1', 34567), host('n2', 1200000)), '1,235 kJ, by all programs of n1, n2');
+  assert.equal(energy(null, null, host('n1', 12345), host('n2', null)), 'not known: no meter can be read on n2');
+  assert.equal(energy(null, null, host('n1', null)), '–');
+  assert.equal(format.energyText(null), '–');
+  const texts = (more) => ['energy_joules', 'energy_to_goal_joules'].map((key) => runList.rowText(column(key), {name: 'a-1', runs: [summary('a-1', more)]}));
+  assert.deepEqual(texts({energy_joules: 12345, energy_to_goal_joules: null}), ['12.3 kJ', '–']);
+});
+
 const sample = (values, mean = null, interval = null) => ({values, mean, interval});
 
 test('repeats are one row, as the master groups them', () => {

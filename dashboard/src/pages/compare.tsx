@@ -6,7 +6,7 @@ import {Chart, useZoom} from '../chart';
 import {ChosenRuns} from '../chosen_runs';
 import {CollectiveCharts} from '../collectives_view';
 import {heading, pairing, rangeText, speedUps, wordsOf} from '../comparison';
-import {NONE, number, percent, plural, seconds, taskLabel} from '../format';
+import {kilojoules, NONE, number, percent, plural, seconds, taskLabel} from '../format';
 import {compareHref, go, runHref} from '../router';
 import {KIND_TITLES, kinds, loadSeries, LOSS, RATE, type Measured} from '../run_series';
 import {lines, type Line} from '../series';
@@ -103,6 +103,7 @@ function Figures({data}: {data: Loaded}) {
     ['Repeats', (i) => String(groups[i]!.runs), false],
     ['Time to goal, s', (i) => records[i]!.goal ? said('time_to_goal_s')(i) : NONE, false],
     ['Best value', (i) => over(i, (run) => run.goal?.value, (value) => number(value, 5)), false], ['Train clock', (i) => over(i, (run) => run.train_s, seconds), false],
+    ['Energy', (i) => over(i, (run) => run.energy_joules, kilojoules), false], ['Energy to goal', (i) => over(i, (run) => run.energy_to_goal_joules, kilojoules), false],
     ['Samples/s', said('samples_per_s'), false], [after, said('value_after'), false],
     ['Communication', (i) => over(i, (run) => run.communication_share, percent), false], ['Communication / compute', said('communication_per_compute'), false],
     ['Ratio of time to goal', said('time_to_goal_ratio'), false], ['Ratio of samples/s', said('samples_per_s_ratio'), false],

@@ -6,7 +6,7 @@ import {download, get, post, remove, segment, textOf, useEvents, usePolled} from
 import {Chart, useZoom, type Zoom} from '../chart';
 import {wrongOf} from '../collectives';
 import {CollectiveCharts, CollectiveTable, Pairs} from '../collectives_view';
-import {bytes, NONE, number, percent, plural, seconds, stamp, taskLabel} from '../format';
+import {bytes, energyText, NONE, number, percent, plural, seconds, stamp, taskLabel} from '../format';
 import {Logs} from '../logs';
 import {Notes} from '../notes';
 import {compareHref, go, runHref, timelineHref} from '../router';
@@ -261,6 +261,7 @@ function About({run}: {run: FullRecord}) {
           ['Framework', run.framework ?? NONE], ['Backend', run.comm_stack ?? run.backend ?? NONE], ['Executor', run.executor ?? NONE],
           ['Workers', `${run.workers} × ${plural(run.engine?.cpus ?? run.threads_per_worker ?? 0, 'CPU')}${run.oversubscribed ? ', oversubscribed' : ''}${run.shared_host ? ', shared host' : ''}`],
           ['Data', plain(run.data['name']) + (run.data['synthetic'] ? ', synthetic' : '')], ['Seed', String(run.seed)], ['Parameters', run.parameters === null ? NONE : run.parameters.toLocaleString('en')],
+          ...(energyText(run.energy) !== NONE ? [['Energy', energyText(run.energy)] as [string, string]] : []),
           ['Exit codes', run.exit_codes === null ? NONE : run.exit_codes.map((code) => code ?? '?').join(' ')],
           ...(run.notes.length > 0 ? [['Remarks', run.notes.join('; ')] as [string, string]] : []),
         ]} />
