@@ -88,13 +88,11 @@ TEST(Description, DataThatAreOnlyMadeHaveNoFiles) {
 }
 
 TEST(Description, UnknownNameListsTheValidOnes) {
-  EXPECT_THAT(
-      message_of<UserError>([] { find_description("emnist"); }),
-      AllOf(
-          HasSubstr("'emnist'"),
-          HasSubstr("fashion-mnist, imagenet-folders, imagenet-tar, imagenet-tfrecord, imagenet, "
-                    "made-images, madelon, mnist, multi30k, tiny-imagenet-10, tiny-imagenet, wikitext2, wmt16-mlbench, "
-                    "wmt16")));
+  EXPECT_THAT(message_of<UserError>([] { find_description("emnist"); }),
+              AllOf(HasSubstr("'emnist'"),
+                    HasSubstr("fashion-mnist, imagenet-folders, imagenet-tar, imagenet-tfrecord, imagenet, "
+                              "made-images, madelon, mnist, multi30k, tiny-imagenet-10-tar, tiny-imagenet-10, "
+                              "tiny-imagenet, wikitext2, wmt16-mlbench, wmt16")));
 }
 
 TEST(Description, ErrorsNameThePlaceTheValueAndWhatIsValid) {
