@@ -101,21 +101,25 @@ class Swift:
 
     def log_in(self):
         """The address of the account in Swift's own interface, and the token for it."""
-        request = urllib.request.Request(f"{self.endpoint}/auth/v1.0", headers={"X-Auth-User": USER, "X-Auth-Key": SECRET})
+        headers = self.send(urllib.request.Request(f"{self.endpoint}/auth/v1.0", headers={"X-Auth-User": USER, "X-Auth-Key": SECRET}))
+        return headers["X-Storage-Url"], headers["X-Auth-Token"]
+
+    def put(self, path, content=b""):
+        url = f"{self.storage}/{urllib.parse.quote(path)}"
+        self.send(urllib.request.Request(url, data=content, method="PUT", headers={"X-Auth-Token": self.token}))
+
+    @staticmethod
+    def send(request):
+        """The headers of the answer. Sends again while the servers start."""
         end = time.monotonic() + STARTS_WITHIN_S
         while True:
             try:
-                with urllib.request.urlopen(request, timeout=10) as answer:
-                    return answer.headers["X-Storage-Url"], answer.headers["X-Auth-Token"]
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    return answer.headers
             except OSError:
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.3)
-
-    def put(self, path, content=b""):
-        url = f"{self.storage}/{urllib.parse.quote(path)}"
-        request = urllib.request.Request(url, data=content, method="PUT", headers={"X-Auth-Token": self.token})
-        urllib.request.urlopen(request, timeout=60).close()
 
 
 class ObjectStore(unittest.TestCase):
