@@ -307,6 +307,23 @@ TEST(StoredImageTraining, AnErrorNamesSampleAndObject) {
   }
 }
 
+TEST(StoredImageTraining, WrongBytesAreReadAgainAndThenRefused) {
+  Shards shards;
+  const dataset::PreparedDataset stored = shards.prepare("s3://bucket");
+  const std::vector<Values> right = train(crops(), stored, 1, 0, 3);
+  shards.store.faults = [](int count, const net::http::Request&) {
+    return objects::FakeStore::Fault{.wrong_byte = count % 2 == 0};
+  };
+  const int requests = shards.store.requests();
+  EXPECT_EQ(train(crops(), stored, 1, 0, 3), right);
+  EXPECT_GT(shards.store.requests(), requests + 8) << "more than one read of each image";
+  shards.store.faults = [](int, const net::http::Request&) { return objects::FakeStore::Fault{.wrong_byte = true}; };
+  EXPECT_THAT([&] { train(crops(), stored, 2, 0, 3); },
+              ::testing::ThrowsMessage<IoError>(
+                  AllOf(HasSubstr(" of split 'train': s3://bucket/dots/train-"), HasSubstr(".tar: the bytes "),
+                        HasSubstr(" of the index (2 reads)"), HasSubstr("empty the folder MLBENCH_OBJECT_CACHE"))));
+}
+
 TEST(ImageTraining, ListsThatCannotBeAreRefused) {
   const auto error = [](spec::TaskSpec task) {
     try {

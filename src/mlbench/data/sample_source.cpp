@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/own_variables.h"
+#include "mlbench/base/sha256.h"
 #include "mlbench/image/index/sample_index.h"
 
 namespace mlbench::data {
@@ -112,6 +114,8 @@ class ValuesSource final : public LabelledSource {
   bool as_it_is_;
 };
 
+constexpr int kMostReads = 2;  // of a stored image, until its bytes are those of the index
+
 // Features are what a transform makes of encoded images, which are read whenever they are asked for.
 class ImageSource final : public LabelledSource {
  public:
@@ -141,13 +145,30 @@ class ImageSource final : public LabelledSource {
     if (files_) {
       files_->read(sample, bytes);
     } else {
-      MLBENCH_CHECK(sample.length >= 0 && sample.length <= image::kMostImageBytes, "a sample of the index");
-      bytes.resize(static_cast<size_t>(sample.length));
-      split_.stored->read(static_cast<size_t>(sample.shard), sample.offset, bytes);
+      read_stored(sample, split_.column<dataset::FixedColumn>("sha256").record(number), bytes);
     }
     const int64_t length = std::ssize(bytes);
     const std::string file = (split_.shards[static_cast<size_t>(sample.shard)] / sample.key).string();
     transform_->apply({number, {&length, 1}, {bytes.data(), length, DType::kUInt8}, file}, epoch, out);
+  }
+
+  // A store has no checksum of a range, and damage within a JPEG's data changes pixels alone: so the index is asked.
+  void read_stored(const image::Sample& sample, const ConstBufferView& digest, std::vector<std::byte>& bytes) const {
+    MLBENCH_CHECK(sample.length >= 0 && sample.length <= image::kMostImageBytes, "a sample of the index");
+    const auto shard = static_cast<size_t>(sample.shard);
+    bytes.resize(static_cast<size_t>(sample.length));
+    const std::string_view expected(static_cast<const char*>(digest.data), static_cast<size_t>(digest.count));
+    std::string found;
+    for (int reads = 0; reads < kMostReads; ++reads) {
+      split_.stored->read(shard, sample.offset, bytes);
+      found = sha256_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      if (found == expected) return;
+    }
+    throw IoError(fmt::format(
+        "{}: the bytes {} to {} have the SHA-256 {}, expected {} of the index ({} reads): they were damaged on their "
+        "way, in the store or in its cache; put the object there again, or empty the folder {}",
+        split_.stored->address(shard), sample.offset, sample.offset + sample.length - 1, found, expected, kMostReads,
+        variables::kObjectCache));
   }
 
   std::span<const int64_t> shards_, offsets_, lengths_;
