@@ -225,11 +225,13 @@ void S3Store::pause(const std::string& what, const std::string& failure, int fai
   auto length = std::min(kLongestPause, options_.first_pause * (1 << std::min(failed - 1, 20)));
   RandomSequence random(derive_key(pause_key_, {static_cast<uint64_t>(retries_.load())}));
   length = std::chrono::duration_cast<std::chrono::milliseconds>(length * (0.5 + random.uniform() / 2));
-  if (failed >= options_.attempts) {
-    throw CommError(fmt::format("{}: {} ({} without success)", what, failure, counted(failed, "attempt")));
-  }
+  const auto give_up = [&](const std::string& tried) {
+    throw CommError(fmt::format("{}: {} ({}): check {} and the network by mlbench bench storage {}", what, failure,
+                                tried, location_.endpoint, location_.place()));
+  };
+  if (failed >= options_.attempts) give_up(counted(failed, "attempt") + " without success");
   if (std::chrono::steady_clock::now() + length > deadline) {
-    throw CommError(fmt::format("{}: {} (tried for {} s)", what, failure, to_seconds(options_.patience)));
+    give_up(fmt::format("tried for {} s", to_seconds(options_.patience)));
   }
   ++retries_;
   std::this_thread::sleep_for(length);

@@ -140,7 +140,8 @@ TEST(S3Store, AttemptsAndTimeHaveEnds) {
   const Object object = store->list().at(0);
   fake.faults = [](int, const Request&) -> Fault { return {.status = 503}; };
   EXPECT_THAT(comm_error_of([&] { whole(*store, object); }),
-              AllOf(HasSubstr("s3://bucket/a: "), HasSubstr("status 503"), HasSubstr("3 attempts without success")));
+              AllOf(HasSubstr("s3://bucket/a: "), HasSubstr("status 503"), HasSubstr("3 attempts without success"),
+                    HasSubstr("by mlbench bench storage s3://bucket")));
   EXPECT_EQ(fake.requests(), 4);
 
   options.attempts = 1000;
