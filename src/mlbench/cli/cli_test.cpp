@@ -428,8 +428,12 @@ TEST_F(Cli, DryRunStartsNothing) {
 
 TEST_F(Cli, AFailedRunNamesTheCulprit) {
   environment_["FAKE_FAULT"] = "1:5:exit:7";
+  environment_["FAKE_CHECKPOINT"] = "2";
   const Result result = run({"1", "2"});
   EXPECT_EQ(result.code, 5) << result.err;
+  const std::vector<int64_t> steps = checkpoint_steps(home() / "runs/r-2");
+  ASSERT_FALSE(steps.empty());
+  EXPECT_THAT(result.err, HasSubstr(fmt::format(": mlbench resume r-2 goes on from step {}\n", steps.back())));
   EXPECT_THAT(result.out, AllOf(HasSubstr("\nr-1  finished"), HasSubstr("\nr-2  failed"), HasSubstr("r-2 failed: "),
                                 HasSubstr("rank 1"), HasSubstr("rank 1: 7"), HasSubstr("fake worker, rank 1 of 2")));
   EXPECT_THAT(mlbench({"status", "r-2"}).out, HasSubstr("r-2 failed: "));

@@ -92,12 +92,16 @@ std::string what_stays(const spec::RunSpec& run) {
                            : "what was measured is kept";
 }
 
-// ": mlbench resume r-2 goes on from step 120", for a run that trains, was stopped and lies at `run_dir`; else "".
+// ": mlbench resume r-2 goes on from step 120", for a run that trains, was stopped or failed, and lies at `run_dir`;
+// else "". Some failures say so themselves.
 std::string way_on(const fs::path& run_dir, const record::Record& record) {
-  if (record.state != "stopped" || run_dir.empty() || !spec::trains(home::read_spec(run_dir))) return "";
+  const bool failed = record.state == "failed";
+  if ((!failed && record.state != "stopped") || run_dir.empty() || !spec::trains(home::read_spec(run_dir))) return "";
+  const std::string command = "mlbench resume " + record.name;
+  if (record.failure && record.failure->message.find(command) != std::string::npos) return "";
   const std::vector<int64_t> steps = checkpoint_steps(run_dir);
-  return steps.empty() ? ": there is no checkpoint to resume from"
-                       : fmt::format(": mlbench resume {} goes on from step {}", record.name, steps.back());
+  if (steps.empty()) return failed ? "" : ": there is no checkpoint to resume from";
+  return fmt::format(": {} goes on from step {}", command, steps.back());
 }
 }  // namespace
 
