@@ -41,27 +41,13 @@ std::optional<double> last_accuracy(const record::Record& record, const std::str
   return last && std::isfinite(*last) ? last : std::nullopt;
 }
 
-void set_state(SweepPoint& point, const SweepAnswer& answer) {
-  std::vector<std::string> wrong;
-  point.state = answer.records.empty() ? "not run" : "finished";
-  for (const record::Record& record : answer.records) {
-    if (record.state == "finished") continue;
-    if (point.state != "failed") point.state = record.state;
-    const std::string message = record.failure ? record.failure->message : "";
-    wrong.push_back(fmt::format("{} {}{}", record.name, record.state, message.empty() ? "" : ": " + message));
-  }
-  if (!answer.refused.empty()) {
-    point.state = "failed";
-    wrong.push_back(answer.refused);
-  }
-  point.why = fmt::format("{}", fmt::join(wrong, "; "));
-}
-
 SweepPoint sweep_point(const SweepAnswer& answer, const std::string& metric, const std::string& split) {
   SweepPoint point;
   point.request = answer.request;
   point.timeline = answer.timeline;
-  set_state(point, answer);
+  auto [state, why] = state_of(answer.records, answer.refused);
+  point.state = std::move(state);
+  point.why = std::move(why);
   std::vector<double> rates, last, best;
   std::vector<const record::Record*> measured;
   for (const record::Record& record : answer.records) {
@@ -150,6 +136,22 @@ void note_labels(Sweep& sweep) {
 }
 
 }  // namespace
+
+PointState state_of(const std::vector<record::Record>& records, const std::string& refused) {
+  std::vector<std::string> wrong;
+  std::string state = records.empty() ? "not run" : "finished";
+  for (const record::Record& record : records) {
+    if (record.state == "finished") continue;
+    if (state != "failed") state = record.state;
+    const std::string message = record.failure ? record.failure->message : "";
+    wrong.push_back(fmt::format("{} {}{}", record.name, record.state, message.empty() ? "" : ": " + message));
+  }
+  if (!refused.empty()) {
+    state = "failed";
+    wrong.push_back(refused);
+  }
+  return {std::move(state), fmt::format("{}", fmt::join(wrong, "; "))};
+}
 
 std::string short_name(const SweepSetting& setting) {
   return fmt::format("p{}t{}i{}", setting.procs_per_node, setting.intra_op, setting.inter_op);

@@ -52,6 +52,14 @@ struct SweepAnswer {
 // throughput.
 std::optional<WorkerTime> time_per_sample(const record::Record& record);
 
+// How the runs of a point ended, of a sweep or of another study.
+struct PointState {
+  std::string state;  // finished, failed, stopped, not run
+  std::string why;    // why the point is not finished; "" where it is
+};
+// `refused` says why a run could not be made; "" where none was refused.
+PointState state_of(const std::vector<record::Record>& records, const std::string& refused);
+
 struct Bottleneck {
   std::optional<TimePart> part;  // empty: at most 5 % of the efficiency is lost
   double share = 0;              // of the lost efficiency; without a baseline, of the whole time
@@ -64,8 +72,7 @@ Bottleneck bottleneck_of(const WorkerTime& baseline, const WorkerTime& here);
 struct SweepPoint {
   SweepRequest request = {};
   std::vector<std::string> runs = {};  // names
-  std::string state = {};              // finished, failed, stopped, not run
-  std::string why = {};                // why the point is not finished; "" where it is
+  std::string state = {}, why = {};    // PointState
   std::optional<double> samples_per_s = {}, least = {}, most = {};
   std::optional<double> speed_up = {}, efficiency = {};
   std::string no_efficiency = {};       // why there is no efficiency; "" where there is one
