@@ -1,0 +1,112 @@
+#include "mlbench/plan/ddl_plan.h"
+
+#include <fmt/format.h>
+
+#include "mlbench/base/sha256.h"
+#include "mlbench/plan/plan.h"
+
+namespace mlbench::plan {
+
+using report::DdlPoint;
+
+namespace {
+
+constexpr const char* kNoCompute = "emulated=0.01ms";
+
+// A short name of what may have any characters.
+std::string mark_of(const std::string& word, const std::string& text) { return word + sha256_hex(text).substr(0, 6); }
+
+std::string input_name(const std::string& input) {
+  return input == report::kSyntheticInput ? input : mark_of("data", absolute_data_dir(input));
+}
+
+std::string network_name(const std::string& network) {
+  return network == report::kRealNetwork ? network : mark_of("net", network);
+}
+
+void set_input(spec::RunOptions& run, const std::string& input) {
+  run.synthetic = run.fixed_batch = input == report::kSyntheticInput;
+  if (!run.synthetic) run.data_dir = input;
+}
+
+void leave_out_goal(spec::RunOptions& run) {
+  run.light = run.to_the_end = false;
+  run.goal.clear();
+}
+
+spec::RunOptions stage_options(const DdlOptions& options, const DdlPoint& point, const DdlShare& share,
+                               const std::string& stage, int64_t workers) {
+  spec::RunOptions run = options.run;
+  run.name = fmt::format("{}.{}", options.run.name, stage);
+  if (!point.variant.empty()) run.name += "." + point.variant;
+  run.variant = point.variant;
+  run.workers = {std::to_string(workers)};
+  run.threads_per_worker = std::to_string(share.threads_per_worker);
+  run.name += fmt::format(".t{}", share.threads_per_worker);
+  run.repeat.clear();
+  run.next_repeat = true;
+  run.max_epochs.clear();
+  run.max_time.clear();
+  run.max_steps = std::to_string(kDdlStageSteps);
+  leave_out_goal(run);
+  if (workers == 1 && point.workers > 1 && share.global_batch > 0) {
+    run.name += fmt::format(".of{}", point.workers);
+    run.overrides.push_back(fmt::format("global_batch={}", (share.global_batch + point.workers - 1) / point.workers));
+  }
+  return run;
+}
+
+}  // namespace
+
+std::vector<DdlPoint> ddl_points(const DdlOptions& options) {
+  std::vector<DdlPoint> points;
+  for (const std::string& input : options.inputs) {
+    for (const std::string& network : options.networks) {
+      for (const std::string& variant : options.variants) {
+        for (const int64_t workers : options.workers) points.push_back({input, network, variant, workers});
+      }
+    }
+  }
+  return points;
+}
+
+spec::RunOptions ddl_options(const DdlOptions& options, const DdlPoint& point, int64_t repeat) {
+  spec::RunOptions run = options.run;
+  run.name = fmt::format("{}.{}.{}", options.run.name, input_name(point.input), network_name(point.network));
+  if (!point.variant.empty()) run.name += "." + point.variant;
+  run.variant = point.variant;
+  run.workers = {std::to_string(point.workers)};
+  run.seed = std::to_string(spec::seed_of(options.run, spec::RunSpec().seed) + static_cast<uint64_t>(repeat));
+  run.repeat.clear();
+  run.next_repeat = true;  // a run after one that failed takes the next name
+  set_input(run, point.input);
+  if (point.network != report::kRealNetwork) run.netem = point.network;
+  if (spec::measures_throughput(run)) leave_out_goal(run);
+  const bool limited = !run.max_steps.empty() || !run.max_epochs.empty() || !run.max_time.empty();
+  if (!limited && !run.light && !run.to_the_end) run.max_steps = std::to_string(kDdlSteps);
+  return run;
+}
+
+spec::RunOptions ddl_compute_options(const DdlOptions& options, const DdlPoint& point, const DdlShare& share) {
+  spec::RunOptions run = stage_options(options, point, share, "compute", 1);
+  set_input(run, report::kSyntheticInput);
+  return run;
+}
+
+spec::RunOptions ddl_exchange_options(const DdlOptions& options, const DdlPoint& point, const DdlShare& share) {
+  spec::RunOptions run = stage_options(options, point, share, "exchange." + network_name(point.network), point.workers);
+  set_input(run, report::kSyntheticInput);
+  run.compute = kNoCompute;
+  if (point.network != report::kRealNetwork) run.netem = point.network;
+  return run;
+}
+
+spec::RunOptions ddl_input_options(const DdlOptions& options, const DdlPoint& point, const DdlShare& share) {
+  spec::RunOptions run = stage_options(options, point, share, "input." + input_name(point.input), 1);
+  set_input(run, point.input);
+  run.compute = kNoCompute;
+  if (share.decoding_threads > 0) run.decoding_threads = std::to_string(share.decoding_threads);
+  return run;
+}
+
+}  // namespace mlbench::plan
