@@ -20,13 +20,13 @@
 #include "mlbench/cli/verbs/kept_runs.h"
 #include "mlbench/cli/verbs/option_flags.h"
 #include "mlbench/cli/verbs/start_runs.h"
+#include "mlbench/cli/verbs/study_files.h"
 #include "mlbench/cli/verbs/timeline_file.h"
 #include "mlbench/cli/verbs/verbs.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/plan/plan.h"
 #include "mlbench/plan/sweep_plan.h"
 #include "mlbench/report/draw/escape.h"
-#include "mlbench/report/draw/gnuplot.h"
 #include "mlbench/report/draw/page.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/study/measured_run.h"
@@ -84,99 +84,53 @@ plan::SweepOptions options_of(const SweepWords& words) {
   return options;
 }
 
-// Writes the files of a sweep. Images are left out where gnuplot is missing; where they were asked for by name, that is
-// a UserError.
-class SweepFiles {
- public:
-  explicit SweepFiles(const SweepWords& words) : formats_(words.formats) {
-    for (const std::string& format : formats_) check_choice("format", format, kSweepFormats);
-    const auto named = [&](const char* format) { return std::ranges::count(formats_, format) > 0; };
-    const bool images = formats_.empty() || named("png") || named("svg");
-    if (images && !report::gnuplot_exists()) {
-      const char* missing =
-          "PNG and SVG charts need the program gnuplot, which is not installed: apt-get install gnuplot-nox";
-      if (!formats_.empty())
-        throw UserError(fmt::format("{} (without it: --format csv,html,markdown,latex,json)", missing));
-      note_ = missing;
-      formats_ = kSweepFormats;
-      std::erase_if(formats_, [](const auto& one) { return one == "png" || one == "svg"; });
-    } else if (formats_.empty()) {
-      formats_ = kSweepFormats;
-    }
-    folder_ = fs::absolute(words.output.empty() ? words.run.name : words.output).lexically_normal();
+std::vector<report::Section> sections_with_answers(const Sweep& sweep, const std::vector<report::Study>& studies) {
+  std::vector<report::Section> sections;
+  for (const report::Study& study : studies) sections.push_back({"", report::answer_lines(study)});
+  std::ranges::move(report::sections_of(sweep), std::back_inserter(sections));
+  sections.back().notes = report::findings_of(sweep);
+  return sections;
+}
+
+// The page's first part shows the points; further parts show the runs over nodes as `mlbench charts` does.
+report::Page sweep_page(const Sweep& sweep, const std::vector<report::Chart>& charts,
+                        const std::vector<report::MeasuredRun>& runs, const report::PricedStudies& priced) {
+  report::Page page;
+  page.prices = priced.prices;
+  page.worker = priced.worker;
+  page.price_note = priced.price_note;
+  page.notes = priced.notes;
+  page.made = fmt::format("Made by mlbench {} ({}), {} UTC.", build_info().version, build_info().git_describe,
+                          format_utc(std::chrono::system_clock::now()).substr(0, 16));
+  page.studies.push_back({{{"task", sweep.task},
+                           {"title", "Scaling of " + sweep.task},
+                           {"lines", Json::array()},
+                           {"notes", report::findings_of(sweep)}},
+                          charts});
+  for (const report::Study& study : priced.studies) {
+    page.studies.push_back(
+        {report::to_json(study, runs), report::charts_of(study, runs, {page.prices.currency, page.price_note})});
   }
+  return page;
+}
 
-  const fs::path& folder() const { return folder_; }
-  const std::vector<std::string>& files() const { return files_; }
-
-  void write(const Sweep& sweep, const std::vector<report::MeasuredRun>& runs, const report::PricedStudies& priced) {
-    const UserUmask named;
-    make_folder(folder_);
-    if (!note_.empty()) say(note_);
-    const std::vector<report::Chart> charts = report::charts_of(sweep);
-    for (const report::Chart& chart : charts) {
-      if (wanted("png")) put(chart.id + ".png", report::draw(chart, report::ImageFormat::kPng));
-      if (wanted("svg")) put(chart.id + ".svg", report::draw(chart, report::ImageFormat::kSvg));
-    }
-    if (wanted("csv")) put("sweep.csv", report::csv_of(sweep));
-    if (wanted("json")) put("sweep.json", report::to_json(sweep).dump(2) + "\n");
-    if (wanted("markdown")) put("sweep.md", markdown(sweep, charts, priced.studies));
-    if (wanted("latex"))
-      put("sweep.tex", report::written(sections(sweep, priced.studies), {report::TableFormat::kLatex}));
-    if (wanted("html")) put("report.html", report::report_page(page_of(sweep, charts, runs, priced)));
+void write_sweep(StudyFiles& files, const Sweep& sweep, const std::vector<report::MeasuredRun>& runs,
+                 const report::PricedStudies& priced) {
+  const UserUmask named;
+  files.begin();
+  const std::vector<report::Chart> charts = report::charts_of(sweep);
+  const std::vector<report::Section> sections = sections_with_answers(sweep, priced.studies);
+  files.put_images(charts);
+  if (files.wanted("csv")) files.put("sweep.csv", report::csv_of(sweep));
+  if (files.wanted("json")) files.put("sweep.json", report::to_json(sweep).dump(2) + "\n");
+  if (files.wanted("markdown")) {
+    files.put("sweep.md", fmt::format("# Scaling of {}\n\n", report::markdown_text(sweep.task)) +
+                              report::written(sections, {report::TableFormat::kMarkdown}) +
+                              files.images_in_markdown(charts));
   }
-
- private:
-  bool wanted(const char* format) const { return std::ranges::count(formats_, format) > 0; }
-  void put(const std::string& name, const std::string& content) {
-    write_file_atomically(folder_ / name, content);
-    files_.push_back((folder_ / name).string());
-  }
-
-  static std::vector<report::Section> sections(const Sweep& sweep, const std::vector<report::Study>& studies) {
-    std::vector<report::Section> sections;
-    for (const report::Study& study : studies) sections.push_back({"", report::answer_lines(study)});
-    std::ranges::move(report::sections_of(sweep), std::back_inserter(sections));
-    sections.back().notes = report::findings_of(sweep);
-    return sections;
-  }
-
-  std::string markdown(const Sweep& sweep, const std::vector<report::Chart>& charts,
-                       const std::vector<report::Study>& studies) const {
-    std::string out = fmt::format("# Scaling of {}\n\n", report::markdown_text(sweep.task)) +
-                      report::written(sections(sweep, studies), {report::TableFormat::kMarkdown});
-    for (const report::Chart& chart : charts) {
-      if (wanted("png")) out += fmt::format("\n![{}]({}.png)\n", report::markdown_text(chart.title), chart.id);
-    }
-    return out;
-  }
-
-  // The page's first part shows the points; further parts show the runs over nodes as `mlbench charts` does.
-  static report::Page page_of(const Sweep& sweep, const std::vector<report::Chart>& charts,
-                              const std::vector<report::MeasuredRun>& runs, const report::PricedStudies& priced) {
-    report::Page page;
-    page.prices = priced.prices;
-    page.worker = priced.worker;
-    page.price_note = priced.price_note;
-    page.notes = priced.notes;
-    page.made = fmt::format("Made by mlbench {} ({}), {} UTC.", build_info().version, build_info().git_describe,
-                            format_utc(std::chrono::system_clock::now()).substr(0, 16));
-    page.studies.push_back({{{"task", sweep.task},
-                             {"title", "Scaling of " + sweep.task},
-                             {"lines", Json::array()},
-                             {"notes", report::findings_of(sweep)}},
-                            charts});
-    for (const report::Study& study : priced.studies) {
-      page.studies.push_back(
-          {report::to_json(study, runs), report::charts_of(study, runs, {page.prices.currency, page.price_note})});
-    }
-    return page;
-  }
-
-  std::vector<std::string> formats_, files_;
-  std::string note_;
-  fs::path folder_;
-};
+  if (files.wanted("latex")) files.put("sweep.tex", report::written(sections, {report::TableFormat::kLatex}));
+  if (files.wanted("html")) files.put("report.html", report::report_page(sweep_page(sweep, charts, runs, priced)));
+}
 
 // Makes the runs of a sweep that do not exist yet.
 class SweepRunner {
@@ -303,7 +257,7 @@ ExitCode print_plan(const Context& context, const plan::SweepOptions& options, c
 }
 
 ExitCode finish_sweep(const Context& context, const std::vector<SweepAnswer>& settings,
-                      const std::vector<SweepAnswer>& nodes, bool interrupted, SweepFiles& files) {
+                      const std::vector<SweepAnswer>& nodes, bool interrupted, StudyFiles& files) {
   const Sweep sweep = report::analyse_sweep(settings, nodes);
   std::vector<report::MeasuredRun> runs;
   for (const SweepAnswer& answer : nodes) {
@@ -315,7 +269,7 @@ ExitCode finish_sweep(const Context& context, const std::vector<SweepAnswer>& se
     }
   }
   const report::PricedStudies priced = report::priced_studies(runs);
-  files.write(sweep, runs, priced);
+  write_sweep(files, sweep, runs, priced);
   if (context.json) {
     Json answer = report::to_json(sweep);
     answer["studies"] = Json::array();
@@ -352,7 +306,7 @@ ExitCode sweep(const Context& context, SweepWords words) {
   const InterruptGuard guard;
   outlive_readers();
   refuse_master_elsewhere(context, words.start, "a sweep");
-  SweepFiles files(words);
+  StudyFiles files(words.formats, kSweepFormats, words.output.empty() ? words.run.name : words.output);
   SweepRunner runner(context, words, options);
   runner.check();
   if (words.start.dry_run) return print_plan(context, options, runner);
