@@ -63,8 +63,9 @@ Json StoredShards::state() const {
   return state;
 }
 
-std::shared_ptr<objects::ObjectStore> open_data_store(const std::string& place) {
+std::shared_ptr<objects::ObjectStore> open_data_store(const std::string& place, int connections) {
   objects::StoreOptions options;
+  options.connections = connections;
   options.cache = environment_variable(variables::kObjectCache).value_or("");
   if (const auto limit = environment_variable(variables::kObjectCacheLimit)) {
     options.cache_bytes = spec::parse_size(*limit, variables::kObjectCacheLimit);

@@ -33,7 +33,8 @@ struct StoredShards {
 
 // Opens the place with the cache that MLBENCH_OBJECT_CACHE names, if any. Throws UserError for a place, an endpoint or
 // a limit that is none.
-std::shared_ptr<objects::ObjectStore> open_data_store(const std::string& place);
+std::shared_ptr<objects::ObjectStore> open_data_store(const std::string& place,
+                                                      int connections = objects::StoreOptions().connections);
 // What the store lists. Throws UserError, and IoError where it does not answer.
 std::vector<objects::Object> list_objects(objects::ObjectStore& store);
 
