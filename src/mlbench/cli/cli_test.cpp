@@ -158,11 +158,11 @@ TEST_F(Cli, AReaderThatLeavesEndsThePrintingOfARunAlone) {
 TEST_F(Cli, HelpNamesEveryVerbAndNothingInternal) {
   const Result result = mlbench({"--help"});
   EXPECT_EQ(result.code, 0);
-  for (const char* verb :
-       {"run",      "resume", "stop",           "status",         "watch",         "logs",        "note",
-        "download", "delete", "serve",          "dashboard",      "list-clusters", "set-cluster", "list",
-        "data",     "result", "create-cluster", "delete-cluster", "charts",        "compare",     "evaluate",
-        "schedule", "doctor", "bench",          "timeline",       "sweep",         "score",       "tune"}) {
+  for (const char* verb : {"run",         "resume",   "stop",     "status",   "watch",          "logs",
+                           "note",        "download", "delete",   "serve",    "dashboard",      "list-clusters",
+                           "set-cluster", "list",     "data",     "result",   "create-cluster", "delete-cluster",
+                           "charts",      "compare",  "evaluate", "schedule", "doctor",         "bench",
+                           "timeline",    "sweep",    "score",    "tune",     "study"}) {
     const std::string line = std::string("\n  ") + verb;
     EXPECT_THAT(result.out, AnyOf(HasSubstr(line + " "), HasSubstr(line + ", ")));  // what follows the comma: an alias
   }
@@ -2206,7 +2206,11 @@ class SweepCli : public Cli {
   size_t runs() const {
     const fs::path folder = home() / "runs";
     if (!fs::exists(folder)) return 0;
-    return static_cast<size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+    size_t runs = 0;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      runs += entry.path().filename().string().starts_with('.') ? 0 : 1;
+    }
+    return runs;
   }
 };
 
@@ -2289,6 +2293,78 @@ TEST_F(SweepCli, AFailedSettingEndsNothingAndIsTriedAgain) {
   const Json healed = sweep({"--nodes", "1", "--json"}).json();
   EXPECT_EQ(healed["settings"][1]["state"], "finished");
   EXPECT_EQ(healed["settings"][0]["runs"], Json::array({"s.p1t1i1-1"}));
+}
+
+// ---- study ----------------------------------------------------------------------------------------------------------
+
+class StudyCli : public SweepCli {
+ protected:
+  Result study(std::vector<std::string> more) const {
+    std::vector<std::string> arguments = {"study",
+                                          "ddl",
+                                          "d",
+                                          "--task=mnist",
+                                          "--max-steps=5",
+                                          "--workers=1,2",
+                                          "--local",
+                                          "--threads-per-worker=1",
+                                          "-o",
+                                          folder_.path() / "out",
+                                          "--format=csv,markdown,json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return mlbench(arguments);
+  }
+};
+
+TEST_F(StudyCli, WrongWordsAreRefusedBeforeAnythingRuns) {
+  const auto refused = [&](const std::vector<std::string>& more, const testing::Matcher<std::string>& message) {
+    const Result result = study(more);
+    EXPECT_EQ(result.code, 2) << result.err;
+    EXPECT_THAT(result.err, message);
+  };
+  refused({"--note", "colour=red"}, HasSubstr("unknown name of --note 'colour'"));
+  refused({"--note", "cluster"}, HasSubstr("expected cluster=TEXT"));
+  refused({"--network", "real", "--network", "real"}, HasSubstr("--network has 'real' twice"));
+  refused({"--network", "fast"}, HasSubstr("fast"));
+  refused({"--input", folder_.path() / "none"}, HasSubstr("is not a folder"));
+  refused({"--variants", "b32"}, HasSubstr("b32"));
+  refused({"--format", "html"}, HasSubstr("unknown format 'html'"));
+  EXPECT_EQ(runs(), 0U);
+}
+
+TEST_F(StudyCli, DryRunListsEachRunOnce) {
+  const Json plan = study({"--network", "real", "--network", "bandwidth=1Gbit", "--dry-run", "--json"}).json();
+  std::vector<std::string> names;
+  for (const Json& run : plan["runs"]) names.push_back(run["name"]);
+  EXPECT_THAT(names, testing::IsSupersetOf(
+                         {"d.synthetic.real-1", "d.synthetic.real-2", "d.compute.t1-1", "d.exchange.real.t1-2"}));
+  EXPECT_THAT(names, testing::SizeIs(7)) << "both networks share the run that computes alone";
+  EXPECT_EQ(plan["runs_without_estimate"], 5);
+  EXPECT_THAT(study({"--dry-run"}).out, HasSubstr("4 runs, at least 0.0 minutes; of 3 runs no time is known"));
+  EXPECT_EQ(runs(), 0U);
+}
+
+TEST_F(StudyCli, FinishedRunsAreKeptAndTheFormHasTheNotes) {
+  const Result first = study({"--note", "cluster=blue", "--json"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  const Json made = first.json();
+  ASSERT_EQ(made["rows"].size(), 2U);
+  for (const Json& row : made["rows"]) EXPECT_EQ(row["state"], "finished") << row;
+  EXPECT_EQ(made["rows"][0]["efficiency"], 1.0);
+  EXPECT_EQ(made["rows"][0]["exchange_alone_s"], 0.0);
+  EXPECT_TRUE(made["rows"][1]["exchange_alone_s"].is_number());
+  EXPECT_TRUE(made["rows"][1]["waiting_steps"].is_number());
+  EXPECT_EQ(made["experiment"]["name of the cluster"], "blue");
+  EXPECT_THAT(made["files"], testing::SizeIs(3));
+  EXPECT_THAT(read_file(folder_.path() / "out/ddl.md"), HasSubstr("## Synthetic data"));
+
+  EXPECT_EQ(runs(), 4U);
+  const Result again = study({"--json"});
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("d.compute.t1-1 is kept"));
+  EXPECT_EQ(again.json()["rows"], made["rows"]);
+  EXPECT_EQ(runs(), 4U);
+  EXPECT_THAT(study({"--dry-run"}).out, StartsWith("0 runs"));
 }
 
 TEST_F(Cli, TheOfficialResultOfARealRunIsDerivedExactly) {

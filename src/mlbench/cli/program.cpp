@@ -129,33 +129,11 @@ ExitCode run(int argc, char** argv) {
   app.get_formatter()->column_width(36);
   app.add_flag("--version", version, "print the version");
   app.add_flag("--json", program.context.json, "with --version: print one JSON value");
-  for (const auto add : {add_run,
-                         add_resume,
-                         add_stop,
-                         add_status,
-                         add_watch,
-                         add_logs,
-                         add_note,
-                         add_download,
-                         add_delete,
-                         add_serve,
-                         add_dashboard,
-                         add_create_cluster,
-                         add_delete_cluster,
-                         add_clusters,
-                         add_list,
-                         add_data,
-                         add_result,
-                         add_charts,
-                         add_compare,
-                         add_score,
-                         add_evaluate,
-                         add_bench,
-                         add_sweep,
-                         add_timeline,
-                         add_schedule,
-                         add_doctor,
-                         add_tune}) {
+  for (const auto add :
+       {add_run,      add_resume, add_stop,   add_status,    add_watch,          add_logs,           add_note,
+        add_download, add_delete, add_serve,  add_dashboard, add_create_cluster, add_delete_cluster, add_clusters,
+        add_list,     add_data,   add_result, add_charts,    add_compare,        add_score,          add_evaluate,
+        add_bench,    add_sweep,  add_study,  add_timeline,  add_schedule,       add_doctor,         add_tune}) {
     add(app, program);
   }
   app.require_subcommand(0, 1);  // words behind a verb are no other verb: `list data` lists

@@ -35,6 +35,7 @@ void add_evaluate(CLI::App& app, Program& program);
 void add_bench(CLI::App& app, Program& program);
 void add_bench_storage(CLI::App& group, Program& program);  // called by add_bench()
 void add_sweep(CLI::App& app, Program& program);
+void add_study(CLI::App& app, Program& program);
 void add_timeline(CLI::App& app, Program& program);
 void add_schedule(CLI::App& app, Program& program);
 void add_doctor(CLI::App& app, Program& program);

@@ -29,16 +29,23 @@ RecordJson ddl_record(const std::string& name, int64_t workers, double samples_p
   return record;
 }
 
+record::Record ddl_run(const std::string& name, int64_t workers, double samples_per_s, double waits, double exchanges) {
+  return ddl_record(name, workers, samples_per_s, waits, exchanges);
+}
+
+// A run that computes nothing, and reads 3.2 MB in each step.
+record::Record loading_run() {
+  RecordJson record = ddl_record("i-1", 1, 320, 9, 0);
+  record["storage"] = {{"kind", "local"}, {"call_read_bytes", 320'000'000}};
+  return record;
+}
+
 // One worker that decodes too slowly: its steps wait 6 of 10 s.
 DdlAnswer decoding_answer() {
   DdlAnswer answer{.point = {.input = "/data", .variant = "b32"}};
-  answer.records = {ddl_record("d-1", 1, 320, 6, 0)};
-  answer.compute = ddl_record("c-1", 1, 800, 0, 6);  // computes for 4 of its 10 s
-  answer.input = RecordJson([] {
-    RecordJson input = ddl_record("i-1", 1, 320, 9, 0);
-    input["storage"] = {{"kind", "local"}, {"call_read_bytes", 320'000'000}};
-    return input;
-  }());
+  answer.records = {ddl_run("d-1", 1, 320, 6, 0)};
+  answer.compute = ddl_run("c-1", 1, 800, 0, 6);  // computes for 4 of its 10 s
+  answer.input = loading_run();
   answer.read_by_one_per_s = answer.read_by_all_per_s = 320e6;
   answer.waiting_steps = 0.98;
   return answer;
@@ -55,7 +62,7 @@ TEST(Ddl, NamesTheStageWithItsNumbers) {
 TEST(Ddl, ReadingOfAllWorkersSharesThePlace) {
   DdlAnswer four = decoding_answer();
   four.point.workers = 4;
-  four.exchange = ddl_record("e-4", 4, 320, 0, 2);
+  four.exchange = ddl_run("e-4", 4, 320, 0, 2);
   four.read_by_all_per_s = 160e6;
   const DdlRow row = analyse_ddl({four}).rows.at(0);
   EXPECT_THAT(row.alone, ElementsAre(near(0.08), near(0.09), near(0.04), near(0.02)));
@@ -63,9 +70,9 @@ TEST(Ddl, ReadingOfAllWorkersSharesThePlace) {
 
 TEST(Ddl, WhatWasNotMeasuredIsNotKnown) {
   DdlAnswer answer = decoding_answer();
-  answer.read_by_one_per_s = {};
+  answer.read_by_one_per_s = std::nullopt;
   EXPECT_EQ(analyse_ddl({answer}).rows.at(0).verdict.text, "not known: decode was not measured alone");
-  answer.input = {};
+  answer.input = std::nullopt;
   EXPECT_EQ(analyse_ddl({answer}).rows.at(0).verdict.text, "not known: read was not measured alone");
   const DdlRow none = analyse_ddl({{.point = {}, .refused = "no such network"}}).rows.at(0);
   EXPECT_EQ(none.state, "failed");
@@ -79,7 +86,7 @@ TEST(Ddl, EfficiencyIsWithinALine) {
   for (const auto& [network, rate] : {std::pair("bandwidth=1Gbit", 424.0), std::pair(kRealNetwork, 436.0)}) {
     for (const int64_t workers : {2, 1}) {
       DdlAnswer answer{.point = {.network = network, .workers = workers}};
-      answer.records = {ddl_record("r-" + std::to_string(workers), workers, workers == 1 ? 220 : rate, 0, 1)};
+      answer.records = {ddl_run("r-" + std::to_string(workers), workers, workers == 1 ? 220 : rate, 0, 1)};
       answers.push_back(answer);
     }
   }
@@ -96,7 +103,7 @@ TEST(Ddl, EfficiencyIsWithinALine) {
 
 TEST(Ddl, TablesHaveASectionForEachInput) {
   DdlAnswer synthetic;
-  synthetic.records = {ddl_record("s-1", 1, 900, 0, 0)};
+  synthetic.records = {ddl_run("s-1", 1, 900, 0, 0)};
   DdlAnswer accurate = decoding_answer();
   RecordJson record = ddl_record("d-1", 1, 320, 6, 0);
   record["evaluations"] = Json::array({{{"split", "test"}, {"metrics", {{"Prec@1", 73.18}, {"Prec@5", 91.07}}}},
