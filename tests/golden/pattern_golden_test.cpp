@@ -55,6 +55,10 @@ PatternCase quantised(int ranks) {
           {{"pattern", "quantised"}, {"tensors", kTensors}}};
 }
 
+PatternCase served_by(int ranks, int servers) {
+  return {"centralized_sgd", {{"pattern", "server"}, {"servers", servers}}, ranks, {{"pattern", "server"}}};
+}
+
 using Matrix = std::vector<std::vector<double>>;
 
 // That of ranks which each send to the one `hop` above.
@@ -83,6 +87,9 @@ std::vector<PatternCase> pattern_cases() {
           quantised(1),
           quantised(2),
           quantised(3),
+          served_by(2, 1),
+          served_by(3, 2),
+          served_by(5, 5),
           push(2, Json::object(), {shift_by(1, 2)}),
           push(5, Json::object(), {shift_by(1, 5), shift_by(2, 5), shift_by(4, 5)}),
           push(3, {{"topology", "custom"}, {"edges", "0>1, 0>2, 1-2, 2>0"}}, {directed}),

@@ -4,6 +4,7 @@
 Usage: pattern_oracle.py FOLDER. Reads FOLDER/cases.json: {curvature, targets (of each rank), lr, momentum, steps, cases:
 [{pattern: "streaming", every, parts ([first, end) of each fragment), delay, mixing, outer_lr, outer_momentum, nesterov}
 or {pattern: "push_sum", matrices (of the rounds, in turn)}
+or {pattern: "server"}
 or {pattern: "quantised", tensors (the number of elements of each)}]}. The gradient of a rank is curvature * (weights - target).
 Writes FOLDER/result.json: per case the weights of each rank behind the last step.
 """
@@ -63,6 +64,15 @@ def push_sum(data, case, gradient, start):
     return list(x / w)
 
 
+def server(data, case, gradient, start):
+    """A parameter server: torch.optim.SGD over the mean of the workers' gradients at the weights that it sent them."""
+    weights = numpy.array(start[0])
+    rule = Sgd(weights, data["lr"], data["momentum"])
+    for _ in range(data["steps"]):
+        rule.step(sum(gradient(weights, rank) for rank in range(len(start))) / len(start))
+    return [weights] * len(start)
+
+
 def quantised(data, case, gradient, start):
     """An all-reduce of 8-bit codes in two steps, with error feedback in both, in float32: another rounding would be another
     code. A rank's part of a tensor has one scale."""
@@ -110,7 +120,7 @@ def main():
     def gradient(values, rank):
         return curvature * (values - targets[rank])
 
-    patterns = {"streaming": streaming, "push_sum": push_sum, "quantised": quantised}
+    patterns = {"streaming": streaming, "push_sum": push_sum, "server": server, "quantised": quantised}
     results = []
     for case in data["cases"]:
         start = numpy.zeros((case["ranks"], len(curvature)))

@@ -11,6 +11,8 @@ namespace mlbench::optim {
 // A part of the flat buffers, in elements.
 struct FlatPart {
   int64_t offset = 0, count = 0;
+
+  bool operator==(const FlatPart&) const = default;
 };
 
 // The part of a rank where each has ceil(elements / ranks) elements, the last ones fewer or none.

@@ -11,6 +11,7 @@
 #include "mlbench/optim/exchange/local.h"
 #include "mlbench/optim/exchange/push_sum.h"
 #include "mlbench/optim/exchange/quantised.h"
+#include "mlbench/optim/exchange/server.h"
 #include "mlbench/optim/exchange/sharded.h"
 #include "mlbench/optim/exchange/streaming.h"
 
@@ -24,6 +25,7 @@ constexpr Range kSteps{0, 1e12};
 constexpr Range kConsensusRates{0, 1};
 constexpr Range kFragments{1, 1e6};
 constexpr Range kMixing{0, 1};
+constexpr Range kServers{1, 1e6};
 
 MakeExchange read_centralized(OptionReader& options) {
   CentralizedOptions centralized;
@@ -52,6 +54,12 @@ MakeExchange read_gossip(OptionReader& options) {
 
 MakeExchange read_sharded(OptionReader&) {
   return [](const ExchangeContext& context) { return std::make_unique<ShardedExchange>(context); };
+}
+
+MakeExchange read_server(OptionReader& options) {
+  ServerOptions server;
+  server.servers = options.integer("servers", server.servers, kServers);
+  return [server](const ExchangeContext& context) { return std::make_unique<ServerExchange>(context, server); };
 }
 
 MakeExchange read_quantised(OptionReader&) {
@@ -97,6 +105,8 @@ constexpr ExchangeRow kExchanges[] = {
     {"centralized", read_centralized, "gradients, over all ranks, in every step", true, "MLBench's CentralizedSGD"},
     {"sharded", read_sharded, "gradients and weights, each rank's part of the optimizer by itself, in every step", true,
      "Rajbhandari et al. 2020 (ZeRO-1); PyTorch's ZeroRedundancyOptimizer"},
+    {"server", read_server, "gradients to one rank or several, and weights back from it, in every step", true,
+     "Li et al. 2014 (parameter server), synchronous; BytePS, MXNet's dist_sync, TensorFlow's SyncReplicasOptimizer"},
     {"quantised", read_quantised, "coded gradients by parts, and coded sums of parts, over all ranks, in every step",
      true, "Wang et al. 2023 (ZeRO++), Tang et al. 2021 (1-bit Adam); torchft's allreduce_quantized", true},
     {"local", read_local, "differences of weights, over all ranks, every so many steps", false,

@@ -70,6 +70,9 @@ std::vector<ExchangeCase> exchange_cases() {
           {"centralized", {{"overlap", true}, {"bucket_mb", 1e-6}}, count_tensors},
           {"centralized", Json::object(), one, {}, with_memory()},
           {"sharded", Json::object(), one},
+          {"server", Json::object(), one},
+          {"server", {{"servers", 2}}, one},
+          {"server", {{"servers", 1000}}, one},  // all ranks
           {"quantised", Json::object(), one, {}, natural()},
           {"quantised", Json::object(), one, {}, int8()},
           {"local", {{"every", 1}}, one},

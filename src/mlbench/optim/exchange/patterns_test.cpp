@@ -368,6 +368,8 @@ std::vector<Algorithm> algorithms() {
   all.push_back({"muon", {{"pattern", "sharded"}, {"orthogonalise", "gather"}}});
   all.push_back({"muon", {{"pattern", "sharded"}, {"orthogonalise", "all_to_all"}}});
   all.push_back({"centralized_sgd", {{"pattern", "sharded"}, {"momentum", 0.5}}});
+  all.push_back({"centralized_sgd", {{"pattern", "server"}, {"momentum", 0.5}}});
+  all.push_back({"adamw", {{"pattern", "server"}, {"servers", 2}}});
   all.push_back({"adamw", {{"compression", "power_sgd"}, {"min_compression", 1}}});
   all.push_back({"acp_sgd", {{"min_compression", 1}}});
   for (const char* coder : {"int8", "fp8", "fp4", "ef_sign", "one_bit", "natural", "qsgd"}) {

@@ -90,6 +90,11 @@ DistributedMatrices::DistributedMatrices(MatrixWork work, FlatLayout matrices, c
         "sharded, or owner");
   }
   const int64_t elements = matrices_.parameter_elements;
+  if (of_parts() && ranks_ > 1 && *part != part_of_rank(elements, comm->rank(), comm->size())) {
+    throw UserError(
+        "orthogonalise \"gather\" or \"all_to_all\" where not all ranks have equal parts of the gradient; expected the "
+        "pattern sharded, or server with as many servers as ranks");
+  }
   for (size_t rank = 0; rank < ranks_; ++rank) {
     const FlatPart whole{0, elements};
     pieces_.push_back(
