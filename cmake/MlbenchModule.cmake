@@ -16,6 +16,11 @@
 #   not there without LibTorch.
 #   In its environment: MLBENCH_TEST_SOURCE_DIR, MLBENCH_TEST_BINARY_DIR, MLBENCH_TEST_MLBENCH,
 #   MLBENCH_TEST_WORKER (the two programs), MLBENCH_TEST_PYTHON (imports torch; may be empty).
+#
+# mlbench_script_test(<name> <script> [ARGUMENTS <word>...] [PYTHON <program>] [LABELS <label>...]
+#                     [TIMEOUT <seconds>] [RESOURCE_LOCK <name>...] [ENVIRONMENT <VAR=value>...])
+#   A ctest entry that runs a script of this folder by PYTHON (default: the python3 on the PATH). The
+#   script ends with 77 where it was skipped.
 
 function(_mlbench_deps out)
   set(targets "")
@@ -147,6 +152,18 @@ function(mlbench_test name)
   # that were skipped.
   set_property(TEST ${name} PROPERTY
     SKIP_REGULAR_EXPRESSION "\\[  PASSED  \\] 0 tests[.]\n(\\[  SKIPPED \\][^\n]*\n)+\n*$")
+endfunction()
+
+function(mlbench_script_test name script)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "PYTHON;TIMEOUT" "ARGUMENTS;LABELS;RESOURCE_LOCK;ENVIRONMENT")
+  if(NOT arg_PYTHON)
+    find_package(Python3 3.11 REQUIRED COMPONENTS Interpreter)
+    set(arg_PYTHON ${Python3_EXECUTABLE})
+  endif()
+  add_test(NAME ${name} COMMAND ${arg_PYTHON} -B ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${arg_ARGUMENTS})
+  mlbench_test_properties(${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT}
+    RESOURCE_LOCK ${arg_RESOURCE_LOCK} ENVIRONMENT ${arg_ENVIRONMENT})
+  set_property(TEST ${name} PROPERTY SKIP_RETURN_CODE 77)
 endfunction()
 
 # mlbench_test_python(<variable>)

@@ -82,7 +82,7 @@ class Tree:
             text = file.read_text(errors="replace")
             self.stems |= set(re.findall(r"^function\((\w+)", text, re.MULTILINE))
             if path.endswith("CMakeLists.txt"):
-                self.tests |= set(re.findall(r"(?:mlbench_test\(|add_test\(NAME\s+)([\w/${}]+)", text))
+                self.tests |= set(re.findall(r"(?:mlbench_(?:script_)?test\(|add_test\(NAME\s+)([\w/${}]+)", text))
                 for labels in re.findall(r"LABELS ((?:[a-z]\w* ?)+)", text):
                     self.sets |= set(re.findall(r"\b[a-z]\w+", labels))
             if path == "/test.sh":
