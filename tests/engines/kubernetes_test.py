@@ -25,6 +25,7 @@ import urllib.request
 
 import kube_cluster
 import slurm_cluster
+from engine_case import EngineCase, mlbench_path
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/kubernetes"))
@@ -45,12 +46,6 @@ TASK = ["--task", "fashion-mnist", "--synthetic", *SETTINGS, "--max-steps", "10"
 DATASETS = pathlib.Path("/usr/share/datasets")
 MASTER_USER = 10001
 NAMESPACE = "runs"
-
-
-def mlbench_path():
-    if "MLBENCH_BIN_DIR" in os.environ:
-        return os.path.join(os.environ["MLBENCH_BIN_DIR"], "mlbench")
-    return os.environ["MLBENCH_TEST_MLBENCH"]
 
 
 def lacking():
@@ -96,15 +91,7 @@ def setUpModule():
         KUBE.kubectl("create", "namespace", name)
 
 
-class ClusterTest(unittest.TestCase):
-    def wait_for(self, condition, what, patience_s=PATIENCE_S, told=lambda: ""):
-        end = time.monotonic() + patience_s
-        while not (result := condition()):
-            if time.monotonic() > end:
-                self.fail(f"not within {patience_s} s: {what}; {told()}")
-            time.sleep(0.3)
-        return result
-
+class ClusterTest(EngineCase):
     @staticmethod
     def objects_of_runs(namespace):
         """What runs have there: KIND/NAME."""

@@ -17,6 +17,7 @@ import unittest
 import netns
 import podman_test
 import slurm_cluster
+from engine_case import mlbench_path
 
 REFUSED, FAILED = 2, 5
 # What some launcher, shell or file pattern acts upon.
@@ -46,7 +47,7 @@ class LanguageTest(unittest.TestCase):
             typed = TAKEN + self.words(seed) if words is None else words
             name = f"r{seed}"
             given = [part for key, value in OWN.items() for part in ("--env", f"{key}={value}")]
-            command = enter([str(MLBENCH), "run", name, "1", "--local", *options, *given, "--", "sh", "-c", SAYS, "sh"])
+            command = enter([str(mlbench_path()), "run", name, "1", "--local", *options, *given, "--", "sh", "-c", SAYS, "sh"])
             done = subprocess.run([*command, *typed], env=environment, cwd=self.folder, capture_output=True,
                                   stdin=subprocess.DEVNULL, timeout=180)
             if words is not None:
@@ -94,8 +95,6 @@ class LanguageTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    MLBENCH = (pathlib.Path(os.environ["MLBENCH_BIN_DIR"], "mlbench") if "MLBENCH_BIN_DIR" in os.environ
-               else pathlib.Path(os.environ["MLBENCH_TEST_MLBENCH"])).resolve()
     if os.geteuid() != 0:
         print("language_test.py: skipped, missing capability: root")
         sys.exit(77)

@@ -17,7 +17,8 @@ import time
 import unittest
 
 import netns
-from mpirun_test import DATA, mlbench_path
+from engine_case import mlbench_path
+from mpirun_test import DATA
 
 HOSTS = 32
 STEPS = 20

@@ -15,6 +15,7 @@ import time
 import unittest
 
 import netns
+from engine_case import EngineCase, mlbench_path
 
 SETTINGS = ["--task", "fashion-mnist", "--threads-per-worker", "1"]
 DATA = [] if "MLBENCH_DATA_DIR" in os.environ else ["--synthetic"]
@@ -25,11 +26,6 @@ LOST_WITHIN_S = 15
 # Guards of a supervisor that is gone wait 10 s for it, and have 3 s for their ranks.
 GONE_WITHIN_S = 40
 
-
-def mlbench_path():
-    if "MLBENCH_BIN_DIR" in os.environ:
-        return pathlib.Path(os.environ["MLBENCH_BIN_DIR"], "mlbench").resolve()
-    return pathlib.Path(os.environ["MLBENCH_TEST_MLBENCH"]).resolve()
 
 
 # A command that finds its ranks by what it is told. Arguments: {rank} and {hosts}.
@@ -62,7 +58,7 @@ else:
 '''
 
 
-class MpirunTest(unittest.TestCase):
+class MpirunTest(EngineCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="mlm", dir="/tmp")))
@@ -84,14 +80,6 @@ class MpirunTest(unittest.TestCase):
 
     def left(self):
         return {name: programs for name in self.network.names if (programs := self.network.programs(name))}
-
-    def wait_for(self, condition, what, patience_s=60):
-        deadline = time.monotonic() + patience_s
-        while not (result := condition()):
-            if time.monotonic() > deadline:
-                self.fail(f"not within {patience_s} s: {what}")
-            time.sleep(0.05)
-        return result
 
     def engine(self, hosts=HOSTS):
         return ["--executor", "mpirun", "--hosts", hosts, "--ssh-config", self.network.ssh_config, "--scratch",

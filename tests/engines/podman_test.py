@@ -14,8 +14,9 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 import unittest
+
+from engine_case import EngineCase, mlbench_path
 
 IMAGE = "localhost/busybox:test"
 BUSYBOX = pathlib.Path("/bin/busybox")
@@ -106,7 +107,7 @@ def make_mpi_image(folder):
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-class PodmanTest(unittest.TestCase):
+class PodmanTest(EngineCase):
     def setUp(self):
         self.home = FOLDER / self._testMethodName
         self.environment = {**ENGINE, "MLBENCH_HOME": str(self.home), "MLBENCH_CORE_LOCK": str(FOLDER / "cores")}
@@ -123,16 +124,8 @@ class PodmanTest(unittest.TestCase):
     def containers(self):
         return self.podman("ps", "--all", "--format", "{{.Names}}").split()
 
-    def wait_for(self, condition, what, patience_s=60):
-        deadline = time.monotonic() + patience_s
-        while not (result := condition()):
-            if time.monotonic() > deadline:
-                self.fail(f"not within {patience_s} s: {what}")
-            time.sleep(0.1)
-        return result
-
     def words(self, script, image=IMAGE, name="own", ranks=2):
-        return [MLBENCH, "run", name, str(ranks), "--local", "--image", image, "--", "sh", "-c", script]
+        return [mlbench_path(), "run", name, str(ranks), "--local", "--image", image, "--", "sh", "-c", script]
 
     def mlbench(self, *given, code=0, **options):
         done = subprocess.run(self.words(*given, **options), env=self.environment, text=True, capture_output=True,
@@ -194,7 +187,7 @@ class PodmanTest(unittest.TestCase):
     @unittest.skipUnless(shutil.which("mpicc"), "missing capability: mpicc (package libopenmpi-dev)")
     def test_ranks_of_mpi_find_each_other(self):
         make_mpi_image(FOLDER)
-        words = [MLBENCH, "run", "own", "2", "--local", "--image", MPI_IMAGE, "--backend", "mpi", "--", "/bin/sum"]
+        words = [mlbench_path(), "run", "own", "2", "--local", "--image", MPI_IMAGE, "--backend", "mpi", "--", "/bin/sum"]
         for code, more in ((0, []), (RUN_FAILED, ["3"])):
             shutil.rmtree(self.home, ignore_errors=True)
             done = subprocess.run([*words, *more], env=self.environment, text=True, capture_output=True,
@@ -240,8 +233,6 @@ class PodmanTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    MLBENCH = (pathlib.Path(os.environ["MLBENCH_BIN_DIR"], "mlbench") if "MLBENCH_BIN_DIR" in os.environ
-               else pathlib.Path(os.environ["MLBENCH_TEST_MLBENCH"])).resolve()
     with tempfile.TemporaryDirectory(prefix="mlp", dir="/tmp") as made:
         FOLDER = pathlib.Path(made)
         ENGINE, lack = make_engine(FOLDER)

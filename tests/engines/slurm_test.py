@@ -19,6 +19,7 @@ import urllib.request
 
 import mpirun_test
 import slurm_cluster
+from engine_case import EngineCase, mlbench_path
 
 PATIENCE_S = 180
 SETTINGS = ["--set", "batch_size=50", "--set", "goal.target=1000"]
@@ -29,13 +30,7 @@ RUN_FAILED = 5
 ENDED = ("finished", "failed", "stopped")
 
 
-def mlbench_path():
-    if "MLBENCH_BIN_DIR" in os.environ:
-        return os.path.join(os.environ["MLBENCH_BIN_DIR"], "mlbench")
-    return os.environ["MLBENCH_TEST_MLBENCH"]
-
-
-class SlurmTest(unittest.TestCase):
+class SlurmTest(EngineCase):
     @classmethod
     def setUpClass(cls):
         cls.stack = contextlib.ExitStack()
@@ -62,11 +57,7 @@ class SlurmTest(unittest.TestCase):
                 if slurm_cluster.environment_of(pid).get("MLBENCH_TEST_MARK") == self.mark and slurm_cluster.alive(pid)}
 
     def wait_for(self, condition, what, patience_s=PATIENCE_S):
-        end = time.monotonic() + patience_s
-        while not condition():
-            if time.monotonic() > end:
-                self.fail(f"not within {patience_s} s: {what}; processes {self.processes()}, jobs {self.slurm.jobs()}")
-            time.sleep(0.2)
+        super().wait_for(condition, what, patience_s, lambda: f"processes {self.processes()}, jobs {self.slurm.jobs()}")
 
     def mlbench(self, *words, code=0):
         done = subprocess.run([mlbench_path(), *words], env=self.environment, capture_output=True, text=True,
