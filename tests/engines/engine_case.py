@@ -1,9 +1,12 @@
 """What the tests of engines share: the program that they start, and waiting for what it brings about."""
 
+import json
 import os
 import pathlib
 import time
 import unittest
+
+import slurm_cluster
 
 
 def mlbench_path():
@@ -21,3 +24,20 @@ class EngineCase(unittest.TestCase):
                 self.fail(f"not within {patience_s} s: {what} {told()}")
             time.sleep(0.1)
         return result
+
+
+class RunsCase(EngineCase):
+    """Runs below the folder `home`, whose processes here have `mark` as MLBENCH_TEST_MARK."""
+
+    def processes(self):
+        return {pid: slurm_cluster.status_of(pid) for pid in slurm_cluster.pids()
+                if slurm_cluster.environment_of(pid).get("MLBENCH_TEST_MARK") == self.mark and slurm_cluster.alive(pid)}
+
+    def run_folder(self, name):
+        return self.home / "runs" / name
+
+    def record(self, name):
+        try:
+            return json.loads((self.run_folder(name) / "run.json").read_text())
+        except FileNotFoundError:
+            return {"state": "absent", "notes": []}

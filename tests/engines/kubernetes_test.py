@@ -25,7 +25,7 @@ import urllib.request
 
 import kube_cluster
 import slurm_cluster
-from engine_case import EngineCase, mlbench_path
+from engine_case import EngineCase, RunsCase, mlbench_path
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/kubernetes"))
@@ -106,7 +106,7 @@ class ClusterTest(EngineCase):
         return sorted(found, key=lambda pod: int(pod["metadata"]["labels"][index]))
 
 
-class RunsTest(ClusterTest):
+class RunsTest(ClusterTest, RunsCase):
     """From the command line, by a kubeconfig."""
 
     def setUp(self):
@@ -125,10 +125,6 @@ class RunsTest(ClusterTest):
 
     # ---- helpers
 
-    def processes(self):
-        return {pid: slurm_cluster.status_of(pid) for pid in slurm_cluster.pids()
-                if slurm_cluster.environment_of(pid).get("MLBENCH_TEST_MARK") == self.mark and slurm_cluster.alive(pid)}
-
     def mlbench(self, *words, code=0):
         done = subprocess.run([mlbench_path(), *words], env=self.environment, capture_output=True, text=True,
                               timeout=PATIENCE_S, cwd="/tmp")
@@ -142,15 +138,6 @@ class RunsTest(ClusterTest):
     def command(self, name, workers, script, *options, code=0):
         """A shell's, in an image of the user's own."""
         return self.run_on_kubernetes(name, workers, "--image", BUSYBOX, *options, "--", "sh", "-c", script, code=code)
-
-    def run_folder(self, name):
-        return self.home / "runs" / name
-
-    def record(self, name):
-        try:
-            return json.loads((self.run_folder(name) / "run.json").read_text())
-        except FileNotFoundError:
-            return {"state": "absent", "notes": []}
 
     def log(self, name, rank):
         return (self.run_folder(name) / f"logs/rank-{rank}.seg-1.out").read_text()

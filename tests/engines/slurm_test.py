@@ -19,7 +19,7 @@ import urllib.request
 
 import mpirun_test
 import slurm_cluster
-from engine_case import EngineCase, mlbench_path
+from engine_case import RunsCase, mlbench_path
 
 PATIENCE_S = 180
 SETTINGS = ["--set", "batch_size=50", "--set", "goal.target=1000"]
@@ -30,7 +30,7 @@ RUN_FAILED = 5
 ENDED = ("finished", "failed", "stopped")
 
 
-class SlurmTest(EngineCase):
+class SlurmTest(RunsCase):
     @classmethod
     def setUpClass(cls):
         cls.stack = contextlib.ExitStack()
@@ -52,10 +52,6 @@ class SlurmTest(EngineCase):
 
     # ---- helpers
 
-    def processes(self):
-        return {pid: slurm_cluster.status_of(pid) for pid in slurm_cluster.pids()
-                if slurm_cluster.environment_of(pid).get("MLBENCH_TEST_MARK") == self.mark and slurm_cluster.alive(pid)}
-
     def wait_for(self, condition, what, patience_s=PATIENCE_S):
         super().wait_for(condition, what, patience_s, lambda: f"processes {self.processes()}, jobs {self.slurm.jobs()}")
 
@@ -64,15 +60,6 @@ class SlurmTest(EngineCase):
                               timeout=PATIENCE_S, cwd="/")
         self.assertEqual(done.returncode, code, f"{words}: {done.stdout}{done.stderr}")
         return done.stdout + done.stderr
-
-    def run_folder(self, name):
-        return self.home / "runs" / name
-
-    def record(self, name):
-        try:
-            return json.loads((self.run_folder(name) / "run.json").read_text())
-        except FileNotFoundError:
-            return {"state": "absent", "notes": []}
 
     def wait_for_state(self, name, *states):
         self.wait_for(lambda: self.record(name)["state"] in states, f"{name} is {' or '.join(states)}")
