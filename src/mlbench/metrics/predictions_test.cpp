@@ -9,6 +9,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/test_error.h"
 #include "mlbench/metrics/metric.h"
 
 namespace mlbench::metrics {
@@ -27,12 +28,7 @@ class PredictionsTest : public testing::Test {
   }
 
   std::string error_of(const std::string& text, const PredictionShape& shape = {3, 3, 3}) const {
-    try {
-      read(text, shape);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no error";
+    return mlbench::error_of([&] { read(text, shape); });
   }
 
   TemporaryFolder folder_;

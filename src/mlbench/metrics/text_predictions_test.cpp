@@ -5,8 +5,8 @@
 #include <cmath>
 #include <fstream>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/test_error.h"
 
 namespace mlbench::metrics {
 namespace {
@@ -23,12 +23,7 @@ class TextPredictionsTest : public testing::Test {
     return read_text_predictions(file, shape);
   }
   std::string error_of(const std::string& text, const TextShape& shape) const {
-    try {
-      read(text, shape);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no error";
+    return mlbench::error_of([&] { read(text, shape); });
   }
 
   TemporaryFolder folder_;

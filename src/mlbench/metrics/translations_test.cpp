@@ -2,10 +2,9 @@
 
 #include <gmock/gmock.h>
 
-#include <functional>
-
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/test_error.h"
 #include "mlbench/metrics/test_sacrebleu.h"
 
 namespace mlbench::metrics {
@@ -21,15 +20,6 @@ class TranslationsTest : public testing::Test {
   std::filesystem::path file(const std::string& name, std::string_view content) const {
     write_file_atomically(folder_ / name, content);
     return folder_ / name;
-  }
-
-  std::string error_of(const std::function<void()>& call) const {
-    try {
-      call();
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no error";
   }
 
   TemporaryFolder folder_;
