@@ -18,9 +18,9 @@
 #   MLBENCH_TEST_WORKER (the two programs), MLBENCH_TEST_PYTHON (imports torch; may be empty).
 #
 # mlbench_script_test(<name> <script> [ARGUMENTS <word>...] [PYTHON <program>] [LABELS <label>...]
-#                     [TIMEOUT <seconds>] [RESOURCE_LOCK <name>...] [ENVIRONMENT <VAR=value>...])
+#                     [TIMEOUT <seconds>] [RESOURCE_LOCK <name>...] [ENVIRONMENT <VAR=value>...] [SKIP <pattern>])
 #   A ctest entry that runs a script of this folder by PYTHON (default: the python3 on the PATH). The
-#   script ends with 77 where it was skipped.
+#   script ends with 77 where it was skipped, or writes what SKIP matches.
 
 function(_mlbench_deps out)
   set(targets "")
@@ -158,7 +158,7 @@ function(mlbench_test name)
 endfunction()
 
 function(mlbench_script_test name script)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "PYTHON;TIMEOUT" "ARGUMENTS;LABELS;RESOURCE_LOCK;ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "PYTHON;TIMEOUT;SKIP" "ARGUMENTS;LABELS;RESOURCE_LOCK;ENVIRONMENT")
   if(NOT arg_PYTHON)
     find_package(Python3 3.11 REQUIRED COMPONENTS Interpreter)
     set(arg_PYTHON ${Python3_EXECUTABLE})
@@ -166,7 +166,7 @@ function(mlbench_script_test name script)
   add_test(NAME ${name} COMMAND ${arg_PYTHON} -B ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${arg_ARGUMENTS})
   mlbench_test_properties(${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT}
     RESOURCE_LOCK ${arg_RESOURCE_LOCK} ENVIRONMENT ${arg_ENVIRONMENT})
-  set_property(TEST ${name} PROPERTY SKIP_RETURN_CODE 77)
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 SKIP_REGULAR_EXPRESSION "${arg_SKIP}")
 endfunction()
 
 # mlbench_test_python(<variable>)
