@@ -3,6 +3,8 @@
 import json
 import os
 import pathlib
+import subprocess
+import sys
 import time
 import unittest
 
@@ -13,6 +15,14 @@ def mlbench_path():
     if "MLBENCH_BIN_DIR" in os.environ:
         return pathlib.Path(os.environ["MLBENCH_BIN_DIR"], "mlbench").resolve()
     return pathlib.Path(os.environ["MLBENCH_TEST_MLBENCH"]).resolve()
+
+
+def main(lack):
+    """Runs the tests of the script, unless it lacks something."""
+    if lack:
+        print("missing capability:", lack)
+        sys.exit(77)
+    unittest.main(verbosity=2)
 
 
 class EngineCase(unittest.TestCase):
@@ -27,11 +37,17 @@ class EngineCase(unittest.TestCase):
 
 
 class RunsCase(EngineCase):
-    """Runs below the folder `home`, whose processes here have `mark` as MLBENCH_TEST_MARK."""
+    """Runs below the folder `home`, started in `environment`, whose processes here have `mark` as MLBENCH_TEST_MARK."""
 
     def processes(self):
         return {pid: slurm_cluster.status_of(pid) for pid in slurm_cluster.pids()
                 if slurm_cluster.environment_of(pid).get("MLBENCH_TEST_MARK") == self.mark and slurm_cluster.alive(pid)}
+
+    def mlbench(self, *words, code=0):
+        done = subprocess.run([mlbench_path(), *words], env=self.environment, capture_output=True, text=True,
+                              timeout=180, cwd="/tmp")
+        self.assertEqual(done.returncode, code, f"{words}: {done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
 
     def run_folder(self, name):
         return self.home / "runs" / name

@@ -25,7 +25,7 @@ import urllib.request
 
 import kube_cluster
 import slurm_cluster
-from engine_case import EngineCase, RunsCase, mlbench_path
+from engine_case import EngineCase, RunsCase, main, mlbench_path
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/kubernetes"))
@@ -124,12 +124,6 @@ class RunsTest(ClusterTest, RunsCase):
         self.wait_for(lambda: not self.processes(), "no process is left here", 60, self.processes)
 
     # ---- helpers
-
-    def mlbench(self, *words, code=0):
-        done = subprocess.run([mlbench_path(), *words], env=self.environment, capture_output=True, text=True,
-                              timeout=PATIENCE_S, cwd="/tmp")
-        self.assertEqual(done.returncode, code, f"{words}: {done.stdout}{done.stderr}")
-        return done.stdout + done.stderr
 
     def run_on_kubernetes(self, name, workers, *words, code=0):
         return self.mlbench("run", name, str(workers), "--executor", "kubernetes", "--namespace", NAMESPACE, "--local", *words,
@@ -782,8 +776,4 @@ class ChartTest(ClusterTest):
 
 
 if __name__ == "__main__":
-    lack = lacking()
-    if lack:
-        print("missing capability:", lack)
-        sys.exit(77)
-    unittest.main()
+    main(lacking())

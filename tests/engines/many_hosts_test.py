@@ -17,7 +17,7 @@ import time
 import unittest
 
 import netns
-from engine_case import mlbench_path
+from engine_case import main, mlbench_path
 from mpirun_test import DATA
 
 HOSTS = 32
@@ -120,10 +120,4 @@ class ManyHostsTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    reason = netns.missing(sshd=True)
-    if not reason and netns.find("mpirun") is None:
-        reason = "mpirun (package openmpi-bin)"
-    if reason:
-        print(f"many_hosts_test.py: skipped, missing capability: {reason}")
-        sys.exit(77)
-    unittest.main(verbosity=2)
+    main(netns.missing(sshd=True) or ("" if netns.find("mpirun") else "mpirun (package openmpi-bin)"))

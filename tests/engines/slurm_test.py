@@ -19,7 +19,7 @@ import urllib.request
 
 import mpirun_test
 import slurm_cluster
-from engine_case import RunsCase, mlbench_path
+from engine_case import RunsCase, main, mlbench_path
 
 PATIENCE_S = 180
 SETTINGS = ["--set", "batch_size=50", "--set", "goal.target=1000"]
@@ -54,12 +54,6 @@ class SlurmTest(RunsCase):
 
     def wait_for(self, condition, what, patience_s=PATIENCE_S):
         super().wait_for(condition, what, patience_s, lambda: f"processes {self.processes()}, jobs {self.slurm.jobs()}")
-
-    def mlbench(self, *words, code=0):
-        done = subprocess.run([mlbench_path(), *words], env=self.environment, capture_output=True, text=True,
-                              timeout=PATIENCE_S, cwd="/")
-        self.assertEqual(done.returncode, code, f"{words}: {done.stdout}{done.stderr}")
-        return done.stdout + done.stderr
 
     def wait_for_state(self, name, *states):
         self.wait_for(lambda: self.record(name)["state"] in states, f"{name} is {' or '.join(states)}")
@@ -382,8 +376,4 @@ class GpuTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    lack = slurm_cluster.missing()
-    if lack:
-        print("missing capability:", lack)
-        sys.exit(77)
-    unittest.main()
+    main(slurm_cluster.missing())
