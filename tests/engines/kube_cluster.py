@@ -27,7 +27,7 @@ import sys
 import tarfile
 import time
 
-from slurm_cluster import alive, environment_of, find, pids
+from slurm_cluster import Started, alive, environment_of, find, pids
 
 VERSION = "v1.34.4"
 BUILT = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl", "helm", "coredns"]
@@ -121,7 +121,7 @@ def node_objects(kind, name, rules):
     return [role, binding] if rules else [binding]
 
 
-class KubeCluster:
+class KubeCluster(Started):
     def __init__(self, folder, nodes=2):
         self.folder = pathlib.Path(folder).resolve()
         if len(str(self.folder)) > LONGEST_PATH:
@@ -137,17 +137,6 @@ class KubeCluster:
                             "HELM_CACHE_HOME": str(self.folder / "helm"), "HELM_CONFIG_HOME": str(self.folder / "helm"),
                             "HELM_DATA_HOME": str(self.folder / "helm")}
         self.number, self.lock, self.settings, self.children = None, None, {}, {}
-
-    def __enter__(self):
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        self.stop()
 
     # ---- names and addresses, by its number
 

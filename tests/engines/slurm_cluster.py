@@ -120,15 +120,8 @@ def free_ports(count):
     raise RuntimeError("no ports are free")
 
 
-class SlurmCluster:
-    def __init__(self, folder, nodes=4, hosts=None, enter=None, gpus=0):
-        self.folder = pathlib.Path(folder).resolve()
-        self.names = list(hosts) if hosts else [f"n{number}" for number in range(1, nodes + 1)]
-        self.gpus = gpus
-        self.hosts, self.enter = hosts, enter or (lambda host, words: words)
-        self.environment = {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
-        self.environment["PATH"] = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-        self.own_munge = False
+class Started:
+    """`with` calls start(), and stop() at the end or where start() fails."""
 
     def __enter__(self):
         try:
@@ -140,6 +133,17 @@ class SlurmCluster:
 
     def __exit__(self, *_):
         self.stop()
+
+
+class SlurmCluster(Started):
+    def __init__(self, folder, nodes=4, hosts=None, enter=None, gpus=0):
+        self.folder = pathlib.Path(folder).resolve()
+        self.names = list(hosts) if hosts else [f"n{number}" for number in range(1, nodes + 1)]
+        self.gpus = gpus
+        self.hosts, self.enter = hosts, enter or (lambda host, words: words)
+        self.environment = {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
+        self.environment["PATH"] = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+        self.own_munge = False
 
     # ---- the daemons
 
