@@ -3,7 +3,7 @@
 #   tomlplusplus::tomlplusplus LibArchive::LibArchive CURL::libcurl EXPAT::EXPAT OpenSSL::Crypto ZLIB::ZLIB
 #   SQLite::SQLite3 simdjson::simdjson protobuf::libprotobuf-lite JPEG::JPEG PNG::PNG ICU::uc mlbench_microhttpd mlbench_isal
 #   mlbench_yaml mlbench_sentencepiece (where it is)
-#   mlbench_gloo mlbench_mpi (where there is an MPI) mlbench_nccl (where it was asked for) LibTorch::LibTorch DNNL::dnnl (where there is a oneDNN) GTest::gtest GTest::gmock benchmark::benchmark
+#   mlbench_gloo mlbench_mpi (where there is an MPI) mlbench_nccl (where it was asked for) LibTorch::LibTorch DNNL::dnnl (where there is a oneDNN) GTest::gtest GTest::gmock
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -109,7 +109,6 @@ endif()
 
 if(MLBENCH_TESTS)
   find_package(GTest REQUIRED)
-  find_package(benchmark REQUIRED)
 
   # Oracles compare against an independent PyTorch; the python3 on the PATH may lack it.
   if(NOT MLBENCH_TEST_PYTHON)
