@@ -53,6 +53,28 @@ bool soon_gone(pid_t pid) {
   return false;
 }
 
+struct Pipe {
+  Pipe() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+    read_end = FileDescriptor(ends[0]);
+    write_end = FileDescriptor(ends[1]);
+  }
+  // Starts a process that writes here, and waits until it has written.
+  ChildProcess start(ProcessOptions options) {
+    options.standard_output = write_end.get();
+    ChildProcess child = ChildProcess::start(options);
+    write_end.reset();
+    char buffer[32] = {};
+    EXPECT_GT(read(read_end.get(), buffer, sizeof buffer - 1), 0);
+    said = buffer;
+    return child;
+  }
+
+  FileDescriptor read_end, write_end;
+  std::string said;
+};
+
 class Process : public testing::Test {
  protected:
   TemporaryFolder folder_;
@@ -112,13 +134,10 @@ TEST_F(Process, StandardInputIsEmptyOrGiven) {
   ProcessOptions options;
   options.arguments = {"cat"};
   EXPECT_EQ(run_process(options, kPatience).standard_output, "");
-  int ends[2];
-  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
-  const FileDescriptor read_end(ends[0]);
-  FileDescriptor write_end(ends[1]);
-  write_all(write_end.get(), "hello", "pipe");
-  write_end.reset();
-  options.standard_input = read_end.get();
+  Pipe pipe;
+  write_all(pipe.write_end.get(), "hello", "pipe");
+  pipe.write_end.reset();
+  options.standard_input = pipe.read_end.get();
   EXPECT_EQ(run_process(options, kPatience).standard_output, "hello");
 }
 
@@ -222,28 +241,13 @@ TEST_F(Process, WaitGivesUpAfterTheTimeoutAndRemembersTheEnd) {
 }
 
 TEST_F(Process, StopAsksFirst) {
-  ProcessOptions options = shell("trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done");
-  int ends[2];
-  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
-  const FileDescriptor read_end(ends[0]);
-  FileDescriptor write_end(ends[1]);
-  options.standard_output = write_end.get();
-  ChildProcess child = ChildProcess::start(options);
-  char byte = 0;
-  ASSERT_EQ(read(read_end.get(), &byte, 1), 1);  // the trap is set
+  // It is ready when the trap is set.
+  ChildProcess child = Pipe().start(shell("trap 'exit 9' TERM; echo ready; while :; do sleep 0.01; done"));
   EXPECT_EQ(child.stop(kPatience), (ProcessEnd{9, std::nullopt}));
 }
 
 TEST_F(Process, StopKillsWhatDoesNotListenOrStandsStill) {
-  ProcessOptions options = shell("trap '' TERM; echo ready; while :; do sleep 0.01; done");
-  int ends[2];
-  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
-  const FileDescriptor read_end(ends[0]);
-  FileDescriptor write_end(ends[1]);
-  options.standard_output = write_end.get();
-  ChildProcess deaf = ChildProcess::start(options);
-  char byte = 0;
-  ASSERT_EQ(read(read_end.get(), &byte, 1), 1);
+  ChildProcess deaf = Pipe().start(shell("trap '' TERM; echo ready; while :; do sleep 0.01; done"));
   EXPECT_EQ(deaf.stop(20ms), (ProcessEnd{137, SIGKILL}));
 
   ChildProcess stopped = ChildProcess::start(shell("exec sleep 60"));
@@ -252,17 +256,9 @@ TEST_F(Process, StopKillsWhatDoesNotListenOrStandsStill) {
 }
 
 TEST_F(Process, SignalsReachTheWholeGroup) {
-  ProcessOptions options = shell("sleep 60 & echo $!; wait");
-  int ends[2];
-  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
-  const FileDescriptor read_end(ends[0]);
-  FileDescriptor write_end(ends[1]);
-  options.standard_output = write_end.get();
-  ChildProcess child = ChildProcess::start(options);
-  write_end.reset();
-  char buffer[32] = {};
-  ASSERT_GT(read(read_end.get(), buffer, sizeof buffer - 1), 0);
-  const pid_t grandchild = std::atoi(buffer);
+  Pipe pipe;
+  ChildProcess child = pipe.start(shell("sleep 60 & echo $!; wait"));
+  const pid_t grandchild = std::stoi(pipe.said);
   ASSERT_FALSE(gone(grandchild));
   child.stop(kPatience);
   EXPECT_TRUE(soon_gone(grandchild));
@@ -278,16 +274,9 @@ TEST_F(Process, WhatItLeavesBehindInItsGroupIsKilled) {
 TEST_F(Process, DiesWithItsParent) {
   ProcessOptions options;
   options.arguments = {program_path(), "--parent-of-sleep"};
-  int ends[2];
-  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
-  const FileDescriptor read_end(ends[0]);
-  FileDescriptor write_end(ends[1]);
-  options.standard_output = write_end.get();
-  ChildProcess parent = ChildProcess::start(options);
-  write_end.reset();
-  char buffer[32] = {};
-  ASSERT_GT(read(read_end.get(), buffer, sizeof buffer - 1), 0);
-  const pid_t grandchild = std::atoi(buffer);  // in a group of its own
+  Pipe pipe;
+  ChildProcess parent = pipe.start(options);
+  const pid_t grandchild = std::stoi(pipe.said);  // in a group of its own
   ASSERT_FALSE(gone(grandchild));
   kill(parent.pid(), SIGKILL);
   EXPECT_TRUE(soon_gone(grandchild));
