@@ -6,6 +6,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/base/test_error.h"
 
 namespace mlbench::report {
 namespace {
@@ -35,15 +36,8 @@ TEST(Notes, GoThroughJsonAndFile) {
 }
 
 TEST(Notes, WhatIsTooLargeOrNoTextIsRefused) {
-  const auto error_of = [](const RunNotes& notes) -> std::string {
-    try {
-      check_notes(notes);
-      return "";
-    } catch (const UserError& error) {
-      return error.what();
-    }
-  };
-  EXPECT_EQ(error_of({std::string(8192, 'x'), "", std::vector<std::string>(32, "t")}), "");
+  const auto error_of = [](const RunNotes& notes) { return mlbench::error_of([&] { check_notes(notes); }); };
+  EXPECT_EQ(error_of({std::string(8192, 'x'), "", std::vector<std::string>(32, "t")}), "no error");
   EXPECT_THAT(error_of({std::string(8193, 'x'), "", {}}), HasSubstr("description has 8193 bytes: at most 8192"));
   EXPECT_THAT(error_of({"", std::string("a\0b", 3), {}}), HasSubstr("expected result holds control characters"));
   const std::string lines(8192, '\n');

@@ -4,6 +4,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/base/test_error.h"
 #include "mlbench/report/test_records.h"
 
 namespace mlbench::report {
@@ -18,13 +19,8 @@ void make_run(const std::filesystem::path& home, const std::string& name, int64_
   write_json_file(runs_dir(home) / name / "spec.json", {{"id", id}});
 }
 
-std::string error_of(const std::filesystem::path& home, const std::string& name) {
-  try {
-    find_run(home, name);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
+std::string error_of_finding(const std::filesystem::path& home, const std::string& name) {
+  return error_of([&] { find_run(home, name); });
 }
 
 TEST(Records, RunsAreListedById) {
@@ -42,13 +38,14 @@ TEST(Records, RunsAreListedById) {
 
 TEST(Records, AnUnknownRunNamesTheNearest) {
   const TemporaryFolder home;
-  EXPECT_THAT(error_of(home.path(), "r-1"), HasSubstr("start one with: mlbench run"));
+  EXPECT_THAT(error_of_finding(home.path(), "r-1"), HasSubstr("start one with: mlbench run"));
   make_run(home.path(), "first-1", 1);
   make_run(home.path(), "first-2", 2);
   make_run(home.path(), "other-2", 3);
   EXPECT_EQ(find_run(home.path(), "first-2"), runs_dir(home.path()) / "first-2");
-  EXPECT_THAT(error_of(home.path(), "first"), HasSubstr("there are 3: first-1, first-2, ... (all: mlbench status)"));
-  EXPECT_THAT(error_of(home.path(), "../other-2"), HasSubstr("no run '../other-2'"));
+  EXPECT_THAT(error_of_finding(home.path(), "first"),
+              HasSubstr("there are 3: first-1, first-2, ... (all: mlbench status)"));
+  EXPECT_THAT(error_of_finding(home.path(), "../other-2"), HasSubstr("no run '../other-2'"));
 }
 
 TEST(Records, MembersOfOtherTypesAreDamage) {

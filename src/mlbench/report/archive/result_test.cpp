@@ -12,6 +12,7 @@
 #include <map>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/test_error.h"
 #include "mlbench/report/archive/zip.h"
 #include "mlbench/report/test_records.h"
 #include "mlbench/spec/task.h"
@@ -35,12 +36,7 @@ std::vector<ZipMember> list_of(const Members& members) {
 Json derive(const Members& members) { return derive_result(read_zip(make_zip(list_of(members), 0))); }
 
 std::string why_not_derived(const Members& members) {
-  try {
-    derive(members);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no error";
+  return error_of([&] { derive(members); });
 }
 
 std::vector<std::string> differences_of(const Json& result) {

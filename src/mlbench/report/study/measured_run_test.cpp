@@ -10,6 +10,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/base/test_error.h"
 #include "mlbench/report/collectives/result.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/test_records.h"
@@ -215,13 +216,8 @@ TEST_F(MeasuredRunTest, OneDamagedAmongSeveralIsANote) {
 }
 
 TEST_F(MeasuredRunTest, WhatIsNoRunIsAnError) {
-  const auto error_of = [&](const std::filesystem::path& path) -> std::string {
-    try {
-      read_runs(path, notes_);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no error";
+  const auto error_of = [&](const std::filesystem::path& path) {
+    return mlbench::error_of([&] { read_runs(path, notes_); });
   };
   EXPECT_THAT(error_of(folder_.path() / "nothing"), HasSubstr("no such file or folder"));
   EXPECT_THAT(error_of(folder_.path()), HasSubstr("holds no runs"));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/test_error.h"
 
 namespace mlbench::report {
 namespace {
@@ -57,12 +58,7 @@ TEST(Cost, OfThePublishedBaselines) {
 }
 
 std::string price_error(const std::string& items, bool preemptible) {
-  try {
-    price_of_worker(default_prices(), items, preemptible);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
+  return error_of([&] { price_of_worker(default_prices(), items, preemptible); });
 }
 
 TEST(PriceTable, AnUnknownPriceIsAnErrorNotZero) {
