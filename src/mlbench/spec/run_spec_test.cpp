@@ -128,15 +128,10 @@ TEST(RunSpec, EveryFieldIsNeededAndNamed) {
 }
 
 TEST(RunSpec, WrongValuesAreNamed) {
-  const auto error_with = [](const char* pointer, const Json& value) -> std::string {
+  const auto error_with = [](const char* pointer, const Json& value) {
     Json json = to_json(full_spec());
     json[Json::json_pointer(pointer)] = value;
-    try {
-      run_spec_from_json(json);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no error";
+    return error_of([&] { run_spec_from_json(json); });
   };
   EXPECT_EQ(error_with("/workers", 0), "spec.json: 'workers' is 0; expected a number from 1 to 10000");
   EXPECT_EQ(error_with("/seed", -1), "spec.json: 'seed' is -1; expected an integer of at least 0");

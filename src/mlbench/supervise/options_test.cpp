@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "mlbench/base/environment.h"
-#include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/test_error.h"
 #include "mlbench/spec/declaration.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -39,13 +39,8 @@ TEST(SupervisorArguments, MinimalOnes) {
 }
 
 TEST(SupervisorArguments, WrongOnesAreNamed) {
-  const auto error_of = [](const std::vector<std::string>& arguments) -> std::string {
-    try {
-      options_from_arguments(arguments);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no error";
+  const auto error_of = [](const std::vector<std::string>& arguments) {
+    return mlbench::error_of([&] { options_from_arguments(arguments); });
   };
   EXPECT_THAT(error_of({}), HasSubstr("--run-dir DIR and --worker FILE"));
   EXPECT_THAT(error_of({"--run-dir"}), HasSubstr("--run-dir needs a value"));
