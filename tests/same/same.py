@@ -59,7 +59,7 @@ class Build:
             if done.returncode == 2:
                 return "refused: " + errors.strip().splitlines()[-1]
             if done.returncode == 5 and "(wrong input)" in errors:
-                return "refused: " + errors.split("(wrong input): ")[-1].strip()
+                return "refused: " + errors.split("(wrong input)")[-1].split(": ", 1)[-1].strip()
             if done.returncode != 0:
                 raise RuntimeError(f"exit code {done.returncode}: {' '.join(command)}\n{done.stderr[-2000:]}")
             return json.loads(done.stdout[done.stdout.index("["):])[0]
