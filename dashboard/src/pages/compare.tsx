@@ -112,21 +112,24 @@ function Figures({data}: {data: Loaded}) {
     ...speedUps.map(([name, cell]): [string, (i: number) => string, boolean] => [name, (i) => cell(groups[i]!.scaling), false]),
   ];
   return (
-    <TableBox title="Figures" file="compare" shown="Figures">
-      <table class="figures compare">
-        <thead><tr><th><span class="hidden">Figure</span></th>{groups.map((group, i) => (
-          <th key={group.name} class="num"><span class="swatch" style={{background: `var(--series-${i % 9})`}} /> <a href={runHref(group.shown)}>{group.name}</a><br /><StateBadge state={records[i]!.state} /></th>
-        ))}</tr></thead>
-        <tbody>
-          {rows.map(([name, cell, setting], r) => {
-            const cells = groups.map((_, i) => cell(i));
-            if (!setting && cells.every((text) => text === NONE)) return null;
-            const differs = setting && new Set(cells).size > 1;
-            return <tr key={name} class={`${differs ? 'differs' : ''} ${r > 0 && setting !== rows[r - 1]![2] ? 'first' : ''}`}><th>{name}{differs && <span class="mark" title="the runs differ in this"> ≠</span>}</th>{cells.map((text, i) => <td class="num" key={i}>{text}</td>)}</tr>;
-          })}
-        </tbody>
-      </table>
-    </TableBox>
+    <>
+      <h2>Figures</h2>
+      <TableBox title="Figures" file="compare">
+        <table class="figures compare">
+          <thead><tr><th><span class="hidden">Figure</span></th>{groups.map((group, i) => (
+            <th key={group.name} class="num"><span class="swatch" style={{background: `var(--series-${i % 9})`}} /> <a href={runHref(group.shown)}>{group.name}</a><br /><StateBadge state={records[i]!.state} /></th>
+          ))}</tr></thead>
+          <tbody>
+            {rows.map(([name, cell, setting], r) => {
+              const cells = groups.map((_, i) => cell(i));
+              if (!setting && cells.every((text) => text === NONE)) return null;
+              const differs = setting && new Set(cells).size > 1;
+              return <tr key={name} class={`${differs ? 'differs' : ''} ${r > 0 && setting !== rows[r - 1]![2] ? 'first' : ''}`}><th>{name}{differs && <span class="mark" title="the runs differ in this"> ≠</span>}</th>{cells.map((text, i) => <td class="num" key={i}>{text}</td>)}</tr>;
+            })}
+          </tbody>
+        </table>
+      </TableBox>
+    </>
   );
 }
 
