@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 #include "mlbench/base/errors.h"
@@ -71,6 +73,37 @@ KeptRuns::Made KeptRuns::make(const spec::RunOptions& options) {
     say(fmt::format("{}: {}", planned.name, error.what()));
   }
   return made;
+}
+
+KeptRuns::Made KeptRuns::make_repeats(int64_t repeats,
+                                      const std::function<spec::RunOptions(int64_t repeat)>& options_of) {
+  Made all;
+  for (int64_t repeat = 0; repeat < repeats && !interrupted_; ++repeat) {
+    Made made = make(options_of(repeat));
+    std::ranges::move(made.records, std::back_inserter(all.records));
+    if (!made.refused.empty()) all.refused = std::move(made.refused);
+  }
+  return all;
+}
+
+std::vector<record::Record> KeptRuns::look_at(const std::vector<spec::RunOptions>& wanted,
+                                              std::vector<spec::RunSpec>& missing) const {
+  std::vector<record::Record> finished;
+  for (const spec::RunOptions& options : wanted) {
+    spec::RunSpec run = plan(options);
+    if (auto record = finished_like(run)) {
+      finished.push_back(std::move(*record));
+      continue;
+    }
+    const std::string hash = plan::specification_hash(run);
+    const bool again = std::ranges::any_of(missing, [&](const spec::RunSpec& one) {
+      return one.name == run.name && plan::specification_hash(one) == hash;
+    });
+    if (again) continue;
+    run.run_dir = runs_dir(facts_.home) / run.name;
+    missing.push_back(std::move(run));
+  }
+  return finished;
 }
 
 }  // namespace mlbench::cli

@@ -1,9 +1,10 @@
 #pragma once
 
-// The runs of a study (`sweep`, `tune`), made one after the other. A finished run of the home with the same
+// The runs of a study (`sweep`, `tune`, `study`), made one after the other. A finished run of the home with the same
 // specification is kept, so that a study that was interrupted goes on when the same is typed again.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,11 +35,17 @@ class KeptRuns {
   std::optional<record::Record> finished_like(const spec::RunSpec& planned) const;
 
   struct Made {
-    std::vector<record::Record> records;  // one, or none where the run was refused
-    std::string refused;                  // why; "" where it was not
+    std::vector<record::Record> records;  // of one run, none where it was refused
+    std::string refused;                  // why the last one was refused; "" where none was
   };
   // Keeps the run that is there, else makes it and waits for its end. Precondition: the caller has an InterruptGuard.
   Made make(const spec::RunOptions& options);
+  // The same for each repeat of a point, counted from 0, until one is interrupted.
+  Made make_repeats(int64_t repeats, const std::function<spec::RunOptions(int64_t repeat)>& options_of);
+  // Makes nothing. Returns the records of the runs that have finished, and appends the plans of the others to
+  // `missing`, each once.
+  std::vector<record::Record> look_at(const std::vector<spec::RunOptions>& wanted,
+                                      std::vector<spec::RunSpec>& missing) const;
   // A run was stopped, or the user interrupted: nothing more is to be made.
   bool interrupted() const { return interrupted_; }
 

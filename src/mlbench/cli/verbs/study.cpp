@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -142,29 +143,27 @@ class DdlRunner {
 
   DdlAnswer answer(const DdlPoint& point) {
     DdlAnswer answer{.point = point};
-    for (int64_t repeat = 0; repeat < repeats_ && !interrupted(); ++repeat) {
-      KeptRuns::Made made = runs_.make(plan::ddl_options(options_, point, repeat));
-      for (record::Record& record : made.records) answer.records.push_back(std::move(record));
-      if (!made.refused.empty()) answer.refused = std::move(made.refused);
-    }
-    const auto finished = std::ranges::find(answer.records, "finished", &record::Record::state);
-    if (finished == answer.records.end()) return answer;
+    KeptRuns::Made made =
+        runs_.make_repeats(repeats_, [&](int64_t repeat) { return plan::ddl_options(options_, point, repeat); });
+    answer.records = std::move(made.records);
+    answer.refused = std::move(made.refused);
+    const record::Record* const finished = report::finished_run(answer);
+    if (finished == nullptr) return answer;
     answer.waiting_steps =
         report::share_of_waiting_steps(runs_dir(home_) / finished->name, record::segment_count(*finished));
     measure_stages(answer, *finished);
     return answer;
   }
 
-  // The answer from runs that exist, for --dry-run. Adds the runs that would be made to `missing`, each once.
-  DdlAnswer look_at(const DdlPoint& point, std::vector<spec::RunSpec>& missing) const {
-    DdlAnswer answer{.point = point};
+  // The records of runs that exist, for --dry-run. Adds the runs that would be made to `missing`, each once.
+  std::vector<record::Record> look_at(const DdlPoint& point, std::vector<spec::RunSpec>& missing) const {
     std::vector<spec::RunOptions> wanted;
     for (int64_t repeat = 0; repeat < repeats_; ++repeat) wanted.push_back(plan::ddl_options(options_, point, repeat));
-    look_at(wanted, answer.records, missing);
+    std::vector<record::Record> records = runs_.look_at(wanted, missing);
     const spec::RunSpec run = runs_.plan(wanted.front());
-    const record::Record* known = answer.records.empty() ? nullptr : &answer.records.front();
-    look_at(stages_of(point, share_of(run, known)), answer.records, missing);
-    return answer;
+    const record::Record* known = records.empty() ? nullptr : &records.front();
+    std::ranges::move(runs_.look_at(stages_of(point, share_of(run, known)), missing), std::back_inserter(records));
+    return records;
   }
 
  private:
@@ -180,23 +179,6 @@ class DdlRunner {
     if (point.workers > 1) stages.push_back(plan::ddl_exchange_options(options_, point, share));
     if (point.input != report::kSyntheticInput) stages.push_back(plan::ddl_input_options(options_, point, share));
     return stages;
-  }
-
-  void look_at(const std::vector<spec::RunOptions>& wanted, std::vector<record::Record>& found,
-               std::vector<spec::RunSpec>& missing) const {
-    for (const spec::RunOptions& options : wanted) {
-      spec::RunSpec run = runs_.plan(options);
-      const std::string hash = plan::specification_hash(run);
-      const auto same = [&](const spec::RunSpec& one) {
-        return one.name == run.name && plan::specification_hash(one) == hash;
-      };
-      if (auto record = runs_.finished_like(run)) {
-        found.push_back(std::move(*record));
-      } else if (std::ranges::none_of(missing, same)) {
-        run.run_dir = runs_dir(home_) / run.name;
-        missing.push_back(std::move(run));
-      }
-    }
   }
 
   // The record of a finished run of a stage alone. A run that serves several points is made once.
@@ -253,8 +235,7 @@ ExitCode print_ddl_plan(const Context& context, const plan::DdlOptions& options,
   std::vector<spec::RunSpec> missing;
   std::vector<record::Record> known;
   for (const DdlPoint& point : plan::ddl_points(options)) {
-    const DdlAnswer answer = runner.look_at(point, missing);
-    known.insert(known.end(), answer.records.begin(), answer.records.end());
+    std::ranges::move(runner.look_at(point, missing), std::back_inserter(known));
   }
   double seconds = 0;
   int64_t without = 0;

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -158,44 +159,31 @@ class SweepRunner {
   }
 
   SweepAnswer answer_setting(const SweepSetting& setting) {
-    SweepAnswer answer{.request = {.setting = setting}};
-    for (int64_t repeat = 0; repeat < repeats_ && !interrupted(); ++repeat) {
-      add_run(answer, plan::setting_options(options_, setting, repeat));
-    }
-    return answer;
+    return answer({.setting = setting},
+                  [&](int64_t repeat) { return plan::setting_options(options_, setting, repeat); });
   }
 
   SweepAnswer answer_nodes(const SweepRequest& request) {
-    SweepAnswer answer{.request = request};
-    for (int64_t repeat = 0; repeat < repeats_ && !interrupted(); ++repeat) {
-      add_run(answer, plan::nodes_options(options_, request, repeat));
-    }
-    add_timeline(answer);
-    return answer;
+    SweepAnswer made = answer(request, [&](int64_t repeat) { return plan::nodes_options(options_, request, repeat); });
+    add_timeline(made);
+    return made;
   }
 
   // The answer for a point from runs that exist, for --dry-run. Adds the runs that would be made to `missing`.
   // `setting` says whether it is a point on one node.
   SweepAnswer look_at(const SweepRequest& request, bool setting, std::vector<spec::RunSpec>& missing) const {
-    SweepAnswer answer{.request = request};
+    std::vector<spec::RunOptions> wanted;
     for (int64_t repeat = 0; repeat < repeats_; ++repeat) {
-      spec::RunSpec run = runs_.plan(setting ? plan::setting_options(options_, request.setting, repeat)
-                                             : plan::nodes_options(options_, request, repeat));
-      if (auto record = runs_.finished_like(run)) {
-        answer.records.push_back(std::move(*record));
-      } else {
-        run.run_dir = runs_dir(home_) / run.name;
-        missing.push_back(std::move(run));
-      }
+      wanted.push_back(setting ? plan::setting_options(options_, request.setting, repeat)
+                               : plan::nodes_options(options_, request, repeat));
     }
-    return answer;
+    return {.request = request, .records = runs_.look_at(wanted, missing)};
   }
 
  private:
-  void add_run(SweepAnswer& answer, const spec::RunOptions& options) {
-    KeptRuns::Made made = runs_.make(options);
-    std::ranges::move(made.records, std::back_inserter(answer.records));
-    if (!made.refused.empty()) answer.refused = std::move(made.refused);
+  SweepAnswer answer(const SweepRequest& request, const std::function<spec::RunOptions(int64_t repeat)>& options_of) {
+    KeptRuns::Made made = runs_.make_repeats(repeats_, options_of);
+    return {.request = request, .records = std::move(made.records), .refused = std::move(made.refused)};
   }
 
   void add_timeline(SweepAnswer& answer) const {

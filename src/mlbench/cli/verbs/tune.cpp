@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,7 +15,6 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/numbers.h"
-#include "mlbench/base/run_folder.h"
 #include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/clusters/defaults.h"
 #include "mlbench/cli/context.h"
@@ -120,13 +118,13 @@ std::vector<std::string> write_files(const Context& context, const fs::path& fol
 ExitCode print_plan(const Context& context, const TuneOptions& options, const KeptRuns& runs,
                     const std::vector<plan::TunePoint>& points, int64_t repeats) {
   std::vector<spec::RunSpec> missing;
+  std::vector<spec::RunOptions> wanted;
   for (const plan::TunePoint& point : points) {
     for (int64_t repeat = 0; repeat < repeats; ++repeat) {
-      spec::RunSpec run = runs.plan(plan::trial_options(options, point, repeat, repeats));
-      run.run_dir = runs_dir(context.home()) / run.name;
-      if (!runs.finished_like(run)) missing.push_back(std::move(run));
+      wanted.push_back(plan::trial_options(options, point, repeat, repeats));
     }
   }
+  runs.look_at(wanted, missing);
   print_dry_run(context, missing, 1, std::nullopt);
   return ExitCode::kOk;
 }
@@ -146,13 +144,13 @@ ExitCode tune(const Context& context, TuneWords words) {
 
   std::vector<TuneTrial> trials;
   for (const plan::TunePoint& point : points) {
-    TuneTrial trial{
-        .study = point.study, .trial = point.trial, .settings = point.settings, .records = {}, .refused = {}};
-    for (int64_t repeat = 0; repeat < repeats && !runs.interrupted(); ++repeat) {
-      KeptRuns::Made made = runs.make(plan::trial_options(options, point, repeat, repeats));
-      std::ranges::move(made.records, std::back_inserter(trial.records));
-      if (!made.refused.empty()) trial.refused = std::move(made.refused);
-    }
+    KeptRuns::Made made = runs.make_repeats(
+        repeats, [&](int64_t repeat) { return plan::trial_options(options, point, repeat, repeats); });
+    TuneTrial trial{.study = point.study,
+                    .trial = point.trial,
+                    .settings = point.settings,
+                    .records = std::move(made.records),
+                    .refused = std::move(made.refused)};
     trials.push_back(std::move(trial));
   }
   const Tuning tuning = report::analyse_tuning(trials);

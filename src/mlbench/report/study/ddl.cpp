@@ -84,11 +84,6 @@ bool same_line(const DdlPoint& one, const DdlPoint& other) {
   return one.input == other.input && one.network == other.network && one.variant == other.variant;
 }
 
-const record::Record* finished_run(const DdlAnswer& answer) {
-  const auto found = std::ranges::find(answer.records, "finished", &record::Record::state);
-  return found == answer.records.end() ? nullptr : &*found;
-}
-
 void add_efficiency(std::vector<DdlRow>& rows, const std::vector<DdlAnswer>& answers) {
   for (size_t i = 0; i < rows.size(); ++i) {
     DdlRow& row = rows[i];
@@ -110,6 +105,11 @@ void add_efficiency(std::vector<DdlRow>& rows, const std::vector<DdlAnswer>& ans
 }
 
 }  // namespace
+
+const record::Record* finished_run(const DdlAnswer& answer) {
+  const auto found = std::ranges::find(answer.records, "finished", &record::Record::state);
+  return found == answer.records.end() ? nullptr : &*found;
+}
 
 std::optional<double> bytes_per_step(const record::Record& input) {
   const auto& bytes = input.storage.objects ? input.storage.bytes : input.storage.call_read_bytes;

@@ -67,6 +67,9 @@ struct Ddl {
   std::vector<DdlRow> rows = {};
 };
 
+// The first run of the point that finished; null where there is none.
+const record::Record* finished_run(const DdlAnswer& answer);
+
 // The bytes that a step of one worker takes from the place of the data, and each sample; empty where the kernel or the
 // store did not say. `input` is the run that computes nothing.
 std::optional<double> bytes_per_step(const record::Record& input);
