@@ -1,8 +1,6 @@
 // Needs <cstdio> and <cstdlib>.
 #include "mlbench/image/images_test.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -13,6 +11,7 @@
 #include "mlbench/data/workload.h"
 #include "mlbench/dataset/prepare.h"
 #include "mlbench/image/crop.h"
+#include "mlbench/image/index/tar_test.h"
 #include "mlbench/objects/fake_store_test.h"
 #include "mlbench/spec/task.h"
 
@@ -217,25 +216,13 @@ TEST(ImageTraining, ABadImageIsNamedWithItsFileAndTheReason) {
 }
 
 // A tar file of images as WebDataset names them.
-void write_shard(const fs::path& file, const std::vector<int>& numbers) {
-  fs::create_directories(file.parent_path());
-  archive* const writer = archive_write_new();
-  archive_write_set_format_ustar(writer);
-  ASSERT_EQ(archive_write_open_filename(writer, file.c_str()), ARCHIVE_OK);
-  const auto add = [&](const std::string& name, const std::string& content) {
-    archive_entry* const entry = archive_entry_new();
-    archive_entry_set_pathname(entry, name.c_str());
-    archive_entry_set_filetype(entry, AE_IFREG);
-    archive_entry_set_size(entry, std::ssize(content));
-    EXPECT_EQ(archive_write_header(writer, entry), ARCHIVE_OK);
-    archive_write_data(writer, content.data(), content.size());
-    archive_entry_free(entry);
-  };
+std::string shard_of(const std::vector<int>& numbers) {
+  std::vector<image::FileInTar> members;
   for (const int number : numbers) {
-    add(fmt::format("{:02}.jpg", number), jpeg(number, {23 + 5 * number, 60 - 3 * number}));
-    add(fmt::format("{:02}.cls", number), std::to_string(number % 2));
+    members.push_back({fmt::format("{:02}.jpg", number), jpeg(number, {23 + 5 * number, 60 - 3 * number})});
+    members.push_back({fmt::format("{:02}.cls", number), std::to_string(number % 2)});
   }
-  archive_write_free(writer);
+  return image::tar_of(members);
 }
 
 // Eight images to train on and four to evaluate, in shards of a folder and of a store.
@@ -244,8 +231,9 @@ struct Shards {
     const std::vector<std::pair<std::string, std::vector<int>>> files = {
         {"train-0.tar", {0, 1, 3}}, {"train-1.tar", {4, 6, 7, 9, 10}}, {"val-0.tar", {2, 5, 8, 11}}};
     for (const auto& [name, numbers] : files) {
-      write_shard(folder / "dots" / name, numbers);
-      store.put("dots/" + name, read_file(folder / "dots" / name));
+      const std::string shard = shard_of(numbers);
+      write(folder / "dots" / name, shard);
+      store.put("dots/" + name, shard);
     }
     store.options();
     setenv("AWS_ENDPOINT_URL_S3", store.endpoint().c_str(), 1);

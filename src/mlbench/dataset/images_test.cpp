@@ -1,7 +1,5 @@
 #include "mlbench/dataset/images.h"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -13,6 +11,7 @@
 #include "mlbench/dataset/verify.h"
 #include "mlbench/image/index/example.pb.h"
 #include "mlbench/image/index/sample_index.h"
+#include "mlbench/image/index/tar_test.h"
 #include "mlbench/objects/fake_store_test.h"
 #include "mlbench/tfrecord/records.h"
 
@@ -54,21 +53,8 @@ const std::string kFolders = toml_of("container = \"folder\"\n[[split.file]]\npa
                                      "container = \"listed\"\n[[split.file]]\npattern = \"val/images\"\n"
                                      "[[split.file]]\npattern = \"val/list.txt\"\n");
 
-void write_tar(const fs::path& file, const std::vector<std::pair<std::string, std::string>>& members) {
-  fs::create_directories(file.parent_path());
-  archive* writer = archive_write_new();
-  archive_write_set_format_ustar(writer);
-  ASSERT_EQ(archive_write_open_filename(writer, file.c_str()), ARCHIVE_OK);
-  for (const auto& [name, content] : members) {
-    archive_entry* entry = archive_entry_new();
-    archive_entry_set_pathname(entry, name.c_str());
-    archive_entry_set_filetype(entry, AE_IFREG);
-    archive_entry_set_size(entry, static_cast<int64_t>(content.size()));
-    ASSERT_EQ(archive_write_header(writer, entry), ARCHIVE_OK);
-    archive_write_data(writer, content.data(), content.size());
-    archive_entry_free(entry);
-  }
-  archive_write_free(writer);
+void write_tar(const fs::path& file, const std::vector<image::FileInTar>& members) {
+  test::write_file(file, image::tar_of(members));
 }
 
 void write_tars(const fs::path& folder) {

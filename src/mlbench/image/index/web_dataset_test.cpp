@@ -1,5 +1,3 @@
-#include <archive.h>
-#include <archive_entry.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -7,6 +5,7 @@
 
 #include "mlbench/base/test_error.h"
 #include "mlbench/image/index/sample_index.h"
+#include "mlbench/image/index/tar_test.h"
 
 namespace mlbench::image {
 namespace {
@@ -14,37 +13,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-struct Member {
-  std::string name, content;
-  int type = AE_IFREG;
-  std::string link = {};
-};
-
-// Written by libarchive, in the format that `set` chooses.
-std::string tar_of(const std::vector<Member>& members, int (*set)(archive*) = archive_write_set_format_ustar) {
-  std::string file(1 << 20, '\0');
-  size_t used = 0;
-  archive* writer = archive_write_new();
-  set(writer);
-  archive_write_open_memory(writer, file.data(), file.size(), &used);
-  for (const Member& member : members) {
-    archive_entry* entry = archive_entry_new();
-    archive_entry_set_pathname(entry, member.name.c_str());
-    archive_entry_set_filetype(entry, static_cast<unsigned>(member.type));
-    archive_entry_set_perm(entry, 0644);
-    archive_entry_set_size(entry, static_cast<int64_t>(member.content.size()));
-    if (member.type == AE_IFLNK) archive_entry_set_symlink(entry, member.link.c_str());
-    if (member.type == AE_IFREG && !member.link.empty()) archive_entry_set_hardlink(entry, member.link.c_str());
-    EXPECT_EQ(archive_write_header(writer, entry), ARCHIVE_OK) << archive_error_string(writer);
-    archive_write_data(writer, member.content.data(), member.content.size());
-    archive_entry_free(entry);
-  }
-  archive_write_close(writer);
-  archive_write_free(writer);
-  file.resize(used);
-  return file;
-}
 
 struct Shard {
   explicit Shard(const std::string& content) { std::ofstream(path, std::ios::binary) << content; }
@@ -58,7 +26,7 @@ std::string error_of_tar(const std::string& content) {
   return error_of([&] { shard.index(); });
 }
 
-const std::vector<Member> kTwo = {
+const std::vector<FileInTar> kTwo = {
     {"./", "", AE_IFDIR}, {"./a/00.jpg", "first"}, {"./a/00.cls", "7\n"}, {"a/00.json", "{}"},
     {"__meta__", "x"},    {"README", "no dot"},    {"b.x/01.cls", "0"},   {"b.x/01.JPEG", std::string(600, 'z')}};
 

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/base/random.h"
 #include "mlbench/optim/exchange/steps_test.h"
 
 namespace mlbench::optim {
@@ -24,16 +23,6 @@ using ::testing::ThrowsMessage;
 spec::OptimizerSpec served(Json options = Json::object()) {
   options["pattern"] = "server";
   return named("centralized_sgd", options);
-}
-
-at::Tensor gradient_for_server(const FlatLayout& layout, int rank, int step) {
-  RandomSequence random(static_cast<uint64_t>(1000 * rank + step + 1));
-  at::Tensor gradient = at::zeros({layout.parameter_elements});
-  for (const FlatRange& range : layout.ranges) {
-    if (!range.trainable) continue;
-    for (int64_t i = 0; i < range.count; ++i) gradient[range.offset + i] = random.normal();
-  }
-  return gradient;
 }
 
 FlatTensors zeros_of(const FlatLayout& layout) {
@@ -91,7 +80,7 @@ TEST(Server, ComputesWhatCentralizedDoesWithStateOnServersAlone) {
           EXPECT_TRUE(server->promise().exact && server->promise().replicated);
           FlatTensors expected = zeros_of(layout), tensors = zeros_of(layout);
           for (int step = 0; step < 20; ++step) {
-            const at::Tensor gradient = gradient_for_server(layout, rank, step) / size;
+            const at::Tensor gradient = drawn_for(layout, rank, step) / size;
             served_step(*centralized, expected, gradient, step, 0.05);
             served_step(*server, tensors, gradient, step, 0.05);
             EXPECT_TRUE(same_bits(tensors.parameters, expected.parameters)) << "rank " << rank << ", step " << step;
@@ -150,7 +139,7 @@ TEST(Server, BytesAreThoseOfTheFormula) {
           SentBytes sent;
           comm.board().attach(sent);
           FlatTensors tensors = zeros_of(layout);
-          EXPECT_EQ(served_step(*optimizer, tensors, gradient_for_server(layout, rank, 0), 0, 0.1), expected);
+          EXPECT_EQ(served_step(*optimizer, tensors, drawn_for(layout, rank, 0), 0, 0.1), expected);
           comm.board().detach(sent);
           EXPECT_EQ(sent.bytes, expected) << "rank " << rank;
         });
@@ -177,10 +166,10 @@ TEST(Server, ALostRankIsNamedAndNobodyHangs) {
     on_ranks(3, [&](int rank, comm::Communicator& comm) {
       const auto optimizer = make_optimizer(served(), layout, comm);
       FlatTensors tensors = zeros_of(layout);
-      served_step(*optimizer, tensors, gradient_for_server(layout, rank, 0), 0, 0.1);
+      served_step(*optimizer, tensors, drawn_for(layout, rank, 0), 0, 0.1);
       if (rank == lost) return;  // lets go of its communicator
       const int named = rank == 0 ? lost : 0;
-      EXPECT_THAT([&] { served_step(*optimizer, tensors, gradient_for_server(layout, rank, 1), 1, 0.1); },
+      EXPECT_THAT([&] { served_step(*optimizer, tensors, drawn_for(layout, rank, 1), 1, 0.1); },
                   ThrowsMessage<CommError>(HasSubstr(fmt::format("rank {} has left", named))))
           << "rank " << rank << ", lost " << lost;
     });
@@ -201,7 +190,7 @@ TEST(Server, MuonOnPartsNeedsAServerOnEachRank) {
     const auto sharded = make({{"pattern", "sharded"}}), server = make({{"pattern", "server"}, {"servers", 2}});
     FlatTensors expected = zeros_of(layout), tensors = zeros_of(layout);
     for (int step = 0; step < 3; ++step) {
-      const at::Tensor gradient = gradient_for_server(layout, rank, step) / 2;
+      const at::Tensor gradient = drawn_for(layout, rank, step) / 2;
       served_step(*sharded, expected, gradient, step, 0.02);
       served_step(*server, tensors, gradient, step, 0.02);
       EXPECT_TRUE(same_bits(tensors.parameters, expected.parameters)) << "rank " << rank << ", step " << step;

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/base/random.h"
 #include "mlbench/optim/exchange/steps_test.h"
 #include "mlbench/optim/rules/hidden_matrices.h"
 
@@ -26,16 +25,6 @@ FlatLayout layout_of_model() {
   layout.ranges[0].use = layout.ranges[6].use = TensorUse::kVector;
   layout.ranges[4].use = TensorUse::kEmbedding;
   return layout;
-}
-
-at::Tensor drawn_for(const FlatLayout& layout, int rank, int step) {
-  RandomSequence random(static_cast<uint64_t>(1000 * rank + step + 1));
-  at::Tensor values = at::zeros({layout.parameter_elements});
-  for (const FlatRange& range : layout.ranges) {
-    if (!range.trainable) continue;
-    for (int64_t i = 0; i < range.count; ++i) values[range.offset + i] = random.normal();
-  }
-  return values;
 }
 
 const std::map<std::string, Json> kWorks = {
