@@ -23,7 +23,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/heap.h"
 #include "mlbench/base/input.h"
-#include "mlbench/catalog/worker/catalog.h"
+#include "mlbench/catalog/worker/frameworks.h"
 #include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/dataset/cached_tokens.h"
 #include "mlbench/models/model.h"
@@ -111,7 +111,7 @@ void run(const Options& chosen) {
   if (auto cores = allowed_cores(); std::ssize(cores) >= chosen.threads) {
     options.cores.assign(cores.begin(), cores.begin() + chosen.threads);
   }
-  const auto framework = catalog::make_framework(chosen.framework, options);
+  const auto framework = catalog::make_framework({"decode_bench", catalog::frameworks()}, chosen.framework, options);
   train::import_averaged_model(checkpoint::read_safetensors(chosen.model), *framework);
   const std::vector<Sentence> sentences = read_sources(chosen.sources, task.data.classes);
 

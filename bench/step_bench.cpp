@@ -23,7 +23,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/heap.h"
 #include "mlbench/base/named_state.h"
-#include "mlbench/catalog/worker/catalog.h"
+#include "mlbench/catalog/worker/frameworks.h"
 #include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/framework/host_values.h"
@@ -108,7 +108,7 @@ int run(const Options& chosen) {
   options.precision = chosen.precision;
   options.device = chosen.device;
   options.dropout = !chosen.no_dropout;
-  const auto framework = catalog::make_framework(chosen.framework, options);
+  const auto framework = catalog::make_framework({"step_bench", catalog::frameworks()}, chosen.framework, options);
   framework->initialise();
   if (!chosen.start.empty()) write_start(*framework, chosen.start);
   const auto comm = std::move(comm::make_in_process_group(1, std::chrono::seconds(30)).front());

@@ -5,11 +5,14 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "mlbench/catalog/worker/catalog.h"
+
 namespace mlbench::worker {
 
 // Evaluates `model` by the run specification in `spec_file`; `average` is the number of checkpoints whose mean is taken
 // (train/stored_model.h). Prints one JSON object on standard output: the answer of evaluate_stored(), or {"error":
 // TEXT}. Returns 0, or the exit code of the error.
-int evaluate(const std::filesystem::path& model, int64_t average, const std::filesystem::path& spec_file);
+int evaluate(const catalog::WorkerProgram& program, const std::filesystem::path& model, int64_t average,
+             const std::filesystem::path& spec_file);
 
 }  // namespace mlbench::worker

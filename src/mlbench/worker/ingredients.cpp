@@ -15,7 +15,6 @@
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/text.h"
-#include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/prepare.h"
 #include "mlbench/dataset/synthetic.h"
@@ -55,8 +54,8 @@ dataset::PreparedDataset prepare_data(const spec::RunSpec& run) {
   return dataset::prepare(description, run.data_dirs, run.cache_dir, log);
 }
 
-std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, int rank, int local_rank,
-                                                     framework::MakeMemory gradient_memory) {
+std::unique_ptr<framework::Framework> make_framework(const catalog::WorkerProgram& program, const spec::RunSpec& run,
+                                                     int rank, int local_rank, framework::MakeMemory gradient_memory) {
   framework::FrameworkOptions options;
   options.model = models::describe_model(run.task.task);
   options.threads = static_cast<int>(run.threads_per_worker);
@@ -69,7 +68,7 @@ std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, i
   options.device = run.device;
   options.convolution = run.convolution;
   options.gradient_memory = std::move(gradient_memory);
-  auto framework = catalog::make_framework(run.framework, options);
+  auto framework = catalog::make_framework(program, run.framework, options);
   if (run.emulated_step_s == 0) return framework;
   static const SystemClock kClock;
   const std::chrono::duration<double> step(run.emulated_step_s);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/dataset/prepared_dataset.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/optim/exchange/communication_thread.h"
@@ -18,9 +19,10 @@ namespace mlbench::worker {
 dataset::PreparedDataset prepare_data(const spec::RunSpec& run);
 
 // Makes the framework of one rank. `local_rank` is the rank's number on its host, which selects cores and GPU.
-// `gradient_memory` is that of FrameworkOptions. Throws UserError for what the framework lacks, and where MLBENCH_CORES
-// is no list of cores.
-std::unique_ptr<framework::Framework> make_framework(const spec::RunSpec& run, int rank, int local_rank,
+// `gradient_memory` is that of FrameworkOptions. Throws UserError for what the program or the framework lacks, and where
+// MLBENCH_CORES is no list of cores.
+std::unique_ptr<framework::Framework> make_framework(const catalog::WorkerProgram& program, const spec::RunSpec& run,
+                                                     int rank, int local_rank,
                                                      framework::MakeMemory gradient_memory = nullptr);
 
 // The cores for threads that a rank starts beside its computing threads, each of which is bound to one core. These are

@@ -11,6 +11,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/catalog/worker/frameworks.h"
 
 namespace mlbench::worker {
 namespace {
@@ -87,7 +88,7 @@ TEST(MakeFramework, StepsAreEmulatedWhereTheRunSaysSo) {
   run.framework = "null";
   for (const double step_s : {0.0, 0.03}) {
     run.emulated_step_s = step_s;
-    const auto framework = make_framework(run, 0, 0);
+    const auto framework = make_framework({"mlbench-worker", catalog::frameworks()}, run, 0, 0);
     const SystemClock clock;
     const TimePoint begin = clock.now();
     framework->begin_step(0);
@@ -106,7 +107,8 @@ TEST(MakeFramework, ConvolutionsAreInTheOrderThatTheRunSays) {
   for (const char* order : {"direct", "winograd"}) {
     run.convolution = order;
     try {
-      EXPECT_EQ(make_framework(run, 0, 0)->effective()["convolution"], order);
+      EXPECT_EQ(make_framework({"mlbench-worker", catalog::frameworks()}, run, 0, 0)->effective()["convolution"],
+                order);
     } catch (const UserError& error) {
       GTEST_SKIP() << "missing capability: " << error.what();
     }

@@ -9,7 +9,6 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/program_start.h"
 #include "mlbench/base/signals.h"
-#include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/worker/evaluate.h"
 
 namespace mlbench::worker {
@@ -22,13 +21,13 @@ struct Options {
   bool catalog = false;
 };
 
-Options parse(int argc, char** argv, const RankOptions& rank) {
+Options parse(int argc, char** argv, const std::string& name, const RankOptions& rank) {
   Options options;
   options.rank = rank;
   CLI::App app(
       "One rank of one run; `mlbench run` starts it. By hand: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT "
       "(or another launcher's variables) say who it is.",
-      "mlbench-worker");
+      name);
   app.add_flag("--catalog", options.catalog, "print what this worker can do as JSON, and exit");
   app.add_option("--run-dir", options.rank.run_dir, "folder of the run");
   app.add_option(
@@ -47,34 +46,34 @@ Options parse(int argc, char** argv, const RankOptions& rank) {
   } catch (const CLI::Success& done) {
     std::exit(app.exit(done));
   } catch (const CLI::ParseError& error) {
-    throw UserError(std::string(error.what()) + "; see mlbench-worker --help");
+    throw UserError(std::string(error.what()) + "; see " + name + " --help");
   }
   if (!options.evaluate.empty() && options.rank.spec_file.empty())
-    throw UserError("--evaluate needs --spec FILE; see mlbench-worker --help");
+    throw UserError("--evaluate needs --spec FILE; see " + name + " --help");
   if (!options.catalog && options.evaluate.empty() && options.rank.run_dir.empty())
-    throw UserError("--run-dir DIR is missing; see mlbench-worker --help");
+    throw UserError("--run-dir DIR is missing; see " + name + " --help");
   return options;
 }
 
 }  // namespace
 
-int run_program(int argc, char** argv, const RankOptions& given) {
+int run_program(int argc, char** argv, const catalog::WorkerProgram& program, const RankOptions& given) {
   set_up_logging("worker");
   try {
     // This comes before any thread exists, so that all threads leave the signals that end the program to the session's
     // own thread.
     begin_program({.held = end_signals(), .launched = true});
     keep_freed_memory();
-    const Options options = parse(argc, argv, given);
+    const Options options = parse(argc, argv, program.name, given);
     if (options.catalog || !options.evaluate.empty()) release_end_signals();
     if (options.catalog) {
-      std::puts(catalog::describe().dump(2).c_str());
+      std::puts(catalog::describe(program).dump(2).c_str());
       return 0;
     }
-    return options.evaluate.empty() ? run_rank(options.rank)
-                                    : evaluate(options.evaluate, options.average, options.rank.spec_file);
+    return options.evaluate.empty() ? run_rank(program, options.rank)
+                                    : evaluate(program, options.evaluate, options.average, options.rank.spec_file);
   } catch (const std::exception& error) {
-    spdlog::error("mlbench-worker: {}", error.what());
+    spdlog::error("{}: {}", program.name, error.what());
     return static_cast<int>(exit_code_of(error));
   }
 }

@@ -12,7 +12,6 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/run_folder.h"
-#include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/collectives/run.h"
 #include "mlbench/comm/wrap/timeline.h"
 #include "mlbench/metrics/metric.h"
@@ -74,9 +73,11 @@ std::unique_ptr<comm::OperationSpans> watch_operations(comm::Communicator& comm,
   return std::make_unique<comm::OperationSpans>(comm.board(), *timeline);
 }
 
-void train_run(const spec::RunSpec& run, const RankOptions& options, const net::LaunchInfo& launch, Session& session,
-               Instruments& with) {
-  metrics::check_metrics(run.task.task);  // here rather than after an hour of preparing
+void train_run(const catalog::WorkerProgram& program, const spec::RunSpec& run, const RankOptions& options,
+               const net::LaunchInfo& launch, Session& session, Instruments& with) {
+  // These are checked here rather than after an hour of preparing.
+  catalog::find_framework(program, run.framework);
+  metrics::check_metrics(run.task.task);
   const TimePoint start = with.clock.now();
   const dataset::PreparedDataset data = prepare_data(run);
   Json identity = data.record();
@@ -93,8 +94,8 @@ void train_run(const spec::RunSpec& run, const RankOptions& options, const net::
   const optim::CommunicationPlace place =
       place_of_communication(run, launch.local_rank, launch.local_size, catalog::backend_spins(run.backend));
   const int decoding = decoding_threads(run, data, launch.local_size);
-  const auto framework =
-      make_framework(run, launch.rank, launch.local_rank, [&comm](size_t bytes) { return comm->allocate(bytes); });
+  const auto framework = make_framework(program, run, launch.rank, launch.local_rank,
+                                        [&comm](size_t bytes) { return comm->allocate(bytes); });
   if (run.profile != "off" && framework->costs().empty()) {
     throw UserError("framework '" + run.framework + "' cannot tell its operations" +
                     " apart here: --profile and --explain are for --framework native, but not its logistic regression");
@@ -177,7 +178,7 @@ spec::RunSpec read_run(const RankOptions& options, const net::LaunchInfo& launch
 
 }  // namespace
 
-int run_rank(const RankOptions& options) {
+int run_rank(const catalog::WorkerProgram& program, const RankOptions& options) {
   const net::LaunchInfo launch = net::detect_launch(environment_variable);
   set_up_logging("rank " + std::to_string(launch.rank));
   spdlog::info("rank {} of {} (from {})", launch.rank, launch.size, launch.source);
@@ -205,7 +206,7 @@ int run_rank(const RankOptions& options) {
     if (const spec::CollectivesSpec* measured = spec::collectives_of(run)) {
       measure_collectives(run, *measured, *session, instruments);
     } else {
-      train_run(run, options, launch, *session, instruments);
+      train_run(program, run, options, launch, *session, instruments);
     }
   } catch (const std::exception& error) {
     spdlog::error("{}", error.what());

@@ -13,6 +13,7 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/paths.h"
+#include "mlbench/catalog/worker/frameworks.h"
 #include "mlbench/worker/program.h"
 
 namespace mlbench::worker {
@@ -71,7 +72,7 @@ int run(int argc, char** argv) {
   }
   const SkewedClock skewed(number_in("MLBENCH_TEST_CLOCK_OFFSET_S"), number_in("MLBENCH_TEST_CLOCK_DRIFT_PPM"));
   if (rank && rank == environment_variable("MLBENCH_TEST_CLOCK_RANK")) options.clock = &skewed;
-  return run_program(argc, argv, options);
+  return run_program(argc, argv, {"mlbench-worker", catalog::frameworks()}, options);
 }
 
 }  // namespace

@@ -161,6 +161,19 @@ TEST_F(WorkerTest, an_unknown_metric_ends_it_before_data_are_prepared) {
   EXPECT_FALSE(fs::exists(run.cache_dir));
 }
 
+TEST_F(WorkerTest, a_framework_of_another_program_ends_it_before_data_are_prepared) {
+  spec::RunSpec run = make_run("framework", 1);
+  run.framework = "tensorflow";
+  const auto end = start(run, 0).wait(seconds(60));
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->code, static_cast<int>(ExitCode::kUserError));
+  EXPECT_THAT(
+      read_file(log_of(run, 0)),
+      testing::HasSubstr("unknown framework 'tensorflow'; valid: torch, native, null (of mlbench-worker; all "
+                         "ranks are of the program that has the run's framework: see mlbench list frameworks)"));
+  EXPECT_FALSE(fs::exists(run.cache_dir));
+}
+
 TEST_F(WorkerTest, threads_are_bound_where_the_run_has_the_cores_to_itself) {
   EXPECT_EQ(train(make_run("free", 1))["effective"]["pinned"], false);
   const std::vector<int> cores = allowed_cores();

@@ -1,5 +1,6 @@
 #include "mlbench/catalog/worker/catalog.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,16 +21,12 @@
 #include "mlbench/comm/wrap/check.h"
 #include "mlbench/comm/wrap/netem.h"
 #include "mlbench/compress/coder.h"
-#include "mlbench/framework/native/native_framework.h"
-#include "mlbench/framework/null/null_framework.h"
-#include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/models/model.h"
 #include "mlbench/optim/exchange/exchange.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/former_names.h"
-#include "mlbench/spec/run_options.h"
 
 namespace mlbench::catalog {
 
@@ -66,32 +63,6 @@ const std::vector<BackendRow>& backends() {
   return kRows;
 }
 
-const std::vector<FrameworkRow>& frameworks() {
-  static const std::vector<FrameworkRow> kRows = {
-      {.name = "torch",
-       .available = framework::torch_framework::available,
-       .make = framework::torch_framework::make,
-       .about = "LibTorch: PyTorch's kernels and automatic differentiation",
-       .inter_op = true,
-       .precisions = {"float32", "tf32", "bf16", "fp16"},
-       .devices = {"cpu", "cuda"}},
-      {.name = "native",
-       .available = framework::native_framework::available,
-       .make = framework::native_framework::make,
-       .about = "kernels of mlbench and of oneDNN, for CPUs",
-       .profile = true,
-       .precisions = {"float32", "bf16", "fp16"},
-       .convolutions = {std::begin(spec::kConvolutions), std::end(spec::kConvolutions)}},
-      // It computes nothing, so any precision will do.
-      {.name = "null",
-       .available = framework::null_framework::available,
-       .make = framework::null_framework::make,
-       .about = "computes nothing: what all else of a step costs",
-       .precisions = {"float32", "tf32", "bf16", "fp16"}},
-  };
-  return kRows;
-}
-
 namespace {
 
 template <typename Row>
@@ -117,10 +88,10 @@ Json list(const std::vector<Row>& rows) {
   return array;
 }
 
-Json list_frameworks() {
-  Json array = list(frameworks());
+Json list_frameworks(const std::vector<FrameworkRow>& frameworks) {
+  Json array = list(frameworks);
   for (size_t i = 0; i < array.size(); ++i) {
-    const FrameworkRow& row = frameworks()[i];
+    const FrameworkRow& row = frameworks[i];
     array[i].update({{"inter_op", row.inter_op},
                      {"profile", row.profile},
                      {"precisions", row.precisions},
@@ -201,18 +172,29 @@ std::unique_ptr<comm::Memory> make_gpu_memory(const std::string& backend, const 
   throw UserError("backend '" + backend + "' takes buffers of the host alone; with buffers on GPUs: " + names);
 }
 
-std::unique_ptr<framework::Framework> make_framework(const std::string& name,
-                                                     const framework::FrameworkOptions& options) {
+const FrameworkRow& find_framework(const WorkerProgram& program, const std::string& name) {
   spec::refuse_former_framework(name);
-  const FrameworkRow& row = find_row(frameworks(), name, "framework");
+  const std::vector<std::string> names = names_of(program.frameworks);
+  if (std::ranges::find(names, name) == names.end()) {
+    throw UserError(
+        fmt::format("{} (of {}; all ranks are of the program that has the run's framework: see mlbench list "
+                    "frameworks)",
+                    unknown_text("framework", name, names), program.name));
+  }
+  return find_row(program.frameworks, name, "framework");
+}
+
+std::unique_ptr<framework::Framework> make_framework(const WorkerProgram& program, const std::string& name,
+                                                     const framework::FrameworkOptions& options) {
+  const FrameworkRow& row = find_framework(program, name);
   check_choice("convolution", options.convolution, texts_of(row.convolutions));
   return row.make(options);
 }
 
-Json describe() {
+Json describe(const WorkerProgram& program) {
   return {{"build_id", build_info().build_id},
           {"git_describe", build_info().git_describe},
-          {"frameworks", list_frameworks()},
+          {"frameworks", list_frameworks(program.frameworks)},
           {"backends", list_backends()},
           {"optimizers", optim::list_optimizers()},
           {"rules", optim::list_rules()},

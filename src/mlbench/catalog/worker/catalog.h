@@ -1,6 +1,7 @@
 #pragma once
 
-// The data plane's tables of implementations: one row per back end and per framework. Only this module names them.
+// The data plane's tables of implementations: one row per back end and per framework. Only this folder names them. All
+// worker programs have the same back ends; each lists its own frameworks (frameworks.h).
 
 #include <memory>
 #include <string>
@@ -50,7 +51,12 @@ struct FrameworkRow {
   // The values that it takes of spec::kConvolutions.
   std::vector<std::string_view> convolutions = {"auto"};
 };
-const std::vector<FrameworkRow>& frameworks();
+
+// A worker program: what its main() lists. All ranks of a run are of one program.
+struct WorkerProgram {
+  std::string name;  // of its file, "mlbench-worker"
+  std::vector<FrameworkRow> frameworks;
+};
 
 // The functions below, except describe(), throw UserError listing the valid names, or saying why the named row is not
 // available.
@@ -65,14 +71,15 @@ std::unique_ptr<comm::Communicator> make_backend(const std::string& name, const 
                                                  const spec::Communication& communication = {});
 // Throws UserError naming the back ends with GPU buffers where `backend` takes only buffers in the host's memory.
 std::unique_ptr<comm::Memory> make_gpu_memory(const std::string& backend, const comm::CommOptions& options);
-std::unique_ptr<framework::Framework> make_framework(const std::string& name,
+const FrameworkRow& find_framework(const WorkerProgram& program, const std::string& name);
+std::unique_ptr<framework::Framework> make_framework(const WorkerProgram& program, const std::string& name,
                                                      const framework::FrameworkOptions& options);
 
-// What this worker can do, for `mlbench-worker --catalog`: {"build_id", "git_describe", "frameworks": [{"name",
+// What the program can do, for `mlbench-worker --catalog`: {"build_id", "git_describe", "frameworks": [{"name",
 // "available", "reason", "about", "inter_op", "profile", "precisions", "devices", "convolutions"}], "backends": [{the
 // first four, and "algorithms", "tunables", "devices"}], "optimizers": [...], "rules": [...], "coders": [...],
 // "patterns": [...], "step_options": [...] (rows as optim/factory.h, compress/coder.h and optim/exchange/exchange.h
 // say), "models": [...], "metrics": [...]}.
-Json describe();
+Json describe(const WorkerProgram& program);
 
 }  // namespace mlbench::catalog

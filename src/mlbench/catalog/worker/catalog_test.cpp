@@ -1,4 +1,4 @@
-#include "mlbench/catalog/worker/catalog.h"
+#include "mlbench/catalog/worker/frameworks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,13 +23,15 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
+const WorkerProgram kProgram{"mlbench-worker", frameworks()};
+
 // One step of plain gradient descent lowers the loss on its batch.
 void expect_one_step(const std::string& framework_name, const spec::TaskSpec& task) {
   framework::FrameworkOptions options;
   options.model = models::describe_model(task);
   options.threads = 2;
   options.dropout = false;
-  const auto framework = make_framework(framework_name, options);
+  const auto framework = make_framework(kProgram, framework_name, options);
   framework->initialise();
 
   constexpr int64_t kSamples = 6;
@@ -81,9 +83,12 @@ TEST(Catalog, EachTaskDoesAStepOnEachFramework) {
 }
 
 TEST(Catalog, AnUnknownFrameworkIsRefusedWithTheNamesOfAll) {
-  EXPECT_THAT([] { make_framework("keras", {}); },
-              ThrowsMessage<UserError>(HasSubstr("unknown framework 'keras'; valid: torch, native, null")));
-  EXPECT_THAT([] { make_framework("onednn", {}); }, ThrowsMessage<UserError>(HasSubstr("it is called 'native'")));
+  EXPECT_THAT(
+      [] { make_framework(kProgram, "keras", {}); },
+      ThrowsMessage<UserError>(HasSubstr("unknown framework 'keras'; valid: torch, native, null (of mlbench-worker; "
+                                         "all ranks are of the program that has the run's framework")));
+  EXPECT_THAT([] { make_framework(kProgram, "onednn", {}); },
+              ThrowsMessage<UserError>(HasSubstr("it is called 'native'")));
 }
 
 TEST(Catalog, AFrameworkIsRefusedConvolutionsThatItHasNot) {
@@ -94,10 +99,10 @@ TEST(Catalog, AFrameworkIsRefusedConvolutionsThatItHasNot) {
     EXPECT_EQ(row.convolutions.front(), "auto");
     for (const std::string_view order : row.convolutions) EXPECT_EQ(std::ranges::count(spec::kConvolutions, order), 1);
     if (!row.available().available || row.convolutions.size() > 1) continue;
-    EXPECT_THAT([&] { make_framework(row.name, options); },
+    EXPECT_THAT([&] { make_framework(kProgram, row.name, options); },
                 ThrowsMessage<UserError>(HasSubstr("unknown convolution 'winograd'; valid: auto")));
   }
-  const Json described = describe();
+  const Json described = describe(kProgram);
   EXPECT_EQ(described["frameworks"][0]["convolutions"], Json::array({"auto"}));
   EXPECT_EQ(described["frameworks"][1]["convolutions"], Json::array({"auto", "direct", "winograd"}));
 }
@@ -135,7 +140,7 @@ TEST(Catalog, ABackEndIsRefusedWhatItCannotBeTunedFor) {
     EXPECT_THAT([&] { make_backend(row.name, {}, nullptr, {.algorithm = "bcube"}); },
                 ThrowsMessage<UserError>(HasSubstr("; valid: auto")));
   }
-  const Json described = describe();
+  const Json described = describe(kProgram);
   for (const Json& row : described["backends"]) EXPECT_TRUE(row["algorithms"].is_array()) << row;
 }
 

@@ -18,7 +18,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/base/shape.h"
-#include "mlbench/catalog/worker/catalog.h"
+#include "mlbench/catalog/worker/frameworks.h"
 #include "mlbench/framework/contract_test.h"
 #include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/token_batch_test.h"
@@ -348,7 +348,8 @@ TEST_P(FrameworkNumbers, GatheredRowsEqualTheDenseBatch) {
 
 // Compares the loss, and the norm of the difference of each tensor's gradient; tensors under 64 elements are pooled.
 void expect_same_step(const RowCase& row, const FrameworkOptions& options, double tolerance, double loss_tolerance) {
-  const auto mine = row.make(options), reference = make_framework(kReference, options);
+  const auto mine = row.make(options),
+             reference = make_framework({"mlbench-worker", frameworks()}, kReference, options);
   mine->initialise();
   reference->initialise();
   const Samples samples(options.model, 10);

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/catalog/worker/catalog.h"
+#include "mlbench/catalog/worker/frameworks.h"
 #include "mlbench/framework/contract_test.h"
 #include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/text_reference_test.h"
