@@ -17,7 +17,7 @@
 #include "mlbench/base/printable.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
-#include "mlbench/plan/plan.h"
+#include "mlbench/catalog/programs/programs.h"
 
 namespace mlbench::cli {
 
@@ -27,7 +27,11 @@ std::filesystem::path Context::home_to_read() const { return resolve_home(home_o
 
 std::filesystem::path Context::worker() const {
   if (const auto given = environment_variable(variables::kWorker)) return std::filesystem::absolute(*given);
-  return program_path().parent_path() / "mlbench-worker";
+  return program_path().parent_path() / catalog::programs().front().name;
+}
+
+std::filesystem::path Context::worker_with(std::string_view framework) const {
+  return catalog::path_of(catalog::program_with(framework), worker());
 }
 
 CLI::App* add_verb(CLI::App& app, Program& program, const std::string& name, const std::string& description) {
@@ -117,10 +121,11 @@ void tell(std::FILE* out, std::string_view text) {
 
 void say(std::string_view text) { tell(stderr, fmt::format("mlbench: {}\n", printable_lines(text, ""))); }
 
-void require_worker(const Context& context) {
-  const std::filesystem::path worker = context.worker();
+void require_worker(const Context& context, std::string_view framework) {
+  const std::filesystem::path worker = context.worker_with(framework);
   if (std::filesystem::exists(worker)) return;
-  throw UserError(fmt::format("there is no worker program at {}: {}", worker.string(), plan::worker_advice()));
+  throw UserError(fmt::format("there is no worker program at {}: {}", worker.string(),
+                              catalog::advice_for(catalog::program_with(framework))));
 }
 
 bool is_terminal(int fd) { return isatty(fd) == 1; }

@@ -33,6 +33,8 @@ struct Context {
   std::filesystem::path home() const;          // resolve_home()
   std::filesystem::path home_to_read() const;  // resolve_home() for verbs that write nothing
   std::filesystem::path worker() const;        // MLBENCH_WORKER, or mlbench-worker beside this program
+  // Where the program lies that has the framework (catalog/programs).
+  std::filesystem::path worker_with(std::string_view framework) const;
   // How tables on standard output look. Throws UserError for an unknown `format`.
   report::TableStyle table_style() const;
 };
@@ -82,7 +84,7 @@ bool colours(int fd);        // `fd` is a terminal, and NO_COLOR is not set
 int terminal_width(int fd);  // 80 when unknown
 int terminal_rows(int fd);   // 24 when unknown
 
-// Throws UserError, with what to do, where there is no worker program.
-void require_worker(const Context& context);
+// Throws UserError, with what to do, where there is no worker program with the framework.
+void require_worker(const Context& context, std::string_view framework);
 
 }  // namespace mlbench::cli

@@ -18,7 +18,7 @@ namespace mlbench::master {
 struct MasterOptions {
   std::filesystem::path home;
   std::filesystem::path program;  // the program mlbench, which starts supervisors
-  std::filesystem::path worker;   // the program mlbench-worker
+  std::filesystem::path worker;   // the program mlbench-worker; the others lie beside it
   std::filesystem::path core_lock;
   std::filesystem::path token_file;  // empty: HOME/token, made where it is missing
   std::string host = "127.0.0.1";

@@ -11,6 +11,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/catalog/options/options.h"
+#include "mlbench/catalog/programs/programs.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -20,7 +21,8 @@ namespace {
 // The request of a run that has no folder yet.
 exec::LaunchRequest planned_request(spec::RunSpec run, const exec::Executor& executor) {
   run.run_dir = "/runs/" + run.name;
-  return supervise::launch_request(run, executor, "mlbench-worker", 1, std::nullopt, run.oversubscribed);
+  return supervise::launch_request(run, executor, catalog::programs().front().name, 1, std::nullopt,
+                                   run.oversubscribed);
 }
 
 }  // namespace

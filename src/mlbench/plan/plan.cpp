@@ -19,6 +19,7 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text_blocks.h"
 #include "mlbench/catalog/options/options.h"
+#include "mlbench/catalog/programs/programs.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
 #include "mlbench/metrics/metric.h"
@@ -101,11 +102,6 @@ std::vector<spec::Override> overrides_of(const RunOptions& options) {
 
 }  // namespace
 
-std::string worker_advice() {
-  return fmt::format("build it (-DMLBENCH_WORKER=ON), install the package mlbench-worker, or set {}",
-                     variables::kWorker);
-}
-
 std::string absolute_data_dir(const std::string& data_dir) {
   return objects::is_store(data_dir) ? data_dir : std::filesystem::absolute(data_dir).lexically_normal().string();
 }
@@ -135,7 +131,8 @@ PlanFacts gather_facts(const fs::path& worker, const fs::path& home) {
   PlanFacts facts = gather_facts(home);
   const auto found = supervise::worker_catalog(worker, facts.home);
   if (!found.catalog) {
-    throw UserError(fmt::format("{}: nothing can run here; {}", found.reason, worker_advice()));
+    const std::string advice = catalog::advice_for(catalog::programs().front());
+    throw UserError(fmt::format("{}: nothing can run here; {}", found.reason, advice));
   }
   facts.catalog = *found.catalog;
   return facts;

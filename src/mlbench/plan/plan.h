@@ -16,9 +16,6 @@ namespace mlbench::plan {
 
 using spec::RunOptions;
 
-// What a user can do where there is no worker program, or none that works.
-std::string worker_advice();
-
 // The folder as an absolute path; a place in an object store as it is.
 std::string absolute_data_dir(const std::string& data_dir);
 

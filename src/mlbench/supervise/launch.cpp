@@ -9,6 +9,7 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
 #include "mlbench/catalog/options/options.h"
+#include "mlbench/catalog/programs/programs.h"
 #include "mlbench/spec/declaration.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/spec/variables.h"
@@ -93,9 +94,10 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
     request.environment[variables::kRunId] = std::to_string(run.id);
     if (spec::declares_task(run)) request.environment[variables::kGoal] = declared_goal(run);
   } else {
-    // In an image, the worker is the image's own.
-    request.command = {spec::engine_text(run.engine, "image").empty() ? worker.string() : "mlbench-worker", "--run-dir",
-                       run.run_dir, "--segment", std::to_string(segment)};
+    // In an image, the worker is the image's own, which its PATH finds.
+    const catalog::ProgramRow& program = catalog::program_with(run.framework);
+    request.command = {request.in_image ? std::string(program.name) : catalog::path_of(program, worker).string(),
+                       "--run-dir", run.run_dir, "--segment", std::to_string(segment)};
     request.folders.push_back({run.cache_dir, true});
     for (const std::string& folder : run.data_dirs) {
       std::error_code ignored;

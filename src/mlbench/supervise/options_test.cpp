@@ -4,6 +4,7 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/test_error.h"
+#include "mlbench/spec/collectives.h"
 #include "mlbench/spec/declaration.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -51,14 +52,15 @@ TEST(SupervisorArguments, WrongOnesAreNamed) {
 
 class Somewhere final : public exec::Executor {
  public:
-  explicit Somewhere(bool on_this_host) : on_this_host_(on_this_host) {}
+  explicit Somewhere(bool on_this_host, bool in_images = false)
+      : facts_{.on_this_host = on_this_host, .in_images = in_images} {}
   std::string name() const override { return "somewhere"; }
-  exec::ExecutorFacts facts() const override { return {.on_this_host = on_this_host_}; }
+  exec::ExecutorFacts facts() const override { return facts_; }
   std::unique_ptr<exec::Start> start(const exec::LaunchRequest& /*request*/) override { return nullptr; }
   std::vector<std::string> describe(const exec::LaunchRequest& /*request*/) const override { return {}; }
 
  private:
-  const bool on_this_host_;
+  const exec::ExecutorFacts facts_;
 };
 
 TEST(LaunchRequest, HoldsWhatARankNeeds) {
@@ -84,6 +86,26 @@ TEST(LaunchRequest, HoldsWhatARankNeeds) {
 
   request = launch_request(run, Somewhere(false), "/opt/mlbench-worker", 1, std::nullopt, false);
   EXPECT_FALSE(request.environment.contains("MLBENCH_CORES")) << "they are of this host";
+}
+
+TEST(LaunchRequest, AllRanksAreOfTheProgramThatHasTheFramework) {
+  spec::RunSpec run;
+  run.workers = 2;
+  run.run_dir = "/home/runs/r-2";
+  run.framework = "tensorflow";
+  auto request = launch_request(run, Somewhere(true), "/opt/mlbench-worker", 1, std::nullopt, false);
+  EXPECT_EQ(request.command.front(), "/opt/mlbench-worker-tensorflow");
+  request = launch_request(run, Somewhere(true), "/tmp/my-worker", 1, std::nullopt, false);
+  EXPECT_EQ(request.command.front(), "/tmp/mlbench-worker-tensorflow");
+  request = launch_request(run, Somewhere(false, true), "/opt/mlbench-worker", 1, std::nullopt, false);
+  EXPECT_EQ(request.command.front(), "mlbench-worker-tensorflow") << "as the PATH of its pods finds it";
+  run.engine["image"] = "worker:1";
+  request = launch_request(run, Somewhere(true), "/opt/mlbench-worker", 1, std::nullopt, false);
+  EXPECT_EQ(request.command.front(), "mlbench-worker-tensorflow");
+  spec::set_collectives(run, spec::task_0a());
+  run.engine = Json::object();
+  request = launch_request(run, Somewhere(true), "/opt/mlbench-worker", 1, std::nullopt, false);
+  EXPECT_EQ(request.command.front(), "/opt/mlbench-worker") << "collectives need no framework";
 }
 
 TEST(LaunchRequest, ACommandIsToldTheGoalThatItDeclares) {

@@ -22,7 +22,7 @@ namespace mlbench::supervise {
 
 struct SupervisorOptions {
   std::filesystem::path run_dir;
-  std::filesystem::path worker;  // the program mlbench-worker
+  std::filesystem::path worker;  // the program mlbench-worker; the others lie beside it (catalog/programs)
   std::filesystem::path guard;   // empty: guard_path(). Not passed as an argument
   bool attached = true;          // standard input is connected to the command: "stop\n" asks for a stop, its end
                                  // without that means that the command died (run fails: launcher_lost)
@@ -52,7 +52,8 @@ bool names_this_host(const spec::RunSpec& run);
 std::filesystem::path guard_path();
 
 // What the ranks of a segment are started with, without what exists only once the segment starts: port, secret, core
-// lock, and values of variables that are not text of the specification. Their guard is guard_path().
+// lock, and values of variables that are not text of the specification. Their guard is guard_path(). All ranks are of
+// the program that has the run's framework. `worker` is the path of mlbench-worker.
 exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executor& executor,
                                    const std::filesystem::path& worker, int64_t segment,
                                    std::optional<int64_t> resume_step, bool oversubscribed);

@@ -18,6 +18,7 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
 #include "mlbench/catalog/options/options.h"
+#include "mlbench/catalog/programs/programs.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/terminal/interrupt.h"
 #include "mlbench/cli/verbs/finding.h"
@@ -85,7 +86,7 @@ Finding check_disk(const Context& context) {
 // Back ends whose ranks mpirun starts are available only where `mpi` says that it works.
 std::vector<Finding> check_worker(const Context& context, const Finding& mpi) {
   const fs::path worker = context.worker();
-  const std::string advice = plan::worker_advice();
+  const std::string advice = catalog::advice_for(catalog::programs().front());
   if (!fs::exists(worker)) return {{"worker", Verdict::kFail, "there is no program " + worker.string(), advice}};
   std::vector<Finding> findings;
   try {

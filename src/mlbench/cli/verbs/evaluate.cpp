@@ -193,8 +193,8 @@ std::pair<std::string, ProcessEnd> run_worker(const fs::path& worker, const fs::
 
 Json evaluate_model(const Context& context, const fs::path& model, int64_t average, const spec::RunSpec& run,
                     bool no_wait) {
-  require_worker(context);
-  const fs::path worker = context.worker();
+  require_worker(context, run.framework);
+  const fs::path worker = context.worker_with(run.framework);
   fs::create_directories(run.cache_dir);
   const auto cores = wait_for_cores(no_wait);
   const auto [text, end] = run_worker(worker, model, average, run);

@@ -9,6 +9,7 @@
 
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/catalog/programs/programs.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/verbs/verbs.h"
 #include "mlbench/dataset/description.h"
@@ -206,7 +207,7 @@ ExitCode list(const Context& context, const std::string& wanted, const spec::Run
   }
   if (context.json) print_json(wanted.empty() ? answer : answer[wanted]);
   if (!no_worker.empty()) {
-    say(fmt::format("{}: what it offers is unknown; {}", no_worker, plan::worker_advice()));
+    say(fmt::format("{}: what it offers is unknown; {}", no_worker, catalog::advice_for(catalog::programs().front())));
   }
   return ExitCode::kOk;
 }

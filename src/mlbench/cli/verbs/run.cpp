@@ -88,9 +88,9 @@ ExitCode resume(const Context& context, const std::string& name, const std::stri
           fmt::format("run '{}' has no checkpoint at step {}: there are {}", name, step, fmt::join(steps, ", ")));
     }
   }
-  require_worker(context);
 
   const spec::RunSpec spec = home::read_spec(run_dir);
+  require_worker(context, spec.framework);
   for (const std::string& name : spec::names_to_give(spec)) {
     if (std::getenv(name.c_str()) != nullptr) continue;
     throw UserError(

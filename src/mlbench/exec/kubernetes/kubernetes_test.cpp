@@ -44,7 +44,7 @@ LaunchRequest plain_request() {
   LaunchRequest request;
   request.backend = "gloo";
   request.guard = "/opt/mlbench-guard";
-  request.command = {"/opt/mlbench-worker", "--run-dir", "/home/x/runs/r-4", "--segment", "2"};
+  request.command = {"mlbench-worker", "--run-dir", "/home/x/runs/r-4", "--segment", "2"};
   request.workers = 4;
   request.threads = 2;
   request.log_dir = "/home/x/runs/r-4/logs";

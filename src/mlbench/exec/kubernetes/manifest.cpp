@@ -31,7 +31,6 @@ constexpr int kUser = 10001;
 constexpr int kKeptSeconds = 300;
 constexpr const char* kSharedMemory = "1Gi";
 constexpr const char* kGuard = "mlbench-guard";
-constexpr const char* kWorker = "mlbench-worker";
 constexpr const char* kTools = "/mlbench";
 constexpr const char* kNodeName = "kubernetes.io/hostname";
 constexpr const char* kNodesLabel = "mlbench/nodes";  // a label of pods: whether they share their nodes
@@ -290,12 +289,7 @@ LaunchRequest in_pods(const LaunchRequest& request, const std::string& name) {
     theirs.links.folder = here;
     theirs = moved_to(std::move(theirs), folder_on_hosts(request, kScratch));
   }
-  if (!request.rank_words) {
-    // PATH says where the worker lies in the image.
-    const std::string program = std::filesystem::path(theirs.command.front()).filename();
-    if (program == kWorker) theirs.command.front() = program;
-    return theirs;
-  }
+  if (!request.rank_words) return theirs;
   const std::vector<std::string> hosts = hosts_of_pods(name, request.workers);
   fill_in(theirs.command, "{hosts}", fmt::format("{}", fmt::join(hosts, ",")));
   theirs.environment["MASTER_ADDR"] = hosts.front();

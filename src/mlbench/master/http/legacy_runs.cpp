@@ -13,6 +13,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/text.h"
+#include "mlbench/catalog/programs/programs.h"
 #include "mlbench/home/owner.h"
 #include "mlbench/home/runs.h"
 #include "mlbench/master/http/dates.h"
@@ -93,7 +94,8 @@ Json job_metadata(const Services& services, const fs::path& run_dir, const recor
   for (int64_t rank = 0; rank < record.workers.value_or(0); ++rank) {
     metadata["pods"].push_back({"127.0.0.1", "default", pod_name(services, rank), labels_of(services, rank)});
   }
-  metadata["command"] = fmt::format("mlbench-worker --run-dir {} --segment {}", run_dir.string(), segments);
+  metadata["command"] = fmt::format("{} --run-dir {} --segment {}", catalog::program_with(record.framework).name,
+                                    run_dir.string(), segments);
   metadata["master_name"] = pod_name(services, 0);
   return metadata;
 }
