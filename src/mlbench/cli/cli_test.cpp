@@ -251,7 +251,8 @@ TEST_F(Cli, ListModelsCountsParameters) {
 
 TEST_F(Cli, ListsOfTheWorkerComeFromItsCatalog) {
   EXPECT_EQ(mlbench({"list", "backends"}).out, "gloo  of mlbench\nnccl  not available: built without CUDA\n");
-  EXPECT_EQ(mlbench({"list", "frameworks"}).out, "torch\n");
+  EXPECT_THAT(mlbench({"list", "frameworks"}).out,
+              StartsWith("torch\ntensorflow  not available: there is no worker program at "));
   EXPECT_THAT(mlbench({"list", "optimizers"}).out, HasSubstr("centralized_sgd  sgd   none         centralized"));
   EXPECT_THAT(mlbench({"list", "coders"}).out, HasSubstr("top_k  the largest  Stich et al. 2018"));
   environment_["KUBECONFIG"] = "/no/such/kubeconfig";
@@ -263,6 +264,86 @@ TEST_F(Cli, ListsOfTheWorkerComeFromItsCatalog) {
   const Json all = mlbench({"list", "--json"}).json();
   EXPECT_EQ(all["backends"][1]["reason"], "built without CUDA");
   EXPECT_EQ(all["executors"][0]["options"], Json({"image"})) << "what can be said to the engine of local runs";
+}
+
+// The folder of worker programs of which mlbench-worker is there.
+class CliWithPrograms : public Cli {
+ protected:
+  CliWithPrograms() {
+    fs::create_directory(programs());
+    fs::create_symlink(FAKE_CLI_WORKER, programs() / "mlbench-worker");
+    environment_["MLBENCH_WORKER"] = programs() / "mlbench-worker";
+  }
+
+  fs::path programs() const { return folder_.path() / "programs"; }
+  fs::path other() const { return programs() / "mlbench-worker-tensorflow"; }
+  void add_other() const { fs::create_symlink(FAKE_TENSORFLOW_WORKER, other()); }
+  Json tensorflow() const {
+    const Json rows = mlbench({"list", "frameworks", "--json"}).json();
+    EXPECT_EQ(rows[0]["program"], "mlbench-worker");
+    return rows.back();
+  }
+};
+
+TEST_F(CliWithPrograms, AMissingProgramIsNamedWithTheWayToGetIt) {
+  const std::string reason = fmt::format(
+      "there is no worker program at {}; build it (-DMLBENCH_TENSORFLOW=ON), install the package "
+      "mlbench-worker-tensorflow, or put it beside mlbench-worker",
+      other().string());
+  const Json row = tensorflow();
+  EXPECT_EQ(row["name"], "tensorflow");
+  EXPECT_EQ(row["program"], "mlbench-worker-tensorflow");
+  EXPECT_EQ(row["available"], false);
+  EXPECT_EQ(row["reason"], reason);
+  EXPECT_THAT(row["about"].get<std::string>(), StartsWith("TensorFlow's kernels"));
+  expect_error({"run", "r", "1", "--task", "fashion-mnist", "--synthetic", "--framework", "tensorflow"},
+               HasSubstr(fmt::format("framework 'tensorflow' is not available here: {}; valid: torch", reason)));
+  EXPECT_EQ(run({"1"}).code, 0) << "the other frameworks do without it";
+  std::ofstream(folder_.path() / "m.safetensors") << "x";
+  expect_error({"evaluate", folder_.path() / "m.safetensors", "--task", "fashion-mnist", "--synthetic", "--framework",
+                "tensorflow"},
+               AllOf(HasSubstr(other().string()), HasSubstr("-DMLBENCH_TENSORFLOW=ON")));
+
+  std::ofstream(other()) << "#!/bin/sh\n";
+  EXPECT_THAT(tensorflow()["reason"].get<std::string>(),
+              StartsWith(other().string() + " is no program with a build id; build it"));
+  fs::remove(other());
+  fs::create_symlink(FAKE_CLI_WORKER, other());
+  EXPECT_THAT(
+      tensorflow()["reason"].get<std::string>(),
+      StartsWith("mlbench-worker-tensorflow is of another build: it lists no framework 'tensorflow'; build it"));
+}
+
+TEST_F(CliWithPrograms, ARunIsOfTheProgramThatHasItsFramework) {
+  EXPECT_EQ(tensorflow()["available"], false);
+  add_other();
+  EXPECT_EQ(tensorflow()["available"], true) << "no answer is kept of a program that was not there";
+  const auto command = [&](const std::string& framework) {
+    const Json plans = run({"1", "--dry-run", "--json", "--framework", framework}).json();
+    return plans[0]["commands"][0].get<std::string>();
+  };
+  EXPECT_THAT(command("tensorflow"), HasSubstr(other().string() + " --run-dir "));
+  EXPECT_THAT(command("torch"), HasSubstr((programs() / "mlbench-worker").string() + " --run-dir "));
+
+  const Result result = run({"2", "--framework", "tensorflow"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(read_json_file(home() / "runs/r-2/run.json")["framework"], "tensorflow");
+  std::vector<std::string> workers;
+  for (const Json& finding : mlbench({"doctor", "--json"}).json()) {
+    if (finding["check"] == "worker") workers.push_back(finding["message"]);
+    if (finding["check"] == "frameworks") {
+      EXPECT_EQ(finding["message"], "torch, tensorflow");
+    }
+  }
+  EXPECT_THAT(workers, ElementsAre(StartsWith((programs() / "mlbench-worker").string() + " starts in "),
+                                   StartsWith(other().string() + " starts in ")));
+}
+
+TEST_F(CliWithPrograms, InAnImageTheProgramIsTheImagesOwn) {
+  const exec::FakePodman podman(FAKE_PODMAN);
+  add_other();
+  const Json plans = run({"1", "--dry-run", "--json", "--framework", "tensorflow", "--image", "here"}).json();
+  EXPECT_THAT(plans[0]["commands"][0].get<std::string>(), HasSubstr(" mlbench-worker-tensorflow --run-dir "));
 }
 
 TEST_F(Cli, BenchStorageReadsAFolder) {

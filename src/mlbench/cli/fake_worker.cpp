@@ -1,5 +1,5 @@
-// A worker for tests of the command line. It prints a catalog with one backend that is not available; otherwise it runs
-// the fake worker of tests/multiproc (FAKE_STEPS, FAKE_STEP_MS, FAKE_FAULT).
+// Workers for tests of the command line: each is the program of a FRAMEWORK. It prints a catalog, in which one backend is
+// not available; otherwise it runs the fake worker of tests/multiproc (FAKE_STEPS, FAKE_STEP_MS, FAKE_FAULT).
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 int main(int argc, char** argv) {
   if (argc == 2 && std::strcmp(argv[1], "--catalog") == 0) {
     std::puts(R"({"build_id": "fake",
-                  "frameworks": [{"name": "torch", "available": true, "reason": ""}],
+                  "frameworks": [{"name": ")" FRAMEWORK R"(", "available": true, "reason": ""}],
                   "backends": [{"name": "gloo", "available": true, "reason": "", "about": "of mlbench",
                     "tunables": ["links", "socket_buffer", "interface"]},
                                {"name": "nccl", "available": false, "reason": "built without CUDA"}],

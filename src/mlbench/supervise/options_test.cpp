@@ -160,6 +160,24 @@ TEST(HostsNeeded, AreThoseThatARunNames) {
   EXPECT_TRUE(names_this_host(run));
 }
 
+TEST(WorkerCatalog, HasTheFrameworkOfEachProgram) {
+  const catalog::ProgramRow& program = catalog::program_with("tensorflow");
+  Json catalog = Json::parse(R"({"frameworks": [{"name": "torch"}]})");
+  const Json its = Json::parse(R"({"frameworks": [{"name": "torch"}, {"name": "tensorflow", "devices": ["cpu"]}]})");
+  add_framework(catalog, program, {its, ""});
+  ASSERT_EQ(catalog["frameworks"].size(), 2U);
+  EXPECT_EQ(catalog["frameworks"][1], Json::parse(R"({"name": "tensorflow", "devices": ["cpu"],
+                                                      "program": "mlbench-worker-tensorflow"})"));
+  add_framework(catalog, program, {std::nullopt, "it does not start"});
+  const Json& missing = catalog["frameworks"][2];
+  EXPECT_EQ(missing["available"], false);
+  EXPECT_EQ(missing["reason"],
+            "it does not start; build it (-DMLBENCH_TENSORFLOW=ON), install the package mlbench-worker-tensorflow, or "
+            "put it beside mlbench-worker");
+  add_framework(catalog, program, {Json::object(), ""});
+  EXPECT_THAT(catalog["frameworks"][3]["reason"].get<std::string>(), HasSubstr("lists no framework 'tensorflow'"));
+}
+
 TEST(WorkerCatalog, SaysWhyThereIsNone) {
   const TemporaryFolder folder;
   auto result = worker_catalog(folder.path() / "mlbench-worker", folder.path());

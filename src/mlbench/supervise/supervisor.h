@@ -15,6 +15,7 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
+#include "mlbench/catalog/programs/programs.h"
 #include "mlbench/exec/executor.h"
 #include "mlbench/record/build_record.h"
 
@@ -109,14 +110,20 @@ std::vector<std::string> withdraw_command(const std::filesystem::path& run_dir);
 // Returns whether there was one, which the command prints. Throws as Executor::withdraw().
 bool withdraw_job(const std::filesystem::path& run_dir, exec::Executor& executor);
 
-// ---- the worker's catalog -------------------------------------------------------------------------------------------
+// ---- the workers' catalog -------------------------------------------------------------------------------------------
 
-// What the worker at `worker` can do, as it prints with --catalog. Cached in HOME/cache/catalog/ under its build id, so
-// that the worker is started only the first time. Without a worker, `catalog` is empty and `reason` says why.
+// What worker programs can do. Without an answer of the program, `catalog` is empty and `reason` says why.
 struct WorkerCatalog {
   std::optional<Json> catalog;  // {"build_id", "frameworks": [{name, available, reason}], "backends": [...], ...}
   std::string reason;
 };
+// What mlbench-worker, which is at `worker`, prints with --catalog; with the frameworks of all programs, each with the
+// name of its `program`. Cached in HOME/cache/catalog/ under the program's build id, so that a program is started only
+// the first time. One that lacks a framework is started each time, as what it lacks may be there by then.
 WorkerCatalog worker_catalog(const std::filesystem::path& worker, const std::filesystem::path& home);
+
+// Adds to `catalog` the framework of a program that has one of its own. Where `its`, which is what the program says,
+// does not list that, the row's reason says why, and how to get the program.
+void add_framework(Json& catalog, const catalog::ProgramRow& program, const WorkerCatalog& its);
 
 }  // namespace mlbench::supervise

@@ -1,4 +1,8 @@
-#include <unistd.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
 
 #include "mlbench/base/build_info.h"
 #include "mlbench/base/errors.h"
@@ -20,9 +24,13 @@ std::optional<Json> read_cached(const std::filesystem::path& path) {
   return std::nullopt;
 }
 
-}  // namespace
+bool lacks_a_framework(const Json& catalog) {
+  return std::ranges::any_of(catalog.value("frameworks", Json::array()),
+                             [](const Json& row) { return !row.value("available", true); });
+}
 
-WorkerCatalog worker_catalog(const std::filesystem::path& worker, const std::filesystem::path& home) {
+// What the program at `worker` prints with --catalog.
+WorkerCatalog catalog_of(const std::filesystem::path& worker, const std::filesystem::path& home) {
   if (!std::filesystem::exists(worker)) return {std::nullopt, "there is no worker program at " + worker.string()};
   const auto build_id = elf_build_id(worker);
   if (!build_id) return {std::nullopt, worker.string() + " is no program with a build id"};
@@ -38,6 +46,7 @@ WorkerCatalog worker_catalog(const std::filesystem::path& worker, const std::fil
                                 "): " + (said.empty() ? "no message" : said)};
     }
     Json catalog = parse_json(output.standard_output, inputs::kWorkerCatalog);
+    if (lacks_a_framework(catalog)) return {std::move(catalog), ""};
     try {
       std::filesystem::create_directories(cached.parent_path());
       write_json_file(cached, catalog);
@@ -50,6 +59,37 @@ WorkerCatalog worker_catalog(const std::filesystem::path& worker, const std::fil
   } catch (const std::runtime_error& error) {
     return {std::nullopt, error.what()};
   }
+}
+
+}  // namespace
+
+void add_framework(Json& catalog, const catalog::ProgramRow& program, const WorkerCatalog& its) {
+  std::string reason = its.reason;
+  if (its.catalog) {
+    for (Json row : its.catalog->value("frameworks", Json::array())) {
+      if (row.value("name", "") != program.framework) continue;
+      row["program"] = program.name;
+      catalog["frameworks"].push_back(std::move(row));
+      return;
+    }
+    reason = fmt::format("{} is of another build: it lists no framework '{}'", program.name, program.framework);
+  }
+  catalog["frameworks"].push_back({{"name", program.framework},
+                                   {"available", false},
+                                   {"reason", fmt::format("{}; {}", reason, catalog::advice_for(program))},
+                                   {"about", program.about},
+                                   {"program", program.name}});
+}
+
+WorkerCatalog worker_catalog(const std::filesystem::path& worker, const std::filesystem::path& home) {
+  const auto programs = catalog::programs();
+  WorkerCatalog all = catalog_of(worker, home);
+  if (!all.catalog) return all;
+  for (Json& row : (*all.catalog)["frameworks"]) row["program"] = programs.front().name;
+  for (const catalog::ProgramRow& program : programs.subspan(1)) {
+    add_framework(*all.catalog, program, catalog_of(catalog::path_of(program, worker), home));
+  }
+  return all;
 }
 
 }  // namespace mlbench::supervise

@@ -82,13 +82,13 @@ Finding check_disk(const Context& context) {
   }
 }
 
-// Starts the worker even when its catalog is cached, to see that its libraries load here and now.
-// Back ends whose ranks mpirun starts are available only where `mpi` says that it works.
-std::vector<Finding> check_worker(const Context& context, const Finding& mpi) {
-  const fs::path worker = context.worker();
-  const std::string advice = catalog::advice_for(catalog::programs().front());
-  if (!fs::exists(worker)) return {{"worker", Verdict::kFail, "there is no program " + worker.string(), advice}};
-  std::vector<Finding> findings;
+// Starts a worker program even when its catalog is cached, to see that its libraries load here and now.
+Finding ask_worker(const catalog::ProgramRow& program, const fs::path& worker, supervise::WorkerCatalog& its) {
+  const bool needed = program.framework.empty();
+  const auto bad = [&](const std::string& why) -> Finding {
+    its.reason = why;
+    return {"worker", needed ? Verdict::kFail : Verdict::kWarn, why, catalog::advice_for(program)};
+  };
   try {
     ProcessOptions options;
     options.arguments = {worker.string(), "--catalog"};
@@ -96,34 +96,59 @@ std::vector<Finding> check_worker(const Context& context, const Finding& mpi) {
     const ProcessOutput output = run_process(options, std::chrono::seconds(60));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (output.end.code != 0) {
-      return {{"worker", Verdict::kFail,
-               fmt::format("{} exits with {}: {}", worker.string(), output.end.code, output.standard_error), advice}};
+      return bad(fmt::format("{} exits with {}: {}", worker.string(), output.end.code, output.standard_error));
     }
-    const Json catalog = parse_json(output.standard_output, inputs::kWorkerCatalog);
-    findings.push_back({"worker", Verdict::kOk, fmt::format("{} starts in {:.2f} s", worker.string(), seconds), ""});
-    for (const char* table : {"frameworks", "backends"}) {
-      std::vector<std::string> names = plan::available_names(catalog, table);
-      std::vector<std::string> missing;
-      if (mpi.verdict != Verdict::kOk) {
-        std::erase_if(names, [&](const std::string& name) {
-          const bool lacks = spec::needs_mpirun(name);
-          if (lacks) missing.push_back(fmt::format("{} ({})", name, mpi.message));
-          return lacks;
-        });
-      }
-      for (const Json& row : catalog.value(table, Json::array())) {
-        if (row.is_object() && !row.value("available", true)) {
-          missing.push_back(fmt::format("{} ({})", row.value("name", ""), row.value("reason", "")));
-        }
-      }
-      std::string message = names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
-      if (!missing.empty()) message += fmt::format("; not available: {}", fmt::join(missing, ", "));
-      findings.push_back({table, names.empty() ? Verdict::kFail : Verdict::kOk, message,
-                          names.empty() ? "mlbench list " + std::string(table) : ""});
-    }
+    its.catalog = parse_json(output.standard_output, inputs::kWorkerCatalog);
+    return {"worker", Verdict::kOk, fmt::format("{} starts in {:.2f} s", worker.string(), seconds), ""};
   } catch (const std::exception& error) {
-    findings.push_back({"worker", Verdict::kFail, error.what(), advice});
+    return bad(error.what());
   }
+}
+
+// What there is of a table of the workers' catalog. Back ends whose ranks mpirun starts are available only where `mpi`
+// says that it works.
+Finding check_table(const Json& catalog, const char* table, const Finding& mpi) {
+  std::vector<std::string> names = plan::available_names(catalog, table);
+  std::vector<std::string> missing;
+  if (mpi.verdict != Verdict::kOk) {
+    std::erase_if(names, [&](const std::string& name) {
+      const bool lacks = spec::needs_mpirun(name);
+      if (lacks) missing.push_back(fmt::format("{} ({})", name, mpi.message));
+      return lacks;
+    });
+  }
+  for (const Json& row : catalog.value(table, Json::array())) {
+    if (row.is_object() && !row.value("available", true)) {
+      missing.push_back(fmt::format("{} ({})", row.value("name", ""), row.value("reason", "")));
+    }
+  }
+  std::string message = names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+  if (!missing.empty()) message += fmt::format("; not available: {}", fmt::join(missing, ", "));
+  return {table, names.empty() ? Verdict::kFail : Verdict::kOk, message,
+          names.empty() ? "mlbench list " + std::string(table) : ""};
+}
+
+std::vector<Finding> check_workers(const Context& context, const Finding& mpi) {
+  std::vector<Finding> findings;
+  Json catalog;
+  for (const catalog::ProgramRow& program : catalog::programs()) {
+    const fs::path worker = catalog::path_of(program, context.worker());
+    const bool needed = program.framework.empty();
+    supervise::WorkerCatalog its = {std::nullopt, "there is no worker program at " + worker.string()};
+    if (fs::exists(worker)) {
+      findings.push_back(ask_worker(program, worker, its));
+    } else if (needed) {
+      findings.push_back({"worker", Verdict::kFail, its.reason, catalog::advice_for(program)});
+    }
+    if (!needed) {
+      supervise::add_framework(catalog, program, its);
+    } else if (its.catalog) {
+      catalog = std::move(*its.catalog);
+    } else {
+      return findings;
+    }
+  }
+  for (const char* table : {"frameworks", "backends"}) findings.push_back(check_table(catalog, table, mpi));
   return findings;
 }
 
@@ -232,7 +257,7 @@ ExitCode doctor(const Context& context, const spec::RunOptions& options) {
   };
   add(check_other_disks());
   const Finding mpi = check_mpi();
-  add(check_worker(context, mpi));
+  add(check_workers(context, mpi));
   add({mpi, check_executors()});
   findings.push_back(check_guard());
   add(check_data(context));
