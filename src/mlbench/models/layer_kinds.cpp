@@ -183,6 +183,14 @@ Shape penalty_output(const LayerSpec& layer, const Inputs& inputs) {
   return {};
 }
 
+void add_kinds(const std::vector<LayerSpec>& layers, std::vector<std::string>& kinds) {
+  for (const LayerSpec& layer : layers) {
+    if (std::ranges::find(kinds, layer.kind) == kinds.end()) kinds.push_back(layer.kind);
+    add_kinds(layer.body, kinds);
+    add_kinds(layer.shortcut, kinds);
+  }
+}
+
 }  // namespace
 
 const std::vector<LayerKind>& layer_kinds() {
@@ -248,6 +256,12 @@ const std::vector<LayerKind>& layer_kinds() {
       {"activation_penalty", {"alpha", "beta"}, 2, 2, no_parameters, penalty_output, false, true},
   };
   return kKinds;
+}
+
+std::vector<std::string> kinds_in(const ModelDescription& model) {
+  std::vector<std::string> kinds;
+  add_kinds(model.layers, kinds);
+  return kinds;
 }
 
 const LayerKind& find_layer_kind(const std::string& name) {

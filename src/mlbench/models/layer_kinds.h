@@ -84,6 +84,8 @@ struct LayerKind {
 };
 
 const std::vector<LayerKind>& layer_kinds();
+// The names of the kinds of the model's layers, with those inside of residual layers; each once.
+std::vector<std::string> kinds_in(const ModelDescription& model);
 // The kind of that name. Precondition: there is one.
 const LayerKind& find_layer_kind(const std::string& name);
 

@@ -11,6 +11,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/models/chain.h"
+#include "mlbench/models/layer_kinds.h"
 #include "mlbench/models/smooth_test.h"
 
 namespace mlbench::models {
@@ -51,6 +52,15 @@ TEST(Models, AreThoseOfTheTasks) {
   EXPECT_THAT(model_names(),
               ElementsAre("mnist-cnn", "resnet-cifar", "resnet18-cifar", "vgg-cifar", "resnet50", "vgg16",
                           "logistic_regression", "linear_regression", "awd-lstm", "gnmt", "transformer"));
+}
+
+TEST(Models, HaveLayersOfSomeKinds) {
+  EXPECT_THAT(kinds_in(describe_model(spec::find_task("fashion-mnist", "", "", {}).task)),
+              ElementsAre("conv2d", "relu", "max_pool2d", "flatten", "linear", "dropout"));
+  const std::vector<std::string> kinds = kinds_in(describe_model(spec::find_task("1a", "2021", "", {}).task));
+  EXPECT_EQ(std::ranges::count(kinds, "residual"), 1);
+  EXPECT_EQ(std::ranges::count(kinds, "batch_norm2d"), 1) << "those of the residual layers are the same kind";
+  for (const std::string& kind : kinds) EXPECT_EQ(find_layer_kind(kind).name, kind);
 }
 
 TEST(Models, SmoothVariantsHaveNoKinkAndTheSameParameters) {

@@ -12,6 +12,8 @@
 #include "mlbench/base/or_null.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/catalog/options/options.h"
+#include "mlbench/metrics/metric.h"
+#include "mlbench/models/layer_kinds.h"
 #include "mlbench/spec/algorithm.h"
 #include "mlbench/spec/task.h"
 
@@ -100,24 +102,13 @@ std::string choose(const Json& catalog, const char* table, std::string_view what
       fmt::format("{} (not available: {})", unknown_text(what, given, available), fmt::join(reasons, "; ")));
 }
 
-int64_t inter_op_threads_of(const spec::RunOptions& options, const Json& catalog, const std::string& framework) {
-  const int64_t threads = spec::count_of(options, &spec::RunOptions::inter_op_threads, 1);
-  for (const Json& row : catalog.at("frameworks")) {
-    if (threads == 1 || (row.value("name", "") == framework && row.value("inter_op", false))) return threads;
-  }
-  throw UserError(
-      fmt::format("--inter-op-threads {}: framework '{}' has no threads for operations beside each other; "
-                  "leave it out, or choose --framework torch",
-                  threads, framework));
-}
-
 namespace {
 
-// What to type for a framework that can: "give --framework native", of the rows of which `can` is true.
+// What to type for a framework that can: "give --framework native", of the available rows of which `can` is true.
 std::string advice_of(const Json& rows, const std::function<bool(const Json& row)>& can) {
   std::vector<std::string> able;
   for (const Json& row : rows) {
-    if (can(row)) able.push_back(row.value("name", ""));
+    if (row.value("available", true) && can(row)) able.push_back(row.value("name", ""));
   }
   return able.empty() ? "none here can" : fmt::format("give --framework {}", fmt::join(able, " or "));
 }
@@ -127,7 +118,46 @@ std::vector<std::string> convolutions_of(const Json& row) {
   return row.value("convolutions", std::vector<std::string>{"auto"});
 }
 
+bool has_layer(const Json& row, const std::string& kind) {
+  const Json layers = row.value("layers", Json());
+  return !layers.is_array() || std::ranges::find(layers, Json(kind)) != layers.end();
+}
+
+// Models are described only for a framework that lacks some kind of layer.
+void check_model(const spec::RunSpec& run, const Json& row, const Json& rows) {
+  const spec::TaskSpec& task = run.task.task;
+  const bool translates =
+      !run.synthetic && !spec::measures_throughput(run) && !metrics::of_translations(task.evaluation.metrics).empty();
+  if (translates && !row.value("decodes", true)) {
+    throw UserError(fmt::format("framework '{}' writes no translations, which task '{}' measures; {}", run.framework,
+                                task.name,
+                                advice_of(rows, [](const Json& other) { return other.value("decodes", true); })));
+  }
+  if (!row.value("layers", Json()).is_array()) return;
+  for (const std::string& kind : models::kinds_in(models::describe_model(task))) {
+    if (has_layer(row, kind)) continue;
+    throw UserError(fmt::format(
+        "framework '{}' has no layer '{}', which model '{}' of task '{}' has; it trains {}; for this task {}",
+        run.framework, kind, task.model.name, task.name,
+        fmt::join(row.value("tasks", std::vector<std::string>{"other tasks"}), ", "),
+        advice_of(rows, [&](const Json& other) { return has_layer(other, kind); })));
+  }
+}
+
 }  // namespace
+
+int64_t inter_op_threads_of(const spec::RunOptions& options, const Json& catalog, const std::string& framework) {
+  const auto has_them = [](const Json& row) { return row.value("inter_op", false); };
+  const int64_t threads = spec::count_of(options, &spec::RunOptions::inter_op_threads, 1);
+  const Json& rows = catalog.at("frameworks");
+  for (const Json& row : rows) {
+    if (threads == 1 || (row.value("name", "") == framework && has_them(row))) return threads;
+  }
+  throw UserError(
+      fmt::format("--inter-op-threads {}: framework '{}' has no threads for operations beside each other; leave it "
+                  "out; to have such threads: {}",
+                  threads, framework, advice_of(rows, has_them)));
+}
 
 void check_framework(const spec::RunSpec& run, const Json& catalog) {
   const Json& rows = catalog.at("frameworks");
@@ -147,6 +177,7 @@ void check_framework(const spec::RunSpec& run, const Json& catalog) {
       throw UserError(fmt::format("--convolution {}: framework '{}' has no such convolutions; valid: {}; {}",
                                   run.convolution, run.framework, fmt::join(valid, ", "), advice));
     }
+    check_model(run, row, rows);
     if (run.profile == "off" || row.value("profile", true)) continue;
     throw UserError(fmt::format("--{}: framework '{}' cannot tell its operations apart; {}",
                                 run.profile == "time" ? "profile" : "explain", run.framework,

@@ -22,6 +22,7 @@ using testing::Conditional;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::ThrowsMessage;
 
 class Plan : public testing::Test {
@@ -137,6 +138,34 @@ TEST_F(Plan, ConvolutionsAreThoseOfTheFrameworkAndCloseNoRun) {
   options_.convolution = "auto";
   options_.framework = "torch";
   EXPECT_EQ(error(), "no error");
+}
+
+TEST_F(Plan, AFrameworkIsRefusedTheModelsOfWhichItLacksALayer) {
+  facts_.catalog["frameworks"].push_back({{"name", "tensorflow"},
+                                          {"available", true},
+                                          {"layers", {"conv2d", "relu", "max_pool2d", "flatten", "linear", "dropout"}},
+                                          {"tasks", {"fashion-mnist", "mnist"}}});
+  options_.framework = "tensorflow";
+  EXPECT_EQ(error(), "no error");
+  options_.task = "4a";
+  EXPECT_EQ(error(),
+            "framework 'tensorflow' has no layer 'transpose', which model 'gnmt' of task '4a' has; it trains "
+            "fashion-mnist, mnist; for this task give --framework torch or null");
+  options_.task = "1a";
+  EXPECT_THAT(error(), HasSubstr("has no layer 'batch_norm2d', which model 'resnet-cifar' of task '1a' has"));
+  options_.framework = "torch";
+  EXPECT_EQ(error(), "no error");
+}
+
+TEST_F(Plan, AFrameworkWithoutADecoderIsRefusedTasksThatMeasureTranslations) {
+  facts_.catalog["frameworks"][1]["decodes"] = false;
+  options_.framework = "null";
+  options_.task = "4a";
+  EXPECT_EQ(error(), "no error") << "made data are not translated";
+  options_.synthetic = false;
+  EXPECT_EQ(error(), "framework 'null' writes no translations, which task '4a' measures; give --framework torch");
+  options_.task = "3a";
+  EXPECT_THAT(error(), Not(HasSubstr("translations")));
 }
 
 TEST_F(Plan, NamesThreadsAndSeeds) {

@@ -22,11 +22,13 @@
 #include "mlbench/comm/wrap/netem.h"
 #include "mlbench/compress/coder.h"
 #include "mlbench/metrics/metric.h"
+#include "mlbench/models/layer_kinds.h"
 #include "mlbench/models/model.h"
 #include "mlbench/optim/exchange/exchange.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/former_names.h"
+#include "mlbench/spec/task.h"
 
 namespace mlbench::catalog {
 
@@ -88,15 +90,33 @@ Json list(const std::vector<Row>& rows) {
   return array;
 }
 
+// The official tasks whose models have no other layers than `layers`.
+std::vector<std::string> tasks_with(const std::vector<std::string>& layers) {
+  std::vector<std::string> tasks;
+  for (const spec::TaskSource& source : spec::embedded_tasks()) {
+    const spec::TaskSpec task = spec::parse_task(source, "", {}).task;
+    const std::vector<std::string> kinds = models::kinds_in(models::describe_model(task));
+    const bool all = std::ranges::all_of(
+        kinds, [&](const std::string& kind) { return std::ranges::find(layers, kind) != layers.end(); });
+    if (all && std::ranges::find(tasks, task.name) == tasks.end()) tasks.push_back(task.name);
+  }
+  return tasks;
+}
+
 Json list_frameworks(const std::vector<FrameworkRow>& frameworks) {
   Json array = list(frameworks);
   for (size_t i = 0; i < array.size(); ++i) {
     const FrameworkRow& row = frameworks[i];
+    const bool all = row.layers == nullptr;
+    const std::vector<std::string> layers = all ? names_of(models::layer_kinds()) : texts_of(row.layers());
     array[i].update({{"inter_op", row.inter_op},
                      {"profile", row.profile},
                      {"precisions", row.precisions},
                      {"devices", row.devices},
-                     {"convolutions", row.convolutions}});
+                     {"convolutions", row.convolutions},
+                     {"layers", all ? Json() : Json(layers)},
+                     {"decodes", row.decodes},
+                     {"tasks", tasks_with(layers)}});
   }
   return array;
 }

@@ -50,6 +50,9 @@ struct FrameworkRow {
   std::vector<std::string_view> devices = {"cpu"};
   // The values that it takes of spec::kConvolutions.
   std::vector<std::string_view> convolutions = {"auto"};
+  // The kinds of layers that it has (models/layer_kinds.h), and so the tasks that it trains. Null: all.
+  std::vector<std::string_view> (*layers)() = nullptr;
+  bool decodes = true;  // whether it has a Decoder, which metrics of translations need
 };
 
 // A worker program: what its main() lists. All ranks of a run are of one program.
@@ -76,10 +79,10 @@ std::unique_ptr<framework::Framework> make_framework(const WorkerProgram& progra
                                                      const framework::FrameworkOptions& options);
 
 // What the program can do, for `mlbench-worker --catalog`: {"build_id", "git_describe", "frameworks": [{"name",
-// "available", "reason", "about", "inter_op", "profile", "precisions", "devices", "convolutions"}], "backends": [{the
-// first four, and "algorithms", "tunables", "devices"}], "optimizers": [...], "rules": [...], "coders": [...],
-// "patterns": [...], "step_options": [...] (rows as optim/factory.h, compress/coder.h and optim/exchange/exchange.h
-// say), "models": [...], "metrics": [...]}.
+// "available", "reason", "about", "inter_op", "profile", "precisions", "devices", "convolutions", "layers" (null: all
+// kinds), "decodes", "tasks": those that it trains}], "backends": [{the first four, and "algorithms", "tunables",
+// "devices"}], "optimizers": [...], "rules": [...], "coders": [...], "patterns": [...], "step_options": [...] (rows as
+// optim/factory.h, compress/coder.h and optim/exchange/exchange.h say), "models": [...], "metrics": [...]}.
 Json describe(const WorkerProgram& program);
 
 }  // namespace mlbench::catalog

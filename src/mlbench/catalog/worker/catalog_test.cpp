@@ -20,7 +20,10 @@
 namespace mlbench::catalog {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::ThrowsMessage;
 
 const WorkerProgram kProgram{"mlbench-worker", frameworks()};
@@ -105,6 +108,27 @@ TEST(Catalog, AFrameworkIsRefusedConvolutionsThatItHasNot) {
   const Json described = describe(kProgram);
   EXPECT_EQ(described["frameworks"][0]["convolutions"], Json::array({"auto"}));
   EXPECT_EQ(described["frameworks"][1]["convolutions"], Json::array({"auto", "direct", "winograd"}));
+}
+
+TEST(Catalog, SaysWhichTasksAFrameworkTrains) {
+  const auto without_layers = [] { return std::vector<std::string_view>(); };
+  const auto of_small_images = [] {
+    return std::vector<std::string_view>{"conv2d", "relu", "max_pool2d", "flatten", "linear", "dropout"};
+  };
+  std::vector<FrameworkRow> rows = {frameworks()[0], frameworks()[0], frameworks()[2]};
+  rows[0].layers = without_layers;
+  rows[1].layers = of_small_images;
+  const Json described = describe({"mlbench-worker-toy", rows})["frameworks"];
+  EXPECT_EQ(described[0]["tasks"], Json::array());
+  EXPECT_EQ(described[0]["layers"], Json::array());
+  EXPECT_THAT(described[1]["tasks"].get<std::vector<std::string>>(),
+              AllOf(Contains("fashion-mnist"), Contains("mnist"), Not(Contains("1a")), Not(Contains("4a"))));
+  EXPECT_EQ(described[2]["layers"], nullptr) << "all that there are";
+  EXPECT_EQ(described[2]["decodes"], false);
+  for (const spec::TaskSource& source : spec::embedded_tasks()) {
+    const std::string task = spec::parse_task(source, "", {}).task.name;
+    EXPECT_THAT(described[2]["tasks"].get<std::vector<std::string>>(), Contains(task));
+  }
 }
 
 // Overlap is off where spinning takes a core from the threads that compute (worker/ingredients.h).

@@ -30,7 +30,8 @@ const std::vector<FrameworkRow>& frameworks() {
        .available = framework::null_framework::available,
        .make = framework::null_framework::make,
        .about = "computes nothing: what all else of a step costs",
-       .precisions = {"float32", "tf32", "bf16", "fp16"}},
+       .precisions = {"float32", "tf32", "bf16", "fp16"},
+       .decodes = false},
   };
   return kRows;
 }
