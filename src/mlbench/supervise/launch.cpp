@@ -98,6 +98,7 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
     const catalog::ProgramRow& program = catalog::program_with(run.framework);
     request.command = {request.in_image ? std::string(program.name) : catalog::path_of(program, worker).string(),
                        "--run-dir", run.run_dir, "--segment", std::to_string(segment)};
+    request.modules = program.modules;
     request.folders.push_back({run.cache_dir, true});
     for (const std::string& folder : run.data_dirs) {
       std::error_code ignored;

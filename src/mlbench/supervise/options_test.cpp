@@ -95,6 +95,7 @@ TEST(LaunchRequest, AllRanksAreOfTheProgramThatHasTheFramework) {
   run.framework = "tensorflow";
   auto request = launch_request(run, Somewhere(true), "/opt/mlbench-worker", 1, std::nullopt, false);
   EXPECT_EQ(request.command.front(), "/opt/mlbench-worker-tensorflow");
+  EXPECT_EQ(request.modules, "libtensorflow") << "what executors bring to other hosts with it";
   request = launch_request(run, Somewhere(true), "/tmp/my-worker", 1, std::nullopt, false);
   EXPECT_EQ(request.command.front(), "/tmp/mlbench-worker-tensorflow");
   request = launch_request(run, Somewhere(false, true), "/opt/mlbench-worker", 1, std::nullopt, false);

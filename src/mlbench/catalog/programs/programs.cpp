@@ -14,7 +14,8 @@ constexpr ProgramRow kPrograms[] = {
     {.name = "mlbench-worker-tensorflow",
      .build = "-DMLBENCH_TENSORFLOW=ON",
      .framework = "tensorflow",
-     .about = "TensorFlow's kernels and gradients, for CPUs"},
+     .about = "TensorFlow's kernels and gradients, for CPUs",
+     .modules = "libtensorflow"},
 };
 
 }  // namespace

@@ -17,6 +17,8 @@ struct ProgramRow {
   // The only framework of this program, and what lists say of it where the program is not there. "": the program has
   // the frameworks that share a process.
   std::string_view framework = {}, about = {};
+  // The folder beside the program of libraries that it loads by itself; "": it loads none.
+  std::string_view modules = {};
 };
 
 // The first row is mlbench-worker, without which nothing runs.

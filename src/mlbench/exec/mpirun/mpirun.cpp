@@ -279,7 +279,8 @@ class MpirunExecutor final : public Executor {
   }
 
   static Programs programs_of(const LaunchRequest& request) {
-    return {request.guard, request.rank_words ? "" : request.command.front()};
+    if (request.rank_words) return {.guard = request.guard};
+    return {request.guard, request.command.front(), request.modules};
   }
 
   std::vector<std::string> ssh() const {

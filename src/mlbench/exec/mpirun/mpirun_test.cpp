@@ -439,7 +439,7 @@ class WithoutPrograms : public FakeMpirunTest {
                        "#/absent#')\nexec sh -c \"$line\"\n");
     program("mpirun", "echo \"$*\" > " + (dir_ / "words").string() + kStartGuards + "wait\n");
   }
-  fs::path folder() const { return folder_of_build({GUARD, ""}, spec::engine_text(engine_, "scratch")); }
+  fs::path folder() const { return folder_of_build({.guard = GUARD}, spec::engine_text(engine_, "scratch")); }
   int64_t copies() const {
     const std::string calls = read_file(dir_ / "calls");
     return static_cast<int64_t>(parts(calls, "tar -x"));
@@ -490,6 +490,23 @@ TEST_F(WithoutPrograms, AProgramThatDoesNotStartThereIsToldOf) {
   EXPECT_THAT(status.words, AllOf(HasSubstr("false cannot be brought to " + (dir_ / "scratch").string()),
                                   HasSubstr(" on h"), HasSubstr("the rest is the system's")));
   EXPECT_FALSE(fs::exists(dir_ / "words")) << "mpirun was started";
+}
+
+TEST_F(WithoutPrograms, WhatAWorkerLoadsByItselfIsBroughtWithIt) {
+  const fs::path worker = dir_ / "programs/worker", modules = worker.parent_path() / "modules";
+  fs::create_directories(modules);
+  fs::copy_file("/usr/bin/true", worker);
+  write_file_atomically(modules / "libx.so.2", "library");
+  write_file_atomically(modules / "notes.txt", "text");
+  LaunchRequest request = command("");
+  request.rank_words = false;
+  request.command = {worker.string()};
+  request.modules = "modules";
+  wait_for(*start(request), StartState::kStarted);
+  const fs::path there = folder_of_build({GUARD, worker}, dir_ / "scratch");
+  EXPECT_EQ(read_file(there / "worker"), read_file(worker));
+  EXPECT_EQ(read_file(there / "modules/libx.so.2"), "library");
+  EXPECT_FALSE(fs::exists(there / "modules/notes.txt"));
 }
 
 TEST_F(WithoutPrograms, ThePlanSaysWhatIsAskedAndBrought) {

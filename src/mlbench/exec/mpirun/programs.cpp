@@ -75,12 +75,27 @@ std::vector<fs::path> own_libraries(const fs::path& program, const fs::path& fol
   return libraries;
 }
 
+// The libraries in a folder; none where there is no such folder.
+std::vector<fs::path> libraries_in(const fs::path& folder) {
+  std::vector<fs::path> libraries;
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
+    const std::string name = entry.path().filename();
+    if (name.ends_with(".so") || name.find(".so.") != std::string::npos) libraries.push_back(entry.path());
+  }
+  return libraries;
+}
+
 // Makes links to the programs and their libraries in a folder, laid out as beside the programs, for tar to follow.
 void lay_out(const Programs& programs, const fs::path& folder) {
   for (const fs::path& program : all_of(programs)) fs::create_symlink(program, folder / program.filename());
   if (programs.worker.empty()) return;
   const fs::path beside = fs::canonical(programs.worker).parent_path();
-  for (const fs::path& library : own_libraries(programs.worker, beside)) {
+  std::vector<fs::path> libraries = own_libraries(programs.worker, beside);
+  if (!programs.modules.empty()) {
+    for (fs::path& one : libraries_in(beside / programs.modules)) libraries.push_back(std::move(one));
+  }
+  for (const fs::path& library : libraries) {
     const fs::path there = folder / library.lexically_normal().lexically_relative(beside);
     fs::create_directories(there.parent_path());
     if (!fs::exists(there)) fs::create_symlink(fs::canonical(library), there);

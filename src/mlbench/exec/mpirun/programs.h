@@ -15,7 +15,8 @@ namespace mlbench::exec::mpirun {
 
 struct Programs {
   std::filesystem::path guard;
-  std::filesystem::path worker;  // empty: the ranks run a command of the user's
+  std::filesystem::path worker = {};  // empty: the ranks run a command of the user's
+  std::string modules = {};           // LaunchRequest::modules
 };
 
 // The folder of all runs with these programs on each host: `scratch`/mlbench-UID/build-ID. Throws UserError where a
