@@ -2,14 +2,17 @@
 #
 #   lib/mlbench/            the programs: they find each other beside themselves, as in the build tree
 #   lib/mlbench/libtorch/   LibTorch, in the layout of its wheels, which its own RPATHs name
+#   lib/mlbench/libtensorflow/  what mlbench-worker-tensorflow loads, where that is built
 #   bin/                    links to the programs that people type
 #   share/mlbench/helm/     the Helm chart
 #   share/doc/PACKAGE/      licences; of mlbench the pages of docs/
 #
-# A component is a package: program (mlbench), worker (mlbench-worker), libtorch (mlbench-libtorch).
+# A component is a package: program (mlbench), worker (mlbench-worker), libtorch (mlbench-libtorch); with
+# MLBENCH_TENSORFLOW also tensorflow (mlbench-worker-tensorflow) and libtensorflow (mlbench-libtensorflow).
 
 set(_programs lib/mlbench)
 set(_libtorch ${_programs}/libtorch)
+set(_libtensorflow ${_programs}/libtensorflow)
 
 # _mlbench_install_tree(<component> <base> <destination> <file>...): files, each in its folder below base.
 function(_mlbench_install_tree component base destination)
@@ -29,12 +32,13 @@ function(_mlbench_install_program component target)
   install(FILES ${link} DESTINATION bin COMPONENT ${component})
 endfunction()
 
-# _mlbench_worker_library_folder(<name> <folder>): a folder of libraries; where it is installed lib/mlbench/libtorch/<name>.
-function(_mlbench_worker_library_folder name folder)
+# _mlbench_library_folder(<name> <folder> <target>...): a folder of libraries, for these programs; where it is installed
+# lib/mlbench/<name>.
+function(_mlbench_library_folder name folder)
   cmake_path(GET name PARENT_PATH parent)
-  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/bin/libtorch/${parent})
-  file(CREATE_LINK ${folder} ${PROJECT_BINARY_DIR}/bin/libtorch/${name} SYMBOLIC)
-  set_property(TARGET mlbench-worker APPEND PROPERTY INSTALL_RPATH $ORIGIN/libtorch/${name})
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/bin/${parent})
+  file(CREATE_LINK ${folder} ${PROJECT_BINARY_DIR}/bin/${name} SYMBOLIC)
+  set_property(TARGET ${ARGN} APPEND PROPERTY INSTALL_RPATH $ORIGIN/${name})
 endfunction()
 
 function(_mlbench_install_licence component package licence)
@@ -57,6 +61,10 @@ set(_components program)
 
 if(TARGET mlbench-worker)
   list(APPEND _components worker libtorch)
+  set(_workers mlbench-worker)
+  if(TARGET mlbench-worker-tensorflow)
+    list(APPEND _workers mlbench-worker-tensorflow)
+  endif()
   _mlbench_install_program(worker mlbench-worker)
   _mlbench_install_licence(worker mlbench-worker ${PROJECT_SOURCE_DIR}/LICENSE)
 
@@ -76,7 +84,7 @@ if(TARGET mlbench-worker)
 
   # The same in the build tree, by links, so that the program is installed as it was linked: of a path that is replaced
   # when it is installed CMake leaves an empty end, and the loader takes that for the current folder.
-  _mlbench_worker_library_folder(torch/lib ${_torch_lib})
+  _mlbench_library_folder(libtorch/torch/lib ${_torch_lib} ${_workers})
   if(MLBENCH_NCCL)
     get_target_property(_nccl_libraries mlbench_nccl INTERFACE_LINK_LIBRARIES)  # nvidia/*/lib/*.so of wheels, too
     foreach(_library IN LISTS _nccl_libraries)
@@ -86,16 +94,16 @@ if(TARGET mlbench-worker)
       if(NOT ${_wheels}/${_name}/${_file} IN_LIST _nvidia_libraries)  # a process is to have one of each
         install(FILES ${_library} DESTINATION ${_libtorch}/${_name} COMPONENT libtorch)
       endif()
-      _mlbench_worker_library_folder(${_name} ${_folder})
+      _mlbench_library_folder(libtorch/${_name} ${_folder} ${_workers})
     endforeach()
   endif()
   foreach(_library IN LISTS MPI_C_LIBRARIES)  # may lie where the loader does not look by itself
     cmake_path(GET _library PARENT_PATH _folder)
     if(NOT _folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
-      set_property(TARGET mlbench-worker APPEND PROPERTY INSTALL_RPATH ${_folder})
+      set_property(TARGET ${_workers} APPEND PROPERTY INSTALL_RPATH ${_folder})
     endif()
   endforeach()
-  set_target_properties(mlbench-worker PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
+  set_target_properties(${_workers} PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
 
   file(GLOB _licence ${_wheels}/torch-*.dist-info/licenses/LICENSE)
   file(GLOB_RECURSE _licences ${_wheels}/torch-*.dist-info/licenses/* ${_wheels}/nvidia_*.dist-info/licenses/*)
@@ -104,6 +112,23 @@ if(TARGET mlbench-worker)
     _mlbench_install_tree(libtorch ${_wheels} share/doc/mlbench-libtorch/licences ${_licences})
   else()
     message(STATUS "No licence of LibTorch beside ${_torch_lib}: do not pass on an installation of this build")
+  endif()
+endif()
+
+if(TARGET mlbench-worker-tensorflow)
+  list(APPEND _components tensorflow libtensorflow)
+  _mlbench_install_program(tensorflow mlbench-worker-tensorflow)
+  _mlbench_install_licence(tensorflow mlbench-worker-tensorflow ${PROJECT_SOURCE_DIR}/LICENSE)
+
+  # The program loads them by their names, so its RUNPATH finds them.
+  cmake_path(GET TensorFlow_LIBRARY PARENT_PATH _tensorflow)
+  file(GLOB _tensorflow_libraries ${_tensorflow}/libtensorflow_cc.so.2 ${_tensorflow}/libtensorflow_framework.so.2)
+  install(FILES ${_tensorflow_libraries} DESTINATION ${_libtensorflow} COMPONENT libtensorflow)
+  _mlbench_library_folder(libtensorflow ${_tensorflow} mlbench-worker-tensorflow)
+  if(EXISTS ${_tensorflow}/THIRD_PARTY_NOTICES.txt)
+    _mlbench_install_licence(libtensorflow mlbench-libtensorflow ${_tensorflow}/THIRD_PARTY_NOTICES.txt)
+  else()
+    message(STATUS "No licence of TensorFlow beside ${_tensorflow}: do not pass on an installation of this build")
   endif()
 endif()
 
@@ -153,5 +178,16 @@ PyTorch's wheels.")
   list(TRANSFORM _folders REPLACE "/[^/]+$" "")
   list(REMOVE_DUPLICATES _folders)
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${_folders})
+endif()
+if(TARGET mlbench-worker-tensorflow)
+  set(CPACK_DEBIAN_TENSORFLOW_PACKAGE_NAME mlbench-worker-tensorflow)
+  set(CPACK_COMPONENT_TENSORFLOW_DESCRIPTION "benchmark suite for distributed machine learning: ranks of TensorFlow
+The program of one rank with the framework tensorflow, on each host that has
+such ranks.")
+  set(CPACK_DEBIAN_LIBTENSORFLOW_PACKAGE_NAME mlbench-libtensorflow)
+  set(CPACK_COMPONENT_LIBTENSORFLOW_DESCRIPTION "TensorFlow's libraries for mlbench-worker-tensorflow, for the CPU
+In a folder of their own, where no other program finds them; as published in
+the wheel tensorflow-cpu.")
+  list(APPEND CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${_tensorflow})
 endif()
 include(CPack)

@@ -9,6 +9,7 @@ usage: packages_test.py wheel|install|debian|images
 """
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -23,8 +24,11 @@ SOURCE = pathlib.Path(os.environ["MLBENCH_TEST_SOURCE_DIR"])
 BUILD = pathlib.Path(os.environ["MLBENCH_TEST_BINARY_DIR"])
 VERSION = os.environ["MLBENCH_TEST_VERSION"]
 CMAKE, CPACK = os.environ["MLBENCH_TEST_CMAKE"], os.environ["MLBENCH_TEST_CPACK"]
-PROGRAMS = ("mlbench", "mlbench-guard", "mlbench-pieces", "mlbench-worker")
-PACKAGES = ("mlbench", "mlbench-libtorch", "mlbench-worker")
+TENSORFLOW = "mlbench-worker-tensorflow"
+OPTIONAL = (TENSORFLOW,) if (BUILD / "bin" / TENSORFLOW).exists() else ()
+WORKERS = ("mlbench-worker", *OPTIONAL)
+PROGRAMS = ("mlbench", "mlbench-guard", "mlbench-pieces", *WORKERS)
+PACKAGES = ("mlbench", "mlbench-libtorch", *WORKERS, *(["mlbench-libtensorflow"] if OPTIONAL else []))
 USER = 10001  # of nobody on this machine
 
 
@@ -82,10 +86,14 @@ def check_program(mlbench, home: str, record, backends=("gloo",)):
     expect(version == run(built, "--version") and VERSION in version, f"another version: {version}")
     names = [task["name"] for task in json.loads(mlbench("list", "tasks", "--json"))]
     expect(names == [task["name"] for task in json.loads(run(built, "list", "tasks", "--json"))], f"tasks: {names}")
-    for backend in backends:
-        name = f"x-{backend}"
+    frameworks = {row["name"]: row for row in json.loads(mlbench("list", "frameworks", "--json", "--home", home))}
+    told = frameworks["tensorflow"]
+    expect(told["program"] == TENSORFLOW and told["available"] == bool(OPTIONAL), f"framework tensorflow: {told}")
+    expect(bool(OPTIONAL) or f"the package {TENSORFLOW}" in told["reason"], f"no way to tensorflow: {told}")
+    for backend, framework in itertools.product(backends, ["torch", *(["tensorflow"] if OPTIONAL else [])]):
+        name = f"{framework}-{backend}"
         options = ("--task", "mnist", "--synthetic", "--max-steps", "3", "--local", "--backend", backend)
-        mlbench("run", name, "2", *options, "--home", home)
+        mlbench("run", name, "2", *options, "--framework", framework, "--home", home)
         told = json.loads(record(f"{name}-2"))
         expect(told["state"] == "finished", f"{name}-2: {told['state']}")
         expect(told["exit_codes"] == [0, 0], f"{name}-2 ended with {told['exit_codes']}")
@@ -135,15 +143,18 @@ def install():
     with work_folder() as folder:
         prefix = folder / "prefix"
         run(CMAKE, "--install", BUILD, "--prefix", prefix, cwd="/")
-        worker = run("readelf", "-d", prefix / "lib/mlbench/mlbench-worker")
-        [runpath] = re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", worker)
-        expect(all(runpath.split(":")) and "$ORIGIN/libtorch/torch/lib" in runpath, f"the worker's RUNPATH: {runpath}")
-        for path in runpath.split(":"):
-            expect(
-                path.startswith(("$ORIGIN/", "/usr/")), f"the worker's RUNPATH names a folder of this machine: {path}"
+        for worker in WORKERS:
+            [runpath] = re.findall(
+                r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", run("readelf", "-d", prefix / "lib/mlbench" / worker)
             )
+            expect(all(runpath.split(":")) and "$ORIGIN/libtorch/torch/lib" in runpath, f"{worker}'s RUNPATH: {runpath}")
+            for path in runpath.split(":"):
+                expect(
+                    path.startswith(("$ORIGIN/", "/usr/")), f"{worker}'s RUNPATH names a folder of this machine: {path}"
+                )
 
         hidden = [SOURCE, BUILD, (BUILD / "bin/libtorch/torch/lib").resolve().parents[1]]  # one may lie in another
+        hidden += [(BUILD / "bin/libtensorflow").resolve() for _ in OPTIONAL]
         hide = "; ".join('[[ ! -d $1 ]] || mount -t tmpfs tmpfs "$1"; shift' for _ in hidden)
         script = f'set -e; {hide}; exec "$@"'
 
@@ -153,7 +164,7 @@ def install():
 
         expect(alone("ls", "-A", SOURCE) == "", "the source tree can still be seen")
         check_libraries(
-            lambda name: alone("ldd", prefix / "lib/mlbench" / name), ("mlbench", "mlbench-pieces", "mlbench-worker")
+            lambda name: alone("ldd", prefix / "lib/mlbench" / name), ("mlbench", "mlbench-pieces", *WORKERS)
         )
         home = folder / "home"
         check_program(
@@ -295,7 +306,7 @@ def debian():
             enter("apt-get", "update")
             enter("apt-get", "install", "-y", "--no-install-recommends", *names)
             check_libraries(
-                lambda name: enter("ldd", f"/usr/lib/mlbench/{name}"), ("mlbench", "mlbench-pieces", "mlbench-worker")
+                lambda name: enter("ldd", f"/usr/lib/mlbench/{name}"), ("mlbench", "mlbench-pieces", *WORKERS)
             )
             for name in PROGRAMS:
                 expect(os.access(root / "usr/lib/mlbench" / name, os.X_OK), f"{name} is not there")
@@ -313,7 +324,7 @@ def debian():
             enter("apt-get", "purge", "-y", *PACKAGES)
         left = [
             path
-            for path in ("usr/lib/mlbench", "usr/bin/mlbench", "usr/bin/mlbench-worker")
+            for path in ("usr/lib/mlbench", "usr/bin/mlbench", *(f"usr/bin/{worker}" for worker in WORKERS))
             if os.path.lexists(root / path)
         ]
         expect(not left, f"after purge there are still {left}")
