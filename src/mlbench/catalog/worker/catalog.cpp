@@ -90,15 +90,13 @@ Json list(const std::vector<Row>& rows) {
   return array;
 }
 
-// The official tasks whose models have no other layers than `layers`.
-std::vector<std::string> tasks_with(const std::vector<std::string>& layers) {
+// The official tasks that the framework trains.
+std::vector<std::string> tasks_of(const FrameworkRow& row) {
   std::vector<std::string> tasks;
   for (const spec::TaskSource& source : spec::embedded_tasks()) {
     const spec::TaskSpec task = spec::parse_task(source, "", {}).task;
-    const std::vector<std::string> kinds = models::kinds_in(models::describe_model(task));
-    const bool all = std::ranges::all_of(
-        kinds, [&](const std::string& kind) { return std::ranges::find(layers, kind) != layers.end(); });
-    if (all && std::ranges::find(tasks, task.name) == tasks.end()) tasks.push_back(task.name);
+    const bool known = std::ranges::find(tasks, task.name) != tasks.end();
+    if (!known && has_layers_of(row, models::describe_model(task))) tasks.push_back(task.name);
   }
   return tasks;
 }
@@ -107,16 +105,14 @@ Json list_frameworks(const std::vector<FrameworkRow>& frameworks) {
   Json array = list(frameworks);
   for (size_t i = 0; i < array.size(); ++i) {
     const FrameworkRow& row = frameworks[i];
-    const bool all = row.layers == nullptr;
-    const std::vector<std::string> layers = all ? names_of(models::layer_kinds()) : texts_of(row.layers());
     array[i].update({{"inter_op", row.inter_op},
                      {"profile", row.profile},
                      {"precisions", row.precisions},
                      {"devices", row.devices},
                      {"convolutions", row.convolutions},
-                     {"layers", all ? Json() : Json(layers)},
+                     {"layers", row.layers == nullptr ? Json() : Json(row.layers())},
                      {"decodes", row.decodes},
-                     {"tasks", tasks_with(layers)}});
+                     {"tasks", tasks_of(row)}});
   }
   return array;
 }
@@ -154,6 +150,14 @@ std::unique_ptr<comm::Transport> wrapped(std::unique_ptr<comm::Transport> transp
 }
 
 }  // namespace
+
+bool has_layers_of(const FrameworkRow& row, const models::ModelDescription& model) {
+  if (row.layers == nullptr) return true;
+  const std::vector<std::string_view> layers = row.layers();
+  return std::ranges::all_of(models::kinds_in(model), [&](const std::string& kind) {
+    return std::ranges::find(layers, std::string_view(kind)) != layers.end();
+  });
+}
 
 bool backend_spins(const std::string& name) { return find_row(backends(), name, "backend").spins; }
 

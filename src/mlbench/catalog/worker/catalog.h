@@ -55,6 +55,9 @@ struct FrameworkRow {
   bool decodes = true;  // whether it has a Decoder, which metrics of translations need
 };
 
+// Whether the framework has every kind of layer of the model.
+bool has_layers_of(const FrameworkRow& row, const models::ModelDescription& model);
+
 // A worker program: what its main() lists. All ranks of a run are of one program.
 struct WorkerProgram {
   std::string name;  // of its file, "mlbench-worker"

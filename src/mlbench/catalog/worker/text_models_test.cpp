@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/catalog/worker/frameworks.h"
+#include "mlbench/catalog/worker/every_framework_test.h"
 #include "mlbench/framework/contract_test.h"
 #include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/text_reference_test.h"
@@ -87,11 +87,14 @@ struct TextCase {
   }
 };
 
-std::vector<TextCase> cases(const std::vector<std::string>& models) {
+// Every framework with every model whose layers it has. `decoding`: those with a decoder.
+std::vector<TextCase> cases(const std::vector<std::string>& models, bool decoding = false) {
   std::vector<TextCase> all;
-  for (const FrameworkRow& row : frameworks()) {
-    if (row.name == std::string("null") || !row.available().available) continue;
-    for (const std::string& model : models) all.push_back({&row, model});
+  for (const FrameworkRow& row : every_framework()) {
+    if (row.name == std::string("null") || !row.available().available || (decoding && !row.decodes)) continue;
+    for (const std::string& model : models) {
+      if (has_layers_of(row, text_options(model.empty() ? "awd-lstm" : model).model)) all.push_back({&row, model});
+    }
   }
   return all;
 }
@@ -357,7 +360,7 @@ class Decoding : public TextModel {
   std::unique_ptr<TextReference> reference_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Models, Decoding, ::testing::ValuesIn(cases({"gnmt", "transformer"})), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Models, Decoding, ::testing::ValuesIn(cases({"gnmt", "transformer"}, true)), name_of_case);
 
 void expect_row(std::span<const float> all, size_t row, const at::Tensor& expected) {
   for (int64_t i = 0; i < kVocabulary; ++i) {
