@@ -3,7 +3,7 @@
 #   tomlplusplus::tomlplusplus LibArchive::LibArchive CURL::libcurl EXPAT::EXPAT OpenSSL::Crypto ZLIB::ZLIB
 #   SQLite::SQLite3 simdjson::simdjson protobuf::libprotobuf-lite JPEG::JPEG PNG::PNG ICU::uc mlbench_microhttpd mlbench_isal
 #   mlbench_yaml mlbench_sentencepiece (where it is)
-#   mlbench_gloo mlbench_mpi (where there is an MPI) mlbench_nccl (where it was asked for) LibTorch::LibTorch DNNL::dnnl (where there is a oneDNN) GTest::gtest GTest::gmock
+#   mlbench_gloo mlbench_mpi (where there is an MPI) mlbench_nccl and mlbench_tensorflow (where they were asked for) LibTorch::LibTorch DNNL::dnnl (where there is a oneDNN) GTest::gtest GTest::gmock
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -104,6 +104,13 @@ if(MLBENCH_TORCH)
     else()
       message(STATUS "No oneDNN: the framework native will not be available (Debian: libdnnl-dev)")
     endif()
+  endif()
+  if(MLBENCH_TENSORFLOW)
+    # Not with sanitizers: their libraries do not allow the way in which TensorFlow is loaded (RTLD_DEEPBIND).
+    if(MLBENCH_SANITIZE)
+      message(FATAL_ERROR "MLBENCH_TENSORFLOW=ON goes without MLBENCH_SANITIZE: sanitizers refuse RTLD_DEEPBIND")
+    endif()
+    find_package(TensorFlow REQUIRED)
   endif()
 endif()
 

@@ -1,26 +1,29 @@
 #!/usr/bin/env bash
 # Installs what mlbench needs and this machine lacks: Debian packages (tools/packages.txt) and
 # LibTorch (cmake/libtorch.txt, into $XDG_CACHE_HOME/mlbench, shared by all clones); `nccl`: NVIDIA's NCCL and the headers
-# that it needs (cmake/nccl.txt), for the back end nccl; `kube`: builds a Kubernetes for its tests (tools/kube.sh).
+# that it needs (cmake/nccl.txt), for the back end nccl; `tensorflow`: TensorFlow's libraries and the headers of its C
+# API (cmake/tensorflow.txt), for the framework tensorflow; `kube`: builds a Kubernetes for its tests (tools/kube.sh).
 # Needs root or sudo only while a package is missing. Doing it again costs nothing.
 set -euo pipefail
 
-usage="usage: tools/setup.sh [--no-torch] [build] [run] [test] [engines] [package] [packages] [lint] [fuzz] [browser] [nccl] [kube]     (default: build run)
+usage="usage: tools/setup.sh [--no-torch] [build] [run] [test] [engines] [package] [packages] [lint] [fuzz] [browser] [nccl] [tensorflow] [kube]     (default: build run)
   --no-torch          the control plane alone (cmake --preset control)
   MLBENCH_TORCH_DIR   a PyTorch of your own, 2.11 or later: nothing is fetched"
 
 readonly torch_fetch_mb=555 torch_disk_mb=520 nccl_fetch_mb=260 nccl_disk_mb=330
+readonly tensorflow_fetch_mb=274 tensorflow_disk_mb=860
 # What an estimate of the duration assumes.
 readonly fetch_mb_per_second=10 unpack_mb_per_second=25
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/mlbench
-# cmake/FindLibTorch.cmake and FindNccl.cmake name the folders in the same way.
-folder_of() { # libtorch | nccl
+# cmake/FindLibTorch.cmake, FindNccl.cmake and FindTensorFlow.cmake name the folders in the same way.
+folder_of() { # libtorch | nccl | tensorflow
   printf '%s/%s-%s\n' "$cache" "$1" "$(sha256sum "$root/cmake/$1.txt" | cut -c1-12)"
 }
 torch=$(folder_of libtorch)
 nccl=$(folder_of nccl)
+tensorflow=$(folder_of tensorflow)
 
 say() { printf '%s\n' "$*"; }
 fail() {
@@ -70,7 +73,7 @@ install_packages() {
   }
 }
 
-fetch_wheels() { # libtorch | nccl, folder, what to do where they cannot be had
+fetch_wheels() { # libtorch | nccl | tensorflow, folder, what to do where they cannot be had
   local python work
   mkdir -p "$cache"
   # Two clones may set up at once: the second waits, then finds the work done.
@@ -84,7 +87,7 @@ fetch_wheels() { # libtorch | nccl, folder, what to do where they cannot be had
     # The platform is named, so that any Python 3 fetches the same files.
     TMPDIR=$work/tmp "$python" -m pip --disable-pip-version-check --no-cache-dir download \
       --no-deps --require-hashes --only-binary=:all: --python-version 3.11 --implementation cp --abi cp311 --abi none \
-      --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux_2_18_x86_64 \
+      --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux_2_18_x86_64 \
       --platform manylinux2014_x86_64 --dest "$work/wheels" -r "$root/cmake/$1.txt" ||
       fail "$1 could not be fetched (above); or give $3"
     say "setup: unpacking $1"
@@ -97,12 +100,14 @@ fetch_wheels() { # libtorch | nccl, folder, what to do where they cannot be had
 
 want_torch=1
 want_nccl=
+want_tensorflow=
 want_kube=
 sections=()
 for argument in "$@"; do
   case $argument in
     --no-torch) want_torch= ;;
     nccl) want_nccl=1 ;;
+    tensorflow) want_tensorflow=1 ;;
     kube)
       want_kube=1
       sections+=(engines kube packages package)
@@ -122,10 +127,13 @@ fi
 if [[ -d $nccl ]]; then
   want_nccl=
 fi
+if [[ -d $tensorflow ]]; then
+  want_tensorflow=
+fi
 if [[ " ${sections[*]} " != *" build "* || -n ${MLBENCH_TORCH_DIR:-} || -d $torch ]]; then
   want_torch=
 fi
-if [[ $want_torch || $want_nccl ]] && ! python_with_pip >/dev/null; then
+if [[ $want_torch || $want_nccl || $want_tensorflow ]] && ! python_with_pip >/dev/null; then
   sections+=(libtorch)
 fi
 
@@ -139,7 +147,7 @@ build_kube() {
   fi
 }
 
-if [[ ${#packages[@]} == 0 && ! $want_torch && ! $want_nccl ]]; then
+if [[ ${#packages[@]} == 0 && ! $want_torch && ! $want_nccl && ! $want_tensorflow ]]; then
   build_kube
   exit
 fi
@@ -170,6 +178,11 @@ if [[ $want_nccl ]]; then
   fetch_mb=$((fetch_mb + nccl_fetch_mb))
   disk_mb=$((disk_mb + nccl_disk_mb))
 fi
+if [[ $want_tensorflow ]]; then
+  say "setup: TensorFlow: $tensorflow_fetch_mb MB to fetch, $tensorflow_disk_mb MB on disk, in $cache"
+  fetch_mb=$((fetch_mb + tensorflow_fetch_mb))
+  disk_mb=$((disk_mb + tensorflow_disk_mb))
+fi
 say "setup: together $fetch_mb MB, about $(((fetch_mb / fetch_mb_per_second + disk_mb / unpack_mb_per_second) / 60 + 1)) min at $fetch_mb_per_second MB/s"
 
 if [[ ${#packages[@]} != 0 ]]; then
@@ -183,6 +196,10 @@ fi
 if [[ $want_nccl ]]; then
   say "setup: fetching NCCL"
   fetch_wheels nccl "$nccl" "a folder with -DMLBENCH_NCCL_DIR"
+fi
+if [[ $want_tensorflow ]]; then
+  say "setup: fetching TensorFlow"
+  fetch_wheels tensorflow "$tensorflow" "a folder with -DMLBENCH_TENSORFLOW_DIR"
 fi
 build_kube
 say "setup: done"

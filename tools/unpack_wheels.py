@@ -1,6 +1,6 @@
 """Unpacks of the wheels in one folder what mlbench compiles and runs with.
 
-usage: unpack_wheels.py libtorch|nccl WHEELS TREE
+usage: unpack_wheels.py libtorch|nccl|tensorflow WHEELS TREE
 """
 
 import pathlib
@@ -16,6 +16,20 @@ WANTED = {
         ("libtorch_cpu.so", "libc10.so", "libgomp.so", "libcupti.so", "libcudart.so"),
     ),
     "nccl": (("nvidia/nccl/include/", "nvidia/cu13/include/"), ("libnccl.so", "libcudart.so")),
+    # The C API, and what its headers include.
+    "tensorflow": (
+        tuple(
+            f"tensorflow/include/{folder}"
+            for folder in (
+                "tensorflow/c/",
+                "tensorflow/core/common_runtime/next_pluggable_device/c/",
+                "tensorflow/core/platform/ctstring",
+                "tsl/platform/",
+                "xla/tsl/c/",
+            )
+        ),
+        ("libtensorflow_cc.so", "libtensorflow_framework.so", "THIRD_PARTY_NOTICES"),
+    ),
 }
 
 
@@ -24,8 +38,8 @@ def main(kind: str, wheels: str, tree: str) -> None:
 
     def wanted(name: str) -> bool:
         path = pathlib.PurePosixPath(name)
-        if path.parent.name == "lib":
-            return path.name.startswith(libraries)
+        if path.parent.name in ("lib", "tensorflow") and path.name.startswith(libraries):
+            return True
         return name.startswith(headers) or (
             ".dist-info/" in name and path.name.lower().startswith(("license", "notice"))
         )
