@@ -39,7 +39,7 @@ using MakeMemory = std::function<std::shared_ptr<std::byte>(size_t bytes)>;
 struct FrameworkOptions {
   models::ModelDescription model;  // includes the loss
   int threads = 1;
-  int inter_op_threads = 1;  // of LibTorch's pool for concurrent operations (framework torch); set once per process
+  int inter_op_threads = 1;  // of the pool for concurrent operations of LibTorch (set once per process) or TensorFlow
   std::vector<int> cores;    // one per thread, to which the thread is bound; empty: no thread is bound
   uint64_t seed = 42;
   int rank = 0;
@@ -165,7 +165,8 @@ class Framework {
   // backward() calls `callback` with ranges [first, first + count) of gradients() as soon as these are final, the last
   // layer's first, while the pass goes on; each element is reported once. In separate memory, final means final in the
   // order of its stream. The call is made outside of any parallel region, so that the callback may wait, by the thread
-  // that called backward or (GPU) by one for which that thread waits. backward() throws what the callback throws.
+  // that called backward or (GPU; several inter-op threads of TensorFlow) by one for which that thread waits.
+  // backward() throws what the callback throws.
   using GradientReady = std::function<void(int64_t first, int64_t count)>;
   virtual void on_gradient_ready(GradientReady callback) = 0;
 
