@@ -134,6 +134,39 @@ TEST(TensorFlowFramework, OtherLayersEqualTorchPerTensor) {
   }
 }
 
+// Trains for `steps` steps of plain SGD, and returns the loss of each.
+std::vector<double> train(Framework& framework, const Samples& samples, int steps) {
+  framework.initialise();
+  std::vector<double> losses;
+  for (int number = 0; number < steps; ++number) {
+    losses.push_back(step(framework, samples.view(), number));
+    flat_tensor(framework.parameters()).sub_(flat_tensor(framework.gradients()), 0.02);
+  }
+  return losses;
+}
+
+TEST(TensorFlowFramework, TrainsAsTorchDoes) {
+  const FrameworkOptions options = options_of(models::smooth(model_of("1a")));
+  const Samples samples(options.model, 32);
+  const std::vector<double> losses = train(*make(options), samples, 20);
+  const std::vector<double> expected = train(*torch_framework::make(options), samples, 20);
+  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-3) << "step " << i;
+  EXPECT_LT(losses.back(), losses.front());
+}
+
+TEST(TensorFlowFramework, TheSameStartGivesTheSameWeights) {
+  const FrameworkOptions options = options_of(model_of("1a", {{"model.depth", "14"}}));
+  const Samples samples(options.model, 32);
+  std::set<std::string> hashes;
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    const auto framework = make(options);
+    train(*framework, samples, 3);
+    hashes.insert(models::weights_sha256(framework->layout(), values_of(framework->parameters()),
+                                         values_of(framework->buffers())));
+  }
+  EXPECT_EQ(hashes.size(), 1U);
+}
+
 TEST(TensorFlowLosses, BinaryCrossEntropyByHand) { contract::expect_logistic_regression_by_hand(make); }
 TEST(TensorFlowLosses, MeanSquaredErrorWithPenaltiesByHand) { contract::expect_linear_regression_by_hand(make); }
 TEST(TensorFlowLosses, GradientsEqualDifferences) { contract::expect_gradients_equal_differences(make); }
