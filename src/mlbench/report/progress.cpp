@@ -9,6 +9,7 @@ namespace fs = std::filesystem;
 
 namespace {
 constexpr int64_t kWindowNs = 5'000'000'000;
+constexpr int64_t kSharesOfWindow = 100;
 }  // namespace
 
 ProgressReader::ProgressReader(fs::path run_dir, int64_t rank, int64_t first_segment)
@@ -22,6 +23,7 @@ bool ProgressReader::update() {
                                 [this](const Json& event) { take(event); })) {
       news = true;
     }
+    set_means();
     if (!find_next_segment()) return news;
     progress_.segment = next_segment_++;
     progress_.prepared = progress_.training = false;
@@ -49,13 +51,23 @@ void ProgressReader::take(const record::StepRecord& record) {
   progress_.training = true;
   progress_.steps_done = static_cast<int64_t>(record.first_step + record.count);
 
-  window_.push_back(record);
-  while (window_.size() > 1 && record.end_ns - window_.front().end_ns > kWindowNs) window_.pop_front();
+  if (window_.empty() || record.end_ns - window_.back().first_end_ns >= kWindowNs / kSharesOfWindow) {
+    window_.push_back({record.end_ns, record.end_ns, 0, 0, 0});
+  }
+  Steps& last = window_.back();
+  last.last_end_ns = record.end_ns;
+  last.loss += record.loss_sum;
+  last.samples += static_cast<double>(record.samples);
+  last.train_ns += static_cast<double>(record.total_ns());
+  while (record.end_ns - window_.front().last_end_ns > kWindowNs) window_.pop_front();
+}
+
+void ProgressReader::set_means() {
   double loss = 0, samples = 0, train_ns = 0;
-  for (const record::StepRecord& step : window_) {
-    loss += step.loss_sum;
-    samples += static_cast<double>(step.samples);
-    train_ns += static_cast<double>(step.total_ns());
+  for (const Steps& steps : window_) {
+    loss += steps.loss;
+    samples += steps.samples;
+    train_ns += steps.train_ns;
   }
   if (samples > 0) progress_.loss = loss / samples;
   if (train_ns > 0) progress_.samples_per_s = samples / train_ns * 1e9;

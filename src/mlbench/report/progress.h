@@ -50,12 +50,20 @@ class ProgressReader {
   bool find_next_segment();
   void take(const record::StepRecord& record);
   void take(const Json& event);
+  // Sets loss and rate to those of `window_`.
+  void set_means();
+
+  // The sums of steps that ended within a small share of the window.
+  struct Steps {
+    int64_t first_end_ns, last_end_ns;
+    double loss, samples, train_ns;
+  };
 
   std::filesystem::path run_dir_;
   int64_t rank_;
   int64_t next_segment_;
   std::optional<record::SpoolTail> tail_;  // of the segment progress_.segment
-  std::deque<record::StepRecord> window_;
+  std::deque<Steps> window_;               // the last seconds; bounded, however fast steps are
   Progress progress_;
   std::function<void(const record::CollectiveRow& row)> take_row_;
 };

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
+#include <string>
+
 #include "mlbench/base/errors.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/report/test_records.h"
@@ -68,6 +71,26 @@ TEST(ProgressReader, LossAndRateAreOfTheLastSeconds) {
   reader.update();
   EXPECT_DOUBLE_EQ(*reader.progress().loss, 1.0);
   EXPECT_DOUBLE_EQ(*reader.progress().samples_per_s, 200);
+}
+
+TEST(ProgressReader, FastStepsTakeTimeInProportionToTheirNumber) {
+  constexpr int64_t kSteps = 200'000, kStepNs = 25'000;  // all end within five seconds
+  const TemporaryFolder run;
+  start_spool(run.path(), 1, 0);
+  std::string steps;
+  for (int64_t i = 0; i < kSteps; ++i) {
+    record::StepRecord step = make_step(static_cast<uint64_t>(i), 1, 0, 2.0, kStepNs, (i + 1) * kStepNs);
+    step.sequence = static_cast<uint64_t>(i);
+    record::append_record(steps, step);
+  }
+  append(steps_path(run.path(), 1, 0), steps.data(), steps.size());
+  ProgressReader reader(run.path());
+  const std::clock_t before = std::clock();
+  reader.update();
+  const double processor_s = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+  EXPECT_EQ(reader.progress().steps_done, kSteps);
+  EXPECT_DOUBLE_EQ(*reader.progress().loss, 2.0);
+  EXPECT_LT(processor_s, 2);
 }
 
 TEST(ProgressReader, GoesOnToTheNextSegment) {
