@@ -1,5 +1,5 @@
-// A framework with a worker program of its own (toy_worker.cpp), beside the built mlbench-worker: from the catalog to the
-// record.
+// A framework with a worker program of its own (toy_worker.cpp), beside the built mlbench-worker: from the catalog to
+// the record.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

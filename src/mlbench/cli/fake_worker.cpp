@@ -1,5 +1,5 @@
-// Workers for tests of the command line: each is the program of a FRAMEWORK. It prints a catalog, in which one backend is
-// not available; otherwise it runs the fake worker of tests/multiproc (FAKE_STEPS, FAKE_STEP_MS, FAKE_FAULT).
+// Workers for tests of the command line: each is the program of a FRAMEWORK. It prints a catalog, in which one backend
+// is not available; otherwise it runs the fake worker of tests/multiproc (FAKE_STEPS, FAKE_STEP_MS, FAKE_FAULT).
 
 #include <unistd.h>
 

@@ -57,7 +57,7 @@ struct LaunchRequest {
   // mpirun. "{hosts}" stands for the hosts of all ranks where ranks are on other hosts. The executor adds the variables
   // by which the ranks find each other (horovod.h).
   bool rank_words = false;
-  // The folder beside the worker of libraries that it loads by itself, which the loader does not name; "": there is none.
+  // The folder beside the worker of libraries that it loads by itself, which the loader does not name; "": none.
   std::string modules = {};
   bool in_image = false;        // whether the ranks run in containers, with the programs of an image
   std::filesystem::path guard;  // path of mlbench-guard, the parent of each rank

@@ -19,8 +19,8 @@ namespace mlbench::worker {
 dataset::PreparedDataset prepare_data(const spec::RunSpec& run);
 
 // Makes the framework of one rank. `local_rank` is the rank's number on its host, which selects cores and GPU.
-// `gradient_memory` is that of FrameworkOptions. Throws UserError for what the program or the framework lacks, and where
-// MLBENCH_CORES is no list of cores.
+// `gradient_memory` is that of FrameworkOptions. Throws UserError for what the program or the framework lacks, and
+// where MLBENCH_CORES is no list of cores.
 std::unique_ptr<framework::Framework> make_framework(const catalog::WorkerProgram& program, const spec::RunSpec& run,
                                                      int rank, int local_rank,
                                                      framework::MakeMemory gradient_memory = nullptr);

@@ -21,10 +21,10 @@ struct RankOptions {
   const Clock* clock = nullptr;  // for all times that the rank measures; null: the system's clock
 };
 
-// Runs, with the frameworks of `program`, the rank that the environment names (net/launch.h): joins the others, prepares the data, trains or measures
-// collectives, and returns the rank's exit code. Every failure is then in the rank's spool, and was told to the
-// supervisor where the rank had joined. Without a supervisor, rank 0 writes the run's record. Throws UserError for what
-// is wrong before the spool exists: environment or specification.
+// Runs, with the frameworks of `program`, the rank that the environment names (net/launch.h): joins the others,
+// prepares the data, trains or measures collectives, and returns the rank's exit code. Every failure is then in the
+// rank's spool, and was told to the supervisor where the rank had joined. Without a supervisor, rank 0 writes the run's
+// record. Throws UserError for what is wrong before the spool exists: environment or specification.
 int run_rank(const catalog::WorkerProgram& program, const RankOptions& options);
 
 }  // namespace mlbench::worker

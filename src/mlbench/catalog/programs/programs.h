@@ -1,8 +1,8 @@
 #pragma once
 
-// The worker programs, one row each. A framework that cannot share a process with others has a program of its own, which
-// an installation may lack. Every program has all back ends, optimizers and models; what a program has beside that, it
-// says itself (`--catalog`). This table says only what must be known without it.
+// The worker programs, one row each. A framework that cannot share a process with others has a program of its own,
+// which an installation may lack. Every program has all back ends, optimizers and models; what a program has beside
+// that, it says itself (`--catalog`). This table says only what must be known without it.
 
 #include <filesystem>
 #include <span>

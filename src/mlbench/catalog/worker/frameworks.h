@@ -1,7 +1,7 @@
 #pragma once
 
-// The frameworks that share a process: those of the program mlbench-worker. A framework that cannot share one has a list
-// and a program of its own.
+// The frameworks that share a process: those of the program mlbench-worker. A framework that cannot share one has a
+// list and a program of its own.
 
 #include <vector>
 
