@@ -34,13 +34,20 @@ async function loadOffer(): Promise<Offer> {
 function Choices({label, value, choices, usual, onChoose}: {label: string; value: string; choices: Choice[]; usual: string; onChoose: (name: string) => void}) {
   const missing = choices.filter((one) => !one.available && one.reason);
   return (
-    <label>{label}
-      <select value={value} onChange={(event) => onChoose(event.currentTarget.value)}>
-        <option value="">{usual}</option>
-        {choices.map((one) => <option key={one.name} value={one.name} disabled={!one.available}>{one.name}{one.available ? '' : ' (not available)'}</option>)}
-      </select>
-      {missing.length > 0 && <span class="hint">{missing.map((one) => `${one.name}: ${one.reason}`).join('; ')}</span>}
-    </label>
+    <div>
+      <label>{label}
+        <select value={value} onChange={(event) => onChoose(event.currentTarget.value)}>
+          <option value="">{usual}</option>
+          {choices.map((one) => <option key={one.name} value={one.name} disabled={!one.available}>{one.name}{one.available ? '' : ' (not available)'}</option>)}
+        </select>
+      </label>
+      {missing.length > 0 && (
+        <details class="hint">
+          <summary>Why not {missing.map((one) => one.name).join(', ')}</summary>
+          {missing.map((one) => <p key={one.name}>{one.name}: {one.reason}</p>)}
+        </details>
+      )}
+    </div>
   );
 }
 
