@@ -67,6 +67,7 @@ class Ratio:
     key: str = "median_samples_per_s"
     turns: bool = False  # both stay, for their start takes longer than what is measured
     timeout: int = 600  # seconds; a variant of the peer that takes longer is left out
+    setup: str = "bench/setup_peer.sh"  # prints the peer's Python
 
     def command(self, python, choose_again):
         several = len(self.peers) > 1
@@ -82,7 +83,7 @@ class Ratio:
         """About. What is compiled takes half a minute more, once."""
         ours, peer = self.seconds
         start = 30 * self.turns
-        first = sum(start + CHOOSE * peer + 30 * ("--compile" in command) for command in self.peers) if choosing else 0
+        first = sum(start + CHOOSE * peer + 30 * ("compile" in command) for command in self.peers) if choosing else 0
         return (first + 2 * start + PAIRS * (ours + peer)) / 60
 
 
@@ -108,6 +109,17 @@ def beside_pytorch(task, precision, at, framework, limit, special="", options=""
     return Ratio("-".join(filter(None, (task, precision, at, framework, special))), limit,
                  run_of(task, framework, precision, *cores, options), peers_of(task, precision, *cores, peer_options),
                  join(task, precision, at, peer_options), TASKS[task].seconds)
+
+
+def beside_keras(at, special="", options=""):
+    """Framework tensorflow beside the same library in Python."""
+    ranks, threads = (int(number) for number in at.split("x"))
+    counts = f"--ranks {ranks} --threads {threads} --warm-up {WARM_UP} --steps {TASKS['1a'].steps - WARM_UP}"
+    variants = all_of(("", "--fused-norm"), ("", "--jit-compile"), ("", "--inter-op 2"))
+    return Ratio("-".join(filter(None, ("1a-float32", at, "tensorflow", special))), 0.98,
+                 run_of("1a", "tensorflow", "float32", ranks, threads, options),
+                 [join("PYTHON bench/keras_peer.py --task 1a", counts, variant) for variant in variants],
+                 f"1a float32 {at} keras", (6, 15), setup="bench/setup_keras.sh")
 
 
 def with_input(task, precision, at, framework):
@@ -142,6 +154,8 @@ def of_imagenet(model, pixels, precision, framework):
 RATIOS = [
     *(beside_pytorch("1a", "float32", at, "torch", 1.0) for at in ("1x1", "1x2", "2x1")),
     *(beside_pytorch("1a", "float32", at, "native", 1.3) for at in ("1x1", "1x2", "2x1")),
+    *(beside_keras(at) for at in ("1x1", "1x2", "2x1")),
+    *(beside_keras("2x1", backend, f"--backend {backend}") for backend in ("mpi", "shm")),
     *(beside_pytorch("fashion-mnist", "float32", at, framework, 1.0)
       for framework in ("torch", "native") for at in ("1x1", "1x2", "2x1")),
     *(beside_pytorch("2a", "float32", at, "torch", 1.0) for at in ("1x1", "1x2", "2x1")),
@@ -171,7 +185,8 @@ def variant_of(result):
     command = result["peer"]["command"]
     if "_peer.py" not in command:
         return "fixed batch"
-    return join("PyTorch", *re.findall(r"(?<=--layout )\w+|--unbound|--fused|--compile", command))
+    return join("Keras" if "keras_peer.py" in command else "PyTorch",
+                *re.findall(r"(?<=--layout )\w+|--unbound|--fused(?:-norm)?|--(?:jit-)?compile|--inter-op \d+", command))
 
 
 def table(results):
@@ -219,13 +234,14 @@ def check():
     return 1 if found else 0
 
 
-def plan(chosen, python, choose_again):
-    """[(ratio, its command, minutes)]: the variants of a configuration are chosen by the first ratio that needs them."""
+def plan(chosen, pythons, choose_again):
+    """[(ratio, its command, minutes)]: the variants of a configuration are chosen by the first ratio that needs them.
+    `pythons` has what the set-up scripts print."""
     known = set() if choose_again or not (ROOT / CHOICES).exists() else set(json.loads((ROOT / CHOICES).read_text()))
     steps = []
     for one in chosen:
         choosing = len(one.peers) > 1 and one.configuration not in known
-        steps.append((one, one.command(python, choosing and choose_again), one.minutes(choosing)))
+        steps.append((one, one.command(pythons[one.setup], choosing and choose_again), one.minutes(choosing)))
         known.add(one.configuration)
     return steps
 
@@ -256,16 +272,17 @@ def main():
         print("\n".join(table(kept(chosen))))
         return 0
     if options.dry_run:
-        steps = plan(chosen, "PYTHON", options.choose_again)
+        steps = plan(chosen, dict.fromkeys((one.setup for one in chosen), "PYTHON"), options.choose_again)
         for _, command, minutes in steps:
             print(f"{shlex.join(command)}  # {minutes:.0f} min")
         print(f"# {len(steps)} ratios, about {sum(minutes for _, _, minutes in steps):.0f} min")
-        print("# PYTHON: what bench/setup_peer.sh prints")
+        print("# PYTHON: what bench/setup_peer.sh prints; for keras_peer.py, bench/setup_keras.sh")
         return 0
     if os.getloadavg()[0] > IDLE and not options.busy:
         sys.exit(f"all_ratios.py: others use this machine (load {os.getloadavg()[0]:.2f}): --busy measures nevertheless")
-    setup = subprocess.run(["bench/setup_peer.sh"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    steps = plan(chosen, setup.stdout.strip(), options.choose_again)
+    pythons = {script: subprocess.run([script], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+               for script in {one.setup for one in chosen}}
+    steps = plan(chosen, pythons, options.choose_again)
     ratio.say(f"{len(steps)} ratios, about {sum(minutes for _, _, minutes in steps):.0f} min")
     failed = measure(steps)
     print("\n".join(table(kept(chosen))))

@@ -263,8 +263,23 @@ class AllRatios(unittest.TestCase):
     def test_variants_are_chosen_by_the_first_that_needs_them(self):
         chosen = [one for one in all_ratios.RATIOS if one.configuration == "1a float32 1x2"]
         self.assertEqual([one.name for one in chosen], ["1a-float32-1x2-torch", "1a-float32-1x2-native"])
-        plan = all_ratios.plan(chosen, "PYTHON", choose_again=True)
+        plan = all_ratios.plan(chosen, {"bench/setup_peer.sh": "PYTHON"}, choose_again=True)
         self.assertEqual(["--choose-again" in command for _, command, _ in plan], [True, False])
+
+    def test_each_peer_has_the_python_of_its_own(self):
+        chosen = [one for one in all_ratios.RATIOS if one.name in ("1a-float32-1x2-torch", "1a-float32-1x2-tensorflow")]
+        pythons = {"bench/setup_peer.sh": "of-torch", "bench/setup_keras.sh": "of-keras"}
+        for (one, command, _), (python, peer) in zip(all_ratios.plan(chosen, pythons, choose_again=False),
+                                                     (("of-torch", "torch_peer.py"), ("of-keras", "keras_peer.py")), strict=True):
+            self.assertEqual(ratio.parse(command[1:]).python, python)
+            self.assertTrue(all(f"PYTHON bench/{peer} " in words for words in one.peers), one.peers)
+
+    def test_what_a_variant_is_called(self):
+        for command, name in (("PYTHON bench/keras_peer.py --task 1a --fused-norm --jit-compile --inter-op 2",
+                               "Keras --fused-norm --jit-compile --inter-op 2"),
+                              ("PYTHON bench/torch_peer.py --layout nchw --fused --compile", "PyTorch nchw --fused --compile"),
+                              ("bench/fresh_run.sh 1 --task 1a", "fixed batch")):
+            self.assertEqual(all_ratios.variant_of({"peer": {"command": command}}), name)
 
     def result(self, **changes):
         ours, peer = [20.0] * 20 + [22.0], [10.0] * 21

@@ -51,10 +51,10 @@ def make_rows(path, rows):
     partial.rename(path)
 
 
-def start_ranks(options, arguments):
+def start_ranks(script, options, arguments):
     """Exit code of the first rank that failed, else 0."""
     with tempfile.TemporaryDirectory() as folder:
-        ranks = [subprocess.Popen([sys.executable, __file__, *arguments, "--rank", str(rank), "--store", folder + "/store"],
+        ranks = [subprocess.Popen([sys.executable, script, *arguments, "--rank", str(rank), "--store", folder + "/store"],
                                   env=environment_of(cores_of(rank, options), options.threads))
                  for rank in range(options.ranks)]
         try:
@@ -91,7 +91,7 @@ def main():
     if options.rank is None:
         if options.task == "2a" and not options.rows_file.exists():
             make_rows(options.rows_file, options.rows)
-        sys.exit(start_ranks(options, sys.argv[1:]))
+        sys.exit(start_ranks(__file__, options, sys.argv[1:]))
     import torch_peer_rank  # only here: whoever starts ranks need not wait for PyTorch
     torch_peer_rank.train(options)
 
