@@ -15,7 +15,7 @@ namespace mlbench::framework::tensorflow_framework {
 
 inline constexpr std::string_view kPrecisions[] = {"float32"};
 inline constexpr std::string_view kDevices[] = {"cpu"};
-// The kinds of layers (models/layer_kinds.h) that it has; empty where it is not available.
+// The kinds of layers (models/layer_kinds.h) that it has.
 std::vector<std::string_view> layers();
 
 Availability available();
