@@ -12,8 +12,8 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/exec/test_executor.h"
+#include "mlbench/exec/test_links.h"
 #include "mlbench/guard/words.h"
-#include "mlbench/net/kv/kv.h"
 #include "mlbench/net/link/link.h"
 
 namespace mlbench::exec {
@@ -34,30 +34,19 @@ class LinkedTest : public testing::Test {
   void serve(std::chrono::milliseconds patience = net::kLinkPatience) {
     group_.reset();
     guards_.clear();
-    rendezvous_.reset();
-    links_.emplace(net::LinkServerOptions{.size = 2,
-                                          .folder = folder_ / "here",
-                                          .files = [](int) { return std::vector<std::string>{}; },
-                                          .patience = patience});
-    net::KvServerOptions options;
-    options.size = 2;
-    options.run_id = "1";
-    options.secret = "sesame";
-    options.take_link = [this](net::ProvedConnection link) { links_->take(std::move(link)); };
-    rendezvous_.emplace(options);
     request_.workers = 2;
     request_.in_image = true;  // no builds to compare
     request_.command = {"worker"};
     request_.log_dir = folder_ / "here/logs";
-    request_.links.server = &*links_;
     request_.links.folder = folder_ / "here";
-    request_.links.rendezvous = "127.0.0.1:" + std::to_string(rendezvous_->port());
+    request_.links.secret = "sesame";
+    links_.emplace(request_, patience);
   }
 
   void connect(int rank) {
     net::LinkClientOptions options;
     options.address = "127.0.0.1";
-    options.port = rendezvous_->port();
+    options.port = links_->port();
     options.rank = rank;
     options.size = 2;
     options.run_id = "1";
@@ -98,8 +87,7 @@ class LinkedTest : public testing::Test {
 
   TemporaryFolder folder_;
   LaunchRequest request_;
-  std::optional<net::LinkServer> links_;
-  std::optional<net::KvServer> rendezvous_;
+  std::optional<TestLinks> links_;
   std::vector<std::unique_ptr<net::LinkClient>> guards_;
   std::unique_ptr<RankGroup> group_;
 };
@@ -329,7 +317,7 @@ TEST_F(HostileGuard, IsNamedForItsSilence) {
   connect(1);
   guards_[1]->send("rank", "1");
   guards_[1]->send("host", R"({"node": "n2"})");
-  const std::string idle = "the guard of rank 0 on " + links_->host(0) + " has not said that its rank runs";
+  const std::string idle = "the guard of rank 0 on " + links_->links().host(0) + " has not said that its rank runs";
   EXPECT_EQ(in_time(idle), idle);
 }
 

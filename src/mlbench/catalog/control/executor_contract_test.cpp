@@ -28,7 +28,7 @@
 #include "mlbench/exec/test_executor.h"
 #include "mlbench/exec/test_fake_podman.h"
 #include "mlbench/exec/test_linked_executor.h"
-#include "mlbench/net/link/link.h"
+#include "mlbench/exec/test_links.h"
 
 namespace mlbench::catalog {
 namespace {
@@ -114,20 +114,8 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
     launch.links.folder = logs();
     launch.links.secret = "sesame";
     if (executor_->on_this_host()) return launch;
-    rendezvous_.reset();
-    links_.emplace(
-        net::LinkServerOptions{.size = launch.workers, .folder = logs(), .files = [segment = launch.segment](int rank) {
-                                 return std::vector<std::string>{rank_log_path("", segment, rank, LogStream::kStdout),
-                                                                 rank_log_path("", segment, rank, LogStream::kStderr)};
-                               }});
-    net::KvServerOptions options;
-    options.size = launch.workers;
-    options.run_id = launch.environment["MLBENCH_RUN_ID"] = "1";
-    options.secret = launch.links.secret;
-    options.take_link = [this](net::ProvedConnection connection) { links_->take(std::move(connection)); };
-    rendezvous_.emplace(options);
-    launch.links.server = &*links_;
-    launch.links.rendezvous = "127.0.0.1:" + std::to_string(rendezvous_->port());
+    launch.environment["MLBENCH_RUN_ID"] = "1";
+    links_.emplace(launch);
     return launch;
   }
 
@@ -175,8 +163,7 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
   std::optional<exec::slurm::FakeSlurm> fake_slurm_;
   std::optional<exec::FakePodman> fake_podman_;
   std::optional<exec::kubernetes::FakeKubernetes> fake_kubernetes_;
-  std::optional<net::LinkServer> links_;
-  std::optional<net::KvServer> rendezvous_;
+  std::optional<exec::TestLinks> links_;
   std::unique_ptr<exec::Executor> executor_;
 };
 

@@ -25,8 +25,7 @@
 #include "mlbench/exec/kubernetes/yaml.h"
 #include "mlbench/exec/linked.h"
 #include "mlbench/exec/test_executor.h"
-#include "mlbench/net/kv/kv.h"
-#include "mlbench/net/link/link.h"
+#include "mlbench/exec/test_links.h"
 #include "mlbench/supervise/judge.h"
 
 namespace mlbench::exec::kubernetes {
@@ -1024,18 +1023,7 @@ class KubernetesRun : public testing::Test {
 
   std::unique_ptr<Start> begin(const std::string& script) {
     request_.command = {"/bin/sh", "-c", script};
-    links_.emplace(net::LinkServerOptions{.size = 2, .folder = folder_.path(), .files = [](int rank) {
-                                            return std::vector<std::string>{
-                                                rank_log_path("logs", 1, rank, LogStream::kStdout)};
-                                          }});
-    net::KvServerOptions options;
-    options.size = 2;
-    options.run_id = "1";
-    options.secret = "sesame";
-    options.take_link = [this](net::ProvedConnection connection) { links_->take(std::move(connection)); };
-    rendezvous_.emplace(options);
-    request_.links.server = &*links_;
-    request_.links.rendezvous = "127.0.0.1:" + std::to_string(rendezvous_->port());
+    links_.emplace(request_);
     executor_ = make(engine_);
     return executor_->start(request_);
   }
@@ -1073,8 +1061,7 @@ class KubernetesRun : public testing::Test {
   FakeKubernetes fake_{GUARD, scratch_.path()};
   Json engine_ = Json::object();
   LaunchRequest request_;
-  std::optional<net::LinkServer> links_;
-  std::optional<net::KvServer> rendezvous_;
+  std::optional<TestLinks> links_;
   std::unique_ptr<Executor> executor_;
 };
 

@@ -20,7 +20,7 @@
 #include "mlbench/exec/mpirun/words.h"
 #include "mlbench/exec/test_executor.h"
 #include "mlbench/exec/test_fake_podman.h"
-#include "mlbench/net/link/link.h"
+#include "mlbench/exec/test_links.h"
 #include "mlbench/spec/hosts.h"
 
 namespace mlbench::exec::mpirun {
@@ -327,19 +327,9 @@ class FakeMpirunTest : public testing::Test {
     request.log_dir = run() / "logs";
     request.run_name = "fake";
     request.environment = {{"MLBENCH_RUN_ID", "1"}, {"MLBENCH_RUN_DIR", run().string()}};
-    links_.emplace(net::LinkServerOptions{.size = 3, .folder = run(), .files = [](int rank) {
-                                            return std::vector<std::string>{
-                                                rank_log_path("logs", 1, rank, LogStream::kStdout)};
-                                          }});
-    net::KvServerOptions options;
-    options.size = 3;
-    options.run_id = "1";
-    options.secret = request.links.secret = "open-sesame";
-    options.take_link = [this](net::ProvedConnection connection) { links_->take(std::move(connection)); };
-    rendezvous_.emplace(options);
-    request.links.server = &*links_;
     request.links.folder = run();
-    request.links.rendezvous = "127.0.0.1:" + std::to_string(rendezvous_->port());
+    request.links.secret = "open-sesame";
+    links_.emplace(request);
     return executor_->start(request);
   }
 
@@ -356,8 +346,7 @@ class FakeMpirunTest : public testing::Test {
   TemporaryFolder dir_;
   const std::string old_path_ = getenv("PATH");
   Json engine_ = Json::object();
-  std::optional<net::LinkServer> links_;
-  std::optional<net::KvServer> rendezvous_;
+  std::optional<TestLinks> links_;
   std::unique_ptr<Executor> executor_;
 };
 

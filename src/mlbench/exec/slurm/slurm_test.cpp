@@ -18,8 +18,7 @@
 #include "mlbench/exec/slurm/script.h"
 #include "mlbench/exec/slurm/test_fake_slurm.h"
 #include "mlbench/exec/test_executor.h"
-#include "mlbench/net/kv/kv.h"
-#include "mlbench/net/link/link.h"
+#include "mlbench/exec/test_links.h"
 
 namespace mlbench::exec::slurm {
 namespace {
@@ -462,18 +461,7 @@ class SlurmTest : public testing::Test {
   }
 
   std::unique_ptr<Start> start(LaunchRequest launch) {
-    links_.emplace(net::LinkServerOptions{.size = launch.workers, .folder = folder(), .files = [](int rank) {
-                                            return std::vector<std::string>{
-                                                rank_log_path("logs", 1, rank, LogStream::kStdout)};
-                                          }});
-    net::KvServerOptions options;
-    options.size = launch.workers;
-    options.run_id = "1";
-    options.secret = launch.links.secret;
-    options.take_link = [this](net::ProvedConnection connection) { links_->take(std::move(connection)); };
-    rendezvous_.emplace(options);
-    launch.links.server = &*links_;
-    launch.links.rendezvous = "127.0.0.1:" + std::to_string(rendezvous_->port());
+    links_.emplace(launch);
     return executor_->start(launch);
   }
 
@@ -508,8 +496,7 @@ class SlurmTest : public testing::Test {
 
   TemporaryFolder dir_;
   FakeSlurm slurm_{FAKE_SLURM};
-  std::optional<net::LinkServer> links_;
-  std::optional<net::KvServer> rendezvous_;
+  std::optional<TestLinks> links_;
   std::unique_ptr<Executor> executor_ = make({});
 };
 
