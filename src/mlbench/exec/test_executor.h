@@ -3,9 +3,12 @@
 // For tests: an executor whose engine lets ranks wait, or refuses them, and has hosts of its own. The executor starts
 // ranks through another one.
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -14,24 +17,51 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/files.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/exec/executor.h"
 
 namespace mlbench::exec {
+
+// The first status that has `state`, or says that the start failed; the last one where neither comes within `patience`.
+inline StartStatus status_with(StartState state, Start& start, std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  StartStatus status;
+  do {
+    status = start.poll(std::min(patience, std::chrono::milliseconds(100)));
+  } while (status.state != state && status.state != StartState::kFailed && std::chrono::steady_clock::now() < deadline);
+  return status;
+}
+
+// Expects that status.
+inline StartStatus wait_for(Start& start, StartState state) {
+  const StartStatus status = status_with(state, start, std::chrono::seconds(30));
+  EXPECT_EQ(status.state, state) << status.words;
+  return status;
+}
 
 // Starts the ranks, and waits until all run. Throws IoError with the engine's words where they do not within
 // `patience`.
 inline std::unique_ptr<RankGroup> start_and_wait(Executor& executor, const LaunchRequest& request,
                                                  std::chrono::milliseconds patience) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
   const auto start = executor.start(request);
-  for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    const StartStatus status = start->poll(std::max(left, std::chrono::milliseconds(0)));
-    if (status.state == StartState::kStarted) return start->take();
-    if (status.state == StartState::kFailed) throw IoError(status.words);
-    if (left <= std::chrono::milliseconds(0)) {
-      throw IoError("executor " + executor.name() + ": the ranks do not run in time: " + status.words);
-    }
+  const StartStatus status = status_with(StartState::kStarted, *start, patience);
+  if (status.state == StartState::kStarted) return start->take();
+  if (status.state == StartState::kFailed) throw IoError(status.words);
+  throw IoError("executor " + executor.name() + ": the ranks do not run in time: " + status.words);
+}
+
+// What a rank of the first segment has written to its standard output.
+inline std::string log_of(int rank, const std::filesystem::path& logs) {
+  const std::filesystem::path path = rank_log_path(logs, 1, rank, LogStream::kStdout);
+  return std::filesystem::exists(path) ? read_file(path) : "";
+}
+
+inline void wait_for_log(int rank, const std::string& text, const std::filesystem::path& logs) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (log_of(rank, logs).find(text) == std::string::npos) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "rank " << rank << " never said " << text;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
 

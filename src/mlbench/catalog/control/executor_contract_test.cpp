@@ -145,13 +145,7 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
   fs::path logs() const { return dir_ / "logs"; }
 
   void wait_for_logs(int ranks, const std::string& text) const {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    for (int rank = 0; rank < ranks; ++rank) {
-      while (!fs::exists(log_path(rank)) || read_file(log_path(rank)).find(text) == std::string::npos) {
-        ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "rank " << rank << " never said " << text;
-        std::this_thread::sleep_for(10ms);
-      }
-    }
+    for (int rank = 0; rank < ranks; ++rank) exec::wait_for_log(rank, text, logs());
   }
 
   // The first words of a script: the script, and all that it starts, holds a lock until it ends.

@@ -1021,22 +1021,18 @@ class KubernetesRun : public testing::Test {
   }
   fs::path logs() const { return folder_ / "logs"; }
 
-  std::unique_ptr<Start> begin(const std::string& script) {
+  void prepare(const std::string& script) {
     request_.command = {"/bin/sh", "-c", script};
     links_.emplace(request_);
     executor_ = make(engine_);
+  }
+  std::unique_ptr<Start> begin(const std::string& script) {
+    prepare(script);
     return executor_->start(request_);
   }
   std::unique_ptr<RankGroup> run(const std::string& script) {
-    const auto start = begin(script);
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    StartStatus status;
-    do {
-      status = start->poll(100ms);
-      if (status.state == StartState::kFailed) throw IoError(status.words);
-      if (std::chrono::steady_clock::now() > deadline) throw IoError("not started: " + status.words);
-    } while (status.state != StartState::kStarted);
-    return start->take();
+    prepare(script);
+    return start_and_wait(*executor_, request_, kPatience);
   }
   // What a supervisor makes of what the group sees of the two ranks of a command.
   static record::Failure failure_of(RankGroup& group) {

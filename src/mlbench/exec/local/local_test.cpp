@@ -49,16 +49,8 @@ class LocalExecutorTest : public testing::TestWithParam<const char*> {
     return start_and_wait(*executor_, launch, kPatience);
   }
 
-  std::string log(int rank) const { return read_file(rank_log_path(dir_.path(), 1, rank, LogStream::kStdout)); }
-
-  void wait_for_log(int rank, const std::string& text) const {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (!fs::exists(rank_log_path(dir_.path(), 1, rank, LogStream::kStdout)) ||
-           log(rank).find(text) == std::string::npos) {
-      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "rank " << rank << " never said " << text;
-      std::this_thread::sleep_for(10ms);
-    }
-  }
+  std::string log(int rank) const { return log_of(rank, dir_.path()); }
+  void wait_for_log(int rank, const std::string& text) const { exec::wait_for_log(rank, text, dir_.path()); }
 
   TemporaryFolder dir_;
   std::unique_ptr<Executor> executor_ = local::make();
@@ -417,8 +409,7 @@ TEST_P(LocalImageTest, AnImageThatIsNotHereIsPulledFirst) {
   const StartStatus first = start->poll(0ms);
   EXPECT_EQ(first.state, StartState::kQueued) << "it counts as no time of the run";
   EXPECT_EQ(first.words, "podman pulls the image elsewhere");
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (start->poll(50ms).state != StartState::kStarted) ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  ASSERT_EQ(wait_for(*start, StartState::kStarted).state, StartState::kStarted);
   EXPECT_EQ(start->take()->allocation()["image_ids"], Json({"sha256:elsewhere"}));
 }
 

@@ -306,10 +306,7 @@ class FakeMpirunTest : public testing::Test {
   std::string holding() const { return "exec 9>>" + (dir_ / "held").string() + "; flock -s 9 || exit 1; "; }
   bool nobody_is_left() const { return FileLock::acquire(dir_ / "held", kPatience).has_value(); }
   fs::path run() const { return dir_ / "run"; }
-  std::string log(int rank) const {
-    const fs::path path = rank_log_path(run() / "logs", 1, rank, LogStream::kStdout);
-    return fs::exists(path) ? read_file(path) : "";
-  }
+  std::string log(int rank) const { return log_of(rank, run() / "logs"); }
 
   LaunchRequest command(const std::string& script) const {
     LaunchRequest request;
@@ -331,16 +328,6 @@ class FakeMpirunTest : public testing::Test {
     request.links.secret = "open-sesame";
     links_.emplace(request);
     return executor_->start(request);
-  }
-
-  static StartStatus wait_for(Start& start, StartState state) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    StartStatus status;
-    do {
-      status = start.poll(100ms);
-    } while (status.state != state && std::chrono::steady_clock::now() < deadline);
-    EXPECT_EQ(status.state, state) << status.words;
-    return status;
   }
 
   TemporaryFolder dir_;

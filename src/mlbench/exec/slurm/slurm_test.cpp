@@ -465,29 +465,8 @@ class SlurmTest : public testing::Test {
     return executor_->start(launch);
   }
 
-  static StartStatus wait_for(Start& start, StartState state) {
-    StartStatus status;
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (std::chrono::steady_clock::now() < deadline) {
-      status = start.poll(100ms);
-      if (status.state == state || status.state == StartState::kFailed) break;
-    }
-    EXPECT_EQ(status.state, state) << status.words;
-    return status;
-  }
-
-  std::string log(int rank) const {
-    const fs::path path = rank_log_path(folder() / "logs", 1, rank, LogStream::kStdout);
-    return fs::exists(path) ? read_file(path) : "";
-  }
-
-  void wait_for_log(int rank, const std::string& text) const {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (log(rank).find(text) == std::string::npos) {
-      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "rank " << rank << " never said " << text;
-      std::this_thread::sleep_for(10ms);
-    }
-  }
+  std::string log(int rank) const { return log_of(rank, folder() / "logs"); }
+  void wait_for_log(int rank, const std::string& text) const { exec::wait_for_log(rank, text, folder() / "logs"); }
 
   static EngineWord next_word(RankGroup& group) {
     const auto words = exec::next_of<EngineWord>(group, kPatience);
