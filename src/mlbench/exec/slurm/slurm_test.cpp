@@ -750,17 +750,6 @@ TEST_F(SlurmTest, ANodeThatFailsIsToldWhileLinksAreWell) {
   slurm_.write("job.12/state", "NODE_FAIL\n");
 }
 
-TEST_F(SlurmTest, RankWordsAreFilledInOnTheHosts) {
-  LaunchRequest launch = request("", 2);
-  launch.command = {"/bin/echo", "rank-{rank}-of-2"};
-  launch.rank_words = true;
-  const auto begun = start(launch);
-  wait_for(*begun, StartState::kStarted);
-  const auto group = begun->take();
-  wait_for_log(0, "rank-0-of-2\n");
-  wait_for_log(1, "rank-1-of-2\n");
-}
-
 TEST_F(SlurmTest, TheRendezvousIsWhereNodesReachThisHost) {
   EXPECT_EQ(executor_->rendezvous({}).address, "127.0.0.1");
   EXPECT_EQ(executor_->rendezvous({}).bind, "127.0.0.1");
