@@ -16,7 +16,7 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/record/build_record.h"
 #include "mlbench/record/step_format.h"
-#include "mlbench/track/file_limit_test.h"
+#include "mlbench/track/recording_test.h"
 
 namespace mlbench::track {
 namespace {
@@ -27,20 +27,9 @@ using record::StepRecord;
 
 constexpr int64_t kMillisecond = 1'000'000;
 
-class RecorderTest : public testing::Test {
+class RecorderTest : public RecordingTest {
  protected:
-  RecorderOptions options() const {
-    RecorderOptions options;
-    options.run_dir = folder_.path();
-    options.run_id = 77;
-    options.segment = 2;
-    options.rank = 3;
-    return options;
-  }
   RankSpool read() const { return record::read_spool(folder_.path(), 2, 3); }
-
-  TemporaryFolder folder_;
-  ManualClock clock_;
 };
 
 // Step `step` that spent `ns`, all of it in `kind`.
@@ -272,18 +261,7 @@ TEST_F(RecorderTest, FullDiskKeepsWhatIsWrittenAndNeverBlocks) {
     for (int64_t step = 0; step < 100'000; ++step) recorder.push(sample(step, 10 * kMillisecond));
     recorder.event({{"event", "end"}});
     recorder.flush();
-    const auto error = recorder.failed();
-    if (!error) return 11;
-    try {
-      std::rethrow_exception(error);
-    } catch (const IoError& what) {
-      const std::string text = what.what();
-      if (text.find("rank-3.seg-2.steps") == std::string::npos || text.find("File too large") == std::string::npos) {
-        return 12;
-      }
-    }
-    recorder.close();
-    return recorder.failed() == error ? 0 : 13;
+    return failure_naming("rank-3.seg-2.steps", recorder);
   });
   EXPECT_EQ(code, 0);
   const auto size = std::filesystem::file_size(steps_path(folder_.path(), 2, 3));

@@ -13,7 +13,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/run_folder.h"
-#include "mlbench/track/file_limit_test.h"
+#include "mlbench/track/recording_test.h"
 #include "mlbench/track/step_clock.h"
 
 namespace mlbench::track {
@@ -28,20 +28,9 @@ using std::chrono::nanoseconds;
 
 TimePoint at(int64_t ns) { return TimePoint(nanoseconds(ns)); }
 
-class TimelineRecorderTest : public testing::Test {
+class TimelineRecorderTest : public RecordingTest {
  protected:
-  RecorderOptions options() const {
-    RecorderOptions options;
-    options.run_dir = folder_.path();
-    options.run_id = 77;
-    options.segment = 2;
-    options.rank = 3;
-    return options;
-  }
   RankTimeline read() const { return record::read_timeline(folder_.path(), 2, 3); }
-
-  TemporaryFolder folder_;
-  ManualClock clock_;
 };
 
 TEST_F(TimelineRecorderTest, HeaderNamesRunSegmentRankAndStart) {
@@ -182,18 +171,7 @@ TEST_F(TimelineRecorderTest, FullDiskKeepsWhatIsWrittenAndNeverBlocks) {
       if (i == 50) recorder.flush();
     }
     recorder.flush();
-    const auto error = recorder.failed();
-    if (!error) return 11;
-    try {
-      std::rethrow_exception(error);
-    } catch (const IoError& what) {
-      const std::string text = what.what();
-      if (text.find("rank-3.seg-2.spans") == std::string::npos || text.find("File too large") == std::string::npos) {
-        return 12;
-      }
-    }
-    recorder.close();
-    return recorder.failed() == error ? 0 : 13;
+    return failure_naming("rank-3.seg-2.spans", recorder);
   });
   EXPECT_EQ(code, 0);
   EXPECT_EQ(std::filesystem::file_size(timeline_path(folder_.path(), 2, 3)), kBytes);
