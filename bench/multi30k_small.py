@@ -109,22 +109,7 @@ def main():
     chosen = [options.task] if options.task else list(EPOCHS)
     studies = [study_of(task, options.try_out.resolve(), 1) if options.try_out else study_of(task, epochs=options.epochs)
                for task in chosen]
-    if options.gpu:
-        studies = [study.on_gpu() for study in studies]
-    for study in [] if options.table else studies:
-        for seed in options.seeds:
-            for side in text_seeds.SIDES:
-                if options.only in (None, side) and not study.kept(side, seed).exists():
-                    train(study, side, options, seed)
-                    text_seeds.write_results(study, COLUMNS, *summarise(study, options.seeds))
-    summaries = []
-    for study in studies:
-        rows, summary = summarise(study, options.seeds)
-        if not options.table:
-            text_seeds.write_results(study, COLUMNS, rows, summary)  # calls side by side have each written what it knew
-        print_table(study, rows, summary)
-        summaries.append(summary)
-    sys.exit(text_seeds.exit_code(summaries))
+    sys.exit(text_seeds.run(studies, options, COLUMNS, train, summarise, print_table))
 
 
 if __name__ == "__main__":

@@ -176,6 +176,26 @@ def write_results(study, columns, rows, summary):
         ratio.write(study.results / "summary.json", summary)
 
 
+def run(studies, options, columns, train, summarise, print_table):
+    """Trains what is missing and prints the tables. Returns the exit code."""
+    if options.gpu:
+        studies = [study.on_gpu() for study in studies]
+    for study in [] if options.table else studies:
+        for seed in options.seeds:
+            for side in SIDES:
+                if options.only in (None, side) and not study.kept(side, seed).exists():
+                    train(study, side, options, seed)
+                    write_results(study, columns, *summarise(study, options.seeds))
+    summaries = []
+    for study in studies:
+        rows, summary = summarise(study, options.seeds)
+        if not options.table:
+            write_results(study, columns, rows, summary)  # calls side by side have each written what it knew
+        print_table(study, rows, summary)
+        summaries.append(summary)
+    return exit_code(summaries)
+
+
 def exit_code(summaries):
     """0: met; 1: missed; 3: something is missing yet."""
     if any(summary is None for summary in summaries):

@@ -73,17 +73,7 @@ def print_table(study, rows, summary):
 
 def main():
     options = text_seeds.checked(text_seeds.parser(__doc__))
-    study = STUDY.on_gpu() if options.gpu else STUDY
-    for seed in [] if options.table else options.seeds:
-        for side in text_seeds.SIDES:
-            if options.only in (None, side) and not study.kept(side, seed).exists():
-                train(study, side, options, seed)
-                text_seeds.write_results(study, COLUMNS, *summarise(study, options.seeds))
-    rows, summary = summarise(study, options.seeds)
-    if not options.table:
-        text_seeds.write_results(study, COLUMNS, rows, summary)  # calls side by side have each written what it knew
-    print_table(study, rows, summary)
-    sys.exit(text_seeds.exit_code([summary]))
+    sys.exit(text_seeds.run([STUDY], options, COLUMNS, train, summarise, print_table))
 
 
 if __name__ == "__main__":
