@@ -25,31 +25,22 @@ find_package(JPEG REQUIRED)  # libjpeg-turbo: parts of an image are decoded by c
 find_package(PNG REQUIRED)
 find_package(ICU REQUIRED COMPONENTS uc)
 
-# Has no CMake package of its own.
-find_path(MLBENCH_MICROHTTPD_INCLUDE microhttpd.h REQUIRED)
-find_library(MLBENCH_MICROHTTPD_LIBRARY microhttpd REQUIRED)
-mark_as_advanced(MLBENCH_MICROHTTPD_INCLUDE MLBENCH_MICROHTTPD_LIBRARY)
-add_library(mlbench_microhttpd INTERFACE)
-target_include_directories(mlbench_microhttpd SYSTEM INTERFACE ${MLBENCH_MICROHTTPD_INCLUDE})
-target_link_libraries(mlbench_microhttpd INTERFACE ${MLBENCH_MICROHTTPD_LIBRARY})
+# A library that CMake finds by its header and its file, as mlbench_NAME.
+function(_mlbench_find name header library)
+  string(TOUPPER MLBENCH_${name} variable)
+  find_path(${variable}_INCLUDE ${header} REQUIRED)
+  find_library(${variable}_LIBRARY ${library} REQUIRED)
+  mark_as_advanced(${variable}_INCLUDE ${variable}_LIBRARY)
+  add_library(mlbench_${name} INTERFACE)
+  target_include_directories(mlbench_${name} SYSTEM INTERFACE ${${variable}_INCLUDE})
+  target_link_libraries(mlbench_${name} INTERFACE ${${variable}_LIBRARY})
+endfunction()
+# These have no CMake package of their own, but for yaml-cpp, whose package names its target one way or another.
+_mlbench_find(microhttpd microhttpd.h microhttpd)
+_mlbench_find(isal isa-l/crc.h isal)
+_mlbench_find(yaml yaml-cpp/yaml.h yaml-cpp)
 
-# Nor has this one.
-find_path(MLBENCH_ISAL_INCLUDE isa-l/crc.h REQUIRED)
-find_library(MLBENCH_ISAL_LIBRARY isal REQUIRED)
-mark_as_advanced(MLBENCH_ISAL_INCLUDE MLBENCH_ISAL_LIBRARY)
-add_library(mlbench_isal INTERFACE)
-target_include_directories(mlbench_isal SYSTEM INTERFACE ${MLBENCH_ISAL_INCLUDE})
-target_link_libraries(mlbench_isal INTERFACE ${MLBENCH_ISAL_LIBRARY})
-
-# This one's names its target one way or another, version by version.
-find_path(MLBENCH_YAML_INCLUDE yaml-cpp/yaml.h REQUIRED)
-find_library(MLBENCH_YAML_LIBRARY yaml-cpp REQUIRED)
-mark_as_advanced(MLBENCH_YAML_INCLUDE MLBENCH_YAML_LIBRARY)
-add_library(mlbench_yaml INTERFACE)
-target_include_directories(mlbench_yaml SYSTEM INTERFACE ${MLBENCH_YAML_INCLUDE})
-target_link_libraries(mlbench_yaml INTERFACE ${MLBENCH_YAML_LIBRARY})
-
-# Nor this one, which is optional: pieces of words are learned where it is.
+# Nor has this one, which is optional: pieces of words are learned where it is.
 find_path(MLBENCH_SENTENCEPIECE_INCLUDE sentencepiece_trainer.h)
 find_library(MLBENCH_SENTENCEPIECE_LIBRARY sentencepiece)
 find_library(MLBENCH_SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train)
