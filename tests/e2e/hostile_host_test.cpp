@@ -9,7 +9,6 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
-#include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/exec/slurm/test_fake_slurm.h"
 #include "tests/support/processes.h"
@@ -33,16 +32,12 @@ class HostileHost : public testing::Test {
  protected:
   // The exit code. A shell runs the words, with what the hosts say of themselves in them.
   int run(const std::string& name, const Words& variables, const std::string& script) {
-    ProcessOptions options;
-    options.arguments = {environment_variable("MLBENCH_TEST_MLBENCH").value(), "run", name, "2", "--local"};
+    Words arguments = {"run", name, "2", "--local"};
     for (const Words& more : {Words{"--executor", "slurm", "--scratch", folder_ / "scratch"}, variables,
                               Words{"--", "bash", "-c", script}}) {
-      options.arguments.insert(options.arguments.end(), more.begin(), more.end());
+      arguments.insert(arguments.end(), more.begin(), more.end());
     }
-    options.environment = {{"MLBENCH_HOME", folder_ / "home"},
-                           {"MLBENCH_CORE_LOCK", folder_ / "cores.lock"},
-                           {"FAKE_SLURM_HOSTILE_GUARD", HOSTILE_GUARD}};
-    const ProcessOutput output = run_process(options, test::kPatience);
+    const ProcessOutput output = test::mlbench(folder_, arguments, {{"FAKE_SLURM_HOSTILE_GUARD", HOSTILE_GUARD}});
     said_ = output.standard_error;
     EXPECT_LT(said_.size(), 64 << 10);
     return output.end.code;

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
-#include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/dataset/description.h"

@@ -7,7 +7,6 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
-#include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "tests/support/processes.h"
 
@@ -20,42 +19,37 @@ using testing::HasSubstr;
 TEST(SweepEndToEnd, FindsASettingScalesItAndNamesTheBottleneck) {
   const TemporaryFolder folder;
   const auto sweep = [&] {
-    ProcessOptions options;
-    options.arguments = {environment_variable("MLBENCH_TEST_MLBENCH").value(),
-                         "sweep",
-                         "s",
-                         "--task",
-                         "2a",
-                         "--data",
-                         "madelon",
-                         "--synthetic",
-                         "--framework",
-                         "torch",
-                         "--procs-per-node",
-                         "1,2",
-                         "--intra-op",
-                         "1",
-                         "--inter-op",
-                         "1,2",
-                         "--nodes",
-                         "1,2",
-                         "--probe-steps",
-                         "5",
-                         "--max-epochs",
-                         "1",
-                         "--lr-scaling",
-                         "on,off",
-                         "--local",
-                         "--json",
-                         "--timeline",
-                         (folder / "t.json").string(),
-                         "--format",
-                         "csv,markdown,json,html",
-                         "-o",
-                         (folder / "out").string()};
-    options.environment = {{"MLBENCH_HOME", (folder / "home").string()},
-                           {"MLBENCH_CORE_LOCK", (folder / "cores").string()}};
-    return run_process(options, 2 * test::kPatience);
+    return test::mlbench(folder, {"sweep",
+                                  "s",
+                                  "--task",
+                                  "2a",
+                                  "--data",
+                                  "madelon",
+                                  "--synthetic",
+                                  "--framework",
+                                  "torch",
+                                  "--procs-per-node",
+                                  "1,2",
+                                  "--intra-op",
+                                  "1",
+                                  "--inter-op",
+                                  "1,2",
+                                  "--nodes",
+                                  "1,2",
+                                  "--probe-steps",
+                                  "5",
+                                  "--max-epochs",
+                                  "1",
+                                  "--lr-scaling",
+                                  "on,off",
+                                  "--local",
+                                  "--json",
+                                  "--timeline",
+                                  (folder / "t.json").string(),
+                                  "--format",
+                                  "csv,markdown,json,html",
+                                  "-o",
+                                  (folder / "out").string()});
   };
   const ProcessOutput made = sweep();
   ASSERT_EQ(made.end.code, 0) << made.standard_output << made.standard_error;

@@ -14,9 +14,9 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
-#include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/checkpoint/checkpoint.h"
+#include "tests/support/processes.h"
 
 namespace mlbench {
 namespace {
@@ -94,12 +94,7 @@ class Text : public testing::TestWithParam<TextTask> {
   static fs::path home() { return *folder_ / "home"; }
 
   static Result mlbench(std::vector<std::string> arguments) {
-    ProcessOptions options;
-    options.arguments = std::move(arguments);
-    options.arguments.insert(options.arguments.begin(), environment_variable("MLBENCH_TEST_MLBENCH").value());
-    options.environment = {
-        {"MLBENCH_HOME", home()}, {"MLBENCH_DATA_DIR", *folder_ / "data"}, {"MLBENCH_CORE_LOCK", *folder_ / "cores"}};
-    ProcessOutput output = run_process(options, std::chrono::minutes(4));
+    ProcessOutput output = test::mlbench(*folder_, std::move(arguments), {{"MLBENCH_DATA_DIR", *folder_ / "data"}});
     return {output.end.code, std::move(output.standard_output), std::move(output.standard_error)};
   }
 

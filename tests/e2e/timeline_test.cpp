@@ -12,7 +12,6 @@
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
-#include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/record/test_schema.h"
 #include "mlbench/report/timeline/test_trace.h"
@@ -27,13 +26,7 @@ namespace fs = std::filesystem;
 class TimelineEndToEnd : public testing::Test {
  protected:
   ProcessOutput mlbench(std::vector<std::string> arguments) {
-    ProcessOptions options;
-    options.arguments = std::move(arguments);
-    options.arguments.insert(options.arguments.begin(), environment_variable("MLBENCH_TEST_MLBENCH").value());
-    options.environment = environment_;
-    options.environment["MLBENCH_HOME"] = (folder_ / "home").string();
-    options.environment["MLBENCH_CORE_LOCK"] = (folder_ / "cores").string();
-    return run_process(options, 2 * test::kPatience);
+    return test::mlbench(folder_, std::move(arguments), environment_);
   }
   static std::string all(const ProcessOutput& output) { return output.standard_output + output.standard_error; }
 

@@ -20,12 +20,8 @@ class TinyImagenet : public ::testing::Test {
   }
 
   ProcessOutput mlbench(std::vector<std::string> arguments) {
-    ProcessOptions options;
-    options.arguments = {environment_variable("MLBENCH_TEST_MLBENCH").value()};
-    options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
-    options.arguments.insert(options.arguments.end(), {"--data-dir", folder_.path().string()});
-    options.environment = {{"MLBENCH_HOME", folder_ / "home"}, {"MLBENCH_CORE_LOCK", folder_ / "cores"}};
-    return run_process(options, 2 * test::kPatience);
+    arguments.insert(arguments.end(), {"--data-dir", folder_.path().string()});
+    return test::mlbench(folder_, std::move(arguments));
   }
 
   // The record of a run of three steps with a small network.

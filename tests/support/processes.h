@@ -11,10 +11,15 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "mlbench/base/files.h"
+#include "mlbench/base/paths.h"
+#include "mlbench/base/process.h"
 #include "mlbench/base/process_status.h"
 
 namespace mlbench::test {
@@ -42,6 +47,17 @@ class Variable {
  private:
   const char* name_;
 };
+
+// Runs `mlbench` with a home and cores of its own in `folder`.
+inline ProcessOutput mlbench(const TemporaryFolder& folder, std::vector<std::string> arguments,
+                             std::map<std::string, std::string> environment = {}) {
+  ProcessOptions options;
+  options.arguments = std::move(arguments);
+  options.arguments.insert(options.arguments.begin(), environment_variable("MLBENCH_TEST_MLBENCH").value());
+  options.environment = std::move(environment);
+  options.environment.insert({{"MLBENCH_HOME", folder / "home"}, {"MLBENCH_CORE_LOCK", folder / "cores"}});
+  return run_process(options, 2 * kPatience);
+}
 
 // Marks all processes started while it lives, and theirs: found by it, whoever their parent is by then.
 class ProcessMark {
