@@ -29,7 +29,7 @@ struct Optimum {
   double loss = 0;
 };
 
-Optimum ask_numpy(const std::string& python, const TemporaryFolder& folder) {
+Optimum ask_numpy(const TemporaryFolder& folder) {
   const dataset::PreparedDataset data = dataset::make_synthetic(dataset::find_description(kData), folder / "cache");
   const dataset::CachedSplit& train = data.split("train");
   const auto features = train.column<dataset::FixedColumn>("features").as<float>();
@@ -37,7 +37,7 @@ Optimum ask_numpy(const std::string& python, const TemporaryFolder& folder) {
   golden::write_values(folder / "labels.bin", std::vector<int64_t>(train.labels().begin(), train.labels().end()));
   write_json_file(folder / "case.json",
                   {{"dimension", train.column<dataset::FixedColumn>("features").volume()}, {"l2", kL2}});
-  golden::run_oracle(python, "linear_optimum.py", folder);
+  golden::run_oracle("linear_optimum.py", folder);
   return {golden::read_values(folder / "optimum.bin"), read_json_file(folder / "result.json")["loss"].get<double>()};
 }
 
@@ -49,46 +49,43 @@ golden::Values last_weights(const std::filesystem::path& run) {
   return {weights.begin(), weights.end()};
 }
 
+using LinearRegression = golden::OracleTest;
+
 // The whole training set is one batch for 1 and 2 workers, so that both descend straight to the optimum.
-TEST(LinearRegression, RunsReachTheOptimum) {
-  const auto python = environment_variable("MLBENCH_TEST_PYTHON");
-  if (!python) GTEST_SKIP() << "missing capability: a Python that imports torch (Debian: python3-torch)";
+TEST_F(LinearRegression, RunsReachTheOptimum) {
   const TemporaryFolder folder;
-  const Optimum optimum = ask_numpy(*python, folder);
+  const Optimum optimum = ask_numpy(folder);
   double norm = 0;
   for (const double weight : optimum.weights) norm += weight * weight;
   ASSERT_GT(norm, 0.1) << "a case that says nothing";
 
   for (const std::string framework : {"torch", "native"}) {
     SCOPED_TRACE(framework);
-    ProcessOptions options;
-    options.arguments = {environment_variable("MLBENCH_TEST_MLBENCH").value(),
-                         "run",
-                         framework,
-                         "1",
-                         "2",
-                         "--task",
-                         "2a",
-                         "--data",
-                         kData,
-                         "--synthetic",
-                         "--framework",
-                         framework,
-                         "--threads-per-worker",
-                         "1",
-                         "--max-steps",
-                         std::to_string(kSteps),
-                         "--checkpoint-every",
-                         std::to_string(kSteps)};
+    std::vector<std::string> arguments = {"run",
+                                          framework,
+                                          "1",
+                                          "2",
+                                          "--task",
+                                          "2a",
+                                          "--data",
+                                          kData,
+                                          "--synthetic",
+                                          "--framework",
+                                          framework,
+                                          "--threads-per-worker",
+                                          "1",
+                                          "--max-steps",
+                                          std::to_string(kSteps),
+                                          "--checkpoint-every",
+                                          std::to_string(kSteps)};
     for (const std::string setting :
          {"model.name=linear_regression", "model.l2=0.05", "loss=mean_squared_error",
           R"(evaluation.metrics=["loss", "Mean Squared Error"])", "goal.metric=Mean Squared Error",
           "goal.higher_is_better=false", "goal.target=1e-6", "goal.light_target=1e-6", "schedule.scaling=none",
           "schedule.decay=constant"}) {
-      options.arguments.insert(options.arguments.end(), {"--set", setting});
+      arguments.insert(arguments.end(), {"--set", setting});
     }
-    options.environment = {{"MLBENCH_HOME", folder / "home"}, {"MLBENCH_CORE_LOCK", folder / "cores"}};
-    const ProcessOutput output = run_process(options, 2 * test::kPatience);
+    const ProcessOutput output = test::mlbench(folder, arguments);
     ASSERT_EQ(output.end.code, 0) << output.standard_output << output.standard_error;
 
     for (const char* workers : {"-1", "-2"}) {

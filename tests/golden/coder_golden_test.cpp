@@ -11,8 +11,6 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
-#include "mlbench/base/paths.h"
-#include "mlbench/base/random.h"
 #include "mlbench/compress/coder.h"
 #include "tests/golden/oracle.h"
 
@@ -45,22 +43,15 @@ int64_t elements_of(const CoderCase& test) {
 }
 
 // Of one step and rank: matrix, then vector.
-std::vector<float> drawn(int64_t count, uint64_t key) {
-  RandomSequence random(key);
-  std::vector<float> values;
-  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(random.normal()));
-  return values;
-}
 std::vector<float> gradient_of(const CoderCase& test, int step, int rank) {
-  return drawn(elements_of(test) + kVector, static_cast<uint64_t>(kRanks * step + rank));
+  return golden::drawn(elements_of(test) + kVector, static_cast<uint64_t>(kRanks * step + rank));
 }
 // The first Q: columns x rank.
 std::vector<float> first_q(const CoderCase& test) {
-  return drawn(elements_of(test) / test.shape[0] * test.rank, 12345);
+  return golden::drawn(elements_of(test) / test.shape[0] * test.rank, 12345);
 }
 
-Json ask_oracles(const std::string& python) {
-  const TemporaryFolder folder;
+Json ask_oracles() {
   Json given = {{"cases", Json::array()}};
   for (const CoderCase& test : coder_cases()) {
     Json gradients = Json::array();
@@ -74,9 +65,7 @@ Json ask_oracles(const std::string& python) {
                               {"q", first_q(test)},
                               {"gradients", gradients}});
   }
-  write_json_file(folder / "cases.json", given);
-  golden::run_oracle(python, "coder_oracle.py", folder);
-  return read_json_file(folder / "result.json");
+  return golden::answer_of("coder_oracle.py", given);
 }
 
 std::unique_ptr<compress::GradientCoder> make(const CoderCase& test, const FlatLayout& layout, int rank) {
@@ -104,12 +93,10 @@ double distance(std::vector<double> a, const std::vector<double>& b) {
   return norm_of(a);
 }
 
-TEST(CoderGolden, FiftyStepsAreAsExactAsThoseOfTheOracles) {
-  const auto python = environment_variable("MLBENCH_TEST_PYTHON");
-  if (!python || python->empty()) {
-    GTEST_SKIP() << "missing capability: a Python that imports torch (Debian: python3-torch)";
-  }
-  const Json golden = ask_oracles(*python);
+using CoderGolden = golden::OracleTest;
+
+TEST_F(CoderGolden, FiftyStepsAreAsExactAsThoseOfTheOracles) {
+  const Json golden = ask_oracles();
   ASSERT_EQ(golden.size(), coder_cases().size());
   for (size_t number = 0; number < coder_cases().size(); ++number) {
     const CoderCase test = coder_cases()[number];

@@ -10,8 +10,6 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
-#include "mlbench/base/paths.h"
-#include "mlbench/base/random.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/optim/factory.h"
 #include "tests/golden/oracle.h"
@@ -29,13 +27,6 @@ FlatLayout dion_layout() {
           .parameter_elements = 224};
 }
 
-std::vector<float> drawn_values(int64_t count, uint64_t key) {
-  RandomSequence random(key);
-  std::vector<float> values;
-  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(random.normal()));
-  return values;
-}
-
 struct DionProblem {
   std::vector<double> lr;
   Json tensors = Json::array();  // as dion_oracle.py reads them
@@ -48,8 +39,8 @@ DionProblem dion_problem(const optim::Optimizer& optimizer) {
   optimizer.export_state(state);
   uint64_t key = 0;
   for (const FlatRange& range : dion_layout().ranges) {
-    Json tensor = {{"rows", 0}, {"start", drawn_values(range.count, ++key)}, {"gradients", Json::array()}};
-    for (int step = 0; step < kDionSteps; ++step) tensor["gradients"].push_back(drawn_values(range.count, ++key));
+    Json tensor = {{"rows", 0}, {"start", golden::drawn(range.count, ++key)}, {"gradients", Json::array()}};
+    for (int step = 0; step < kDionSteps; ++step) tensor["gradients"].push_back(golden::drawn(range.count, ++key));
     const auto basis = state.tensors.find("optimizer/basis/" + range.name);
     if (basis != state.tensors.end()) {
       std::vector<float> values(basis->second.bytes.size() / sizeof(float));
@@ -62,13 +53,10 @@ DionProblem dion_problem(const optim::Optimizer& optimizer) {
   return problem;
 }
 
-Json ask_numpy(const DionProblem& problem, const std::string& python) {
-  const TemporaryFolder folder;
-  write_json_file(
-      folder / "cases.json",
+Json ask_numpy(const DionProblem& problem) {
+  return golden::answer_of(
+      "dion_oracle.py",
       {{"tensors", problem.tensors}, {"lr", problem.lr}, {"momentum", kDionMomentum}, {"weight_decay", kDionDecay}});
-  golden::run_oracle(python, "dion_oracle.py", folder);
-  return read_json_file(folder / "result.json");
 }
 
 double distance_of(const float* values, const std::vector<double>& exact) {
@@ -81,12 +69,10 @@ double length_of(const std::vector<double>& exact) {
   return distance_of(std::vector<float>(exact.size()).data(), exact);
 }
 
+using DionGolden = golden::OracleTest;
+
 // Of ranks 1, 3 and 6 of the smaller extents 6 and 9 (rounded up), and whole.
-TEST(DionGolden, FiftyStepsEqualThoseOfThePaper) {
-  const auto python = environment_variable("MLBENCH_TEST_PYTHON");
-  if (!python || python->empty()) {
-    GTEST_SKIP() << "missing capability: a Python that imports torch (Debian: python3-torch)";
-  }
+TEST_F(DionGolden, FiftyStepsEqualThoseOfThePaper) {
   const FlatLayout layout = dion_layout();
   for (const double fraction : {0.1, 0.5, 1.0}) {
     SCOPED_TRACE(fraction);
@@ -96,7 +82,7 @@ TEST(DionGolden, FiftyStepsEqualThoseOfThePaper) {
     spec.options = {{"momentum", kDionMomentum}, {"weight_decay", kDionDecay}, {"rank_fraction", fraction}};
     const auto optimizer = optim::make_optimizer(spec, layout, *comm);
     const DionProblem problem = dion_problem(*optimizer);
-    const Json golden = ask_numpy(problem, *python);
+    const Json golden = ask_numpy(problem);
     optim::FlatTensors tensors{at::zeros({layout.parameter_elements}), at::zeros({layout.parameter_elements})};
     const auto put = [&](at::Tensor& flat, const FlatRange& range, const Json& values) {
       flat.narrow(0, range.offset, range.count).copy_(at::tensor(values.get<std::vector<float>>()));

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
-#include "mlbench/base/paths.h"
 #include "mlbench/base/random.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/framework/sample_batch_test.h"
@@ -192,7 +191,7 @@ Json to_json(const std::vector<models::LayerSpec>& layers) {
   return json;
 }
 
-Golden ask_pytorch(const Case& test, const std::string& python) {
+Golden ask_pytorch(const Case& test) {
   const TemporaryFolder folder;
   Json json = {{"samples", test.batch.samples()},
                {"sample_shape", test.task.data.sample_shape},
@@ -222,7 +221,7 @@ Golden ask_pytorch(const Case& test, const std::string& python) {
   write_values(folder / "labels.bin", test.batch.labels);
   if (test.dropout) write_values(folder / "masks.bin", masks_of(test));
 
-  golden::run_oracle(python, "oracle.py", folder);
+  golden::run_oracle("oracle.py", folder);
 
   const Json result = read_json_file(folder / "result.json");
   const auto outcome = [&](const std::string& precision) {
@@ -311,15 +310,10 @@ void expect_close(const Case& test, const char* what, const Values& ours, const 
   }
 }
 
-class GoldenTest : public ::testing::Test {
+class GoldenTest : public golden::OracleTest {
  protected:
-  void SetUp() override {
-    const auto python = environment_variable("MLBENCH_TEST_PYTHON");
-    if (!python) GTEST_SKIP() << "missing capability: a Python that imports torch (Debian: python3-torch)";
-    python_ = *python;
-  }
   void compare(const Case& test, double multiple) {
-    const Golden golden = ask_pytorch(test, python_);
+    const Golden golden = ask_pytorch(test);
     const Outcome ours = our_step(test);
     // One number, which the peer may hit by chance: the mean of as many losses as samples, each rounded by itself.
     const double rounding =
@@ -329,7 +323,6 @@ class GoldenTest : public ::testing::Test {
     expect_close(test, "gradient", ours.gradients, golden.peer.gradients, golden.exact.gradients, multiple);
     expect_close(test, "parameters", ours.parameters, golden.peer.parameters, golden.exact.parameters, multiple);
   }
-  std::string python_;
 };
 
 TEST_F(GoldenTest, StepWithoutDropoutEqualsPyTorchs) { compare(make_case("mnist-cnn", false), kRealMultiple); }
@@ -385,7 +378,7 @@ TEST_F(GoldenTest, StepOfVgg16EqualsPyTorchs) {
 TEST_F(GoldenTest, ManyWorkersGiveTheGradientOfOneOnResNet20WithFrozenStatistics) {
   const Case real = make_resnet_case("v1", 20, true);
   for (const auto& [test, multiple] : {std::pair{real, kRealMultiple}, {smooth(real), kResNetMultiple}}) {
-    const Golden golden = ask_pytorch(test, python_);
+    const Golden golden = ask_pytorch(test);
     const Values one = our_step(test).gradients;
     SCOPED_TRACE(multiple);
     expect_close(test, "gradient", sharded_gradient(test, 2), one, golden.exact.gradients, multiple);
@@ -405,7 +398,7 @@ TEST_F(GoldenTest, StepInBf16IsAsExactAsPyTorchsAutocast) {
 TEST_F(GoldenTest, ManyWorkersGiveTheGradientOfOneWithTheWholeBatch) {
   const Case real = make_case("mnist-cnn", false);
   for (const auto& [test, multiple] : {std::pair{real, kRealMultiple}, {smooth(real), kSmoothMultiple}}) {
-    const Golden golden = ask_pytorch(test, python_);
+    const Golden golden = ask_pytorch(test);
     const Values one = our_step(test).gradients;
     for (const int ranks : {2, 3}) {
       SCOPED_TRACE(std::to_string(ranks) + " ranks, " + test.model.layers[1].kind);

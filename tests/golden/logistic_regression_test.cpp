@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
-#include "mlbench/base/paths.h"
 #include "mlbench/base/random.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/data/shard.h"
@@ -92,7 +91,7 @@ struct Golden {
   Outcome exact, peer;  // float64, float32
 };
 
-Golden ask_pytorch(const Rows& rows, const Objective& objective, const std::string& python) {
+Golden ask_pytorch(const Rows& rows, const Objective& objective) {
   const TemporaryFolder folder;
   Json batches = Json::array();
   Json lr = Json::array();
@@ -116,7 +115,7 @@ Golden ask_pytorch(const Rows& rows, const Objective& objective, const std::stri
   write_values(folder / "features.bin", rows.features);
   write_values(folder / "labels.bin", rows.labels);
 
-  golden::run_oracle(python, "logistic_regression.py", folder);
+  golden::run_oracle("logistic_regression.py", folder);
 
   const Json result = read_json_file(folder / "result.json");
   const auto outcome = [&](const std::string& precision) {
@@ -196,13 +195,11 @@ void expect_close(const char* what, const Values& ours, const Values& peer, cons
       << what << ": PyTorch's own float32 error is " << peer_error << ", norm " << norm;
 }
 
-class Task2a : public ::testing::TestWithParam<Objective> {};
+class Task2a : public golden::OracleTest, public ::testing::WithParamInterface<Objective> {};
 
 TEST_P(Task2a, EqualsPyTorchWithAnyNumberOfWorkers) {
-  const auto python = environment_variable("MLBENCH_TEST_PYTHON");
-  if (!python) GTEST_SKIP() << "missing capability: a Python that imports torch (Debian: python3-torch)";
   const Rows rows;
-  const Golden golden = ask_pytorch(rows, GetParam(), *python);
+  const Golden golden = ask_pytorch(rows, GetParam());
   ASSERT_GT(distance(golden.exact.gradients, Values(kDimension)), 0.01) << "a case that says nothing";
   for (const int workers : {1, 2, 3, 5}) {
     SCOPED_TRACE(std::to_string(workers) + " workers");

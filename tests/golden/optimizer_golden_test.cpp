@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
-#include "mlbench/base/paths.h"
 #include "mlbench/base/random.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/optim/factory.h"
@@ -91,17 +90,14 @@ std::vector<float> ours(const Problem& problem, const RuleCase& test) {
   return {tensors.parameters.data_ptr<float>(), tensors.parameters.data_ptr<float>() + kCount};
 }
 
-Json ask_pytorch(const Problem& problem, const std::string& python) {
-  const TemporaryFolder folder;
+Json ask_pytorch(const Problem& problem) {
   Json json = {{"start", problem.start}, {"gradients", problem.gradients}, {"lr", problem.lr}};
   for (const RuleCase& test : cases()) {
     Json options = test.options;
     if (test.averaged) options.update({{"t0", 0}, {"lambd", 0}});
     json["cases"].push_back({{"optimizer", test.peer}, {"options", options}, {"clip_norm", test.clip_norm}});
   }
-  write_json_file(folder / "cases.json", json);
-  golden::run_oracle(python, "optimizer_oracle.py", folder);
-  return read_json_file(folder / "result.json");
+  return golden::answer_of("optimizer_oracle.py", json);
 }
 
 template <typename Values>
@@ -111,13 +107,11 @@ double error_norm(const Values& values, const std::vector<double>& exact) {
   return std::sqrt(sum);
 }
 
-TEST(OptimizerGolden, AHundredStepsEqualPyTorchs) {
-  const auto python = environment_variable("MLBENCH_TEST_PYTHON");
-  if (!python || python->empty()) {
-    GTEST_SKIP() << "missing capability: a Python that imports torch (Debian: python3-torch)";
-  }
+using OptimizerGolden = golden::OracleTest;
+
+TEST_F(OptimizerGolden, AHundredStepsEqualPyTorchs) {
   const Problem problem = make_problem();
-  const Json golden = ask_pytorch(problem, *python);
+  const Json golden = ask_pytorch(problem);
   ASSERT_EQ(golden.size(), cases().size());
   std::set<std::string> compared;
   for (size_t i = 0; i < cases().size(); ++i) {

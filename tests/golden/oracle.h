@@ -2,6 +2,8 @@
 
 // Asking PyTorch: a folder of arrays and one JSON file goes to a script, and such a folder comes back.
 
+#include <gtest/gtest.h>
+
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -10,8 +12,10 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
+#include "mlbench/base/random.h"
 
 namespace mlbench::golden {
 
@@ -31,13 +35,40 @@ inline Values read_values(const std::filesystem::path& path) {
   return values;
 }
 
+// Normal values, others for each key.
+inline std::vector<float> drawn(int64_t count, uint64_t key) {
+  RandomSequence random(key);
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(random.normal()));
+  return values;
+}
+
+// The Python that imports torch; "": there is none.
+inline std::string python() { return environment_variable("MLBENCH_TEST_PYTHON").value_or(""); }
+
+// A test that asks.
+class OracleTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (python().empty()) GTEST_SKIP() << "missing capability: a Python that imports torch (Debian: python3-torch)";
+  }
+};
+
 // `python tests/golden/SCRIPT FOLDER`; throws IoError with its output when it fails.
-inline void run_oracle(const std::string& python, const std::string& script, const TemporaryFolder& folder) {
+inline void run_oracle(const std::string& script, const TemporaryFolder& folder) {
   const std::filesystem::path sources = environment_variable("MLBENCH_TEST_SOURCE_DIR").value();
   ProcessOptions options;
-  options.arguments = {python, (sources / "tests/golden" / script).string(), folder.path().string()};
+  options.arguments = {python(), (sources / "tests/golden" / script).string(), folder.path().string()};
   const ProcessOutput output = run_process(options, std::chrono::minutes(5));
   if (output.end.code != 0) throw IoError(output.standard_output + output.standard_error);
+}
+
+// What SCRIPT says of `cases`, where these are all that it is asked.
+inline Json answer_of(const std::string& script, const Json& cases) {
+  const TemporaryFolder folder;
+  write_json_file(folder / "cases.json", cases);
+  run_oracle(script, folder);
+  return read_json_file(folder / "result.json");
 }
 
 }  // namespace mlbench::golden

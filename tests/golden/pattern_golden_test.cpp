@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
-#include "mlbench/base/paths.h"
 #include "mlbench/base/random.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/optim/test_ranks.h"
@@ -146,11 +145,9 @@ std::vector<at::Tensor> weights_of_ranks(const PatternCase& test, const Quadrati
   return weights;
 }
 
-TEST(PatternGolden, StepsOfSeveralRanksEqualThePapers) {
-  const auto python = environment_variable("MLBENCH_TEST_PYTHON");
-  if (!python || python->empty()) {
-    GTEST_SKIP() << "missing capability: a Python that imports torch (Debian: python3-torch)";
-  }
+using PatternGolden = golden::OracleTest;
+
+TEST_F(PatternGolden, StepsOfSeveralRanksEqualThePapers) {
   const Quadratics problem = quadratics(5);
   Json asked = {{"curvature", problem.curvature}, {"targets", problem.targets}, {"lr", kPatternLr},
                 {"momentum", kPatternMomentum},   {"steps", kPatternSteps},     {"cases", Json::array()}};
@@ -158,10 +155,7 @@ TEST(PatternGolden, StepsOfSeveralRanksEqualThePapers) {
     asked["cases"].push_back(test.asked);
     asked["cases"].back()["ranks"] = test.ranks;
   }
-  const TemporaryFolder folder;
-  write_json_file(folder / "cases.json", asked);
-  golden::run_oracle(*python, "pattern_oracle.py", folder);
-  const Json golden = read_json_file(folder / "result.json");
+  const Json golden = golden::answer_of("pattern_oracle.py", asked);
   ASSERT_EQ(golden.size(), pattern_cases().size());
   for (size_t number = 0; number < golden.size(); ++number) {
     const PatternCase test = pattern_cases()[number];

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
-#include "mlbench/base/paths.h"
 #include "mlbench/base/shape.h"
 #include "mlbench/framework/native/native_framework.h"
 #include "mlbench/framework/token_batch_test.h"
@@ -68,7 +67,7 @@ struct TextOutcome {
   Values gradients;
 };
 
-std::map<std::string, TextOutcome> ask_pytorch_about(const TextCase& test, const std::string& python) {
+std::map<std::string, TextOutcome> ask_pytorch_about(const TextCase& test) {
   const TemporaryFolder folder;
   Json json = {{"model", test.options.model.name},
                {"label_smoothing", test.options.model.loss.label_smoothing},
@@ -89,7 +88,7 @@ std::map<std::string, TextOutcome> ask_pytorch_about(const TextCase& test, const
   }
   write_json_file(folder / "case.json", json);
   golden::write_values(folder / "start.bin", start);
-  golden::run_oracle(python, "text_oracle.py", folder);
+  golden::run_oracle("text_oracle.py", folder);
   const Json result = read_json_file(folder / "result.json");
   std::map<std::string, TextOutcome> outcomes;
   for (const char* precision : {"float64", "float32"}) {
@@ -125,7 +124,7 @@ TextOutcome our_pass(const FrameworkUnderTest& tested, const TextCase& test) {
 }
 
 using TextGoldenCase = std::tuple<FrameworkUnderTest, const char*>;
-class TextGoldenTest : public ::testing::TestWithParam<TextGoldenCase> {};
+class TextGoldenTest : public golden::OracleTest, public ::testing::WithParamInterface<TextGoldenCase> {};
 
 INSTANTIATE_TEST_SUITE_P(Models, TextGoldenTest,
                          ::testing::Combine(::testing::ValuesIn(kFrameworks),
@@ -136,12 +135,10 @@ INSTANTIATE_TEST_SUITE_P(Models, TextGoldenTest,
                          });
 
 TEST_P(TextGoldenTest, LossAndGradientsEqualPyTorchs) {
-  const auto python = environment_variable("MLBENCH_TEST_PYTHON");
-  if (!python) GTEST_SKIP() << "missing capability: a Python that imports torch (Debian: python3-torch)";
   const auto& [tested, model] = GetParam();
   if (!tested.available().available) GTEST_SKIP() << "missing capability: " << tested.available().reason;
   const TextCase test = text_case(model);
-  auto golden = ask_pytorch_about(test, *python);
+  auto golden = ask_pytorch_about(test);
   const TextOutcome &exact = golden["float64"], &peer = golden["float32"], ours = our_pass(tested, test);
   EXPECT_LE(std::abs(ours.loss - exact.loss),
             std::max(2 * std::abs(peer.loss - exact.loss), 8 * kEpsilon * exact.loss));
