@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <regex>
 #include <set>
 
 #include "mlbench/base/environment.h"
@@ -80,6 +81,12 @@ class EndToEnd : public testing::Test {
     ProcessOutput output = run_process(command(arguments), 2 * kPatience);
     return {output.end.code, std::move(output.standard_output), std::move(output.standard_error)};
   }
+
+  // Whether `mlbench list KIND` says that NAME is not available.
+  static bool lacks(const std::string& kind, const std::string& name) {
+    return std::regex_search(mlbench({"list", kind}).out, std::regex(name + " +not available"));
+  }
+  static bool lacks_mpi() { return lacks("backends", "mpi") || !program_exists("mpirun"); }
 
   // In the background, with its output in a file.
   ChildProcess start(const std::vector<std::string>& arguments) {
@@ -152,13 +159,9 @@ class EachBackEnd : public EndToEnd, public testing::WithParamInterface<const ch
  protected:
   void SetUp() override { require(GetParam()); }
 
-  // The worker may have been built without it; mpirun is a program of its own.
+  // The worker may have been built without MPI; mpirun is a program of its own.
   static void require(const std::string& backend) {
-    if (backend != "mpi") return;
-    const Result list = mlbench({"list", "backends"});
-    if (list.out.find("mpi  not available") != std::string::npos || !program_exists("mpirun")) {
-      GTEST_SKIP() << "missing capability: MPI";
-    }
+    if (backend == "mpi" && lacks_mpi()) GTEST_SKIP() << "missing capability: MPI";
   }
 
   static std::string named(const std::string& name) { return name + "-" + GetParam(); }
@@ -235,9 +238,7 @@ double distance_in_eps(const fs::path& a, const fs::path& b, bool weights_only) 
 // additions alone. Later, ReLU and max-pooling choose otherwise near ties, so only the weights stay that close
 // (on these data: on made-images to 236 eps without AVX-512, where two ranks in place of three end 2.8 million away).
 TEST_F(EndToEnd, BackEndsAgree) {
-  if (mlbench({"list", "backends"}).out.find("mpi  not available") != std::string::npos || !program_exists("mpirun")) {
-    GTEST_SKIP() << "missing capability: MPI";
-  }
+  if (lacks_mpi()) GTEST_SKIP() << "missing capability: MPI";
   const auto train = [](const std::string& name, const std::string& backend, const char* steps,
                         std::vector<std::string> counts) {
     counts.insert(counts.end(), {"--max-steps", steps, "--backend", backend});
@@ -354,9 +355,7 @@ TEST_F(EndToEnd, ResumeInMidEpochGivesTheSameWeights) {
 }
 
 TEST_F(EndToEnd, AResumedRunKeepsTheOrderOfItsConvolutions) {
-  if (mlbench({"list", "frameworks"}).out.find("native  not available") != std::string::npos) {
-    GTEST_SKIP() << "missing capability: oneDNN";
-  }
+  if (lacks("frameworks", "native")) GTEST_SKIP() << "missing capability: oneDNN";
   const Result refused = mlbench(run_arguments("no", {"1", "--framework", "torch", "--convolution", "winograd"}));
   EXPECT_EQ(refused.code, code_of(ExitCode::kUserError));
   EXPECT_THAT(refused.err, HasSubstr("valid: auto; give --framework native"));
