@@ -89,6 +89,12 @@ class Serve : public testing::Test {
     url_ = address->url;
     token_ = home::read_token(address->token_file);
   }
+  void end_master(int signal = SIGTERM) {
+    kill(serve_->pid(), signal);
+    const auto end = serve_->wait(kPatience);
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, 0) << output_of("serve.log");
+  }
   void kill_master() {
     kill(serve_->pid(), SIGKILL);
     ASSERT_TRUE(serve_->wait(kPatience));
@@ -157,10 +163,7 @@ TEST_F(Serve, EndsOrderlyAndSaysWhereItIs) {
   post("/session", code, 201);
   post("/session", code, 401);
   for (const int signal : {SIGTERM, SIGINT}) {
-    kill(serve_->pid(), signal);
-    const auto end = serve_->wait(kPatience);
-    ASSERT_TRUE(end);
-    EXPECT_EQ(end->code, 0) << output_of("serve.log");
+    end_master(signal);
     EXPECT_EQ(mlbench({"dashboard"}).end.code, 2);
     start();
   }
@@ -517,10 +520,7 @@ TEST_F(Serve, AMasterThatIsKilledIsStartedAgainWhereItIsKept) {
     EXPECT_TRUE(eventually([&] { return spool_bytes("long-1") > then + 10'000; })) << "its supervisor never ended";
   }
   // In order it ends its runs and then itself, as without.
-  kill(serve_->pid(), SIGTERM);
-  const auto end = serve_->wait(kPatience);
-  ASSERT_TRUE(end);
-  EXPECT_EQ(end->code, 0) << output_of("serve.log");
+  end_master();
   EXPECT_EQ(state_of("long-1"), "stopped");
   EXPECT_EQ(owner(), 0);
   EXPECT_TRUE(eventually([&] { return mark_.processes().empty(); }));
@@ -543,10 +543,7 @@ TEST_F(Serve, RunsThatCannotOutliveTheirMasterAreStoppedFirst) {
   post("/runs", request("next"), 201);
   ASSERT_TRUE(eventually([&] { return spool_bytes("long-1") > 10'000; }));
   EXPECT_EQ(state_of("next-1"), "queued");
-  kill(serve_->pid(), SIGTERM);
-  const auto end = serve_->wait(kPatience);
-  ASSERT_TRUE(end);
-  EXPECT_EQ(end->code, 0) << output_of("serve.log");
+  end_master();
   EXPECT_EQ(state_of("long-1"), "stopped") << "by the end of the master";
   EXPECT_GT(spool_bytes("long-1"), 10'000u) << "what was measured stays";
   EXPECT_EQ(state_of("next-1"), "queued") << "for the next one";
@@ -568,10 +565,7 @@ TEST_F(Serve, RunsThatDoNotEndAreNotWaitedForForEver) {
       kill(pid, SIGSTOP);
     }
   }
-  kill(serve_->pid(), SIGTERM);
-  const auto end = serve_->wait(kPatience);
-  ASSERT_TRUE(end);
-  EXPECT_EQ(end->code, 0);
+  end_master();
   EXPECT_THAT(output_of("serve.log"), HasSubstr("not ended after 1 s: deaf-1"));
   EXPECT_EQ(state_of("deaf-1"), "running");
 }
