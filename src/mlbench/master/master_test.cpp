@@ -123,6 +123,13 @@ class MasterTest : public testing::Test {
     const Json json = Json::parse(response.body, nullptr, false);
     return json.is_object() ? json.value("message", "") : "no JSON: " + response.body;
   }
+  // A run whose specification says nothing.
+  void write_run(const Json& record) const {
+    const fs::path folder = home() / "runs" / record["name"].get<std::string>();
+    fs::create_directories(folder);
+    write_json_file(folder / "spec.json", Json::object());
+    write_json_file(folder / "run.json", record);
+  }
 
   TemporaryFolder folder_;
   MasterOptions options_;
@@ -517,17 +524,11 @@ TEST_F(MasterTest, ErrorsAreJsonWithTheReason) {
 
 // Two runs that differ in one thing beside their number of workers have a speed-up, or a reason why there is none.
 TEST_F(MasterTest, ComparesWhatMayBeCompared) {
-  const auto write = [&](const Json& record) {
-    const fs::path folder = home() / "runs" / record["name"].get<std::string>();
-    fs::create_directories(folder);
-    write_json_file(folder / "spec.json", Json::object());
-    write_json_file(folder / "run.json", record);
-  };
-  write(report::told_record("a-1", 1));
+  write_run(report::told_record("a-1", 1));
   std::vector<report::Change> changes = report::changes_of_one_key();
   for (const report::Change& change : report::changes_of_no_key()) changes.push_back(change);
   for (const report::Change& change : changes) {
-    write(report::with(report::told_record("b-2", 2), change));
+    write_run(report::with(report::told_record("b-2", 2), change));
     const ClientResponse response = send("GET", "/api/v1/compare?runs=a-1,b-2");
     ASSERT_EQ(response.status, 200) << response.body;
     const Json answer = parse_json(response.body, inputs::kMasterAnswer);
@@ -551,10 +552,7 @@ TEST_F(MasterTest, SaysHowRunsScale) {
     report::RecordJson record = report::told_record(name, workers);
     record["goal"]["train_s"] = time_s;
     record["clocks"]["train_s"] = time_s;
-    const fs::path folder = home() / "runs" / name;
-    fs::create_directories(folder);
-    write_json_file(folder / "spec.json", Json::object());
-    write_json_file(folder / "run.json", record);
+    write_run(record);
     runs.push_back({record, {}, ""});
   };
   write("a-1", 1, 60);
@@ -581,10 +579,7 @@ TEST_F(MasterTest, ComparesRunsWithTheirRepeats) {
     record["backend"] = backend;
     record["goal"]["train_s"] = time_s;
     record["clocks"]["train_s"] = time_s;
-    const fs::path folder = home() / "runs" / name;
-    fs::create_directories(folder);
-    write_json_file(folder / "spec.json", Json::object());
-    write_json_file(folder / "run.json", record);
+    write_run(record);
   };
   write("a-1", 1, 60, "gloo");
   write("a-1.2", 2, 70, "gloo");
