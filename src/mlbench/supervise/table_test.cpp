@@ -392,15 +392,6 @@ TEST(Table, OfRanksThatAllEndedWellTheEngineHasNothingToSay) {
   EXPECT_EQ(outcome->state, record::RunState::kFinished);
 }
 
-TEST(Table, OnlyALostPlaceIsOne) {
-  for (const bool lost : {false, true}) {
-    Play play;
-    play.all_join();
-    play.see(EngineWord{.fact = EngineFact::kJobTaken, .words = "requeued", .place_lost = lost});
-    EXPECT_EQ(play.look()->lost_place, lost);
-  }
-}
-
 TEST(Table, CommandsOfOthersAreHeldBackAlike) {
   Play play;
   play.options.own_worker = false;
