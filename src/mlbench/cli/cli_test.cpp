@@ -90,6 +90,14 @@ class Cli : public testing::Test {
     return ChildProcess::start(options);
   }
 
+  // Ctrl-C ends it.
+  static void interrupt(ChildProcess& command) {
+    kill(command.pid(), SIGINT);
+    const auto end = command.wait(kPatience);
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->code, 130);
+  }
+
   // A run of the fake worker.
   Result run(std::vector<std::string> more) const {
     std::vector<std::string> arguments = {"run", "r", "--task", "fashion-mnist", "--synthetic"};
@@ -534,10 +542,7 @@ TEST_F(Cli, CtrlCStopsKeepsAndStartsNoMore) {
   environment_["FAKE_STEPS"] = "100000";
   ChildProcess command = start({"run", "r", "--task", "fashion-mnist", "--synthetic", "1", "2"});
   ASSERT_TRUE(eventually([&] { return state_of("r-1") == "running"; }));
-  kill(command.pid(), SIGINT);
-  const auto end = command.wait(kPatience);
-  ASSERT_TRUE(end);
-  EXPECT_EQ(end->code, 130);
+  interrupt(command);
   EXPECT_EQ(state_of("r-1"), "stopped");
   EXPECT_FALSE(fs::exists(home() / "runs/r-2"));
   EXPECT_THAT(
@@ -554,10 +559,7 @@ TEST_F(Cli, CtrlCSaysFromWhichStepTheRunGoesOn) {
   ChildProcess command = start({"run", "r", "--task", "fashion-mnist", "--synthetic", "2"});
   ASSERT_TRUE(eventually([&] { return state_of("r-2") == "running"; }));
   std::this_thread::sleep_for(std::chrono::seconds(1));  // until the ranks have sent heartbeats
-  kill(command.pid(), SIGINT);
-  const auto end = command.wait(kPatience);
-  ASSERT_TRUE(end);
-  EXPECT_EQ(end->code, 130);
+  interrupt(command);
   const std::vector<int64_t> steps = checkpoint_steps(home() / "runs/r-2");
   ASSERT_EQ(steps.size(), 1U);
   EXPECT_THAT(read_file(folder_.path() / "output"),
@@ -594,10 +596,7 @@ TEST_F(Cli, ASecondCtrlCKills) {
   ASSERT_TRUE(eventually([&] { return state_of("r-1") == "running"; }));
   kill(command.pid(), SIGINT);
   ASSERT_TRUE(eventually([&] { return read_file(folder_.path() / "output").find("stopping") != std::string::npos; }));
-  kill(command.pid(), SIGINT);
-  const auto end = command.wait(kPatience);
-  ASSERT_TRUE(end);
-  EXPECT_EQ(end->code, 130);
+  interrupt(command);
   EXPECT_THAT(state_of("r-1"), testing::AnyOf("failed", "stopped"));
 }
 
@@ -672,10 +671,7 @@ TEST_F(Cli, ASecondRunWaitsForTheCoresAndSaysSo) {
            read_file(folder_.path() / "output").find("r-1  waits for the cores  ") != std::string::npos;
   }));
   EXPECT_EQ(state_of("r-1"), "queued");
-  kill(command.pid(), SIGINT);
-  const auto end = command.wait(kPatience);
-  ASSERT_TRUE(end);
-  EXPECT_EQ(end->code, 130);
+  interrupt(command);
   EXPECT_EQ(state_of("r-1"), "stopped");
 }
 
@@ -1138,17 +1134,10 @@ TEST_F(Cli, TheStreamsOfRanksAreToldApart) {
 }
 
 TEST_F(Cli, CtrlCStopsACommandAndKeepsWhatItWrote) {
-  ProcessOptions options;
-  options.arguments = {program(), "run", "c", "2", "--json", "--", "/bin/sh", "-c", "echo begun; sleep 300"};
-  options.environment = environment_;
-  options.output = folder_.path() / "out.txt";
-  ChildProcess command = ChildProcess::start(options);
+  ChildProcess command = start({"run", "c", "2", "--json", "--", "/bin/sh", "-c", "echo begun; sleep 300"});
   const fs::path log = home() / "runs/c-2/logs/rank-1.seg-1.out";
   ASSERT_TRUE(eventually([&] { return fs::exists(log) && read_file(log) == "begun\n"; }));
-  kill(command.pid(), SIGINT);
-  const auto end = command.wait(kPatience);
-  ASSERT_TRUE(end);
-  EXPECT_EQ(end->code, 130);
+  interrupt(command);
   EXPECT_EQ(state_of("c-2"), "stopped");
   EXPECT_EQ(mlbench({"logs", "c-2", "--rank", "0"}).out, "begun\n");
 }
