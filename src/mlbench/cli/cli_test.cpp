@@ -130,6 +130,16 @@ class Cli : public testing::Test {
   std::map<std::string, std::string> environment_;
 };
 
+// The real worker, in place of the fake one.
+class CliWithWorker : public Cli {
+ protected:
+  void SetUp() override {
+    const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
+    if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
+    environment_["MLBENCH_WORKER"] = worker;
+  }
+};
+
 // ---- the program ----------------------------------------------------------------------------------------------------
 
 TEST_F(Cli, Version) {
@@ -1908,11 +1918,11 @@ TEST_F(Cli, DecodingIsMeasured) {
 
 // ---- with the real worker -------------------------------------------------------------------------------------------
 
-TEST_F(Cli, CollectivesAreMeasuredVerifiedAndCompared) {
+TEST_F(Cli, AnOperationThatIsNoneIsRefused) {
   expect_error({"bench", "collectives", "all_reduse", "-k", "2"}, HasSubstr("did you mean 'all_reduce'?"));
-  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
-  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
-  environment_["MLBENCH_WORKER"] = worker;
+}
+
+TEST_F(CliWithWorker, CollectivesAreMeasuredVerifiedAndCompared) {
   const std::string file = folder_.path() / "result.json";
   const Result table = mlbench({"bench", "collectives", "all_reduce", "barrier", "-k", "2", "-b", "8", "-e", "4K", "-f",
                                 "8", "-n", "10", "--name", "first", "-J", file});
@@ -1944,10 +1954,7 @@ TEST_F(Cli, CollectivesAreMeasuredVerifiedAndCompared) {
 }
 
 // The document and the table say where the ranks were and what they were told, as the record does.
-TEST_F(Cli, AResultSaysWhereAndHowItWasMeasured) {
-  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
-  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
-  environment_["MLBENCH_WORKER"] = worker;
+TEST_F(CliWithWorker, AResultSaysWhereAndHowItWasMeasured) {
   const Json backends = mlbench({"list", "backends", "--json"}).json();
   const bool mpi = program_exists("mpirun") && std::ranges::any_of(backends, [](const Json& row) {
                      return row.value("name", "") == "mpi" && row.value("available", false);
@@ -2084,10 +2091,7 @@ size_t rows_in(const std::string& text) {
 }
 
 // However a benchmark ends, what was measured by then is on the screen, in the record, and in the file.
-TEST_F(Cli, RowsComeAsTheyAreMeasuredAndNoneIsLost) {
-  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
-  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
-  environment_["MLBENCH_WORKER"] = worker;
+TEST_F(CliWithWorker, RowsComeAsTheyAreMeasuredAndNoneIsLost) {
   for (const std::string name : {"stopped", "killed"}) {
     SCOPED_TRACE(name);
     const std::string run = name + "-2";
@@ -2124,10 +2128,7 @@ TEST_F(Cli, RowsComeAsTheyAreMeasuredAndNoneIsLost) {
   }
 }
 
-TEST_F(Cli, RowsAsCommaSeparatedValues) {
-  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
-  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
-  environment_["MLBENCH_WORKER"] = worker;
+TEST_F(CliWithWorker, RowsAsCommaSeparatedValues) {
   const Result csv =
       mlbench({"bench", "collectives", "broadcast", "-k", "2", "-e", "16", "-n", "5", "--csv", "--form", "in_place"});
   ASSERT_EQ(csv.code, 0) << csv.err;
@@ -2149,10 +2150,7 @@ TEST_F(Cli, Task0aIsARunLikeOthers) {
   EXPECT_EQ(measured["iterations"], 100);
 }
 
-TEST_F(Cli, TheRealWorkerTrainsAndIsReported) {
-  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
-  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
-  environment_["MLBENCH_WORKER"] = worker;
+TEST_F(CliWithWorker, TheRealWorkerTrainsAndIsReported) {
   const Result result =
       run({"1", "2", "--data", "made-images", "--threads-per-worker", "1", "--max-steps", "4", "--json"});
   ASSERT_EQ(result.code, 0) << result.err;
@@ -2175,10 +2173,7 @@ TEST_F(Cli, TheRealWorkerTrainsAndIsReported) {
                              Contains("result_train_loss @ 1.json")));
 }
 
-TEST_F(Cli, EvaluatingACheckpointGivesWhatItsRunRecorded) {
-  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
-  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
-  environment_["MLBENCH_WORKER"] = worker;
+TEST_F(CliWithWorker, EvaluatingACheckpointGivesWhatItsRunRecorded) {
   const Result trained = run(
       {"1", "4", "--data", "made-images", "--threads-per-worker", "1", "--max-steps", "2", "--seed", "5", "--json"});
   ASSERT_EQ(trained.code, 0) << trained.err;
@@ -2232,10 +2227,7 @@ TEST_F(Cli, EvaluatingACheckpointGivesWhatItsRunRecorded) {
   EXPECT_EQ(archive.code, 0) << archive.out << archive.err;
 }
 
-TEST_F(Cli, EvaluatesTheMeanOfTheLastCheckpoints) {
-  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
-  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
-  environment_["MLBENCH_WORKER"] = worker;
+TEST_F(CliWithWorker, EvaluatesTheMeanOfTheLastCheckpoints) {
   const Result trained = run({"1", "--data", "made-images", "--threads-per-worker", "1", "--max-steps", "3",
                               "--checkpoint-every", "1", "--json"});
   ASSERT_EQ(trained.code, 0) << trained.err;
@@ -2437,10 +2429,7 @@ TEST_F(StudyCli, FinishedRunsAreKeptAndTheFormHasTheNotes) {
   EXPECT_THAT(study({"--dry-run"}).out, StartsWith("0 runs"));
 }
 
-TEST_F(Cli, TheOfficialResultOfARealRunIsDerivedExactly) {
-  const std::string worker = environment_variable("MLBENCH_TEST_WORKER").value_or("");
-  if (!fs::exists(worker)) GTEST_SKIP() << "missing capability: mlbench-worker (MLBENCH_WORKER=OFF)";
-  environment_["MLBENCH_WORKER"] = worker;
+TEST_F(CliWithWorker, TheOfficialResultOfARealRunIsDerivedExactly) {
   // The made set is learnt within a few steps: the first evaluation meets the goal.
   const Result trained = run({"1", "--light", "--set", "evaluation.every_samples=3000", "--json"});
   ASSERT_EQ(trained.code, 0) << trained.err;
