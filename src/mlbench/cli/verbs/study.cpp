@@ -27,7 +27,6 @@
 #include "mlbench/objects/measure.h"
 #include "mlbench/plan/ddl_plan.h"
 #include "mlbench/plan/sweep_plan.h"
-#include "mlbench/report/draw/escape.h"
 #include "mlbench/report/notes.h"
 #include "mlbench/report/study/ddl.h"
 
@@ -278,17 +277,8 @@ ExitCode finish_ddl(const Context& context, const std::vector<DdlAnswer>& answer
   document["experiment"] = form_json(form);
   {
     const UserUmask named;
-    files.begin();
-    const std::vector<report::Chart> charts = report::charts_of(ddl);
-    files.put_images(charts);
-    if (files.wanted("csv")) files.put("ddl.csv", report::csv_of(ddl));
-    if (files.wanted("json")) files.put("ddl.json", document.dump(2) + "\n");
-    if (files.wanted("markdown")) {
-      files.put("ddl.md", fmt::format("# Distributed training of {}\n\n", report::markdown_text(ddl.task)) +
-                              report::written(sections, {report::TableFormat::kMarkdown}) +
-                              files.images_in_markdown(charts));
-    }
-    if (files.wanted("latex")) files.put("ddl.tex", report::written(sections, {report::TableFormat::kLatex}));
+    files.write({"ddl", "Distributed training of " + ddl.task, report::charts_of(ddl), sections, report::csv_of(ddl),
+                 document});
   }
   if (context.json) {
     document["folder"] = files.folder().string();

@@ -29,29 +29,27 @@ StudyFiles::StudyFiles(const std::vector<std::string>& given, const std::vector<
 
 bool StudyFiles::wanted(std::string_view format) const { return std::ranges::count(formats_, format) > 0; }
 
-void StudyFiles::begin() const {
-  make_folder(folder_);
-  if (!note_.empty()) say(note_);
-}
-
 void StudyFiles::put(const std::string& name, const std::string& content) {
   write_file_atomically(folder_ / name, content);
   files_.push_back((folder_ / name).string());
 }
 
-void StudyFiles::put_images(const std::vector<report::Chart>& charts) {
-  for (const report::Chart& chart : charts) {
+void StudyFiles::write(const StudyContent& content) {
+  make_folder(folder_);
+  if (!note_.empty()) say(note_);
+  std::string images;
+  for (const report::Chart& chart : content.charts) {
     if (wanted("png")) put(chart.id + ".png", report::draw(chart, report::ImageFormat::kPng));
     if (wanted("svg")) put(chart.id + ".svg", report::draw(chart, report::ImageFormat::kSvg));
+    if (wanted("png")) images += fmt::format("\n![{}]({}.png)\n", report::markdown_text(chart.title), chart.id);
   }
-}
-
-std::string StudyFiles::images_in_markdown(const std::vector<report::Chart>& charts) const {
-  std::string lines;
-  for (const report::Chart& chart : charts) {
-    if (wanted("png")) lines += fmt::format("\n![{}]({}.png)\n", report::markdown_text(chart.title), chart.id);
+  if (wanted("csv")) put(content.name + ".csv", content.csv);
+  if (wanted("json")) put(content.name + ".json", content.json.dump(2) + "\n");
+  if (wanted("markdown")) {
+    put(content.name + ".md", fmt::format("# {}\n\n", report::markdown_text(content.title)) +
+                                  report::written(content.sections, {report::TableFormat::kMarkdown}) + images);
   }
-  return lines;
+  if (wanted("latex")) put(content.name + ".tex", report::written(content.sections, {report::TableFormat::kLatex}));
 }
 
 }  // namespace mlbench::cli

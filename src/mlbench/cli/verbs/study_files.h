@@ -7,9 +7,21 @@
 #include <string_view>
 #include <vector>
 
+#include "mlbench/base/json.h"
 #include "mlbench/report/draw/charts.h"
+#include "mlbench/report/draw/section.h"
 
 namespace mlbench::cli {
+
+// What the files of a study say: its charts, and its tables as each format has them.
+struct StudyContent {
+  std::string name;   // of the files of tables
+  std::string title;  // of the page in Markdown
+  std::vector<report::Chart> charts;
+  std::vector<report::Section> sections;
+  std::string csv;
+  Json json;
+};
 
 class StudyFiles {
  public:
@@ -23,12 +35,9 @@ class StudyFiles {
   const std::vector<std::string>& files() const { return files_; }  // that were written
 
   bool wanted(std::string_view format) const;
-  // Makes the folder, and says what is left out. Before the first file.
-  void begin() const;
+  // Makes the folder, says what is left out, and writes what is wanted.
+  void write(const StudyContent& content);
   void put(const std::string& name, const std::string& content);
-  void put_images(const std::vector<report::Chart>& charts);
-  // Lines of Markdown that show the images; "" without them.
-  std::string images_in_markdown(const std::vector<report::Chart>& charts) const;
 
  private:
   std::vector<std::string> formats_, files_;

@@ -27,7 +27,6 @@
 #include "mlbench/home/runs.h"
 #include "mlbench/plan/plan.h"
 #include "mlbench/plan/sweep_plan.h"
-#include "mlbench/report/draw/escape.h"
 #include "mlbench/report/draw/page.h"
 #include "mlbench/report/records.h"
 #include "mlbench/report/study/measured_run.h"
@@ -118,18 +117,9 @@ report::Page sweep_page(const Sweep& sweep, const std::vector<report::Chart>& ch
 void write_sweep(StudyFiles& files, const Sweep& sweep, const std::vector<report::MeasuredRun>& runs,
                  const report::PricedStudies& priced) {
   const UserUmask named;
-  files.begin();
   const std::vector<report::Chart> charts = report::charts_of(sweep);
-  const std::vector<report::Section> sections = sections_with_answers(sweep, priced.studies);
-  files.put_images(charts);
-  if (files.wanted("csv")) files.put("sweep.csv", report::csv_of(sweep));
-  if (files.wanted("json")) files.put("sweep.json", report::to_json(sweep).dump(2) + "\n");
-  if (files.wanted("markdown")) {
-    files.put("sweep.md", fmt::format("# Scaling of {}\n\n", report::markdown_text(sweep.task)) +
-                              report::written(sections, {report::TableFormat::kMarkdown}) +
-                              files.images_in_markdown(charts));
-  }
-  if (files.wanted("latex")) files.put("sweep.tex", report::written(sections, {report::TableFormat::kLatex}));
+  files.write({"sweep", "Scaling of " + sweep.task, charts, sections_with_answers(sweep, priced.studies),
+               report::csv_of(sweep), report::to_json(sweep)});
   if (files.wanted("html")) files.put("report.html", report::report_page(sweep_page(sweep, charts, runs, priced)));
 }
 
@@ -146,9 +136,8 @@ class SweepRunner {
 
   // Throws UserError for runs that cannot be made, before any run is made.
   void check() const {
-    const auto settings = report::settings_of(options_.procs_per_node, options_.intra_op, options_.inter_op);
     const int64_t most = *std::ranges::max_element(options_.nodes);
-    for (const SweepSetting& setting : settings) {
+    for (const SweepSetting& setting : settings()) {
       runs_.plan(plan::setting_options(options_, setting, 0));
       runs_.plan(plan::nodes_options(options_, {setting, most, options_.scaled}, 0));
     }
