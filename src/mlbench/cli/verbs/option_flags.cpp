@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -159,6 +161,13 @@ void add_run_option(CLI::App& verb, RunOptions& options, const RunOption& option
 void add_run_options(CLI::App& verb, RunOptions& options) {
   for (const RunOption& option : catalog::run_options()) {
     if (!option.flags.empty()) add_run_option(verb, options, option);
+  }
+}
+
+void add_run_options(CLI::App& verb, RunOptions& options, const std::vector<std::string_view>& set_here) {
+  for (const RunOption& option : catalog::run_options()) {
+    const bool left_out = option.applies == spec::AppliesTo::kCommands || std::ranges::count(set_here, option.name) > 0;
+    if (!option.flags.empty() && !left_out) add_run_option(verb, options, option);
   }
 }
 

@@ -3,6 +3,8 @@
 // Makes flags of a verb from the rows of catalog/options.
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "mlbench/spec/run_options.h"
 
@@ -21,5 +23,7 @@ void add_run_option(CLI::App& verb, spec::RunOptions& options, const spec::RunOp
                     const std::string& help = "");
 // Adds all options of `run`.
 void add_run_options(CLI::App& verb, spec::RunOptions& options);
+// The same without those of commands, and those that the verb sets itself.
+void add_run_options(CLI::App& verb, spec::RunOptions& options, const std::vector<std::string_view>& set_here);
 
 }  // namespace mlbench::cli

@@ -316,23 +316,15 @@ ExitCode study_ddl(const Context& context, DdlWords words) {
   return finish_ddl(context, answers, notes, runner.interrupted(), files);
 }
 
-// Adds the options of `run` without those that the study sets itself, and without those that make times useless.
-void add_options_of_study(CLI::App& verb, spec::RunOptions& options) {
-  static const std::vector<std::string_view> kSetHere = {"workers",     "variant",  "netem",     "synthetic",
-                                                         "fixed_batch", "data_dir", "share_host"};
-  for (const spec::RunOption& option : catalog::run_options()) {
-    const bool set_here = std::ranges::count(kSetHere, option.name) > 0 || option.applies == spec::AppliesTo::kCommands;
-    if (!option.flags.empty() && !set_here) add_run_option(verb, options, option);
-  }
-  verb.get_option("NAME")->required(false)->description("the runs are called NAME.POINT-K (default: ddl)");
-}
-
 void add_study_ddl(CLI::App& group, Program& program) {
   CLI::App* verb = add_verb(group, program, "ddl", "Scaling over workers, networks and storage, and the bottleneck");
   auto words = std::make_shared<DdlWords>();
   words->run.name = "ddl";
   words->run.task = "1b-resnet50";
-  add_options_of_study(*verb, words->run);
+  // With other runs on the hosts, times are useless.
+  add_run_options(*verb, words->run,
+                  {"workers", "variant", "netem", "synthetic", "fixed_batch", "data_dir", "share_host"});
+  verb->get_option("NAME")->required(false)->description("the runs are called NAME.POINT-K (default: ddl)");
   const char* where = "Study";
   const auto list = [&](const char* flag, std::vector<std::string>& values, const char* type, const char* help) {
     return verb->add_option(flag, values, help)->allow_extra_args(false)->type_name(type)->group(where);

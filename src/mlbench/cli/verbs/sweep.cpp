@@ -14,7 +14,6 @@
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/run_folder.h"
-#include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/clusters/defaults.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/terminal/interrupt.h"
@@ -307,25 +306,16 @@ ExitCode sweep(const Context& context, SweepWords words) {
   return finish_sweep(context, settings, nodes, runner.interrupted(), files);
 }
 
-// Adds the options of `run` without those that a sweep sets itself, and without those that make times useless.
-void add_options_of_runs(CLI::App& verb, spec::RunOptions& options) {
-  for (const spec::RunOption& option : catalog::run_options()) {
-    const bool set_here = option.name == "workers" || option.name == "threads_per_worker" ||
-                          option.name == "inter_op_threads" || option.name == "ranks_per_host" ||
-                          option.name == "to_the_end" || option.name == "share_host" ||
-                          option.applies == spec::AppliesTo::kCommands;
-    if (!option.flags.empty() && !set_here) add_run_option(verb, options, option);
-  }
-  verb.get_option("NAME")->required(false)->description("the runs are called NAME.SETTING-K (default: sweep)");
-}
-
 }  // namespace
 
 void add_sweep(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "sweep", "Find the best setting of one node, and how it scales over nodes");
   auto words = std::make_shared<SweepWords>();
   words->run.name = "sweep";
-  add_options_of_runs(*verb, words->run);
+  // With other runs on the hosts, times are useless.
+  add_run_options(*verb, words->run,
+                  {"workers", "threads_per_worker", "inter_op_threads", "ranks_per_host", "to_the_end", "share_host"});
+  verb->get_option("NAME")->required(false)->description("the runs are called NAME.SETTING-K (default: sweep)");
   const auto list = [&](const char* flag, std::vector<std::string>& values, const char* help) {
     verb->add_option(flag, values, help)->delimiter(',')->allow_extra_args(false)->type_name("LIST")->group("Sweep");
   };

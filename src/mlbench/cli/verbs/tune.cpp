@@ -15,7 +15,6 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/numbers.h"
-#include "mlbench/catalog/options/options.h"
 #include "mlbench/cli/clusters/defaults.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/terminal/interrupt.h"
@@ -176,22 +175,14 @@ ExitCode tune(const Context& context, TuneWords words) {
   return tuning.winner ? ExitCode::kOk : ExitCode::kRunFailed;
 }
 
-// The options of `run` less those that leave a trial no time to a target.
-void add_options_of_trials(CLI::App& verb, spec::RunOptions& options) {
-  for (const spec::RunOption& option : catalog::run_options()) {
-    const bool not_here = option.name == "to_the_end" || option.name == "fixed_batch" || option.name == "compute" ||
-                          option.name == "share_host" || option.applies == spec::AppliesTo::kCommands;
-    if (!option.flags.empty() && !not_here) add_run_option(verb, options, option);
-  }
-  verb.get_option("NAME")->description("the runs are called NAME.tN-K");
-}
-
 }  // namespace
 
 void add_tune(CLI::App& app, Program& program) {
   CLI::App* verb = add_verb(app, program, "tune", "Find the settings that reach a task's goal soonest");
   auto words = std::make_shared<TuneWords>();
-  add_options_of_trials(*verb, words->run);
+  // These would leave a trial no time to a target.
+  add_run_options(*verb, words->run, {"to_the_end", "fixed_batch", "compute", "share_host"});
+  verb->get_option("NAME")->description("the runs are called NAME.tN-K");
   const auto axes = [&](const char* flag, std::vector<std::string>& values, const char* help) {
     verb->add_option(flag, values, help)->allow_extra_args(false)->type_name("KEY=VALUES")->group("Tuning");
   };
