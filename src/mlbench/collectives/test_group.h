@@ -40,7 +40,6 @@ class HookedWork final : public comm::Work {
   HookedWork(std::unique_ptr<comm::Work> work, std::function<void()> hook)
       : work_(std::move(work)), hook_(std::move(hook)) {}
   bool done() override { return work_->done(); }
-  void wait() override { synchronize(); }
   void synchronize() override {
     work_->synchronize();
     if (hook_) std::exchange(hook_, nullptr)();

@@ -9,7 +9,6 @@ namespace mlbench::comm {
 class FinishedWork final : public Work {
  public:
   bool done() override { return true; }
-  void wait() override {}
   void synchronize() override {}
 };
 

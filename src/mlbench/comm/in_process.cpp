@@ -144,7 +144,6 @@ class ReceiveWork final : public Work {
     }
   }
   bool done() override { return finished_ || group_->has(route_, number_); }
-  void wait() override { synchronize(); }
   void synchronize() override {
     if (finished_) return;
     finished_ = true;

@@ -27,7 +27,7 @@ class Work {
   virtual ~Work() = default;
   virtual bool done() = 0;
   // The buffer's stream waits; on the CPU this is synchronize(). Throws the operation's error.
-  virtual void wait() = 0;
+  virtual void wait() { synchronize(); }
   // The host waits. Throws the operation's error.
   virtual void synchronize() = 0;
 };

@@ -93,7 +93,6 @@ class QueuedWork final : public Work {
   QueuedWork(Queue& queue, std::shared_ptr<Queue::Task> task) : queue_(queue), task_(std::move(task)) {}
   ~QueuedWork() override { queue_.wait(*task_); }
   bool done() override { return queue_.finished(*task_); }
-  void wait() override { synchronize(); }
   void synchronize() override {
     queue_.wait(*task_);
     if (task_->error != nullptr) std::rethrow_exception(task_->error);

@@ -155,7 +155,6 @@ class MessageWork final : public Work {
     if (!waiting_.valid()) waiting_ = std::async(std::launch::async, [this] { wait_for_message(); });
     return waiting_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   }
-  void wait() override { synchronize(); }
   void synchronize() override {
     if (finished_) return;
     finished_ = true;

@@ -24,7 +24,6 @@ class RequestWork final : public Work {
   void expect(int elements) { expected_.push_back(elements); }
 
   bool done() override;
-  void wait() override { synchronize(); }
   void synchronize() override;
 
  private:

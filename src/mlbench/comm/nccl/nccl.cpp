@@ -221,7 +221,6 @@ class Nccl final : public Transport {
       nccl_.begin_messages();
       return cudaStreamQuery(nccl_.gpu_->stream) == cudaSuccess;
     }
-    void wait() override { synchronize(); }
     void synchronize() override {
       if (message_ == nullptr) return;
       const auto message = std::exchange(message_, nullptr);

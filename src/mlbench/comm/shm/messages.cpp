@@ -50,7 +50,6 @@ class Messages::MessageWork final : public Work {
     }
   }
   bool done() override { return messages_.is_done(*request_); }
-  void wait() override { synchronize(); }
   void synchronize() override {
     messages_.finish(*request_);
     if (!request_->error.empty()) throw CommError(request_->error);

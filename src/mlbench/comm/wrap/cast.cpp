@@ -49,7 +49,6 @@ class CastWork final : public Work {
     }
   }
   bool done() override { return work_->done(); }
-  void wait() override { synchronize(); }
   void synchronize() override {
     work_->synchronize();
     if (!std::exchange(widened_, true)) halves_.widen_to(buffer_);

@@ -47,7 +47,6 @@ class SentMessage final : public Work {
     }
   }
   bool done() override { return works_.done(); }
-  void wait() override { works_.finish(); }
   void synchronize() override { works_.finish(); }
 
  private:
@@ -72,7 +71,6 @@ class AwaitedMessage final : public Work {
     fetch();
     return error_ != nullptr || std::chrono::steady_clock::now() >= header_.due();
   }
-  void wait() override { synchronize(); }
   void synchronize() override {
     fetch();
     if (error_ != nullptr) std::rethrow_exception(error_);
