@@ -137,12 +137,7 @@ class ReceiveWork final : public Work {
  public:
   ReceiveWork(std::shared_ptr<Group> group, Group::Route route, BufferView buffer)
       : group_(std::move(group)), route_(route), buffer_(buffer), number_(group_->expect(route)) {}
-  ~ReceiveWork() override {
-    try {
-      synchronize();
-    } catch (const CommError&) {  // nobody is left to hear of it
-    }
-  }
+  ~ReceiveWork() override { await_silently(); }
   bool done() override { return finished_ || group_->has(route_, number_); }
   void synchronize() override {
     if (finished_) return;

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "mlbench/base/buffer.h"
+#include "mlbench/base/errors.h"
 #include "mlbench/base/json.h"
 
 namespace mlbench::comm {
@@ -30,6 +31,15 @@ class Work {
   virtual void wait() { synchronize(); }
   // The host waits. Throws the operation's error.
   virtual void synchronize() = 0;
+
+ protected:
+  // For destructors of works: nobody is left to hear of an error.
+  void await_silently() {
+    try {
+      synchronize();
+    } catch (const CommError&) {
+    }
+  }
 };
 
 class Transport {

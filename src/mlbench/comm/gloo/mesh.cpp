@@ -143,12 +143,7 @@ class MessageWork final : public Work {
       sending_ ? message_->send(peer_, slot) : message_->recv(peer_, slot);
     });
   }
-  ~MessageWork() override {
-    try {
-      synchronize();
-    } catch (const CommError&) {  // nobody is left to hear of it
-    }
-  }
+  ~MessageWork() override { await_silently(); }
   // Gloo knows no look without waiting: a thread waits instead, for those who ask.
   bool done() override {
     if (finished_) return true;

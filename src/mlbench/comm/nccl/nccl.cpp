@@ -211,12 +211,7 @@ class Nccl final : public Transport {
   class MessageWork final : public Work {
    public:
     MessageWork(Nccl& nccl, std::shared_ptr<Message> message) : nccl_(nccl), message_(std::move(message)) {}
-    ~MessageWork() override {
-      try {
-        synchronize();
-      } catch (const CommError&) {  // nobody is left to hear of it
-      }
-    }
+    ~MessageWork() override { await_silently(); }
     bool done() override {
       nccl_.begin_messages();
       return cudaStreamQuery(nccl_.gpu_->stream) == cudaSuccess;

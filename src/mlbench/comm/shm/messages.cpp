@@ -43,12 +43,7 @@ class Messages::MessageWork final : public Work {
  public:
   MessageWork(Messages& messages, std::shared_ptr<Request> request)
       : messages_(messages), request_(std::move(request)) {}
-  ~MessageWork() override {
-    try {
-      synchronize();
-    } catch (const CommError&) {  // nobody is left to hear of it
-    }
-  }
+  ~MessageWork() override { await_silently(); }
   bool done() override { return messages_.is_done(*request_); }
   void synchronize() override {
     messages_.finish(*request_);

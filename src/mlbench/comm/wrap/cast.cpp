@@ -42,12 +42,7 @@ class CastWork final : public Work {
  public:
   CastWork(Transport& inner, BufferView buffer, ReduceOp op, DType wire)
       : buffer_(buffer), halves_(wire), work_(inner.all_reduce_async(halves_.narrowed(buffer), op)) {}
-  ~CastWork() override {
-    try {
-      synchronize();
-    } catch (const CommError&) {  // nobody is left to hear of it
-    }
-  }
+  ~CastWork() override { await_silently(); }
   bool done() override { return work_->done(); }
   void synchronize() override {
     work_->synchronize();

@@ -40,12 +40,7 @@ class SentMessage final : public Work {
     works_.add(inner.send(header_.view(), peer, tag));
     works_.add(inner.send(buffer, peer, tag));
   }
-  ~SentMessage() override {
-    try {
-      works_.finish();
-    } catch (const CommError&) {  // nobody is left to hear of it
-    }
-  }
+  ~SentMessage() override { await_silently(); }
   bool done() override { return works_.done(); }
   void synchronize() override { works_.finish(); }
 
@@ -60,12 +55,7 @@ class AwaitedMessage final : public Work {
     works_.add(inner.recv(header_.view(), peer, tag));
     works_.add(inner.recv(buffer, peer, tag));
   }
-  ~AwaitedMessage() override {
-    try {
-      synchronize();
-    } catch (const CommError&) {  // nobody is left to hear of it
-    }
-  }
+  ~AwaitedMessage() override { await_silently(); }
   bool done() override {
     if (!fetched_ && !works_.done()) return false;
     fetch();
