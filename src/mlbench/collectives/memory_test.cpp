@@ -85,73 +85,69 @@ class FarMemory final : public Memory {
 };
 
 // Takes far buffers alone, and does what transports are asked for with them: averages, and copies of a single rank.
-class FarTransport final : public comm::Transport {
+class FarTransport final : public comm::Wrapper {
  public:
-  FarTransport(std::unique_ptr<comm::Transport> inner, FarPages& pages) : inner_(std::move(inner)), pages_(pages) {}
+  FarTransport(std::unique_ptr<comm::Transport> inner, FarPages& pages) : Wrapper(std::move(inner)), pages_(pages) {}
 
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
   std::string description() const override { return "far"; }
   bool supports(const Device& device) const override { return device == kFar; }
-  void barrier() override { inner_->barrier(); }
   void broadcast(BufferView buffer, int root) override {
-    pages_.while_open([&] { inner_->broadcast(near(buffer), root); });
+    pages_.while_open([&] { inner().broadcast(near(buffer), root); });
   }
   void all_reduce(BufferView buffer, comm::ReduceOp op) override {
     pages_.while_open([&] {
-      inner_->all_reduce(near(buffer), summed(op));
+      inner().all_reduce(near(buffer), summed(op));
       average(buffer, op);
     });
   }
   void all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) override {
     pages_.while_open([&] {
-      if (!alone(input, output)) inner_->all_gather_v(near(input), near(output), counts);
+      if (!alone(input, output)) inner().all_gather_v(near(input), near(output), counts);
     });
   }
   void reduce_scatter(ConstBufferView input, BufferView output, comm::ReduceOp op) override {
     pages_.while_open([&] {
       if (alone(input, output)) return;
-      inner_->reduce_scatter(near(input), near(output), summed(op));
+      inner().reduce_scatter(near(input), near(output), summed(op));
       average(output, op);
     });
   }
   void reduce(BufferView buffer, comm::ReduceOp op, int root) override {
     pages_.while_open([&] {
-      inner_->reduce(near(buffer), summed(op), root);
+      inner().reduce(near(buffer), summed(op), root);
       if (rank() == root) average(buffer, op);
     });
   }
   std::unique_ptr<comm::Work> send(ConstBufferView buffer, int peer, int tag) override {
     pages_.open();
-    return std::make_unique<HookedWork>(inner_->send(near(buffer), peer, tag), [this] { pages_.close(); });
+    return std::make_unique<HookedWork>(inner().send(near(buffer), peer, tag), [this] { pages_.close(); });
   }
   std::unique_ptr<comm::Work> recv(BufferView buffer, int peer, int tag) override {
     pages_.open();
-    return std::make_unique<HookedWork>(inner_->recv(near(buffer), peer, tag), [this] { pages_.close(); });
+    return std::make_unique<HookedWork>(inner().recv(near(buffer), peer, tag), [this] { pages_.close(); });
   }
   void gather(ConstBufferView input, BufferView output, int root) override {
     pages_.while_open([&] {
-      if (!alone(input, output)) inner_->gather(near(input), near(output), root);
+      if (!alone(input, output)) inner().gather(near(input), near(output), root);
     });
   }
   void scatter(ConstBufferView input, BufferView output, int root) override {
     pages_.while_open([&] {
-      if (!alone(input, output)) inner_->scatter(near(input), near(output), root);
+      if (!alone(input, output)) inner().scatter(near(input), near(output), root);
     });
   }
   void all_to_all(ConstBufferView input, BufferView output) override {
     pages_.while_open([&] {
-      if (!alone(input, output)) inner_->all_to_all(near(input), near(output));
+      if (!alone(input, output)) inner().all_to_all(near(input), near(output));
     });
   }
   void all_to_all_v(ConstBufferView input, BufferView output, std::span<const int64_t> send_counts,
                     std::span<const int64_t> recv_counts) override {
     pages_.while_open([&] {
-      if (!alone(input, output)) inner_->all_to_all_v(near(input), near(output), send_counts, recv_counts);
+      if (!alone(input, output)) inner().all_to_all_v(near(input), near(output), send_counts, recv_counts);
     });
   }
   std::unique_ptr<comm::Transport> split(int, int) override { return nullptr; }
-  void let_go() noexcept override { inner_->let_go(); }
 
  private:
   static BufferView near(BufferView buffer) {
@@ -174,7 +170,6 @@ class FarTransport final : public comm::Transport {
     return true;
   }
 
-  std::unique_ptr<comm::Transport> inner_;
   FarPages& pages_;
 };
 

@@ -14,6 +14,7 @@
 #include "mlbench/comm/communicator.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/comm/test_group.h"
+#include "mlbench/comm/wrapper.h"
 
 namespace mlbench::collectives {
 
@@ -50,64 +51,55 @@ class HookedWork final : public comm::Work {
   std::function<void()> hook_;
 };
 
-class HookedTransport final : public comm::Transport {
+class HookedTransport final : public comm::Wrapper {
  public:
   HookedTransport(std::unique_ptr<comm::Transport> inner, Hook hook)
-      : inner_(std::move(inner)), hook_(std::move(hook)) {}
+      : Wrapper(std::move(inner)), hook_(std::move(hook)) {}
 
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  std::string description() const override { return "hooked(" + inner_->description() + ")"; }
-  void barrier() override { inner_->barrier(); }
+  std::string description() const override { return "hooked(" + inner().description() + ")"; }
   void broadcast(BufferView buffer, int root) override {
-    inner_->broadcast(buffer, root);
+    inner().broadcast(buffer, root);
     hook_("broadcast", buffer);
   }
   void all_reduce(BufferView buffer, comm::ReduceOp op) override {
-    inner_->all_reduce(buffer, op);
+    inner().all_reduce(buffer, op);
     hook_("all_reduce", buffer);
   }
   void all_gather_v(ConstBufferView input, BufferView output, std::span<const int64_t> counts) override {
-    inner_->all_gather_v(input, output, counts);
+    inner().all_gather_v(input, output, counts);
     hook_("all_gather", output);
   }
   void reduce_scatter(ConstBufferView input, BufferView output, comm::ReduceOp op) override {
-    inner_->reduce_scatter(input, output, op);
+    inner().reduce_scatter(input, output, op);
     hook_("reduce_scatter", output);
   }
   void reduce(BufferView buffer, comm::ReduceOp op, int root) override {
-    inner_->reduce(buffer, op, root);
+    inner().reduce(buffer, op, root);
     hook_("reduce", buffer);
   }
-  std::unique_ptr<comm::Work> send(ConstBufferView buffer, int peer, int tag) override {
-    return inner_->send(buffer, peer, tag);
-  }
   std::unique_ptr<comm::Work> recv(BufferView buffer, int peer, int tag) override {
-    return std::make_unique<HookedWork>(inner_->recv(buffer, peer, tag), [this, buffer] { hook_("recv", buffer); });
+    return std::make_unique<HookedWork>(inner().recv(buffer, peer, tag), [this, buffer] { hook_("recv", buffer); });
   }
   void gather(ConstBufferView input, BufferView output, int root) override {
-    inner_->gather(input, output, root);
+    inner().gather(input, output, root);
     if (rank() == root) hook_("gather", output);
   }
   void scatter(ConstBufferView input, BufferView output, int root) override {
-    inner_->scatter(input, output, root);
+    inner().scatter(input, output, root);
     hook_("scatter", output);
   }
   void all_to_all(ConstBufferView input, BufferView output) override {
-    inner_->all_to_all(input, output);
+    inner().all_to_all(input, output);
     hook_("all_to_all", output);
   }
   void all_to_all_v(ConstBufferView input, BufferView output, std::span<const int64_t> send_counts,
                     std::span<const int64_t> recv_counts) override {
-    inner_->all_to_all_v(input, output, send_counts, recv_counts);
+    inner().all_to_all_v(input, output, send_counts, recv_counts);
     hook_("all_to_all_v", output);
   }
-  std::shared_ptr<std::byte> allocate(size_t bytes) override { return inner_->allocate(bytes); }
-  std::unique_ptr<comm::Transport> split(int colour, int key) override { return inner_->split(colour, key); }
-  void let_go() noexcept override { inner_->let_go(); }
+  std::unique_ptr<comm::Transport> split(int colour, int key) override { return inner().split(colour, key); }
 
  private:
-  std::unique_ptr<comm::Transport> inner_;
   Hook hook_;
 };
 

@@ -7,7 +7,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/comm/reduce.h"
-#include "mlbench/comm/wrap/wrapper.h"
+#include "mlbench/comm/wrapper.h"
 
 namespace mlbench::comm {
 

@@ -11,7 +11,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/comm/contract_test.h"
 #include "mlbench/comm/in_process.h"
-#include "mlbench/comm/wrap/wrapper.h"
+#include "mlbench/comm/wrapper.h"
 
 namespace mlbench::comm {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/comm/half.h"
-#include "mlbench/comm/wrap/wrapper.h"
+#include "mlbench/comm/wrapper.h"
 
 namespace mlbench::comm {
 
