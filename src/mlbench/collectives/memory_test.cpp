@@ -4,18 +4,16 @@
 #include "mlbench/collectives/memory.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <atomic>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/test_far_pages.h"
 #include "mlbench/collectives/run.h"
 #include "mlbench/collectives/test_group.h"
 #include "mlbench/comm/reduce.h"
@@ -25,51 +23,13 @@ namespace {
 
 constexpr Device kFar{Device::Kind::kCuda, 0};
 
-// The far buffers of one rank, open while somebody works on them.
-class FarPages {
- public:
-  std::shared_ptr<std::byte> allocate(size_t bytes) {
-    void* pages = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    MLBENCH_CHECK(pages != MAP_FAILED, "mmap");
-    const std::lock_guard lock(mutex_);
-    buffers_.emplace_back(pages, bytes);
-    protect(buffers_.back());
-    // Until the end of the process, so that no other mapping gets their address.
-    return {static_cast<std::byte*>(pages), [](std::byte*) {}};
-  }
-
-  void open() { change(+1); }
-  void close() { change(-1); }
-  template <typename Action>
-  void while_open(Action&& action) {
-    open();
-    action();
-    close();
-  }
-
- private:
-  void change(int by) {
-    const std::lock_guard lock(mutex_);
-    const bool was_open = users_ > 0;
-    users_ += by;
-    if (was_open == (users_ > 0)) return;
-    for (const auto& buffer : buffers_) protect(buffer);
-  }
-  void protect(const std::pair<void*, size_t>& buffer) const {
-    MLBENCH_CHECK(mprotect(buffer.first, buffer.second, users_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE) == 0,
-                  "mprotect");
-  }
-
-  std::mutex mutex_;
-  int users_ = 0;
-  std::vector<std::pair<void*, size_t>> buffers_;
-};
-
 class FarMemory final : public Memory {
  public:
   explicit FarMemory(FarPages& pages) : pages_(pages) {}
   Stream stream() const override { return {kFar, nullptr}; }
-  std::shared_ptr<std::byte> allocate(size_t bytes) override { return pages_.allocate(bytes); }
+  std::shared_ptr<std::byte> allocate(size_t bytes) override {
+    return {pages_.allocate(bytes), [](std::byte*) {}};
+  }
   void fill(std::byte* to, std::byte value, size_t bytes) override {
     pages_.while_open([&] { std::memset(to, static_cast<int>(value), bytes); });
   }

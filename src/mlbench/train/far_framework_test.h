@@ -6,67 +6,38 @@
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "mlbench/base/errors.h"
+#include "mlbench/base/test_far_pages.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/framework/tensors/flat.h"
 
 namespace mlbench::train::test {
 
-class FarPages {
- public:
-  // There is one object per process, as LibTorch's callbacks are global.
-  static FarPages& instance() {
-    static FarPages pages;
-    return pages;
-  }
+// There is one object per process, as LibTorch's callbacks are global.
+inline FarPages& far_pages() {
+  static FarPages pages;
+  [[maybe_unused]] static const at::CallbackHandle opened_by_operations =
+      at::addGlobalCallback(at::RecordFunctionCallback(
+                                [](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> {
+                                  pages.open();
+                                  return nullptr;
+                                },
+                                [](const at::RecordFunction&, at::ObserverContext*) { pages.close(); })
+                                .scopes({at::RecordScope::FUNCTION}));
+  return pages;
+}
 
-  // A flat tensor of zeros. Its pages stay until the process ends, so that no other mapping gets their address.
-  at::Tensor zeros(int64_t elements) {
-    const size_t bytes = std::max<size_t>(static_cast<size_t>(elements), 1) * sizeof(float);
-    void* pages = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    MLBENCH_CHECK(pages != MAP_FAILED, "mmap");
-    const std::lock_guard lock(mutex_);
-    buffers_.emplace_back(pages, bytes);
-    protect(buffers_.back());
-    return at::from_blob(pages, {elements}, at::kFloat);
-  }
-
- private:
-  FarPages() {
-    at::addGlobalCallback(at::RecordFunctionCallback(
-                              [](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> {
-                                instance().change(+1);
-                                return nullptr;
-                              },
-                              [](const at::RecordFunction&, at::ObserverContext*) { instance().change(-1); })
-                              .scopes({at::RecordScope::FUNCTION}));
-  }
-
-  void change(int by) {
-    const std::lock_guard lock(mutex_);
-    const bool was_open = running_ > 0;
-    running_ += by;
-    if (was_open == (running_ > 0)) return;
-    for (const auto& buffer : buffers_) protect(buffer);
-  }
-  void protect(const std::pair<void*, size_t>& buffer) const {
-    MLBENCH_CHECK(mprotect(buffer.first, buffer.second, running_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE) == 0,
-                  "mprotect");
-  }
-
-  std::mutex mutex_;
-  int running_ = 0;  // operations of LibTorch that run now
-  std::vector<std::pair<void*, size_t>> buffers_;
-};
+// A flat tensor of zeros on far pages.
+inline at::Tensor far_zeros(int64_t elements) {
+  const size_t bytes = std::max<size_t>(static_cast<size_t>(elements), 1) * sizeof(float);
+  return at::from_blob(far_pages().allocate(bytes), {elements}, at::kFloat);
+}
 
 // Operations of LibTorch make the copies, as these may access the pages.
 struct FarMemory final : SeparateMemory {
@@ -83,9 +54,9 @@ class FarFramework final : public framework::Framework {
  public:
   explicit FarFramework(std::unique_ptr<Framework> near)
       : near_(std::move(near)),
-        parameters_(FarPages::instance().zeros(near_->layout().parameter_elements)),
-        gradients_(FarPages::instance().zeros(near_->layout().parameter_elements)),
-        buffers_(FarPages::instance().zeros(near_->layout().buffer_elements)) {}
+        parameters_(far_zeros(near_->layout().parameter_elements)),
+        gradients_(far_zeros(near_->layout().parameter_elements)),
+        buffers_(far_zeros(near_->layout().buffer_elements)) {}
 
   const models::FlatLayout& layout() const override { return near_->layout(); }
   BufferView parameters() override { return framework::flat_view(parameters_); }

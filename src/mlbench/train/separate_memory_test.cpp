@@ -165,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, SeparateTraining, testing::ValuesIn(separat
 
 TEST(FarPages, EndWhoeverReadsThemFromTheHost) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const at::Tensor far = FarPages::instance().zeros(8);
+  const at::Tensor far = far_zeros(8);
   EXPECT_EQ(far.add_(1).sum().item<float>(), 8);
   // A sanitizer takes the signal, says so and exits.
   const auto ended = [](int status) {
