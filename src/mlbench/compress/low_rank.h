@@ -32,7 +32,6 @@ class LowRankParts {
   int64_t p_elements() const { return p_elements_; }
   int64_t q_elements() const { return q_elements_; }
   int64_t plain_elements() const { return plain_elements_; }
-  int64_t all_elements() const { return all_elements_; }
 
   // Views: M of a flat gradient; P (rows x rank) and Q (columns x rank) of the factors of all matrices.
   static at::Tensor matrix_in(const at::Tensor& flat, const Matrix& matrix);
