@@ -17,8 +17,6 @@ class IdentityCoder final : public GradientCoder {
   // The payload shares the gradient's memory, so that the sum arrives in place.
   Payload encode(int round, const at::Tensor& gradient) override;
   void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) override;
-  void export_state(NamedState&) const override {}
-  void import_state(const NamedState&) override {}
 
  private:
   uint64_t bytes_;

@@ -22,8 +22,6 @@ class NaturalCoder final : public GradientCoder {
   void begin(const StepContext& step) override { step_ = step.step; }
   Payload encode(int round, const at::Tensor& gradient) override;
   void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) override;
-  void export_state(NamedState&) const override {}
-  void import_state(const NamedState&) override {}
 
  private:
   uint64_t seed_;

@@ -40,8 +40,6 @@ class QsgdCoder final : public GradientCoder {
   void begin(const StepContext& step) override { step_ = step.step; }
   Payload encode(int round, const at::Tensor& gradient) override;
   void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) override;
-  void export_state(NamedState&) const override {}
-  void import_state(const NamedState&) override {}
 
  private:
   // With the coding fixed, a bucket's norm, then its packed elements, begin at `payload` in the bytes. A bucket lies in

@@ -329,8 +329,6 @@ class GatheringCoder final : public compress::GradientCoder {
     half.copy_(results[0]);
     for (size_t rank = 1; rank < results.size(); ++rank) half += results[rank];
   }
-  void export_state(NamedState&) const override {}
-  void import_state(const NamedState&) override {}
 
  private:
   static at::Tensor half_of(const at::Tensor& gradient, int round) {
