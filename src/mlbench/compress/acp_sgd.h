@@ -29,8 +29,6 @@ class AcpSgdCoder final : public GradientCoder {
  public:
   AcpSgdCoder(const AcpSgdOptions& options, const CoderContext& context);
   std::string name() const override { return "acp_sgd"; }
-  int rounds() const override { return 1; }
-  bool exact() const override { return false; }
   // Empty: steps differ.
   std::optional<uint64_t> bytes_per_step() const override { return std::nullopt; }
   void begin(const StepContext& step) override { step_ = step; }

@@ -38,7 +38,7 @@ class GradientCoder {
  public:
   virtual ~GradientCoder() = default;
   virtual std::string name() const = 0;
-  virtual int rounds() const = 0;
+  virtual int rounds() const { return 1; }
   // Whether the payload is the gradient itself, which may then be divided (by layer, into buckets) and lie on a device.
   virtual bool sends_gradient() const { return false; }
   // Whether a step is one collective: one round, and no lengths that are exchanged before it (Payload::uneven).
@@ -52,7 +52,7 @@ class GradientCoder {
   // Whether the coder has a momentum of its own, so that the rule must have none.
   virtual bool has_momentum() const { return false; }
   // Whether the result is the sum of all ranks' gradients, except for the order of additions.
-  virtual bool exact() const = 0;
+  virtual bool exact() const { return false; }
   // The bytes that this rank sends in all rounds of a step; empty: they depend on the gradient.
   virtual std::optional<uint64_t> bytes_per_step() const = 0;
   // A step begins. Called before its first round.

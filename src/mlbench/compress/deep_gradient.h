@@ -27,8 +27,6 @@ class DeepGradientCoder final : public GradientCoder {
  public:
   DeepGradientCoder(const DeepGradientOptions& options, const CoderContext& context);
   std::string name() const override { return "deep_gradient"; }
-  int rounds() const override { return 1; }
-  bool exact() const override { return false; }
   bool has_momentum() const override { return true; }
   // Empty with a warm-up.
   std::optional<uint64_t> bytes_per_step() const override;

@@ -15,8 +15,6 @@ class Ef21Coder final : public GradientCoder {
   // `share` is s over the number of parameters; s is at least 1.
   Ef21Coder(double share, const CoderContext& context);
   std::string name() const override { return "ef21"; }
-  int rounds() const override { return 1; }
-  bool exact() const override { return false; }
   std::optional<uint64_t> bytes_per_step() const override { return static_cast<uint64_t>(sent_) * 8; }
   Payload encode(int round, const at::Tensor& gradient) override;
   void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) override;

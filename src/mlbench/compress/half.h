@@ -18,8 +18,6 @@ class HalfCoder final : public GradientCoder {
  public:
   HalfCoder(const HalfOptions& options, const CoderContext& context);
   std::string name() const override { return "half"; }
-  int rounds() const override { return 1; }
-  bool exact() const override { return false; }
   std::optional<uint64_t> bytes_per_step() const override { return bytes_; }
   Payload encode(int round, const at::Tensor& gradient) override;
   void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) override;

@@ -10,7 +10,6 @@ class IdentityCoder final : public GradientCoder {
  public:
   explicit IdentityCoder(const FlatLayout& layout);
   std::string name() const override { return "none"; }
-  int rounds() const override { return 1; }
   bool sends_gradient() const override { return true; }
   bool exact() const override { return true; }
   std::optional<uint64_t> bytes_per_step() const override { return bytes_; }

@@ -14,10 +14,8 @@ class NaturalCoder final : public GradientCoder {
  public:
   explicit NaturalCoder(const CoderContext& context);
   std::string name() const override { return "natural"; }
-  int rounds() const override { return 1; }
   bool decodes_alone() const override { return true; }
   bool adds_payloads() const override { return true; }
-  bool exact() const override { return false; }
   std::optional<uint64_t> bytes_per_step() const override;
   void begin(const StepContext& step) override { step_ = step.step; }
   Payload encode(int round, const at::Tensor& gradient) override;

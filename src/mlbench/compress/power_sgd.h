@@ -33,7 +33,6 @@ class PowerSgdCoder final : public GradientCoder {
   PowerSgdCoder(const PowerSgdOptions& options, const CoderContext& context);
   std::string name() const override { return "power_sgd"; }
   int rounds() const override { return 2; }
-  bool exact() const override { return false; }
   // Empty where the gradient is sent as it is for some steps.
   std::optional<uint64_t> bytes_per_step() const override;
   void begin(const StepContext& step) override { step_ = step; }

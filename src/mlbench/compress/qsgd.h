@@ -30,11 +30,9 @@ class QsgdCoder final : public GradientCoder {
  public:
   QsgdCoder(const QsgdOptions& options, const CoderContext& context);
   std::string name() const override { return "qsgd"; }
-  int rounds() const override { return 1; }
   bool one_collective() const override { return !options_.elias; }
   bool decodes_alone() const override { return !options_.elias; }
   bool adds_payloads() const override { return !options_.elias; }
-  bool exact() const override { return false; }
   // Empty with the coding elias.
   std::optional<uint64_t> bytes_per_step() const override;
   void begin(const StepContext& step) override { step_ = step.step; }

@@ -29,10 +29,8 @@ class RowCoder final : public GradientCoder {
  public:
   RowCoder(const RowOptions& options, const CoderContext& context);
   std::string name() const override;
-  int rounds() const override { return 1; }
   bool decodes_alone() const override { return !memory_.enabled(); }
   bool adds_payloads() const override { return true; }
-  bool exact() const override { return false; }
   std::optional<uint64_t> bytes_per_step() const override { return static_cast<uint64_t>(payload_bytes_); }
   Payload encode(int round, const at::Tensor& gradient) override;
   void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) override;

@@ -24,9 +24,7 @@ class SignCoder final : public GradientCoder {
  public:
   SignCoder(SignScale scale, const CoderContext& context);
   std::string name() const override;
-  int rounds() const override { return 1; }
   bool adds_payloads() const override { return scale_ != SignScale::kNone; }
-  bool exact() const override { return false; }
   std::optional<uint64_t> bytes_per_step() const override { return static_cast<uint64_t>(payload_bytes_); }
   Payload encode(int round, const at::Tensor& gradient) override;
   void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) override;

@@ -34,8 +34,6 @@ class TopKCoder final : public GradientCoder {
   TopKCoder(const SparseOptions& options, const CoderContext& context);
   std::string name() const override { return "top_k"; }
   bool decodes_alone() const override { return !memory_.enabled(); }
-  int rounds() const override { return 1; }
-  bool exact() const override { return false; }
   std::optional<uint64_t> bytes_per_step() const override;
   Payload encode(int round, const at::Tensor& gradient) override;
   void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) override;
@@ -56,9 +54,7 @@ class ThresholdCoder final : public GradientCoder {
  public:
   ThresholdCoder(const ThresholdOptions& options, const CoderContext& context);
   std::string name() const override { return "threshold"; }
-  int rounds() const override { return 1; }
   bool one_collective() const override { return false; }
-  bool exact() const override { return false; }
   std::optional<uint64_t> bytes_per_step() const override { return std::nullopt; }
   Payload encode(int round, const at::Tensor& gradient) override;
   void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) override;
@@ -77,8 +73,6 @@ class RandomCoder final : public GradientCoder {
  public:
   RandomCoder(RandomPart part, const SparseOptions& options, const CoderContext& context);
   std::string name() const override { return part_ == RandomPart::kElements ? "random_k" : "random_block"; }
-  int rounds() const override { return 1; }
-  bool exact() const override { return false; }
   std::optional<uint64_t> bytes_per_step() const override;
   void begin(const StepContext& step) override { step_ = step.step; }
   Payload encode(int round, const at::Tensor& gradient) override;

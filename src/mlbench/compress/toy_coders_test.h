@@ -18,9 +18,7 @@ class ErrorMemoryCoder final : public GradientCoder {
   explicit ErrorMemoryCoder(const CoderContext& context) : error_(at::zeros({context.layout.parameter_elements})) {}
 
   std::string name() const override { return "error memory"; }
-  int rounds() const override { return 1; }
   bool one_collective() const override { return false; }
-  bool exact() const override { return false; }
   std::optional<uint64_t> bytes_per_step() const override { return std::nullopt; }
 
   Payload encode(int, const at::Tensor& gradient) override {
