@@ -10,9 +10,9 @@
 #include <set>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/random.h"
 #include "mlbench/base/test_layout.h"
 #include "mlbench/compress/identity.h"
+#include "mlbench/compress/test_gradients.h"
 #include "mlbench/compress/toy_coders_test.h"
 
 namespace mlbench::compress {
@@ -99,23 +99,6 @@ TEST(Coders, EveryRowHasACase) {
   for (const std::string& name : coder_names()) EXPECT_TRUE(tested.contains(name)) << name;
 }
 
-at::Tensor gradient_of(const FlatLayout& layout, int rank, int step) {
-  RandomSequence random(static_cast<uint64_t>(100 * rank + step));
-  at::Tensor gradient = at::zeros({layout.parameter_elements});
-  for (const FlatRange& range : layout.ranges) {
-    if (!range.trainable) continue;
-    for (int64_t i = 0; i < range.count; ++i) {
-      gradient.data_ptr<float>()[range.offset + i] = static_cast<float>(random.normal());
-    }
-  }
-  return gradient;
-}
-
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return a.numel() == b.numel() &&
-         std::memcmp(a.data_ptr<float>(), b.data_ptr<float>(), static_cast<size_t>(a.numel()) * sizeof(float)) == 0;
-}
-
 using Ranks = std::vector<std::unique_ptr<GradientCoder>>;
 
 Ranks make_ranks(const Case& test, const FlatLayout& layout, int size) {
@@ -137,7 +120,7 @@ std::vector<at::Tensor> combined(const std::vector<Payload>& payloads) {
 std::vector<at::Tensor> aggregate(Ranks& ranks, const FlatLayout& layout, int step) {
   std::vector<at::Tensor> gradients;
   for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
-    gradients.push_back(gradient_of(layout, rank, step));
+    gradients.push_back(drawn_for(layout, rank, step));
   }
   for (const auto& rank : ranks) rank->begin({.step = step, .lr = 0.1, .share = 1 / static_cast<double>(ranks.size())});
   std::vector<uint64_t> bytes(ranks.size());
@@ -177,8 +160,8 @@ TEST_P(EveryCoder, GivesEveryRankTheSameBitsAndTheSumWhereItIsExact) {
       SCOPED_TRACE(fmt::format("{} tensors, {} ranks", counts.size(), size));
       Ranks ranks = make_ranks(GetParam(), layout, size);
       for (int step = 0; step < 3; ++step) {
-        at::Tensor sum = gradient_of(layout, 0, step);
-        for (int rank = 1; rank < size; ++rank) sum += gradient_of(layout, rank, step);
+        at::Tensor sum = drawn_for(layout, 0, step);
+        for (int rank = 1; rank < size; ++rank) sum += drawn_for(layout, rank, step);
         const auto results = aggregate(ranks, layout, step);
         for (const at::Tensor& result : results) {
           EXPECT_TRUE(same_bits(result, results.front())) << "ranks would part";
@@ -236,7 +219,7 @@ TEST_P(EveryCoder, LosesNothingWhereItKeepsAnError) {
     at::Tensor given = at::zeros({layout.parameter_elements}), received = given.clone();
     at::Tensor kept = given.clone(), faded = given.clone();
     for (int step = 0; step < 8; ++step) {
-      for (int rank = 0; rank < size; ++rank) given += gradient_of(layout, rank, step);
+      for (int rank = 0; rank < size; ++rank) given += drawn_for(layout, rank, step);
       faded += kept * faded_share;
       received += aggregate(ranks, layout, step).front();
       kept.zero_();
@@ -263,7 +246,7 @@ TEST_P(EveryCoder, KeepsMatricesWithinTheContract) {
 // The mean over many draws is the gradient: within 4 standard errors of each element.
 TEST(Coders, ThoseThatDrawHaveNoBias) {
   const FlatLayout layout = layout_with_buffer({20});
-  const at::Tensor gradient = gradient_of(layout, 0, 0);
+  const at::Tensor gradient = drawn_for(layout, 0, 0);
   const Case unbiased[] = {{"qsgd", {{"bits", 3}, {"bucket", 7}}},
                            {"qsgd", {{"bits", 2}, {"norm", "euclidean"}}},
                            {"qsgd", {{"bits", 3}, {"bucket", 7}, {"coding", "elias"}}},

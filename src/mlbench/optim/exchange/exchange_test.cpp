@@ -11,7 +11,6 @@
 #include <set>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/random.h"
 #include "mlbench/base/test_layout.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/compress/identity.h"
@@ -102,21 +101,9 @@ TEST(Exchanges, EveryRowHasACase) {
   for (const std::string& name : exchange_names()) EXPECT_EQ(tested.count(name), 1U) << name;
 }
 
-at::Tensor gradient_of(const FlatLayout& layout, int rank, int step) {
-  RandomSequence random(static_cast<uint64_t>(100 * rank + step));
-  at::Tensor gradient = at::zeros({layout.parameter_elements});
-  for (const FlatRange& range : layout.ranges) {
-    if (!range.trainable) continue;
-    for (int64_t i = 0; i < range.count; ++i) {
-      gradient.data_ptr<float>()[range.offset + i] = static_cast<float>(random.normal());
-    }
-  }
-  return gradient;
-}
-
 at::Tensor sum_of_gradients(const FlatLayout& layout, int ranks, int step) {
-  at::Tensor sum = gradient_of(layout, 0, step);
-  for (int rank = 1; rank < ranks; ++rank) sum += gradient_of(layout, rank, step);
+  at::Tensor sum = drawn_for(layout, 0, step);
+  for (int rank = 1; rank < ranks; ++rank) sum += drawn_for(layout, rank, step);
   return sum;
 }
 
@@ -203,7 +190,7 @@ TEST_P(EveryExchange, KeepsWhatItPromises) {
         for (int step = 0; step < kSteps; ++step) {
           const at::Tensor before = tensors.parameters.clone();
           subject->begin({step}, tensors);
-          tensors.gradients.copy_(gradient_of(layout, rank, step));
+          tensors.gradients.copy_(drawn_for(layout, rank, step));
           uint64_t bytes = subject->finish();
           EXPECT_TRUE(same_bits(tensors.parameters, before)) << "they are the rule's to change";
           if (promise.exact) {
@@ -245,8 +232,8 @@ TEST_P(EveryExchange, ResumesIdenticallyFromEachRanksState) {
           parts = std::make_unique<Subject>(GetParam(), layout, comm);
           parts->take(state);
         }
-        const uint64_t bytes = whole.step(expected, gradient_of(layout, rank, step), step);
-        EXPECT_EQ(parts->step(resumed, gradient_of(layout, rank, step), step), bytes);
+        const uint64_t bytes = whole.step(expected, drawn_for(layout, rank, step), step);
+        EXPECT_EQ(parts->step(resumed, drawn_for(layout, rank, step), step), bytes);
         EXPECT_TRUE(same_bits(resumed.parameters, expected.parameters)) << "rank " << rank << ", step " << step;
       }
     });
@@ -266,7 +253,7 @@ TEST_P(EveryExchange, GivesTheSameHoweverItIsToldWhatIsReady) {
     const Subject silent(GetParam(), layout, comm), told(GetParam(), layout, comm);
     FlatTensors expected = tensors_of(layout), tensors = tensors_of(layout);
     for (int step = 0; step < 6; ++step) {
-      const at::Tensor gradient = gradient_of(layout, rank, step);
+      const at::Tensor gradient = drawn_for(layout, rank, step);
       silent.step(expected, gradient, step);
       const bool at_once = (step + rank) % 3 == 0;
       told.step(tensors, gradient, step,
@@ -285,7 +272,7 @@ TEST(CentralizedExchange, HasOneCollectivePerBucket) {
       FlatTensors tensors = tensors_of(layout);
       for (int step = 0; step < 3; ++step) {
         const int64_t before = comm.board().read().sequence;
-        subject.step(tensors, gradient_of(layout, rank, step), step);
+        subject.step(tensors, drawn_for(layout, rank, step), step);
         // With overlap the order of several buckets is told once.
         const bool order = step == 0 && test.options.value("overlap", false) && test.buckets(layout) > 1;
         EXPECT_EQ(comm.board().read().sequence - before, test.buckets(layout) + (order ? 1 : 0));
@@ -348,7 +335,7 @@ TEST(CentralizedExchange, GathersWhatACoderWantsGathered) {
     on_ranks(size, [&](int rank, comm::Communicator& comm) {
       const Subject subject(gathering(Json::object()), layout, comm);
       FlatTensors tensors = tensors_of(layout);
-      EXPECT_EQ(subject.step(tensors, gradient_of(layout, rank, 0), 0), size == 1 ? 0 : 64 * sizeof(float));
+      EXPECT_EQ(subject.step(tensors, drawn_for(layout, rank, 0), 0), size == 1 ? 0 : 64 * sizeof(float));
       EXPECT_TRUE(same_bits(tensors.gradients, sum_of_gradients(layout, size, 0))) << "rank " << rank << " of " << size;
       EXPECT_EQ(comm.board().read().sequence, size == 1 ? 0 : 2);
     });

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <cstring>
 #include <functional>
 #include <mutex>
 #include <numeric>
@@ -20,13 +19,13 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/paths.h"
-#include "mlbench/base/random.h"
 #include "mlbench/base/test_layout.h"
 #include "mlbench/catalog/worker/catalog.h"
 #include "mlbench/comm/in_process.h"
 #include "mlbench/comm/operation_board.h"
 #include "mlbench/comm/test_stores.h"
 #include "mlbench/compress/identity.h"
+#include "mlbench/compress/test_gradients.h"
 #include "mlbench/net/launch.h"
 #include "mlbench/optim/exchange/bucket_schedule.h"
 #include "mlbench/optim/exchange/centralized.h"
@@ -268,21 +267,6 @@ CentralizedOptions options_of(double bucket_mb, bool by_layer, bool overlap) {
   return options;
 }
 
-at::Tensor gradient_of(const FlatLayout& layout, int rank, int step) {
-  RandomSequence random(static_cast<uint64_t>(1000 * rank + step));
-  at::Tensor gradient = at::zeros({layout.parameter_elements});
-  for (const FlatRange& range : layout.ranges) {
-    for (int64_t i = 0; i < range.count; ++i) {
-      gradient.data_ptr<float>()[range.offset + i] = static_cast<float>(random.normal());
-    }
-  }
-  return gradient;
-}
-
-bool same_bits(const at::Tensor& a, const at::Tensor& b) {
-  return std::memcmp(a.data_ptr<float>(), b.data_ptr<float>(), static_cast<size_t>(a.numel()) * sizeof(float)) == 0;
-}
-
 // A rank with an exchange, and what a backward pass does to it: tensor by tensor, or, without samples, all at once.
 class Rank {
  public:
@@ -326,7 +310,7 @@ std::vector<size_t> last_first(const FlatLayout& layout) {
 // Compares without padding, for which the exchange promises nothing.
 bool same_gradient(const FlatLayout& layout, const at::Tensor& a, const at::Tensor& b) {
   return std::ranges::all_of(layout.ranges, [&](const FlatRange& range) {
-    return same_bits(a.narrow(0, range.offset, range.count), b.narrow(0, range.offset, range.count));
+    return compress::same_bits(a.narrow(0, range.offset, range.count), b.narrow(0, range.offset, range.count));
   });
 }
 
@@ -362,7 +346,7 @@ TEST_P(Overlap, GivesTheBitsOfTheSameBucketsOneAfterTheOther) {
                  EXPECT_EQ(overlapped.exchange().effective(), expected);
                  for (int step = 0; step < 7; ++step) {
                    const bool without = step % 3 == 2 && rank == (step / 3 + 1) % size;
-                   const at::Tensor gradient = gradient_of(layout, rank, step);
+                   const at::Tensor gradient = compress::drawn_for(layout, rank, step);
                    for (Rank* one : {&plain, &overlapped}) {
                      one->begin(step);
                      without ? one->without_samples() : one->backward(gradient, last_first(layout));
@@ -410,7 +394,7 @@ TEST_P(Overlap, AllRanksFollowTheOrderThatRankZeroFoundInItsFirstStep) {
         std::vector<size_t> own = order;
         std::rotate(own.begin(), own.begin() + (rank + step) % 4, own.end());
         one.begin(step);
-        one.backward(gradient_of(layout, rank, step), own);
+        one.backward(compress::drawn_for(layout, rank, step), own);
         one.exchange().finish();
         if (step == 0) {
           EXPECT_THAT(log.take(),
@@ -435,7 +419,7 @@ TEST_P(Overlap, BucketsGoWhileTheGradientIsComputed) {
     {
       Rank one(comm, layout, options_of(0, true, true));
       one.begin(0);
-      const at::Tensor gradient = gradient_of(layout, rank, 0);
+      const at::Tensor gradient = compress::drawn_for(layout, rank, 0);
       one.backward(gradient, {2, 1});
       const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
       while (log.ended() < 2 && std::chrono::steady_clock::now() < deadline) {
@@ -446,7 +430,7 @@ TEST_P(Overlap, BucketsGoWhileTheGradientIsComputed) {
       one.gradients().narrow(0, last.offset, last.count).copy_(gradient.narrow(0, last.offset, last.count));
       one.exchange().ready(last.offset, last.count);
       one.exchange().finish();
-      const at::Tensor sum = gradient_of(layout, 0, 0) + gradient_of(layout, 1, 0);
+      const at::Tensor sum = compress::drawn_for(layout, 0, 0) + compress::drawn_for(layout, 1, 0);
       EXPECT_TRUE(same_gradient(layout, one.gradients(), sum));
     }
     comm.board().detach(log);
@@ -458,11 +442,11 @@ TEST_P(Overlap, ALostPeerIsThrownByFinishAndNobodyHangs) {
   on_ranks(2, GetParam().make(2), [&](int rank, comm::Communicator& comm) {
     Rank one(comm, layout, options_of(0, true, true));
     one.begin(0);
-    one.backward(gradient_of(layout, rank, 0), last_first(layout));
+    one.backward(compress::drawn_for(layout, rank, 0), last_first(layout));
     one.exchange().finish();
     if (rank == 1) return;  // lets go of its communicator
     one.begin(1);
-    one.backward(gradient_of(layout, rank, 1), last_first(layout));
+    one.backward(compress::drawn_for(layout, rank, 1), last_first(layout));
     EXPECT_THAT([&] { one.exchange().finish(); }, ThrowsMessage<CommError>(HasSubstr("all_reduce: rank 0 of 2")));
     EXPECT_THROW(comm.barrier(), CommError) << "the communicator is unusable, as after any failure";
   });
@@ -477,7 +461,7 @@ TEST_P(Overlap, AStepThatIsAbandonedEndsWithTheBucketUnderWay) {
     {
       Rank one(comm, layout, options_of(0, true, true));
       one.begin(0);
-      one.backward(gradient_of(layout, rank, 0), {1});
+      one.backward(compress::drawn_for(layout, rank, 0), {1});
       if (rank == 0) one.exchange().abandon();
       // Rank 1: destroyed in the middle of a step.
     }
@@ -499,10 +483,10 @@ TEST(OverlapOff, WhereTheThreadWouldBeInTheWayAndSaysWhy) {
                                          {"one_collective", false},
                                          {"overlap_off", "mpi spins"}}));
     EXPECT_FALSE(crowded.listens());
-    FlatTensors tensors{at::ones({layout.parameter_elements}), gradient_of(layout, rank, 0)};
+    FlatTensors tensors{at::ones({layout.parameter_elements}), compress::drawn_for(layout, rank, 0)};
     crowded.begin({0}, tensors);
     crowded.finish();
-    const at::Tensor sum = gradient_of(layout, 0, 0) + gradient_of(layout, 1, 0);
+    const at::Tensor sum = compress::drawn_for(layout, 0, 0) + compress::drawn_for(layout, 1, 0);
     EXPECT_TRUE(same_gradient(layout, tensors.gradients, sum));
     EXPECT_EQ(CentralizedExchange(context, options_of(0, true, false)).effective(),
               (Json{{"overlap", false}, {"buckets", 2}, {"by_layer", true}, {"one_collective", false}}))

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/random.h"
 #include "mlbench/base/test_layout.h"
 #include "mlbench/optim/factory.h"
 #include "mlbench/optim/test_ranks.h"
@@ -28,17 +27,6 @@ inline void expect_refusal(const spec::OptimizerSpec& spec, const std::string& t
   const auto comm = std::move(comm::make_in_process_group(1, kPatience).front());
   EXPECT_THAT([&] { make_optimizer(spec, layout_with_buffer({1}), *comm); },
               testing::ThrowsMessage<UserError>(testing::HasSubstr(text)));
-}
-
-// Normal values for the trainable parameters, others for each rank and step; the rest is 0.
-inline at::Tensor drawn_for(const FlatLayout& layout, int rank, int step) {
-  RandomSequence random(static_cast<uint64_t>(1000 * rank + step + 1));
-  at::Tensor values = at::zeros({layout.parameter_elements});
-  for (const FlatRange& range : layout.ranges) {
-    if (!range.trainable) continue;
-    for (int64_t i = 0; i < range.count; ++i) values[range.offset + i] = random.normal();
-  }
-  return values;
 }
 
 // One parameter, from 0; rank r has the gradient r + 1 (as the mean of its own samples) in each step, and the rate 1.
