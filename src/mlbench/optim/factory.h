@@ -16,16 +16,15 @@ namespace mlbench::optim {
 
 // What an optimizer is made with, beside its specification.
 struct OptimizerContext {
-  uint64_t seed = 42;  // the run's
-  CommunicationPlace place = {};
-  // Makes the optimizer that `spec` names: the row of that name, with the options `rule`, `compression` and `pattern`
-  // where they are given. Its other options are those of the rule, coder and pattern, and the step's (optimizer.h):
-  // list_rules(), list_step_options(), compress::list_coders() and list_exchanges() have them with defaults and ranges.
-  // Throws UserError listing the valid names or options. `comm` and `context.memory` must outlive the optimizer.
-  // of the exchange's communication thread, if there is one
+  uint64_t seed = 42;             // the run's
+  CommunicationPlace place = {};  // of the exchange's communication thread, if there is one
   // Where the framework's buffers are, and what an optimizer keeps beside them; null: in the host's memory.
   SeparateMemory* memory = nullptr;
 };
+// Makes the optimizer that `spec` names: the row of that name, with the options `rule`, `compression` and `pattern`
+// where they are given. Its other options are those of the rule, coder and pattern, and the step's (optimizer.h):
+// list_rules(), list_step_options(), compress::list_coders() and list_exchanges() have them with defaults and ranges.
+// Throws UserError listing the valid names or options. `comm` and `context.memory` must outlive the optimizer.
 std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const FlatLayout& layout,
                                           comm::Communicator& comm, const OptimizerContext& context = {});
 std::vector<std::string> optimizer_names();
