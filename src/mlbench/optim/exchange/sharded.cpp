@@ -2,6 +2,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/optim/exchange/combine.h"
+#include "mlbench/optim/exchange/neighbour_exchange.h"
 
 namespace mlbench::optim {
 
@@ -9,14 +10,8 @@ ShardedExchange::ShardedExchange(const ExchangeContext& context)
     : comm_(context.comm),
       elements_(context.layout.parameter_elements),
       part_elements_(part_of_rank(elements_, 0, context.comm.size()).count) {
-  if (!context.coder.sends_gradient()) {
-    throw UserError(
-        "compression '" + context.coder.name() +
-        "' with the pattern sharded, whose ranks each have a part of the sum; expected compression \"none\"");
-  }
-  if (context.memory != nullptr) {
-    throw UserError("the pattern sharded works in the host's memory; expected a framework on the CPU");
-  }
+  require_no_coder(context, "sharded");
+  require_host_memory(context, "sharded");
   whole_ = at::zeros({part_elements_ * comm_.size()});
   part_ = at::zeros({part_elements_});
 }
