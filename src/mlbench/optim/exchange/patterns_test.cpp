@@ -107,10 +107,8 @@ std::vector<std::vector<float>> weights_with(const spec::OptimizerSpec& spec,
     for (size_t step = 0; step < gradients[rank].size(); ++step) {
       tensors.gradients.zero_();
       tensors.gradients[0] = shares[rank] * gradients[rank][step];
-      optimizer->begin({static_cast<int64_t>(step), 0.5, shares[rank]}, tensors);
-      uint64_t bytes = optimizer->finish();
-      optimizer->step(tensors, 0.5);
-      bytes += optimizer->after_update(tensors);
+      const uint64_t bytes =
+          step_with(*optimizer, tensors, tensors.gradients, {static_cast<int64_t>(step), 0.5, shares[rank]});
       EXPECT_EQ(bytes, sizeof(float));
       weights[rank].push_back(tensors.parameters[0].item<float>());
     }
@@ -222,10 +220,7 @@ std::vector<std::vector<double>> moved(const Json& options, int size, int rounds
     FlatTensors tensors{at::zeros({layout.parameter_elements}), at::zeros({layout.parameter_elements})};
     for (int round = 0; round <= rounds; ++round) {
       tensors.gradients.narrow(0, 0, 4).fill_(round == 0 ? -rank / static_cast<double>(size) : 0);
-      optimizer->begin({round, 1, 1.0 / size}, tensors);
-      optimizer->finish();
-      optimizer->step(tensors, 1);
-      optimizer->after_update(tensors);
+      step_with(*optimizer, tensors, tensors.gradients, {round, 1, 1.0 / size});
       values[static_cast<size_t>(round)][static_cast<size_t>(rank)] = tensors.parameters[0].item<float>();
     }
   });
@@ -299,11 +294,7 @@ TEST(Sharded, ComputesWhatCentralizedDoesWithAPartOfTheState) {
                     .copy_(at::arange(range.count) * 0.25 - rank - step);  // sums are exact in any order
               }
             }
-            Optimizer& optimizer = one == &expected ? *centralized : *sharded;
-            optimizer.begin({step, 0.125, 1.0 / size}, *one);
-            optimizer.finish();
-            optimizer.step(*one, 0.125);
-            optimizer.after_update(*one);
+            step_with(one == &expected ? *centralized : *sharded, *one, one->gradients, {step, 0.125, 1.0 / size});
           }
           EXPECT_TRUE(at::equal(tensors.parameters, expected.parameters)) << "rank " << rank << ", step " << step;
         }
@@ -451,11 +442,8 @@ at::Tensor own_gradient(const FlatTensors& tensors, const FlatLayout& layout, in
 void step(Optimizer& optimizer, FlatTensors& tensors, const FlatLayout& layout, comm::Communicator& comm, int number,
           double lr) {
   const double share = 1.0 / comm.size();
-  tensors.gradients.copy_(own_gradient(tensors, layout, comm.rank()) * share);
-  optimizer.begin({number, lr, share}, tensors);
-  uint64_t bytes = optimizer.finish();
-  optimizer.step(tensors, lr);
-  bytes += optimizer.after_update(tensors);
+  const at::Tensor gradient = own_gradient(tensors, layout, comm.rank()) * share;
+  const uint64_t bytes = step_with(optimizer, tensors, gradient, {number, lr, share});
   EXPECT_EQ(bytes, optimizer.promise().bytes_per_step.value_or(bytes)) << "step " << number;
 }
 

@@ -47,10 +47,7 @@ Course course_of(const Json& options, const std::vector<double>& targets, int st
     for (int step = 0; step < steps; ++step) {
       tensors.gradients.zero_();
       tensors.gradients[0] = (tensors.parameters[0].item<float>() - targets[number]) / size;
-      optimizer->begin({step, lr, 1.0 / size}, tensors);
-      optimizer->finish();
-      optimizer->step(tensors, lr);
-      optimizer->after_update(tensors);
+      step_with(*optimizer, tensors, tensors.gradients, {step, lr, 1.0 / size});
       course.values[number].push_back(tensors.parameters[0].item<float>());
     }
     course.weights[number] = push_sum_weight(*optimizer);
@@ -171,11 +168,7 @@ TEST(PushSum, ResumesIdenticallyWithUnevenWeights) {
       }
       for (FlatTensors* tensors : {&expected, &resumed}) {
         Optimizer& optimizer = tensors == &expected ? *whole : *parts;
-        tensors->gradients.copy_((tensors->parameters - rank) * 0.3);
-        optimizer.begin({number, 0.1, 1 / 3.0}, *tensors);
-        optimizer.finish();
-        optimizer.step(*tensors, 0.1);
-        optimizer.after_update(*tensors);
+        step_with(optimizer, *tensors, (tensors->parameters - rank) * 0.3, {number, 0.1, 1 / 3.0});
       }
       EXPECT_TRUE(same_bits(resumed.parameters.narrow(0, 0, 3), expected.parameters.narrow(0, 0, 3))) << number;
       EXPECT_TRUE(same_bits(resumed.parameters.narrow(0, 16, 24), expected.parameters.narrow(0, 16, 24))) << number;

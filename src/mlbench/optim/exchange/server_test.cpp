@@ -29,15 +29,6 @@ FlatTensors zeros_of(const FlatLayout& layout) {
   return {at::zeros({layout.parameter_elements}), at::zeros({layout.parameter_elements})};
 }
 
-// A step with this gradient, which is weighted already. Returns the bytes.
-uint64_t served_step(Optimizer& optimizer, FlatTensors& tensors, const at::Tensor& gradient, int number, double lr) {
-  optimizer.begin({number, lr, 1}, tensors);
-  tensors.gradients.copy_(gradient);
-  uint64_t bytes = optimizer.finish();
-  optimizer.step(tensors, lr);
-  return bytes + optimizer.after_update(tensors);
-}
-
 // Ranks with 1/2, 1/4 and 1/4 of the batch. The means of their gradients are
 //   2/2 + 4/4 - 4/4 = 1;   0/2 + 8/4 + 0/4 = 2;   -4/2 + 0/4 + 8/4 = 0
 // and twice that for the second parameter, which lies in the second server's part. With momentum 0.5 the buffers are 1,
@@ -54,7 +45,7 @@ TEST(Server, ThreeStepsComputedByHand) {
         at::Tensor gradient = at::zeros({layout.parameter_elements});
         gradient[0] = shares[rank] * gradients[rank][step];
         gradient[16] = 2 * gradient[0];
-        served_step(*optimizer, tensors, gradient, step, 1);
+        step_with(*optimizer, tensors, gradient, {step, 1, 1});
         first.push_back(tensors.parameters[0].item<float>());
         second.push_back(tensors.parameters[16].item<float>());
       }
@@ -81,8 +72,8 @@ TEST(Server, ComputesWhatCentralizedDoesWithStateOnServersAlone) {
           FlatTensors expected = zeros_of(layout), tensors = zeros_of(layout);
           for (int step = 0; step < 20; ++step) {
             const at::Tensor gradient = drawn_for(layout, rank, step) / size;
-            served_step(*centralized, expected, gradient, step, 0.05);
-            served_step(*server, tensors, gradient, step, 0.05);
+            step_with(*centralized, expected, gradient, {step, 0.05, 1});
+            step_with(*server, tensors, gradient, {step, 0.05, 1});
             EXPECT_TRUE(same_bits(tensors.parameters, expected.parameters)) << "rank " << rank << ", step " << step;
           }
           NamedState shared, own;
@@ -139,7 +130,7 @@ TEST(Server, BytesAreThoseOfTheFormula) {
           SentBytes sent;
           comm.board().attach(sent);
           FlatTensors tensors = zeros_of(layout);
-          EXPECT_EQ(served_step(*optimizer, tensors, drawn_for(layout, rank, 0), 0, 0.1), expected);
+          EXPECT_EQ(step_with(*optimizer, tensors, drawn_for(layout, rank, 0), {0, 0.1, 1}), expected);
           comm.board().detach(sent);
           EXPECT_EQ(sent.bytes, expected) << "rank " << rank;
         });
@@ -166,11 +157,14 @@ TEST(Server, ALostRankIsNamedAndNobodyHangs) {
     on_ranks(3, [&](int rank, comm::Communicator& comm) {
       const auto optimizer = make_optimizer(served(), layout, comm);
       FlatTensors tensors = zeros_of(layout);
-      served_step(*optimizer, tensors, drawn_for(layout, rank, 0), 0, 0.1);
+      step_with(*optimizer, tensors, drawn_for(layout, rank, 0), {0, 0.1, 1});
       if (rank == lost) return;  // lets go of its communicator
       const int named = rank == 0 ? lost : 0;
-      EXPECT_THAT([&] { served_step(*optimizer, tensors, drawn_for(layout, rank, 1), 1, 0.1); },
-                  ThrowsMessage<CommError>(HasSubstr(fmt::format("rank {} has left", named))))
+      EXPECT_THAT(
+          [&] {
+            step_with(*optimizer, tensors, drawn_for(layout, rank, 1), {1, 0.1, 1});
+          },
+          ThrowsMessage<CommError>(HasSubstr(fmt::format("rank {} has left", named))))
           << "rank " << rank << ", lost " << lost;
     });
   }
@@ -191,8 +185,8 @@ TEST(Server, MuonOnPartsNeedsAServerOnEachRank) {
     FlatTensors expected = zeros_of(layout), tensors = zeros_of(layout);
     for (int step = 0; step < 3; ++step) {
       const at::Tensor gradient = drawn_for(layout, rank, step) / 2;
-      served_step(*sharded, expected, gradient, step, 0.02);
-      served_step(*server, tensors, gradient, step, 0.02);
+      step_with(*sharded, expected, gradient, {step, 0.02, 1});
+      step_with(*server, tensors, gradient, {step, 0.02, 1});
       EXPECT_TRUE(same_bits(tensors.parameters, expected.parameters)) << "rank " << rank << ", step " << step;
     }
     EXPECT_THAT(

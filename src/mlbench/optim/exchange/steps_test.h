@@ -29,6 +29,16 @@ inline void expect_refusal(const spec::OptimizerSpec& spec, const std::string& t
               testing::ThrowsMessage<UserError>(testing::HasSubstr(text)));
 }
 
+// A step with this gradient, which is weighted already. Returns the bytes.
+inline uint64_t step_with(Optimizer& optimizer, FlatTensors& tensors, const at::Tensor& gradient,
+                          const compress::StepContext& step) {
+  optimizer.begin(step, tensors);
+  tensors.gradients.copy_(gradient);
+  const uint64_t bytes = optimizer.finish();
+  optimizer.step(tensors, step.lr);
+  return bytes + optimizer.after_update(tensors);
+}
+
 // One parameter, from 0; rank r has the gradient r + 1 (as the mean of its own samples) in each step, and the rate 1.
 // What each rank has behind each step.
 inline std::vector<std::vector<float>> weights_behind_steps(const spec::OptimizerSpec& spec, int size, int steps,
@@ -42,10 +52,7 @@ inline std::vector<std::vector<float>> weights_behind_steps(const spec::Optimize
     for (int step = 0; step < steps; ++step) {
       tensors.gradients.zero_();
       tensors.gradients[0] = share * (rank + 1);
-      optimizer->begin({step, 1, share}, tensors);
-      optimizer->finish();
-      optimizer->step(tensors, 1);
-      optimizer->after_update(tensors);
+      step_with(*optimizer, tensors, tensors.gradients, {step, 1, share});
       weights[static_cast<size_t>(rank)].push_back(tensors.parameters[0].item<float>());
     }
   });

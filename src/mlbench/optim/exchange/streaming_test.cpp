@@ -93,11 +93,7 @@ StreamedCourse streamed_course(const spec::OptimizerSpec& spec, int size, int st
         optimizer->import_state(shared);
         optimizer->import_own_state(own);
       }
-      optimizer->begin({step, 0.1, 1.0 / size}, tensors);
-      tensors.gradients.copy_(drawn_gradient(rank, step)).div_(size);
-      optimizer->finish();
-      optimizer->step(tensors, 0.1);
-      optimizer->after_update(tensors);
+      step_with(*optimizer, tensors, drawn_gradient(rank, step) / size, {step, 0.1, 1.0 / size});
       course[static_cast<size_t>(step)][static_cast<size_t>(rank)] = tensors.parameters.clone();
     }
   });

@@ -35,11 +35,7 @@ const std::map<std::string, Json> kWorks = {
 
 // The bytes of a step, and what it does to the tensors.
 uint64_t muon_step(Optimizer& optimizer, FlatTensors& tensors, const at::Tensor& share, int size, int step) {
-  optimizer.begin({step, 0.02, 1.0 / size}, tensors);
-  tensors.gradients.copy_(share);
-  uint64_t bytes = optimizer.finish();
-  optimizer.step(tensors, 0.02);
-  bytes += optimizer.after_update(tensors);
+  const uint64_t bytes = step_with(optimizer, tensors, share, {step, 0.02, 1.0 / size});
   EXPECT_EQ(bytes, optimizer.promise().bytes_per_step);
   return bytes;
 }
