@@ -102,6 +102,8 @@ models::ModelDescription small_model() {
                                        .conv2d_same("conv", 16, 3)
                                        .batch_norm2d("bn")
                                        .activation("relu")
+                                       .conv2d_same("conv2", 24, 3)
+                                       .activation("relu")
                                        .pool2d("max_pool2d", 2)
                                        .flatten()
                                        .linear("fc1", 20)
@@ -403,6 +405,9 @@ TEST_P(FrameworkNumbers, BackwardScalesOverwritesAndAdds) {
     step(*framework, samples.view());
     const at::Tensor once = logical(*framework, flat_tensor(framework->gradients()));
     EXPECT_LT(once.abs().max().item<float>(), 100);
+    if (options.model.l2 == 0) {
+      EXPECT_EQ(flat_tensor(framework->gradients()).max().item<float>(), 1e9F) << "padding is not touched";
+    }
     step(*framework, samples.view(), 0, 0.5);
     EXPECT_LT(relative_error(logical(*framework, flat_tensor(framework->gradients())), once * 0.5), 1e-6);
     step(*framework, samples.view(), 0, 2, true);

@@ -401,25 +401,6 @@ double relative_error(const at::Tensor& value, const at::Tensor& exact) {
   return norm_of(value.to(at::kDouble) - exact.to(at::kDouble)) / norm_of(exact);
 }
 
-TEST_P(NativeFramework, BackwardOverwritesOrAddsAndScales) {
-  FrameworkOptions options = options_of(small_model());
-  options.frozen_batch_norm = true;  // equal steps
-  const auto framework = make(options);
-  framework->initialise();
-  const Batch batch(options.model, 9);
-  flat_tensor(framework->gradients()).fill_(1e9F);  // old values, which must not matter
-  step(*framework, batch.view());
-  const at::Tensor once = logical_gradients(*framework);
-  EXPECT_LT(once.abs().max().item<float>(), 100);
-  EXPECT_EQ(flat_tensor(framework->gradients()).max().item<float>(), 1e9F) << "padding is not touched";
-  framework->zero_gradients();
-  EXPECT_EQ(flat_tensor(framework->gradients()).abs().sum().item<float>(), 0);
-  step(*framework, batch.view(), 0, 0.5);
-  EXPECT_LT(relative_error(logical_gradients(*framework), once * 0.5), 1e-6);
-  step(*framework, batch.view(), 0, 2, true);
-  EXPECT_LT(relative_error(logical_gradients(*framework), once * 2.5), 1e-6);
-}
-
 TEST_P(NativeFramework, SameStepSameBitsOtherStepOrRankOtherDropout) {
   const Batch batch(small_model(), 9);
   const auto gradients_of = [&](int rank, int64_t number) {

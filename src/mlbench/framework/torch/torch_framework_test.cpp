@@ -224,31 +224,6 @@ TEST(TorchFramework, SameStepSameBitsOtherStepOrRankOtherDropout) {
   EXPECT_FALSE(at::equal(gradients, gradients_of(1, 4)));
 }
 
-TEST(TorchFramework, BackwardOverwritesOrAddsAndScales) {
-  const auto framework = make(options_of(small_model()));
-  framework->initialise();
-  const Batch batch(9);
-  const auto logical = [&] {  // without the padding of the flat buffer
-    std::vector<at::Tensor> parts;
-    for (const FlatRange& range : framework->layout().ranges) {
-      parts.push_back(flat_tensor(framework->gradients()).narrow(0, range.offset, range.count));
-    }
-    return at::cat(parts);
-  };
-  flat_tensor(framework->gradients()).fill_(1e9F);  // old values, which must not matter
-  step(*framework, batch.view());
-  const at::Tensor once = logical();
-  EXPECT_LT(once.abs().max().item<float>(), 100);
-  EXPECT_EQ(flat_tensor(framework->gradients()).max().item<float>(), 1e9F) << "padding is not touched";
-  framework->zero_gradients();
-  EXPECT_EQ(flat_tensor(framework->gradients()).abs().sum().item<float>(), 0);
-
-  step(*framework, batch.view(), 0, 0.5);
-  EXPECT_TRUE(at::allclose(logical(), once * 0.5, 1e-5, 1e-8));
-  step(*framework, batch.view(), 0, 2, true);
-  EXPECT_TRUE(at::allclose(logical(), once * 2.5, 1e-5, 1e-7));
-}
-
 TEST(TorchFramework, ShardsWeightedBySamplesGiveTheGradientOfTheWhole) {
   FrameworkOptions options = options_of(small_model("softplus", "avg_pool2d"));
   options.dropout = false;
