@@ -401,22 +401,6 @@ double relative_error(const at::Tensor& value, const at::Tensor& exact) {
   return norm_of(value.to(at::kDouble) - exact.to(at::kDouble)) / norm_of(exact);
 }
 
-TEST_P(NativeFramework, SameStepSameBitsOtherStepOrRankOtherDropout) {
-  const Batch batch(small_model(), 9);
-  const auto gradients_of = [&](int rank, int64_t number) {
-    FrameworkOptions options = options_of(small_model());
-    options.rank = rank;
-    const auto framework = make(options);
-    framework->initialise();
-    step(*framework, batch.view(), number);
-    return logical_gradients(*framework);
-  };
-  const at::Tensor gradients = gradients_of(0, 4);
-  EXPECT_TRUE(at::equal(gradients, gradients_of(0, 4)));
-  EXPECT_FALSE(at::equal(gradients, gradients_of(0, 5)));
-  EXPECT_FALSE(at::equal(gradients, gradients_of(1, 4)));
-}
-
 TEST_P(NativeFramework, ShardsWeightedBySamplesGiveTheGradientOfTheWhole) {
   FrameworkOptions options = options_of(small_model());
   options.dropout = false;

@@ -208,22 +208,6 @@ TEST(DropoutMaskOnGpu, HasTheBitsOfTheHosts) {
   }
 }
 
-TEST(TorchFramework, SameStepSameBitsOtherStepOrRankOtherDropout) {
-  const Batch batch(9);
-  const auto gradients_of = [&](int rank, int64_t number) {
-    FrameworkOptions options = options_of(small_model());
-    options.rank = rank;
-    const auto framework = make(options);
-    framework->initialise();
-    step(*framework, batch.view(), number);
-    return flat_tensor(framework->gradients()).clone();  // the framework ends here
-  };
-  const at::Tensor gradients = gradients_of(0, 4);
-  EXPECT_TRUE(at::equal(gradients, gradients_of(0, 4)));
-  EXPECT_FALSE(at::equal(gradients, gradients_of(0, 5)));
-  EXPECT_FALSE(at::equal(gradients, gradients_of(1, 4)));
-}
-
 TEST(TorchFramework, ShardsWeightedBySamplesGiveTheGradientOfTheWhole) {
   FrameworkOptions options = options_of(small_model("softplus", "avg_pool2d"));
   options.dropout = false;
