@@ -430,7 +430,7 @@ TEST_P(FrameworkNumbers, ARankWithoutSamplesHasAGradientOfZeros) {
 }
 
 TEST_P(FrameworkNumbers, ShardsOfAnySizeGiveTheGradientOfTheWhole) {
-  for (const FrameworkOptions& options : {steady_options(), framework::contract::logistic_options(20, 0)}) {
+  for (const FrameworkOptions& options : {steady_options(), framework::contract::logistic_options(20, 0.3)}) {
     SCOPED_TRACE(options.model.name);
     const auto framework = make(options);
     constexpr int64_t kAll = 73;

@@ -401,20 +401,6 @@ double relative_error(const at::Tensor& value, const at::Tensor& exact) {
   return norm_of(value.to(at::kDouble) - exact.to(at::kDouble)) / norm_of(exact);
 }
 
-TEST_P(NativeFramework, ShardsWeightedBySamplesGiveTheGradientOfTheWhole) {
-  FrameworkOptions options = options_of(small_model());
-  options.dropout = false;
-  options.frozen_batch_norm = true;
-  const auto framework = make(options);
-  framework->initialise();
-  const Batch batch(options.model, 11);
-  step(*framework, batch.view());
-  const at::Tensor whole = logical_gradients(*framework);
-  step(*framework, batch.view(0, 6), 0, 6.0 / 11);
-  step(*framework, batch.view(6, 5), 0, 5.0 / 11, true);
-  EXPECT_LT(relative_error(logical_gradients(*framework), whole), 2e-6);
-}
-
 TEST_P(NativeFramework, AnySizeOfBatchAfterAnyOther) {
   FrameworkOptions options = options_of(small_model(), 3);
   options.dropout = false;

@@ -208,19 +208,6 @@ TEST(DropoutMaskOnGpu, HasTheBitsOfTheHosts) {
   }
 }
 
-TEST(TorchFramework, ShardsWeightedBySamplesGiveTheGradientOfTheWhole) {
-  FrameworkOptions options = options_of(small_model("softplus", "avg_pool2d"));
-  options.dropout = false;
-  const auto framework = make(options);
-  framework->initialise();
-  const Batch batch(11);
-  step(*framework, batch.view());
-  const at::Tensor whole = flat_tensor(framework->gradients()).to(at::kDouble);
-  step(*framework, batch.view(0, 6), 0, 6.0 / 11);
-  step(*framework, batch.view(6, 5), 0, 5.0 / 11, true);
-  EXPECT_LT(relative_error(flat_tensor(framework->gradients()), whole), 2e-6);
-}
-
 TEST(TorchFramework, GatheredRowsEqualTheDenseBatch) {
   const Batch cache(20);
   const std::vector<int64_t> rows = {7, 0, 19, 7};
@@ -262,26 +249,6 @@ TEST(TorchLosses, MeanSquaredErrorWithPenaltiesByHand) { contract::expect_linear
 TEST(TorchLosses, GradientsEqualDifferences) { contract::expect_gradients_equal_differences(make); }
 
 TEST(LogisticRegression, LargeLogitsGiveFiniteLosses) { contract::expect_finite_losses_of_large_logits(make); }
-
-TEST(LogisticRegression, ShardsWeightedBySamplesCountThePenaltyOnce) {
-  const auto framework = make(logistic_options(128, 0.3));
-  framework->initialise();
-  const Batch batch(11);
-  const auto part = [&](int64_t first, int64_t count) {
-    return samples_view(batch.features.data() + first * 128, batch.labels.data() + first, {128}, count);
-  };
-  std::vector<int64_t> labels;
-  for (const int64_t label : batch.labels) labels.push_back(label % 2);
-  const auto with_labels = [&](BatchView view, int64_t first) {
-    view.tensors[1].values = {labels.data() + first, view.samples, DType::kInt64};
-    return view;
-  };
-  step(*framework, with_labels(part(0, 11), 0));
-  const at::Tensor whole = flat_tensor(framework->gradients()).to(at::kDouble);
-  step(*framework, with_labels(part(0, 6), 0), 0, 6.0 / 11);
-  step(*framework, with_labels(part(6, 5), 6), 0, 5.0 / 11, true);
-  EXPECT_LT(relative_error(flat_tensor(framework->gradients()), whole), 2e-6);
-}
 
 TEST(LogisticRegression, ReadsRowsOfTheCacheWhereTheyLie) {
   const auto framework = make(logistic_options(128, 0.01));
