@@ -344,6 +344,7 @@ TEST_P(FrameworkNumbers, GatheredRowsEqualTheDenseBatch) {
     const at::Tensor gradients = flat_tensor(framework->gradients()).clone();
     EXPECT_EQ(step(*framework, gathered), loss);
     EXPECT_TRUE(same_bits(flat_tensor(framework->gradients()), gradients));
+    EXPECT_EQ(step(*framework, dense.view()), loss);
   }
 }
 

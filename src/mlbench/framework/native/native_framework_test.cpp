@@ -442,28 +442,6 @@ TEST_P(NativeFramework, EvaluationUsesRunningStatisticsAndLeavesThemAlone) {
   }
 }
 
-TEST_P(NativeFramework, GatheredRowsEqualTheDenseBatch) {
-  for (const models::ModelDescription& model :
-       {small_model(), Chain({2, 8, 8}).conv2d_same("a", 16, 3).global_avg_pool2d().linear("fc", 3).finish(),
-        Chain({20}).linear("fc", 3).finish()}) {
-    const Batch cache(model, 20);
-    const std::vector<int64_t> rows = {7, 0, 19, 7};
-    Batch dense(model, 4);
-    for (size_t i = 0; i < rows.size(); ++i) {
-      std::copy_n(cache.features.begin() + rows[i] * cache.volume, cache.volume,
-                  dense.features.begin() + static_cast<int64_t>(i) * cache.volume);
-    }
-    const BatchView gathered = gathered_view(dense.view(), cache.features, rows);
-    const auto framework = make(options_of(model));
-    framework->initialise();
-    const double loss = step(*framework, dense.view());
-    const at::Tensor gradients = logical_gradients(*framework);
-    EXPECT_EQ(step(*framework, gathered), loss);
-    EXPECT_TRUE(at::equal(logical_gradients(*framework), gradients));
-    EXPECT_EQ(step(*framework, dense.view()), loss);
-  }
-}
-
 TEST_P(NativeFramework, TellsWhichGradientsAreFinalLastLayerFirst) {
   const auto framework = make(options_of(small_model()));
   framework->initialise();

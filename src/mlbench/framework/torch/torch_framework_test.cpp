@@ -208,22 +208,6 @@ TEST(DropoutMaskOnGpu, HasTheBitsOfTheHosts) {
   }
 }
 
-TEST(TorchFramework, GatheredRowsEqualTheDenseBatch) {
-  const Batch cache(20);
-  const std::vector<int64_t> rows = {7, 0, 19, 7};
-  Batch dense(4);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::copy_n(cache.features.begin() + rows[i] * 128, 128, dense.features.begin() + static_cast<int64_t>(i) * 128);
-  }
-  const BatchView gathered = gathered_view(dense.view(), cache.features, rows);
-  const auto framework = make(options_of(small_model()));
-  framework->initialise();
-  const double loss = step(*framework, dense.view());
-  const at::Tensor gradients = flat_tensor(framework->gradients()).clone();
-  EXPECT_EQ(step(*framework, gathered), loss);
-  EXPECT_TRUE(at::equal(flat_tensor(framework->gradients()), gradients));
-}
-
 TEST(TorchFramework, TellsWhichGradientsAreFinalLastLayerFirst) {
   const auto framework = make(options_of(small_model()));
   framework->initialise();
