@@ -461,16 +461,6 @@ TEST_P(NativeFramework, TellsWhichGradientsAreFinalLastLayerFirst) {
                                  "bn1.bias", "bn1.weight", "conv1.bias", "conv1.weight"));
 }
 
-TEST_P(NativeFramework, StartsFromTheNeutralBits) {
-  const FrameworkOptions options = options_of(small_model());
-  const auto framework = make(options);
-  const auto peer = torch_framework::make(options);
-  framework->initialise();
-  peer->initialise();
-  EXPECT_TRUE(at::equal(flat_tensor(framework->parameters()), flat_tensor(peer->parameters())));
-  EXPECT_TRUE(at::equal(flat_tensor(framework->buffers()), flat_tensor(peer->buffers())));
-}
-
 TEST_P(NativeFramework, AnErrorOfTheCallbackIsThrownAndLeavesNothing) {
   const auto framework = make(options_of(small_model()));
   framework->initialise();

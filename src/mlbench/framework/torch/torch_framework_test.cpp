@@ -375,19 +375,6 @@ TEST(TorchFramework, LinearLayersWithoutBiasAnywhere) {
   EXPECT_LT(relative_error(gradient(1), second.grad()), 2e-6);
 }
 
-TEST(TorchFramework, StartsFromTheNeutralBits) {
-  const FrameworkOptions options = options_of(small_model());
-  const auto framework = make(options);
-  framework->initialise();
-  for (size_t i = 0; i < framework->layout().ranges.size(); ++i) {
-    const FlatRange& range = framework->layout().ranges[i];
-    std::vector<float> expected(static_cast<size_t>(range.count));
-    models::initialise(options.model.parameters[i], i, options.seed, expected);
-    const at::Tensor values = flat_tensor(framework->parameters()).narrow(0, range.offset, range.count);
-    EXPECT_TRUE(at::equal(values, at::tensor(expected))) << range.name;
-  }
-}
-
 TEST(TorchFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
   const Json effective = make(options_of(small_model()))->effective();
   EXPECT_EQ(effective["name"], "torch");
