@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "mlbench/base/random.h"
+#include "mlbench/base/shape.h"
 #include "mlbench/framework/framework.h"
 #include "mlbench/framework/sample_batch_test.h"
 #include "mlbench/framework/tensors/flat.h"
@@ -32,6 +34,43 @@ class OneThreadOnly {
  private:
   int before_;
 };
+
+// Normal features, and labels of the classes of a model.
+struct Samples {
+  Samples(const models::ModelDescription& model, int64_t count, uint64_t key = 5)
+      : shape(model.input_shape), volume(volume_of(shape)) {
+    RandomSequence random(key);
+    for (int64_t i = 0; i < count * volume; ++i) features.push_back(static_cast<float>(random.normal()));
+    const auto classes = static_cast<uint64_t>(std::max<int64_t>(2, model.outputs));
+    for (int64_t i = 0; i < count; ++i) labels.push_back(static_cast<int64_t>(random.below(classes)));
+  }
+  BatchView view() const { return view(0, static_cast<int64_t>(labels.size())); }
+  BatchView view(int64_t first, int64_t count) const {
+    return samples_view(features.data() + first * volume, labels.data() + first, shape, count);
+  }
+  std::vector<int64_t> shape;
+  int64_t volume;
+  std::vector<float> features;
+  std::vector<int64_t> labels;
+};
+
+inline models::ModelDescription small_model() {
+  models::ModelDescription model = models::Chain({3, 8, 8})
+                                       .conv2d_same("conv1", 16, 3)
+                                       .batch_norm2d("bn1")
+                                       .activation("relu")
+                                       .conv2d_same("conv2", 24, 3)
+                                       .activation("relu")
+                                       .pool2d("max_pool2d", 2)
+                                       .flatten()
+                                       .linear("fc1", 33)
+                                       .activation("relu")
+                                       .dropout(0.25)
+                                       .linear("fc2", 3)
+                                       .finish();
+  model.name = "small";
+  return model;
+}
 
 using Make = std::function<std::unique_ptr<Framework>(const FrameworkOptions&)>;
 

@@ -16,8 +16,6 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/base/random.h"
-#include "mlbench/base/shape.h"
 #include "mlbench/catalog/worker/every_framework_test.h"
 #include "mlbench/catalog/worker/frameworks.h"
 #include "mlbench/framework/contract_test.h"
@@ -35,6 +33,8 @@ using framework::Framework;
 using framework::FrameworkOptions;
 using framework::Mode;
 using framework::values_of;
+using framework::contract::Samples;
+using framework::contract::small_model;
 using framework::contract::step;
 using ::testing::AllOf;
 using ::testing::AnyOf;
@@ -71,48 +71,12 @@ std::string name_of_row(const testing::TestParamInfo<RowCase>& info) {
   return info.param.row->name + (info.param.convolution == "auto" ? "" : "_" + info.param.convolution);
 }
 
-struct Samples {
-  Samples(const models::ModelDescription& model, int64_t count, uint64_t key = 5)
-      : shape(model.input_shape), volume(volume_of(shape)) {
-    RandomSequence random(key);
-    for (int64_t i = 0; i < count * volume; ++i) features.push_back(static_cast<float>(random.normal()));
-    const auto classes = static_cast<uint64_t>(std::max<int64_t>(2, model.outputs));
-    for (int64_t i = 0; i < count; ++i) labels.push_back(static_cast<int64_t>(random.below(classes)));
-  }
-  BatchView view() const { return view(0, static_cast<int64_t>(labels.size())); }
-  BatchView view(int64_t first, int64_t count) const {
-    return framework::samples_view(features.data() + first * volume, labels.data() + first, shape, count);
-  }
-  std::vector<int64_t> shape;
-  int64_t volume;
-  std::vector<float> features;
-  std::vector<int64_t> labels;
-};
-
 FrameworkOptions options_of(models::ModelDescription model, const std::string& loss = "cross_entropy") {
   FrameworkOptions options;
   options.model = std::move(model);
   options.model.loss.kind = loss;
   options.threads = 2;
   return options;
-}
-
-models::ModelDescription small_model() {
-  models::ModelDescription model = models::Chain({3, 8, 8})
-                                       .conv2d_same("conv", 16, 3)
-                                       .batch_norm2d("bn")
-                                       .activation("relu")
-                                       .conv2d_same("conv2", 24, 3)
-                                       .activation("relu")
-                                       .pool2d("max_pool2d", 2)
-                                       .flatten()
-                                       .linear("fc1", 20)
-                                       .activation("relu")
-                                       .dropout(0.25)
-                                       .linear("fc2", 3)
-                                       .finish();
-  model.name = "small";
-  return model;
 }
 
 // Options with which equal steps give equal gradients.
@@ -556,7 +520,7 @@ TEST_P(FrameworkNumbers, TellsAGradientBeforeItGoesOn) {
     const auto range = std::ranges::find_if(framework->layout().ranges,
                                             [&](const FlatRange& one) { return one.trainable && one.offset == first; });
     for (const auto& [name, later] :
-         {std::pair{"fc2.weight", "fc1.weight"}, {"fc1.weight", "conv.weight"}, {"bn.weight", "conv.weight"}}) {
+         {std::pair{"fc2.weight", "fc1.weight"}, {"fc1.weight", "conv1.weight"}, {"bn1.weight", "conv1.weight"}}) {
       if (range->name != name) continue;
       told.push_back(range->name);
       EXPECT_TRUE((gradient_of(later) == kNotYet).all().item<bool>()) << later << " when " << name << " is told";
@@ -564,7 +528,7 @@ TEST_P(FrameworkNumbers, TellsAGradientBeforeItGoesOn) {
     }
   });
   step(*framework, Samples(small_model(), 3).view());
-  EXPECT_THAT(told, ::testing::ElementsAre("fc2.weight", "fc1.weight", "bn.weight"));
+  EXPECT_THAT(told, ::testing::ElementsAre("fc2.weight", "fc1.weight", "bn1.weight"));
 }
 
 TEST_P(FrameworkNumbers, TellsTheLastLayerFirst) {
@@ -577,8 +541,8 @@ TEST_P(FrameworkNumbers, TellsTheLastLayerFirst) {
     return std::ranges::find(order, range->offset) - order.begin();
   };
   EXPECT_LT(offset_of("fc2.weight"), offset_of("fc1.weight"));
-  EXPECT_LT(offset_of("fc1.weight"), offset_of("bn.weight"));
-  EXPECT_LT(offset_of("bn.weight"), offset_of("conv.weight"));
+  EXPECT_LT(offset_of("fc1.weight"), offset_of("bn1.weight"));
+  EXPECT_LT(offset_of("bn1.weight"), offset_of("conv1.weight"));
 }
 
 // --- what the record says
@@ -678,10 +642,10 @@ TEST_P(FrameworkNumbers, NamesTheLayersOfANetwork) {
   });
   step(*framework, Samples(small_model(), 3).view());
   for (const std::string& told : {forward, backward}) {
-    for (const char* layer : {"conv", "bn", "fc1", "fc2"}) EXPECT_THAT(told, HasSubstr(layer));
+    for (const char* layer : {"conv1", "bn1", "fc1", "fc2"}) EXPECT_THAT(told, HasSubstr(layer));
   }
-  EXPECT_LT(forward.find("conv"), forward.find("fc1"));
-  EXPECT_LT(backward.find("fc1"), backward.find("conv"));
+  EXPECT_LT(forward.find("conv1"), forward.find("fc1"));
+  EXPECT_LT(backward.find("fc1"), backward.find("conv1"));
 }
 
 // Timing layers does not change results.

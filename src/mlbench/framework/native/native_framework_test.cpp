@@ -31,6 +31,8 @@ namespace {
 
 using contract::logistic_options;
 using contract::rows_view;
+using contract::Samples;
+using contract::small_model;
 using contract::step;
 using models::Chain;
 using ::testing::AllOf;
@@ -73,29 +75,10 @@ models::ModelDescription text_model() {
   return model;
 }
 
-struct Batch {
-  Batch(const models::ModelDescription& model, int64_t samples, uint64_t key = 5)
-      : shape(model.input_shape), volume(volume_of(shape)) {
-    RandomSequence random(key);
-    for (int64_t i = 0; i < samples * volume; ++i) features.push_back(static_cast<float>(random.normal()));
-    for (int64_t i = 0; i < samples; ++i) {
-      labels.push_back(static_cast<int64_t>(random.below(static_cast<uint64_t>(model.outputs))));
-    }
-  }
-  BatchView view() const { return view(0, static_cast<int64_t>(labels.size())); }
-  BatchView view(int64_t first, int64_t count) const {
-    return samples_view(features.data() + first * volume, labels.data() + first, shape, count);
-  }
-  std::vector<int64_t> shape;
-  int64_t volume;
-  std::vector<float> features;
-  std::vector<int64_t> labels;
-};
-
 // A second implementation of the model from its description, as simple as possible, in float64.
 class Oracle {
  public:
-  Oracle(const FrameworkOptions& options, Framework& framework, const Batch& batch, int64_t step = 0)
+  Oracle(const FrameworkOptions& options, Framework& framework, const Samples& batch, int64_t step = 0)
       : options_(options), step_(step) {
     for (const FlatRange& range : framework.layout().ranges) {
       const at::Tensor flat = range.trainable ? flat_tensor(framework.parameters()) : flat_tensor(framework.buffers());
@@ -167,7 +150,7 @@ class Oracle {
 double norm_of(const at::Tensor& values) { return values.to(at::kDouble).norm().item<double>(); }
 
 // Compares loss, outputs, gradients and running statistics after one step with the oracle and with framework torch.
-void expect_as_exact_as_torch(const FrameworkOptions& options, const Batch& batch, double multiple) {
+void expect_as_exact_as_torch(const FrameworkOptions& options, const Samples& batch, double multiple) {
   const auto ours = make(options);
   const auto peer = torch_framework::make(options);
   ours->initialise();
@@ -315,7 +298,7 @@ TEST_P(NativeFramework, EachLayerIsAsExactAsLibTorch) {
       FrameworkOptions options = options_of(test.model, threads);
       options.model.name = test.name;
       options.rank = 2;
-      expect_as_exact_as_torch(options, Batch(options.model, 13), 8);
+      expect_as_exact_as_torch(options, Samples(options.model, 13), 8);
     }
   }
 }
@@ -326,7 +309,7 @@ TEST_P(NativeFramework, FrozenStatisticsNormaliseAndStay) {
     FrameworkOptions options = options_of(test.model);
     options.frozen_batch_norm = true;
     options.dropout = false;
-    expect_as_exact_as_torch(options, Batch(options.model, 13), 8);
+    expect_as_exact_as_torch(options, Samples(options.model, 13), 8);
   }
 }
 
@@ -344,15 +327,15 @@ TEST_P(NativeFramework, WholeModelsAreAsExactAsLibTorch) {
     // Rounding errors grow from one batch norm to the next, in LibTorch, too.
     const Json deep = {{"version", version}, {"depth", 14}};
     const FrameworkOptions smooth = options_of(models::smooth(task_model("1a", "resnet-cifar", deep)));
-    expect_as_exact_as_torch(smooth, Batch(smooth.model, 10), 128);
+    expect_as_exact_as_torch(smooth, Samples(smooth.model, 10), 128);
     const Json shallow = {{"version", version}, {"depth", 8}};
     const FrameworkOptions real = options_of(task_model("1a", "resnet-cifar", shallow));
-    expect_as_exact_as_torch(real, Batch(real.model, 10), 40000);
+    expect_as_exact_as_torch(real, Samples(real.model, 10), 40000);
   }
   const FrameworkOptions smooth = options_of(models::smooth(task_model("fashion-mnist", "mnist-cnn", Json::object())));
-  expect_as_exact_as_torch(smooth, Batch(smooth.model, 21), 8);
+  expect_as_exact_as_torch(smooth, Samples(smooth.model, 21), 8);
   const FrameworkOptions real = options_of(task_model("fashion-mnist", "mnist-cnn", Json::object()));
-  expect_as_exact_as_torch(real, Batch(real.model, 21), 1000);
+  expect_as_exact_as_torch(real, Samples(real.model, 21), 1000);
 }
 
 // Losses of 20 steps of plain gradient descent stay within one in a thousand of LibTorch's.
@@ -362,31 +345,13 @@ TEST_P(NativeFramework, TwentyStepsStayBesideLibTorch) {
   const auto peer = torch_framework::make(options);
   ours->initialise();
   peer->initialise();
-  const Batch batch(options.model, 16);
+  const Samples batch(options.model, 16);
   for (int i = 0; i < 20; ++i) {
     const double loss = step(*ours, batch.view(), i), expected = step(*peer, batch.view(), i);
     EXPECT_NEAR(loss, expected, 1e-3 * expected) << "step " << i;
     for (Framework* framework : {ours.get(), peer.get()})
       flat_tensor(framework->parameters()).sub_(flat_tensor(framework->gradients()), 0.02);
   }
-}
-
-models::ModelDescription small_model() {
-  models::ModelDescription model = Chain({3, 8, 8})
-                                       .conv2d_same("conv1", 16, 3)
-                                       .batch_norm2d("bn1")
-                                       .activation("relu")
-                                       .conv2d_same("conv2", 24, 3)
-                                       .activation("relu")
-                                       .pool2d("max_pool2d", 2)
-                                       .flatten()
-                                       .linear("fc1", 33)
-                                       .activation("relu")
-                                       .dropout(0.25)
-                                       .linear("fc2", 3)
-                                       .finish();
-  model.name = "small";
-  return model;
 }
 
 at::Tensor logical_gradients(Framework& framework) {
@@ -408,7 +373,7 @@ TEST_P(NativeFramework, AnySizeOfBatchAfterAnyOther) {
   framework->initialise();
   for (const int64_t samples : {7, 1, 64, 2, 131, 7}) {  // fewer than threads, and more than ever before
     SCOPED_TRACE(samples);
-    const Batch batch(options.model, samples);
+    const Samples batch(options.model, samples);
     const at::Tensor buffers = flat_tensor(framework->buffers()).clone();
     const Oracle oracle(options, *framework, batch);
     EXPECT_NEAR(step(*framework, batch.view()), oracle.loss, 1e-5);
@@ -428,7 +393,7 @@ TEST_P(NativeFramework, EvaluationUsesRunningStatisticsAndLeavesThemAlone) {
   const auto framework = make(options);
   const auto peer = torch_framework::make(options);
   framework->initialise();
-  const Batch batch(options.model, 20);
+  const Samples batch(options.model, 20);
   step(*framework, batch.view());
   const at::Tensor buffers = flat_tensor(framework->buffers()).clone();
   flat_tensor(peer->parameters()).copy_(flat_tensor(framework->parameters()));
@@ -456,7 +421,7 @@ TEST_P(NativeFramework, TellsWhichGradientsAreFinalLastLayerFirst) {
       order.push_back(range.name);
     }
   });
-  step(*framework, Batch(small_model(), 4).view());
+  step(*framework, Samples(small_model(), 4).view());
   EXPECT_THAT(order, ElementsAre("fc2.bias", "fc2.weight", "fc1.bias", "fc1.weight", "conv2.bias", "conv2.weight",
                                  "bn1.bias", "bn1.weight", "conv1.bias", "conv1.weight"));
 }
@@ -464,7 +429,7 @@ TEST_P(NativeFramework, TellsWhichGradientsAreFinalLastLayerFirst) {
 TEST_P(NativeFramework, AnErrorOfTheCallbackIsThrownAndLeavesNothing) {
   const auto framework = make(options_of(small_model()));
   framework->initialise();
-  const Batch batch(small_model(), 6);
+  const Samples batch(small_model(), 6);
   step(*framework, batch.view());
   const at::Tensor gradients = flat_tensor(framework->gradients()).clone();
   for (int failing = 1; failing <= 10; ++failing) {  // the model has as many parameters
@@ -483,7 +448,7 @@ TEST_P(NativeFramework, AnErrorOfTheCallbackIsThrownAndLeavesNothing) {
 TEST_P(NativeFramework, ATeamSmallerThanAskedForIsRefused) {
   const auto framework = make(options_of(small_model()));
   framework->initialise();
-  const Batch batch(small_model(), 6);
+  const Samples batch(small_model(), 6);
   step(*framework, batch.view());
   const at::Tensor gradients = flat_tensor(framework->gradients()).clone();
   const auto refused = ThrowsMessage<UserError>(AllOf(HasSubstr("for 2 threads and got 1"), HasSubstr("OMP_")));
@@ -528,7 +493,7 @@ TEST(NativeConvolutions, TakeTheOrderThatWasAskedForAndSayWhy) {
                                             .flatten()
                                             .linear("fc", 5)
                                             .finish());
-  const Batch batch(options.model, 9);
+  const Samples batch(options.model, 9);
   const auto outputs_by = [&](const char* asked, int threads) {
     options.convolution = asked;
     options.threads = threads;
@@ -590,7 +555,7 @@ TEST(NativeBfloat16, IsAsExactAsLibTorchsAutocastOrRefused) {
   for (FrameworkOptions& options : cases) {
     SCOPED_TRACE(options.model.name);
     options.precision = "bf16";
-    expect_as_exact_as_torch(options, Batch(options.model, 16), 0);
+    expect_as_exact_as_torch(options, Samples(options.model, 16), 0);
     const Json effective = make(options)->effective();
     EXPECT_EQ(effective["precision"], "bf16");
     EXPECT_EQ(effective["convolution"], "direct");
@@ -609,13 +574,13 @@ TEST_P(NativeFramework, ResNet50IsAsExactAsLibTorch) {
   for (const char* version : {"v1.5", "v1"}) {
     SCOPED_TRACE(version);
     const FrameworkOptions options = options_of(imagenet_model("resnet50", {{"version", version}}, 64));
-    expect_as_exact_as_torch(options, Batch(options.model, 5), 512);
+    expect_as_exact_as_torch(options, Samples(options.model, 5), 512);
   }
 }
 
 TEST_P(NativeFramework, Vgg16IsAsExactAsLibTorch) {
   const FrameworkOptions options = options_of(imagenet_model("vgg16", {{"hidden", 96}}, 32));
-  expect_as_exact_as_torch(options, Batch(options.model, 5), 64);
+  expect_as_exact_as_torch(options, Samples(options.model, 5), 64);
 }
 
 TEST(NativeBfloat16, KeepsMasterWeightsInFloat32AndLearns) {
@@ -625,7 +590,7 @@ TEST(NativeBfloat16, KeepsMasterWeightsInFloat32AndLearns) {
   const auto framework = make(options);
   framework->initialise();
   const at::Tensor start = flat_tensor(framework->parameters()).clone();
-  const Batch batch(options.model, 30);
+  const Samples batch(options.model, 30);
   const double first = step(*framework, batch.view());
   EXPECT_TRUE(at::equal(flat_tensor(framework->parameters()), start)) << "the master weights are not rounded";
   double last = 0;
@@ -651,7 +616,7 @@ TEST(NativeLogisticRegression, LargeLogitsGiveFiniteLosses) { contract::expect_f
 // A pass must not count what a thread that is missing now has left from the pass before.
 TEST(NativeLogisticRegression, ATeamSmallerThanAskedForDoesAllTheWork) {
   const FrameworkOptions options = logistic_options(40, 0.01, 3), alone = logistic_options(40, 0.01, 1);
-  const Batch before(options.model, 9), batch(options.model, 11, 6);
+  const Samples before(options.model, 9), batch(options.model, 11, 6);
   const auto framework = make(options), expected = make(alone);
   framework->initialise();
   expected->initialise();
