@@ -414,6 +414,29 @@ TEST_F(BuildRecord, ReadsFromAnObjectStoreAreThoseOfAllRanks) {
   EXPECT_EQ(storage["cache_hits"], 10);
 }
 
+TEST_F(BuildRecord, ReadsOfASegmentThatFailedAreKnownUnlessARankWasKilled) {
+  one_finished_segment();
+  progress_.segments.push_back(progress_.segments.front());
+  progress_.segments.back().index = 2;
+  const auto word_of = [](const char* event, int64_t bytes) {
+    return Json{{"event", event}, {"end_ns", 2}, {"objects", 12}, {"object_bytes", bytes}, {"call_read_bytes", bytes}};
+  };
+  // The watchdog says a failure, and then the end.
+  write_spool(folder_.path(), 1, 0, {step_record(0, 15, kSecond)}, {word_of("failure", 1000)});
+  write_spool(folder_.path(), 1, 1, {step_record(0, 15, kSecond)}, {word_of("failure", 150), word_of("end", 200)});
+  write_spool(folder_.path(), 2, 0, {step_record(15, 1, kSecond)}, {word_of("end", 30)});
+  write_spool(folder_.path(), 2, 1, {step_record(15, 1, kSecond)}, {word_of("end", 4)});
+  Json storage = build()["storage"];
+  EXPECT_EQ(storage["bytes"], 1234);
+  EXPECT_EQ(storage["call_read_bytes"], 1234);
+
+  write_spool(folder_.path(), 1, 1, {step_record(0, 15, kSecond)}, {});
+  storage = build()["storage"];
+  EXPECT_EQ(storage["bytes"], nullptr) << "rank 1 said nothing";
+  EXPECT_FALSE(storage.contains("call_read_bytes"));
+  EXPECT_EQ(storage["objects"], 12) << "each rank lists the same";
+}
+
 TEST_F(BuildRecord, AValueAtALimitReachesNothing) {
   Json last = evaluation(15, 95, kSecond, 2 * kSecond);
   last["cadence"] = false;

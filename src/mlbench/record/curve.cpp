@@ -76,6 +76,14 @@ std::optional<int64_t> sum_of(const std::vector<Json>& events, const Member<int6
   return events.empty() ? std::nullopt : std::optional(sum);
 }
 
+// The last word of a rank in a segment, which says what the rank had read. Null where there is none: it was killed.
+Json last_word_of(const RankSpool& spool) {
+  for (auto event = spool.events.rbegin(); event != spool.events.rend(); ++event) {
+    if (is(*event, EventKind::kEnd) || is(*event, EventKind::kFailure)) return *event;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::optional<std::chrono::system_clock::time_point> parse_stamp(const std::string& text) {
@@ -167,20 +175,20 @@ void tell_read_bytes(const std::vector<std::vector<RankSpool>>& ranks, std::vect
     epoch.device_read_bytes = sum_of(ends, member::kDeviceReadBytes);
     epoch.call_read_bytes = sum_of(ends, member::kCallReadBytes);
   }
-  std::vector<Json> ends;
+  std::vector<Json> words;
   for (const auto& segments : ranks) {
     for (const RankSpool& spool : segments) {
-      const auto found = events_of(spool, EventKind::kEnd);
-      ends.push_back(found.empty() ? Json() : found.back());
+      words.push_back(last_word_of(spool));
+      // Each rank lists the same, so that one that says it is enough.
+      if (!storage.objects) storage.objects = find(words.back(), member::kObjects);
     }
   }
-  storage.device_read_bytes = sum_of(ends, member::kDeviceReadBytes);
-  storage.call_read_bytes = sum_of(ends, member::kCallReadBytes);
-  if (!ends.empty()) storage.objects = find(ends.back(), member::kObjects);  // each rank lists the same
-  storage.bytes = sum_of(ends, member::kObjectBytes);
-  storage.requests = sum_of(ends, member::kObjectRequests);
-  storage.retries = sum_of(ends, member::kObjectRetries);
-  storage.cache_hits = sum_of(ends, member::kObjectCacheHits);
+  storage.device_read_bytes = sum_of(words, member::kDeviceReadBytes);
+  storage.call_read_bytes = sum_of(words, member::kCallReadBytes);
+  storage.bytes = sum_of(words, member::kObjectBytes);
+  storage.requests = sum_of(words, member::kObjectRequests);
+  storage.retries = sum_of(words, member::kObjectRetries);
+  storage.cache_hits = sum_of(words, member::kObjectCacheHits);
 }
 
 std::optional<Goal> goal_of(const spec::RunSpec& spec, const std::vector<RankSpool>& segments,

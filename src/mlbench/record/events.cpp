@@ -93,7 +93,9 @@ constexpr std::string_view kEndSometimes[] = {
     "weights_sha256",  "samples", "peak_rss",     "loss_scale",      "skipped_steps",  "device_read_bytes",
     "call_read_bytes", "objects", "object_bytes", "object_requests", "object_retries", "object_cache_hits"};
 constexpr std::string_view kFailureAlways[] = {"kind", "operation", "message"};
-constexpr std::string_view kFailureSometimes[] = {"step", "sequence_number"};
+constexpr std::string_view kFailureSometimes[] = {
+    "step",         "sequence_number", "device_read_bytes", "call_read_bytes",  "objects",
+    "object_bytes", "object_requests", "object_retries",    "object_cache_hits"};
 
 constexpr EventRow kEventRows[] = {
     {EventKind::kPrepared, "prepared", "the data set can be read", kPreparedAlways, {}},

@@ -98,6 +98,7 @@ struct Recorder::State : Writer {
   // The mutex guards these.
   std::deque<Event> pending;
   uint64_t events_taken = 0;
+  std::function<void(Json& event)> add_to_last_word;
 
   std::atomic<bool> has_error{false};
 
@@ -234,6 +235,21 @@ void Recorder::event(Json event) {
   ++state_->events_taken;
   state_->pending.push_back({state_->queue.pushed(), std::move(line) + "\n"});
   state_->wake_writer.notify_one();
+}
+
+void Recorder::last_word(Json event) {
+  std::function<void(Json&)> add;
+  {
+    const std::lock_guard lock(state_->mutex);
+    add = state_->add_to_last_word;
+  }
+  if (add) add(event);
+  this->event(std::move(event));
+}
+
+void Recorder::on_last_word(std::function<void(Json&)> add) {
+  const std::lock_guard lock(state_->mutex);
+  state_->add_to_last_word = std::move(add);
 }
 
 void Recorder::flush() { state_->flush(); }

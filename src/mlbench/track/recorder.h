@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -55,6 +56,11 @@ class Recorder {
   // call this; after close() it does nothing. Throws InternalError for an event whose line is too long to be read back
   // (inputs::kEventLine), which is not written.
   void event(Json event);
+  // The last word of this rank in its segment, whichever thread says it and whatever ended the segment: an event() to
+  // which `add` of on_last_word() adds its members first.
+  void last_word(Json event);
+  // Any thread may call `add` then, so it must not wait. Whatever `add` refers to must outlive the recorder.
+  void on_last_word(std::function<void(Json& event)> add);
   // Returns when everything pushed so far is on disk (write, fsync), or could not be written. Ends the current merged
   // record.
   void flush();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <numeric>
 #include <thread>
@@ -162,6 +163,23 @@ TEST_F(RecorderTest, EventsCloseTheRecordAndKeepTheirOrder) {
   EXPECT_EQ(spool.events[1]["event"], "evaluation");
   EXPECT_EQ(spool.events[1]["metrics"]["loss"], 0.5);
   EXPECT_EQ(spool.events[3]["event"], "end");
+}
+
+TEST_F(RecorderTest, TheLastWordHasWhatIsKnownWhenItIsSaid) {
+  Recorder recorder(options(), clock_);
+  recorder.last_word({{"event", "failure"}, {"message", "early"}});
+  std::atomic<int> reads = 4;
+  recorder.on_last_word([&reads](Json& event) { event["call_read_bytes"] = reads.load(); });
+  recorder.event({{"event", "epoch"}});
+  reads = 7;
+  std::thread([&] { recorder.last_word({{"event", "failure"}, {"message", "late"}}); }).join();
+  recorder.close();
+  const RankSpool spool = read();
+  ASSERT_EQ(spool.events.size(), 3U);
+  EXPECT_FALSE(spool.events[0].contains("call_read_bytes")) << "nobody has begun to count";
+  EXPECT_FALSE(spool.events[1].contains("call_read_bytes")) << "no last word";
+  EXPECT_EQ(spool.events[2]["message"], "late");
+  EXPECT_EQ(spool.events[2]["call_read_bytes"], 7);
 }
 
 TEST_F(RecorderTest, FlushPutsEverythingOnDisk) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <exception>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,9 +40,9 @@ Json notes_on(const Json& effective, const spec::RunSpec& run) {
 }
 
 // Where the samples come from; null where that is a disk.
-const objects::ObjectStore* store_of(const dataset::PreparedDataset& data) {
+std::shared_ptr<const objects::ObjectStore> store_of(const dataset::PreparedDataset& data) {
   for (const dataset::CachedSplit& split : data.splits()) {
-    if (split.stored != nullptr) return split.stored->store.get();
+    if (split.stored != nullptr) return split.stored->store;
   }
   return nullptr;
 }
@@ -51,20 +52,32 @@ using record::EventKind;
 using record::make_event;
 namespace member = record::member;
 
-}  // namespace
-
-RunLog::RunLog(const TrainContext& context, const data::BatchPlan& plan, const track::StepClock& clock)
-    : c_(context), plan_(plan), clock_(clock), told_loss_scale_(context.optimizer.loss_scale()) {}
-
-void RunLog::add_read_bytes(Json& event, const std::optional<ReadBytes>& before) {
+// Adds to `event` what this process has read since `before`. Nothing where the kernel does not say.
+void add_read_bytes(Json& event, const std::optional<ReadBytes>& before) {
   const auto now = read_bytes_so_far();
   if (!now || !before) return;
   add_members(event, {member::kDeviceReadBytes(now->devices - before->devices),
                       member::kCallReadBytes(now->calls - before->calls)});
 }
 
+void add_counters(Json& event, const objects::Counters& counters) {
+  add_members(event, {member::kObjects(counters.objects), member::kObjectBytes(counters.bytes),
+                      member::kObjectRequests(counters.requests), member::kObjectRetries(counters.retries),
+                      member::kObjectCacheHits(counters.cache_hits)});
+}
+
+}  // namespace
+
+RunLog::RunLog(const TrainContext& context, const data::BatchPlan& plan, const track::StepClock& clock)
+    : c_(context), plan_(plan), clock_(clock), told_loss_scale_(context.optimizer.loss_scale()) {}
+
 void RunLog::begin(int64_t step, int64_t last_step) {
-  read_at_begin_ = read_at_epoch_ = read_bytes_so_far();
+  read_at_epoch_ = read_bytes_so_far();
+  const auto store = store_of(c_.data);
+  c_.recorder.on_last_word([store, before = read_at_epoch_](Json& event) {
+    add_read_bytes(event, before);
+    if (store != nullptr) add_counters(event, store->counters());
+  });
   Json effective = c_.framework.effective();
   effective.update(c_.optimizer.effective());
   if (c_.decoding_threads > 0) effective["decoding_threads"] = c_.decoding_threads;
@@ -73,7 +86,7 @@ void RunLog::begin(int64_t step, int64_t last_step) {
   versions.update(c_.comm.versions());
   const auto lies_on = [](const std::string& folder) { return text_or_null(storage_kind(folder)); };
   Json storage = {{"data", lies_on(c_.run.cache_dir)}, {"run", lies_on(c_.run.run_dir)}};
-  if (const objects::ObjectStore* store = store_of(c_.data)) {
+  if (store != nullptr) {
     storage["data"] = store->kind();
     storage["endpoint"] = store->endpoint();
   }
@@ -164,18 +177,11 @@ void RunLog::end(int64_t step, StopReason reason, const std::string& weights_sha
       make_event(EventKind::kEnd, {member::kStep(step), member::kReason(std::string(name_of(reason))),
                                    member::kWeightsSha256(weights_sha256), member::kSamples(plan_.samples_after(step)),
                                    member::kPeakRss(peak_rss_bytes())});
-  add_read_bytes(event, read_at_begin_);
-  if (const objects::ObjectStore* store = store_of(c_.data)) {
-    const objects::Counters counters = store->counters();
-    add_members(event, {member::kObjects(counters.objects), member::kObjectBytes(counters.bytes),
-                        member::kObjectRequests(counters.requests), member::kObjectRetries(counters.retries),
-                        member::kObjectCacheHits(counters.cache_hits)});
-  }
   if (is_first_rank() && c_.optimizer.scales_loss()) {
     add_members(event,
                 {member::kLossScale(c_.optimizer.loss_scale()), member::kSkippedSteps(c_.optimizer.skipped_steps())});
   }
-  c_.recorder.event(std::move(event));
+  c_.recorder.last_word(std::move(event));
   c_.recorder.flush();
   check_recorder();
 }

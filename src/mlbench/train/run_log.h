@@ -46,16 +46,13 @@ class RunLog {
 
  private:
   bool is_first_rank() const { return c_.comm.rank() == 0; }
-  // Adds to `event` what this process has read since `before`. Nothing where the kernel does not say.
-  static void add_read_bytes(Json& event, const std::optional<ReadBytes>& before);
   void check_recorder() const;
 
   const TrainContext& c_;
   const data::BatchPlan& plan_;
   const track::StepClock& clock_;
   double told_loss_scale_;
-  // When the segment began, and when the current epoch did or the segment within it.
-  std::optional<ReadBytes> read_at_begin_, read_at_epoch_;
+  std::optional<ReadBytes> read_at_epoch_;  // when the current epoch began, or the segment within it
   // Sums over the current epoch, as far as this segment has seen it.
   int64_t normed_steps_ = 0, clipped_steps_ = 0;
   double norm_sum_ = 0;

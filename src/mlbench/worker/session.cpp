@@ -202,7 +202,7 @@ void Session::watch() {
 
 void Session::end_now(int exit_code, const std::string& reason) {
   if (!ending_.exchange(true)) {
-    recorder_.event(make_event(EventKind::kEnd, {member::kStep(progress_.load()), member::kReason(reason)}));
+    recorder_.last_word(make_event(EventKind::kEnd, {member::kStep(progress_.load()), member::kReason(reason)}));
     recorder_.flush();
     if (timeline_ != nullptr) timeline_->flush();
     spdlog::error("rank {} ends: {}", launch_.rank, reason);
@@ -218,7 +218,7 @@ void Session::report_failure(const std::string& kind, const std::string& message
   Json event = make_event(EventKind::kFailure, {member::kKind(kind), member::kStep(progress_.load()),
                                                 member::kOperation(std::string(entry.operation)),
                                                 member::kSequenceNumber(entry.sequence), member::kMessage(message)});
-  recorder_.event(event);
+  recorder_.last_word(event);
   recorder_.flush();
   event["sequence"] = entry.sequence;
   event["paused_s"] = paused_s;

@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 #include <tuple>
 
 #include "mlbench/base/environment.h"
@@ -14,6 +17,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/base/process.h"
 #include "mlbench/base/processor.h"
+#include "mlbench/base/read_bytes.h"
 #include "mlbench/base/storage.h"
 #include "mlbench/net/kv/kv.h"
 #include "mlbench/record/spool.h"
@@ -362,6 +366,27 @@ TEST_F(WorkerTest, a_missing_rank_is_named_within_the_bound) {
   EXPECT_EQ(end->code, static_cast<int>(ExitCode::kCommError));
   EXPECT_THAT(read_file(log_of(run, 0)), testing::HasSubstr("rank 1"));
   two.stop(seconds(5));
+}
+
+TEST_F(WorkerTest, a_rank_that_fails_says_what_it_has_read) {
+  if (!read_bytes_so_far()) GTEST_SKIP() << "missing capability: /proc/self/io";
+  spec::RunSpec run = make_run("fails", 2);
+  run.limits.max_steps = 1'000'000;
+  run.limits.to_the_end = true;
+  ChildProcess zero = start(run, 0), one = start(run, 1);
+  const auto until = std::chrono::steady_clock::now() + seconds(60);
+  while (record::read_spool(run.run_dir, 1, 0).steps.empty() && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  one.signal(SIGKILL);
+  const auto end = zero.wait(seconds(60));
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->code, static_cast<int>(ExitCode::kCommError)) << read_file(log_of(run, 0));
+  const record::RankSpool spool = record::read_spool(run.run_dir, 1, 0);
+  ASSERT_FALSE(spool.events.empty());
+  EXPECT_EQ(spool.events.back()["event"], "failure");
+  EXPECT_TRUE(spool.events.back().contains("device_read_bytes")) << spool.events.back();
+  EXPECT_TRUE(spool.events.back().contains("call_read_bytes"));
 }
 
 TEST_F(WorkerTest, a_checkpoint_of_no_such_step_lists_those_that_exist) {
