@@ -9,10 +9,10 @@
 
 namespace mlbench::image {
 
-// Throws UserError "NAME: damaged FORMAT: REASON".
+// Throws BadImage "NAME: damaged image: REASON".
 [[noreturn]] void refuse_image(const EncodedImage& image, std::string_view reason);
 
-// Throws UserError when the header's size is above the limits, or is empty.
+// Throws BadImage when the header's size is above the limits, or is empty.
 void check_size(const EncodedImage& image, const Size& size, const Limits& limits);
 
 // Checks that a part is not empty and lies in an image of that size.

@@ -40,11 +40,11 @@ Format format_of(const EncodedImage& image) {
   const std::string what = found != kSignatures.end() ? fmt::format("looks like {}", found->name)
                            : bytes.empty()            ? "is empty"
                                                       : "begins like no image";
-  throw UserError(fmt::format("{}: {}, expected a JPEG or PNG file", image.name, what));
+  throw BadImage(image, what + ", expected a JPEG or PNG file");
 }
 
 void refuse_image(const EncodedImage& image, std::string_view reason) {
-  throw UserError(fmt::format("{}: damaged image: {}", image.name, reason));
+  throw BadImage(image, fmt::format("damaged image: {}", reason));
 }
 
 void check_part(const Box& part, const Size& size) {
@@ -58,8 +58,8 @@ void check_size(const EncodedImage& image, const Size& size, const Limits& limit
   if (size.width <= 0 || size.height <= 0) refuse_image(image, "it has no pixels");
   if (size.width > limits.most_side || size.height > limits.most_side ||
       size.width * size.height > limits.most_pixels) {
-    throw UserError(fmt::format("{}: {}x{} pixels, at most {} a side and {} in all are decoded", image.name, size.width,
-                                size.height, limits.most_side, limits.most_pixels));
+    throw BadImage(image, fmt::format("{}x{} pixels, at most {} a side and {} in all are decoded", size.width,
+                                      size.height, limits.most_side, limits.most_pixels));
   }
 }
 

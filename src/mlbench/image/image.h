@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "mlbench/base/errors.h"
+
 namespace mlbench::image {
 
 // In pixels, as everything here.
@@ -36,6 +38,17 @@ struct EncodedImage {
   std::string_view name;
 };
 
+// An image that cannot be decoded: damaged, of another kind, or beyond the limits. The text is "NAME: REASON".
+class BadImage : public UserError {
+ public:
+  BadImage(const EncodedImage& image, const std::string& reason)
+      : UserError(std::string(image.name) + ": " + reason), reason_(reason) {}
+  const std::string& reason() const { return reason_; }
+
+ private:
+  std::string reason_;
+};
+
 // Rows of pixels, each of three bytes: red, green, blue.
 struct Pixels {
   Size size;
@@ -46,18 +59,18 @@ struct Pixels {
   }
 };
 
-// What the first bytes say, whatever the name ends in. Throws UserError (name, what it looks like) for anything else.
+// What the first bytes say, whatever the name ends in. Throws BadImage (what it looks like) for anything else.
 enum class Format { kJpeg, kPng };
 Format format_of(const EncodedImage& image);
-// How many components the header of a JPEG names: 1 (grey), 3 (colour) or 4 (CMYK). Throws UserError as read_size()
+// How many components the header of a JPEG names: 1 (grey), 3 (colour) or 4 (CMYK). Throws BadImage as read_size()
 // does. Bytes behind the header may be absent. Precondition: format_of() is kJpeg.
 int read_jpeg_components(const EncodedImage& image, const Limits& limits = {});
 
-// The size that the header names. Throws UserError (name, reason) for what is neither JPEG nor PNG, for a damaged
+// The size that the header names. Throws BadImage for what is neither JPEG nor PNG, for a damaged
 // header and for sizes above the limits.
 Size read_size(const EncodedImage& image, const Limits& limits = {});
 
-// The whole image, or the pixels of `part`, which are those of the whole. Throws UserError as read_size() does, and for
+// The whole image, or the pixels of `part`, which are those of the whole. Throws BadImage as read_size() does, and for
 // an image that ends too early. As in Pillow, damage within the entropy-coded data of a JPEG shows in the pixels alone.
 // Precondition: `part` is not empty and lies in the image. Safe on several threads.
 Pixels decode(const EncodedImage& image, const Limits& limits = {});

@@ -104,8 +104,8 @@ Size read_header(JpegSession& session, const Limits& limits) {
   check_size(session.image, size, limits);
   const int components = session.decoder.num_components;
   if (components != 1 && components != 3 && components != 4) {
-    throw UserError(fmt::format("{}: JPEG of {} components, expected 1 (grey), 3 (colour) or 4 (CMYK)",
-                                session.image.name, components));
+    throw BadImage(session.image,
+                   fmt::format("JPEG of {} components, expected 1 (grey), 3 (colour) or 4 (CMYK)", components));
   }
   return size;
 }

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <png.h>
 
 #include <algorithm>
@@ -72,7 +71,7 @@ void ask_for_rgb(PngSession& session) {
   const int depth = png_get_bit_depth(session.reader, session.info);
   const int colours = png_get_color_type(session.reader, session.info);
   if (depth == 16 && (colours & PNG_COLOR_MASK_COLOR) == 0) {
-    throw UserError(fmt::format("{}: grey PNG of 16 bits, expected at most 8", session.image.name));
+    throw BadImage(session.image, "grey PNG of 16 bits, expected at most 8");
   }
   run(session, [](png_structp reader, png_infop) {
     png_set_strip_16(reader);
