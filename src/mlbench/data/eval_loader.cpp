@@ -72,6 +72,7 @@ class PieceLoader final : public EvalLoader {
       : source_(std::move(source)),
         rows_(std::move(rows)),
         pieces_(std::move(pieces)),
+        bad_(shard.bad),
         threads_(shard.threads, shard.cores) {}
 
   void restart() override { next_ = 0; }
@@ -80,7 +81,7 @@ class PieceLoader final : public EvalLoader {
     if (next_ == pieces_.size()) return nullptr;
     const Piece& piece = pieces_[next_++];
     records_ = std::span(rows_).subspan(static_cast<size_t>(piece.begin), static_cast<size_t>(piece.count));
-    source_->fill({records_, piece, 0, threads_}, view_, memory_);
+    source_->fill({records_, piece, 0, threads_, bad_}, view_, memory_);
     return &view_;
   }
 
@@ -92,6 +93,7 @@ class PieceLoader final : public EvalLoader {
   std::vector<Piece> pieces_;
   size_t next_ = 0;
   std::span<const int64_t> records_;
+  BadSampleRule bad_;
   DecodingThreads threads_;
   BatchView view_;
   BatchMemory memory_;

@@ -27,11 +27,12 @@ class EvalLoader {
 };
 
 // Which of `workers` ranks a loader is for; how many threads decode the samples of a batch together, of which one is
-// the caller of next(), and the cores of the others (DecodingThreads).
+// the caller of next(), and the cores of the others (DecodingThreads). Bad samples are told by next().
 struct EvalShard {
   int64_t workers = 1, rank = 0;
   int threads = 1;
   std::vector<int> cores = {};
+  BadSampleRule bad = {};
 };
 
 // Micro-batches of that source in their order. `pieces` are pieces of `rows`, as in a StepPlan.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/data/workload.h"
@@ -87,9 +88,9 @@ Values values_of(const BatchView& view) {
 
 // The values of `steps` steps from `first` on.
 std::vector<Values> train(const spec::TaskSpec& task, const dataset::PreparedDataset& data, int threads, int64_t first,
-                          int64_t steps) {
+                          int64_t steps, const BadSampleRule& bad = {}) {
   const auto workload = make_workload(task, data, 1, 42);
-  const auto loader = workload->make_train_loader({.first_step = first, .threads = threads});
+  const auto loader = workload->make_train_loader({.first_step = first, .threads = threads, .bad = bad});
   std::vector<Values> all;
   for (int64_t step = 0; step < steps; ++step) {
     const Batch& batch = loader->next();
@@ -102,9 +103,10 @@ std::vector<Values> train(const spec::TaskSpec& task, const dataset::PreparedDat
   return all;
 }
 
-std::vector<Values> evaluate(const spec::TaskSpec& task, const dataset::PreparedDataset& data, int threads) {
+std::vector<Values> evaluate(const spec::TaskSpec& task, const dataset::PreparedDataset& data, int threads,
+                             const BadSampleRule& bad = {}) {
   const auto workload = make_workload(task, data, 1, 42);
-  const auto loader = workload->make_eval_loader({.threads = threads});
+  const auto loader = workload->make_eval_loader({.threads = threads, .bad = bad});
   std::vector<Values> all;
   while (const BatchView* view = loader->next()) all.push_back(values_of(*view));
   return all;
@@ -205,14 +207,65 @@ TEST(ImageTraining, ABadImageIsNamedWithItsFileAndTheReason) {
   write(photos.first(), good.substr(0, good.size() / 2));
   photos.prepare();
   const auto all = [&] { train(crops(), *photos.data, 2, 0, 3); };
-  EXPECT_THAT(all, ::testing::ThrowsMessage<UserError>(
-                       AllOf(HasSubstr("sample 0 of split 'train': "), HasSubstr("train/cats/00.jpg"))));
+  EXPECT_THAT(all, ::testing::ThrowsMessage<UserError>(AllOf(HasSubstr("sample 0 of split 'train': "),
+                                                             HasSubstr("train/cats/00.jpg"),
+                                                             HasSubstr("or allow it by --max-bad 1"))));
   write(photos.first(), good + "x");
   EXPECT_THAT(all, ::testing::ThrowsMessage<UserError>(HasSubstr("make the index again"))) << "changed afterwards";
   write(photos.first(), good);
   photos.prepare();
   const auto other_sizes = [&] { train(whole_images(), *photos.data, 2, 0, 3); };
   EXPECT_THAT(other_sizes, ::testing::ThrowsMessage<UserError>(HasSubstr("the task expects [3, 20, 20]")));
+}
+
+// The images of the class "cats" come first: 00, 04, 06, 10 of the training split, and 02, 08 of the other.
+TEST(ImageTraining, OthersStandInForBadImagesWhateverTheNumberOfThreads) {
+  Photos photos;
+  const auto cut = [&](const char* name) {
+    const fs::path file = photos.folder / "dots" / name;
+    const std::string good = read_file(file);
+    write(file, good.substr(0, good.size() / 2));
+  };
+  cut("train/cats/04.jpg");
+  write(photos.folder / "dots/train/cats/06.jpg", "GIF89a");
+  cut("val/cats/02.jpg");
+  photos.prepare();
+  std::set<std::string> told;
+  const BadSampleRule bad{
+      2, [&](const BadSample& one) {
+        told.insert(fmt::format("{} {}: {}; {}", one.split, image_name(photos.data->split(one.split), one.number),
+                                one.reason, image_name(photos.data->split(one.split), one.stand_in)));
+      }};
+  const std::vector<Values> trained = train(crops(), *photos.data, 1, 0, 6, bad);
+  const std::vector<Values> evaluated = evaluate(crops(), *photos.data, 1, bad);
+  const std::set<std::string> expected = {
+      "train train/cats/04.jpg: damaged image: the file is truncated: its pixels have no end; train/cats/10.jpg",
+      "train train/cats/06.jpg: looks like GIF, expected a JPEG or PNG file; train/cats/10.jpg",
+      "test val/cats/02.jpg: damaged image: the file is truncated: its pixels have no end; val/cats/08.jpg"};
+  EXPECT_EQ(told, expected);
+  ASSERT_EQ(evaluated.size(), 1U);
+  const auto half = evaluated[0].begin() + 3 * 20 * 20;
+  EXPECT_EQ(Values(evaluated[0].begin(), half), Values(half, half + 3 * 20 * 20)) << "08 comes twice";
+  for (const int threads : {2, 3}) {
+    EXPECT_EQ(train(crops(), *photos.data, threads, 0, 6, bad), trained);
+    EXPECT_EQ(evaluate(crops(), *photos.data, threads, bad), evaluated);
+  }
+  EXPECT_EQ(told, expected);
+}
+
+// As where a disk or a file system damages a file: neither its size nor its time says so.
+TEST(ImageTraining, AFileThatWasDamagedAfterItsIndexIsNoBadImage) {
+  const Photos photos;
+  const auto time = fs::last_write_time(photos.first());
+  write(photos.first(), std::string(fs::file_size(photos.first()), 'x'));
+  fs::last_write_time(photos.first(), time);
+  EXPECT_THAT(
+      [&] {
+        train(crops(), *photos.data, 2, 0, 3, {5, [](const BadSample&) { FAIL(); }});
+      },
+      ::testing::ThrowsMessage<IoError>(AllOf(HasSubstr("sample 0 of split 'train': "),
+                                              HasSubstr("00.jpg: its bytes have the SHA-256 "),
+                                              HasSubstr("of the index"))));
 }
 
 // A tar file of images as WebDataset names them.

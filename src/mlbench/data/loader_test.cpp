@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <semaphore>
@@ -14,17 +15,22 @@
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/sha256.h"
 #include "mlbench/base/shape.h"
 #include "mlbench/data/eval_loader.h"
 #include "mlbench/data/shard.h"
 #include "mlbench/data/train_loader.h"
+#include "mlbench/image/image.h"
 
 namespace mlbench::data {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
 // Samples of one value: their own number; label = number mod 7.
@@ -577,18 +583,24 @@ TEST(TrainLoader, ErrorComesAfterTheGoodBatchesNamesTheSampleAndStays) {
 }
 
 // Images of other sizes each, back to back in a file: their number of rows, their number of columns, and their pixels.
-// Image i of a damaged split has lost its last pixel.
+// The label of an image is its number. Damaged images have lost their last pixel.
 class Encoded {
  public:
-  explicit Encoded(int64_t samples, int64_t damaged = -1)
-      : zeros_(static_cast<size_t>(samples)), keys_("k"), key_offsets_(static_cast<size_t>(samples) + 1, 1) {
+  explicit Encoded(int64_t samples, const std::set<int64_t>& damaged = {})
+      : zeros_(static_cast<size_t>(samples)),
+        labels_(static_cast<size_t>(samples)),
+        keys_("k"),
+        key_offsets_(static_cast<size_t>(samples) + 1, 1) {
+    std::iota(labels_.begin(), labels_.end(), 0);
     std::string file;
     for (int64_t i = 0; i < samples; ++i) {
       const auto height = static_cast<char>(4 + i % 5), width = static_cast<char>(6 + i % 3);
       offsets_.push_back(std::ssize(file));
       file += {height, width};
-      for (int at = 0; at < height * width - (i == damaged ? 1 : 0); ++at) file += static_cast<char>(i * 13 + at);
+      const int pixels = height * width - (damaged.contains(i) ? 1 : 0);
+      for (int at = 0; at < pixels; ++at) file += static_cast<char>(i * 13 + at);
       lengths_.push_back(std::ssize(file) - offsets_.back());
+      digests_ += sha256_hex(std::string_view(file).substr(static_cast<size_t>(offsets_.back())));
     }
     key_offsets_[0] = 0;  // the first has the key "k", all others an empty one
     write_file_atomically(folder_ / "images.bin", file);
@@ -596,18 +608,23 @@ class Encoded {
       return dataset::FixedColumn{name, {}, const_view_of(std::span<const int64_t>(values))};
     };
     split_ = {"train", samples, {}, {folder_ / "images.bin"}};
-    split_.columns = {column("shard", zeros_), column("offset", offsets_), column("length", lengths_),
-                      column("labels", zeros_),
-                      dataset::BytesColumn{"key", std::as_bytes(std::span(keys_)), key_offsets_}};
+    split_.columns = {column("shard", zeros_),
+                      column("offset", offsets_),
+                      column("length", lengths_),
+                      column("labels", labels_),
+                      dataset::BytesColumn{"key", std::as_bytes(std::span(keys_)), key_offsets_},
+                      dataset::FixedColumn{"sha256", {64}, {digests_.data(), std::ssize(digests_), DType::kUInt8}}};
   }
+  // From now on, the index says other bytes of that image.
+  void change_digest(int64_t number) { digests_[static_cast<size_t>(number) * 64] = 'x'; }
   Encoded(const Encoded&) = delete;
   Encoded& operator=(const Encoded&) = delete;
   const dataset::CachedSplit& split() const { return split_; }
 
  private:
   TemporaryFolder folder_;
-  std::vector<int64_t> zeros_, offsets_, lengths_;
-  std::string keys_;
+  std::vector<int64_t> zeros_, labels_, offsets_, lengths_;
+  std::string keys_, digests_;
   std::vector<int64_t> key_offsets_;
   dataset::CachedSplit split_;
 };
@@ -622,7 +639,7 @@ class DecodedCrop final : public Transform {
     EXPECT_THAT(std::string(sample.file), HasSubstr("images.bin"));
     const auto* const record = static_cast<const uint8_t*>(sample.values.data);
     const int64_t height = record[0], width = record[1];
-    if (sample.values.count != 2 + height * width) throw UserError("a pixel is missing");
+    if (sample.values.count != 2 + height * width) throw image::BadImage({{}, sample.file}, "a pixel is missing");
     const CropFlip move = crop_flip_of(42, epoch, sample.number, height - 4, width - 5);
     for (int64_t at = 0; at < 20; ++at) {
       const int64_t x = move.dx + (move.flip ? 4 - at % 5 : at % 5), y = move.dy + at / 5;
@@ -634,10 +651,20 @@ class DecodedCrop final : public Transform {
   std::vector<int64_t> shape_ = {1, 4, 5};
 };
 
-std::unique_ptr<TrainLoader> load_crops(const Encoded& images, int threads) {
+std::unique_ptr<TrainLoader> load_crops(const Encoded& images, int threads, const BadSampleRule& bad = {},
+                                        int prefetch = 3) {
   return data::make_train_loader(make_sample_source(images.split(), std::make_unique<DecodedCrop>()),
                                  make_sample_plan(images.split().samples, {.workers = 1, .batch_size = 8}),
-                                 {.threads = threads});
+                                 {.prefetch = prefetch, .threads = threads, .bad = bad});
+}
+
+void expect_crop(const float* values, int64_t number, int64_t epoch) {
+  const int64_t height = 4 + number % 5, width = 6 + number % 3;
+  const CropFlip move = crop_flip_of(42, epoch, number, height - 4, width - 5);
+  for (int64_t at = 0; at < 20; ++at) {
+    const int64_t x = move.dx + (move.flip ? 4 - at % 5 : at % 5), y = move.dy + at / 5;
+    ASSERT_EQ(values[at], static_cast<float>((number * 13 + y * width + x) % 256));
+  }
 }
 
 TEST(TrainLoader, CropsOfDecodedImagesAreTheSameForAnyNumberOfThreads) {
@@ -652,27 +679,130 @@ TEST(TrainLoader, CropsOfDecodedImagesAreTheSameForAnyNumberOfThreads) {
       ASSERT_EQ(features.shape, (std::vector<int64_t>{batch.samples, 1, 4, 5}));
       for (int64_t i = 0; i < batch.samples; ++i) {
         const int64_t number = order[static_cast<size_t>(step % 7 * 8 + i)];
-        const int64_t height = 4 + number % 5, width = 6 + number % 3;
-        const CropFlip move = crop_flip_of(42, step / 7, number, height - 4, width - 5);
-        for (int64_t at = 0; at < 20; ++at) {
-          const int64_t x = move.dx + (move.flip ? 4 - at % 5 : at % 5), y = move.dy + at / 5;
-          ASSERT_EQ(static_cast<const float*>(features.values.data)[i * 20 + at],
-                    static_cast<float>((number * 13 + y * width + x) % 256));
-        }
+        expect_crop(static_cast<const float*>(features.values.data) + i * 20, number, step / 7);
       }
     }
   }
 }
 
 TEST(TrainLoader, ARecordThatCannotBeDecodedIsNamed) {
-  const Encoded images(50, 17);
+  const Encoded images(50, {17});
   for (const int threads : kThreadCounts) {
     const auto loader = load_crops(images, threads);
     const auto all = [&] {
       for (int step = 0; step < 7; ++step) loader->next();
     };
-    EXPECT_THAT(all, ThrowsMessage<UserError>("sample 17 of split 'train': a pixel is missing"));
+    EXPECT_THAT(all, ThrowsMessage<UserError>(AllOf(
+                         StartsWith("sample 17 of split 'train': "),
+                         EndsWith("images.bin/: a pixel is missing: mend or remove what cannot be decoded, or allow "
+                                  "it by --max-bad 1"))));
   }
+}
+
+// --- samples that cannot be decoded
+
+using Told = std::vector<std::pair<int64_t, int64_t>>;  // numbers, and those of their stand-ins
+
+// Remembers what it is told.
+BadSampleRule told_to(Told& told, int64_t most) {
+  return {most, [&told](const BadSample& bad) {
+            EXPECT_EQ(bad.split, "train");
+            EXPECT_EQ(bad.reason, "a pixel is missing");
+            told.emplace_back(bad.number, bad.stand_in);
+          }};
+}
+
+// Of the images 0 to 49, 19 stands in for 17 and 18, and 0 for 49, with their own labels and crops.
+TEST(BadSamples, TheNextGoodOneStandsInWhateverTheNumberOfThreads) {
+  const Encoded images(50, {17, 18, 49});
+  const std::map<int64_t, int64_t> stand_ins = {{17, 19}, {18, 19}, {49, 0}};
+  for (const int threads : kThreadCounts) {
+    for (const int prefetch : {0, 3}) {
+      Told told;
+      const auto loader = load_crops(images, threads, told_to(told, 3), prefetch);
+      for (int64_t step = 0; step < 14; ++step) {  // two epochs
+        told.clear();
+        const Batch& batch = loader->next();
+        const BatchTensor &features = batch.micro.front().at("features"), &labels = batch.micro.front().at("labels");
+        const auto order = epoch_permutation(50, 42, step / 7);
+        std::set<std::pair<int64_t, int64_t>> expected;
+        for (int64_t i = 0; i < batch.samples; ++i) {
+          const int64_t number = order[static_cast<size_t>(step % 7 * 8 + i)];
+          const auto bad = stand_ins.find(number);
+          const int64_t decoded = bad == stand_ins.end() ? number : bad->second;
+          expect_crop(static_cast<const float*>(features.values.data) + i * 20, decoded, step / 7);
+          EXPECT_EQ(static_cast<const int64_t*>(labels.values.data)[i], decoded);
+          if (bad != stand_ins.end()) expected.insert(*bad);
+          if (number == 17) expected.insert({18, 19});  // which was looked at, too
+        }
+        EXPECT_EQ((std::set<std::pair<int64_t, int64_t>>(told.begin(), told.end())), expected)
+            << "of this batch alone, step " << step << ", " << threads << " threads";
+        EXPECT_TRUE(std::ranges::is_sorted(told));
+      }
+    }
+  }
+}
+
+TEST(BadSamples, MoreInARowThanAreAllowedAreRefused) {
+  const Encoded images(50, {17, 18});
+  Told told;
+  for (const int threads : kThreadCounts) {
+    const auto loader = load_crops(images, threads, told_to(told, 1));
+    const auto all = [&] {
+      for (int step = 0; step < 7; ++step) loader->next();
+    };
+    EXPECT_THAT(all,
+                ThrowsMessage<UserError>(AllOf(StartsWith("sample 18 of split 'train': "),
+                                               HasSubstr("a pixel is missing (nor can the 1 before it be decoded)"),
+                                               EndsWith("--max-bad 2"))));
+  }
+}
+
+TEST(BadSamples, AStandInIsOfThePartOfItsSample) {
+  const Encoded images(50, {17, 40});
+  Told told;
+  const std::vector<int64_t> part = {3, 17, 30, 40};
+  const auto loader = make_sample_eval_loader(make_sample_source(images.split(), std::make_unique<DecodedCrop>(), part),
+                                              part, {.bad = told_to(told, 2)}, 4);
+  for (int pass = 0; pass < 2; ++pass) {
+    told.clear();
+    loader->restart();
+    const BatchView& batch = *loader->next();
+    const auto* const labels = static_cast<const int64_t*>(batch.at("labels").values.data);
+    EXPECT_THAT(std::vector<int64_t>(labels, labels + 4), ElementsAre(3, 30, 30, 3));
+    EXPECT_EQ(told, (Told{{17, 30}, {40, 3}}));
+  }
+}
+
+TEST(BadSamples, WhereNoneCanBeDecodedTheRunEnds) {
+  const Encoded images(3, {0, 1, 2});
+  Told told;
+  const auto loader = load_crops(images, 1, told_to(told, 5));
+  EXPECT_THAT([&] { loader->next(); }, ThrowsMessage<UserError>(EndsWith("nor can any other sample be decoded")));
+}
+
+TEST(BadSamples, OtherBytesThanThoseOfTheIndexAreNoBadSample) {
+  Encoded images(50, {17});
+  images.change_digest(17);
+  images.change_digest(20);  // which can be decoded, and nobody asks
+  Told told;
+  const auto loader = load_crops(images, 2, told_to(told, 5));
+  const auto all = [&] {
+    for (int step = 0; step < 7; ++step) loader->next();
+  };
+  EXPECT_THAT(all, ThrowsMessage<IoError>(AllOf(StartsWith("sample 17 of split 'train': "),
+                                                HasSubstr("its bytes have the SHA-256 "), HasSubstr(" expected x"))));
+}
+
+TEST(BadSamples, OfAFixedBatchAreToldOnce) {
+  const Encoded images(8, {2});
+  Told told;
+  const auto loader = data::make_train_loader(make_sample_source(images.split(), std::make_unique<DecodedCrop>()),
+                                              make_sample_plan(8, {.workers = 1, .batch_size = 8}),
+                                              {.fixed_batch = true, .bad = told_to(told, 1)});
+  EXPECT_TRUE(told.empty()) << "nobody has asked for the batch";
+  for (int step = 0; step < 3; ++step) loader->next();
+  EXPECT_EQ(told, (Told{{2, 3}}));
 }
 
 // A transform whose disk fails.

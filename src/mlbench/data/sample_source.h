@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mlbench/base/batch.h"
+#include "mlbench/data/bad_sample.h"
 #include "mlbench/data/decoding_threads.h"
 #include "mlbench/data/plan.h"
 #include "mlbench/data/transform.h"
@@ -45,6 +46,7 @@ struct SampleRequest {
   Piece piece;
   int64_t epoch = 0;         // with a sample's number, what its augmentation is drawn from
   DecodingThreads& threads;  // may decode samples at the same time
+  BadSampleRule bad = {};    // told on the thread that calls fill()
 };
 
 // Numbered samples, which plans put into an order, and which are brought into batches. A source has no state: several
@@ -64,9 +66,12 @@ class SampleSource {
 // Yields "features" float32 [samples, ...] and "labels" int64 [samples]; the weight is the number of samples. Encoded
 // images are read from their files and decoded whenever they are asked for. The split must outlive the source. Throws
 // UserError where the transform refuses the split, and IoError where a file of images cannot be opened. The text of
-// what is thrown for one sample begins with "sample NUMBER of split 'NAME': ".
+// what is thrown for one sample begins with "sample NUMBER of split 'NAME': ". What a transform throws as
+// image::BadImage follows SampleRequest::bad, unless the image has other bytes than the index says: that is an IoError.
+// Stand-ins are of `part`, ascending numbers of samples; empty: of the whole split.
 std::shared_ptr<const SampleSource> make_sample_source(const dataset::CachedSplit& split,
-                                                       std::unique_ptr<Transform> transform);
+                                                       std::unique_ptr<Transform> transform,
+                                                       std::vector<int64_t> part = {});
 
 struct SentenceOptions {
   int64_t max_length = 0;  // of both sides: longer pairs are not kept; 0: all pairs are

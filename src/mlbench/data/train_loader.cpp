@@ -24,6 +24,7 @@ struct StepBuffer {
   std::vector<BatchView> views;
   std::vector<BatchMemory> memory;
   Batch batch;
+  std::vector<BadSample> bad;  // of the batch
 };
 
 // Decodes any global step. It remembers the order of the epoch that it was last asked for.
@@ -34,6 +35,7 @@ class StepDecoder {
       : source_(std::move(source)),
         plan_(std::move(plan)),
         rank_(options.rank),
+        bad_(options.bad),
         threads_(std::make_unique<DecodingThreads>(options.threads, options.cores)) {}
 
   void decode(int64_t step, StepBuffer& buffer) {
@@ -50,11 +52,13 @@ class StepDecoder {
       buffer.memory.resize(plan.pieces.size());
     }
     batch.samples = batch.weight = 0;
+    buffer.bad.clear();
+    const BadSampleRule keep{bad_.most, [&buffer](const BadSample& one) { buffer.bad.push_back(one); }};
     for (size_t i = 0; i < plan.pieces.size(); ++i) {
       const Piece& piece = plan.pieces[i];
       const auto rows =
           std::span(plan.rows).subspan(static_cast<size_t>(piece.begin), static_cast<size_t>(piece.count));
-      source_->fill({rows, piece, batch.epoch, *threads_}, buffer.views[i], buffer.memory[i]);
+      source_->fill({rows, piece, batch.epoch, *threads_, keep}, buffer.views[i], buffer.memory[i]);
       batch.samples += buffer.views[i].samples;
       batch.weight += buffer.views[i].weight;
     }
@@ -71,12 +75,19 @@ class StepDecoder {
     batch.step_in_epoch = step - plan_->first_step(batch.epoch);
   }
 
+  // Tells the bad samples of a batch, once, and returns the batch.
+  const Batch& hand_out(StepBuffer& buffer) const {
+    for (const BadSample& one : std::exchange(buffer.bad, {})) bad_.tell(one);
+    return buffer.batch;
+  }
+
   bool points_into_cache() const { return source_->points_into_cache(); }
 
  private:
   std::shared_ptr<const SampleSource> source_;
   std::shared_ptr<const BatchPlan> plan_;
   int64_t rank_;
+  BadSampleRule bad_;
   std::unique_ptr<DecodingThreads> threads_;
   int64_t epoch_number_ = -1;
   std::unique_ptr<const EpochPlan> epoch_;  // after the plan, into which it may point
@@ -89,7 +100,7 @@ class DirectLoader final : public TrainLoader {
   const Batch& next() override {
     decoder_.decode(step_, buffer_);
     ++step_;
-    return buffer_.batch;
+    return decoder_.hand_out(buffer_);
   }
 
  private:
@@ -106,7 +117,7 @@ class FixedLoader final : public TrainLoader {
 
   const Batch& next() override {
     decoder_.place(step_++, buffer_.batch);
-    return buffer_.batch;
+    return decoder_.hand_out(buffer_);
   }
 
  private:
@@ -145,7 +156,9 @@ class PrefetchLoader final : public TrainLoader {
     changed_.notify_one();
     changed_.wait(lock, [&] { return decoded_ > taken_ || error_; });
     if (decoded_ == taken_) std::rethrow_exception(error_);
-    return slot(taken_++).batch;
+    StepBuffer& buffer = slot(taken_++);
+    lock.unlock();
+    return decoder_.hand_out(buffer);
   }
 
   void pause() override {

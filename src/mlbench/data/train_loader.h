@@ -21,6 +21,7 @@ struct LoaderOptions {
   // The cores on which the loader's threads may run; empty: those of the thread that makes the loader. A maker that is
   // bound to a core names more.
   std::vector<int> cores = {};
+  BadSampleRule bad = {};  // told by next()
 };
 
 // Endless training batches, in order, decoded in the background into a ring of prefetch + 1 buffers. Neither bits nor

@@ -50,12 +50,13 @@ struct Ingredients {
 // Trains on a part of the split "train", and evaluates the rest of it.
 std::unique_ptr<Workload> held_out_workload(const Ingredients& from) {
   const spec::DataSpec& data = from.task.data;
-  auto source = make_sample_source(from.train, make_transform(data.train_transform, data, from.plan.seed));
-  Holdout parts = hold_out(source->size(), data.holdout);
+  Holdout parts = hold_out(from.train.samples, data.holdout);
+  auto source =
+      make_sample_source(from.train, make_transform(data.train_transform, data, from.plan.seed), parts.trained);
   const auto make_eval = [&train = from.train, data, seed = from.plan.seed,
                           records = std::move(parts.held_out)](const EvalShard& shard) {
-    return make_sample_eval_loader(make_sample_source(train, make_transform(data.eval_transform, data, seed)), records,
-                                   shard, evaluation_samples(data));
+    return make_sample_eval_loader(make_sample_source(train, make_transform(data.eval_transform, data, seed), records),
+                                   records, shard, evaluation_samples(data));
   };
   return make_planned_workload(std::move(source), make_sample_plan(std::move(parts.trained), from.plan), make_eval);
 }
