@@ -377,6 +377,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& f
   common.threads_per_worker = threads;
   common.inter_op_threads = inter_op_threads_of(options, facts.catalog, common.framework);
   common.decoding_threads = spec::count_of(options, &RunOptions::decoding_threads, 0);
+  common.max_bad = spec::count_of(options, &RunOptions::max_bad, 0);
   common.limits = limits_of(options, common.task.task);
   common.checkpoint = checkpoint_of(options);
   common.comm_timeout_s = spec::seconds_of(options, &RunOptions::comm_timeout, common.comm_timeout_s);

@@ -55,8 +55,11 @@ class Plan : public testing::Test {
 
 TEST_F(Plan, DecodingThreadsAreTheWorkersChoiceOrTheUsers) {
   EXPECT_EQ(plan_runs(options_, facts_).front().decoding_threads, 0);
+  EXPECT_EQ(plan_runs(options_, facts_).front().max_bad, 0);
   options_.decoding_threads = "3";
   EXPECT_EQ(plan_runs(options_, facts_).front().decoding_threads, 3);
+  options_.max_bad = "7";
+  EXPECT_EQ(plan_runs(options_, facts_).front().max_bad, 7);
   options_.decoding_threads = "0";
   EXPECT_THAT(error(), HasSubstr("--decoding-threads"));
 }

@@ -29,6 +29,7 @@ constexpr Range kEpochLimits{1e-6, 1e6};      // a millionth of an epoch is roun
 constexpr Range kTimeRange{0.001, 31536000};  // a year
 constexpr Range kTimeoutRange{0.001, 86400};
 constexpr Range kWordRange{0, 100'000};
+constexpr Range kBadImages{0, 100'000};
 
 constexpr const char *kWhat = "What to run", *kData = "Data", *kLimits = "When to stop", *kHow = "How to run",
                      *kCommunication = "How ranks communicate";
@@ -129,6 +130,9 @@ constexpr RunOption kRows[] = {
      .kind = Kind::kCount, .applies = kTraining, .range = kThreadCounts, .value = "N", .group = kHow,
      .help = "of each worker, for images that lie encoded on disk (default: cores that do not compute, at least 1)",
      .compared = "threads_per_worker"},
+    {.name = "max_bad", .flags = "--max-bad", .member = &Options::max_bad, .kind = Kind::kCount, .applies = kTraining,
+     .range = kBadImages, .unit = "images", .usual = "0", .value = "N", .group = kData,
+     .help = "how many images may be impossible to decode; the next ones stand in for them", .compared = "data"},
     {.name = "checkpoint_every", .flags = "--checkpoint-every", .member = &Options::checkpoint_every,
      .kind = Kind::kSteps, .applies = kTraining, .range = kStepRange, .unit = "steps", .word = "epoch",
      .value = "STEPS|epoch", .group = kHow, .help = "default: one checkpoint at the end", .compared = "checkpoints"},

@@ -31,7 +31,7 @@ struct RunOptions {
   std::string data, data_dir;
   std::vector<std::string> overrides;  // KEY=VALUE
   std::string goal;                    // METRIC>=VALUE or METRIC<=VALUE (spec/goal_option.h)
-  std::string seed, threads_per_worker, inter_op_threads, decoding_threads, repeat;
+  std::string seed, threads_per_worker, inter_op_threads, decoding_threads, max_bad, repeat;
   std::string max_steps, max_epochs, max_time;
   std::string checkpoint_every, comm_timeout;
   std::string compute;      // spec/compute.h

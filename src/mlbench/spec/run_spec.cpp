@@ -83,6 +83,7 @@ void describe_run(V& v, Spec& spec) {
   v.field("cpus", spec.cpus, {.range = Range{0, kCpusOfARank.most}});
   v.field("inter_op_threads", spec.inter_op_threads, range_of(&RunOptions::inter_op_threads));
   v.field("decoding_threads", spec.decoding_threads, {.range = Range{0, kThreadCounts.most}});
+  v.field("max_bad", spec.max_bad, {.range = run_option(&RunOptions::max_bad).range});
   v.field("oversubscribed", spec.oversubscribed, kRequired);
   v.field("share_host", spec.share_host, kRequired);
   v.field("seed", spec.seed, kRequired);

@@ -79,6 +79,7 @@ struct RunSpec {
   int64_t inter_op_threads = 1;  // of the framework's pool for operations that run beside each other
   // Of each worker, for encoded images; 0: the cores of its host that do not compute, shared evenly, at least 1.
   int64_t decoding_threads = 0;
+  int64_t max_bad = 0;          // how many images may be impossible to decode; others then stand in (docs/images.md)
   bool oversubscribed = false;  // workers * threads > cores of the host, or --no-wait beside another run
   bool share_host = false;      // takes workers * threads cores of its host, beside other runs that do the same
   uint64_t seed = 42;           // already seed + repeat - 1

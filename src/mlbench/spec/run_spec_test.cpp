@@ -30,6 +30,7 @@ RunSpec full_spec() {
   spec.threads_per_worker = 4;
   spec.inter_op_threads = 2;
   spec.decoding_threads = 3;
+  spec.max_bad = 5;
   spec.oversubscribed = true;
   spec.share_host = true;
   spec.seed = std::numeric_limits<uint64_t>::max();
@@ -115,8 +116,8 @@ TEST(RunSpec, EveryFieldIsNeededAndNamed) {
   };
   for (const char* table : {"", "/limits", "/checkpoint"}) {
     for (const auto& [key, value] : good.at(Json::json_pointer(table)).items()) {
-      const std::set<std::string> optional = {"communication",    "asked",           "engine",     "cpus",
-                                              "decoding_threads", "emulated_step_s", "convolution"};
+      const std::set<std::string> optional = {"communication",    "asked",           "engine",      "cpus",
+                                              "decoding_threads", "emulated_step_s", "convolution", "max_bad"};
       if (optional.contains(key)) continue;  // a command has no communication
       const Json::json_pointer place = Json::json_pointer(table) / key;
       EXPECT_THAT(error_without(place), testing::AllOf(testing::StartsWith("spec.json: "), testing::HasSubstr(key)))
@@ -163,7 +164,7 @@ TEST(RunSpec, NoNumberIsReadBeyondItsRange) {
       }
     }
   }
-  EXPECT_EQ(checked, 16);
+  EXPECT_EQ(checked, 17);
 }
 
 TEST(RunSpec, DivisionFollowsTheRules) {
