@@ -455,6 +455,7 @@ Record build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   record.allocation = part_if_read<Allocation>(progress.allocation, "what the engine gave", notes);
   record.hosts = parts_of<Host>(progress.hosts, "what a host says of itself", notes);
   record.data = data_of(spec, last_event(rank0, EventKind::kPrepared), notes);
+  if (spec.max_bad > 0) record.data.bad_images = bad_images_of(spools.ranks, spec.max_bad);
   record.storage = storage_of(spools);
   record.exchange = exchange_of(spec, std::ssize(rank0), *record.effective, has_ended(progress) ? &notes : nullptr);
   record.evaluations = evaluations_of(rank0, times);

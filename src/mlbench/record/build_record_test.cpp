@@ -414,6 +414,44 @@ TEST_F(BuildRecord, ReadsFromAnObjectStoreAreThoseOfAllRanks) {
   EXPECT_EQ(storage["cache_hits"], 10);
 }
 
+TEST_F(BuildRecord, BadImagesAreCountedOnceOverRanksAndSegments) {
+  one_finished_segment();
+  EXPECT_FALSE(build()["data"].contains("bad_images")) << "none was allowed";
+  spec_.max_bad = 50;
+  EXPECT_EQ(build()["data"]["bad_images"], (Json{{"allowed", 50}, {"count", 0}, {"first", Json::array()}}));
+
+  progress_.segments.push_back(progress_.segments.front());
+  progress_.segments.back().index = 2;
+  const auto bad = [](const char* split, int64_t sample) {
+    return Json{{"event", "bad_image"},   {"end_ns", 1},      {"step", 3},         {"split", split}, {"sample", sample},
+                {"stand_in", sample + 1}, {"image", "a.jpg"}, {"message", "empty"}};
+  };
+  write_spool(folder_.path(), 1, 0, {step_record(0, 15, kSecond)}, {bad("train", 12), bad("test", 12)});
+  write_spool(folder_.path(), 1, 1, {step_record(0, 15, kSecond)}, {bad("train", 9)});
+  write_spool(folder_.path(), 2, 0, {step_record(15, 1, kSecond)}, {bad("train", 9), bad("train", 100)});
+  write_spool(folder_.path(), 2, 1, {step_record(15, 1, kSecond)}, {});
+  Json images = build()["data"]["bad_images"];
+  EXPECT_EQ(images["count"], 4);
+  ASSERT_EQ(images["first"].size(), 4U);
+  EXPECT_EQ(images["first"][0],
+            (Json{{"split", "test"}, {"sample", 12}, {"stand_in", 13}, {"image", "a.jpg"}, {"message", "empty"}}));
+  for (const size_t i : {1, 2, 3}) {
+    EXPECT_EQ(images["first"][i]["sample"], std::vector<int64_t>({12, 9, 12, 100})[i]);
+    EXPECT_EQ(images["first"][i]["split"], "train");
+  }
+  if (SchemaValidator::missing().empty()) {
+    EXPECT_EQ(SchemaValidator("run.schema.json").complaint(build()), "");
+  }
+
+  std::vector<Json> many;
+  for (int64_t sample = 0; sample < 30; ++sample) many.push_back(bad("train", 29 - sample));
+  write_spool(folder_.path(), 2, 1, {step_record(15, 1, kSecond)}, many);
+  images = build()["data"]["bad_images"];
+  EXPECT_EQ(images["count"], 32) << "0 to 29 and 100 of one split, 12 of the other";
+  ASSERT_EQ(images["first"].size(), 20U) << "a record stays small";
+  EXPECT_EQ(images["first"][19]["sample"], 18);
+}
+
 TEST_F(BuildRecord, ReadsOfASegmentThatFailedAreKnownUnlessARankWasKilled) {
   one_finished_segment();
   progress_.segments.push_back(progress_.segments.front());

@@ -17,6 +17,8 @@ namespace mlbench::record {
 
 namespace {
 
+constexpr size_t kNamedBadImages = 20;
+
 // Makes the events of one kind in the order of keys; where `key` exists in two segments, the later segment counts.
 template <typename Key, typename Make>
 auto latest(const std::vector<RankSpool>& segments, EventKind kind, Key key, Make make) {
@@ -189,6 +191,30 @@ void tell_read_bytes(const std::vector<std::vector<RankSpool>>& ranks, std::vect
   storage.requests = sum_of(words, member::kObjectRequests);
   storage.retries = sum_of(words, member::kObjectRetries);
   storage.cache_hits = sum_of(words, member::kObjectCacheHits);
+}
+
+BadImages bad_images_of(const std::vector<std::vector<RankSpool>>& ranks, int64_t allowed) {
+  std::map<std::pair<std::string, int64_t>, BadImage> found;
+  for (const auto& segments : ranks) {
+    for (const RankSpool& spool : segments) {
+      for (const Json& event : events_of(spool, EventKind::kBadImage)) {
+        BadImage bad;
+        bad.split = get(event, member::kSplit);
+        bad.sample = get(event, member::kSample);
+        bad.stand_in = get(event, member::kStandIn);
+        bad.image = get(event, member::kImage);
+        bad.message = get(event, member::kMessage);
+        found.try_emplace({bad.split, bad.sample}, bad);
+      }
+    }
+  }
+  BadImages images;
+  images.allowed = allowed;
+  images.count = std::ssize(found);
+  for (const auto& [unused, bad] : found) {
+    if (images.first.size() < kNamedBadImages) images.first.push_back(bad);
+  }
+  return images;
 }
 
 std::optional<Goal> goal_of(const spec::RunSpec& spec, const std::vector<RankSpool>& segments,

@@ -1,7 +1,7 @@
 #pragma once
 
-// What happened during a run, as its record has it: evaluations, epochs, the goal. Times are rank 0's, over all
-// segments.
+// What happened during a run, as its record has it: evaluations, epochs, bad images, the goal. Times are rank 0's, over
+// all segments.
 
 #include <chrono>
 #include <cstdint>
@@ -43,6 +43,9 @@ std::optional<Goal> goal_of(const spec::RunSpec& spec, const std::vector<RankSpo
 // Adds what all ranks have read: in each of the `epochs`, and in all segments to `storage`. `ranks` are their spools by
 // segment. A sum of which a rank does not say its part stays empty.
 void tell_read_bytes(const std::vector<std::vector<RankSpool>>& ranks, std::vector<Epoch>& epochs, Storage& storage);
+
+// What all ranks met in all segments, where `allowed` images may be impossible to decode. An image counts once.
+BadImages bad_images_of(const std::vector<std::vector<RankSpool>>& ranks, int64_t allowed);
 
 // When the goal was reached; empty where it was not.
 std::optional<Moment> goal_moment(const std::vector<RankSpool>& segments);

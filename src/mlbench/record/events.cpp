@@ -55,6 +55,9 @@ constexpr MemberRow kMemberRows[] = {
      "on what the prepared `data` and the files of the `run` lie: local, nfs, s3, ...; else null. Of s3, the "
      "`endpoint`"},
     {"notes", kList, "", "sentences that the record's notes take over"},
+    {"sample", kInteger, "", "number of an image that cannot be decoded, in its split"},
+    {"stand_in", kInteger, "", "number of the image that was taken in its place, in the same split"},
+    {"image", kText, "", "name of the image's file, with that of its folder or shard"},
     {"metric", kText, "", "of the goal"},
     {"target", kNumber, "", "of the goal"},
     {"value", kNumber, "", "of the goal's metric when it was met"},
@@ -84,6 +87,7 @@ constexpr std::string_view kCheckpointAlways[] = {"step"};
 constexpr std::string_view kCheckpointSometimes[] = {"path"};
 constexpr std::string_view kGoalAlways[] = {"step", "metric", "split", "target", "value", "train_ns", "epoch"};
 constexpr std::string_view kLossScaleAlways[] = {"step", "loss_scale", "skipped_steps"};
+constexpr std::string_view kBadImageAlways[] = {"step", "split", "sample", "stand_in", "image", "message"};
 constexpr std::string_view kAveragingAlways[] = {"step"};
 constexpr std::string_view kOperationsAlways[] = {"step", "operations"};
 constexpr std::string_view kCollectiveAlways[] = {"row"};
@@ -105,6 +109,7 @@ constexpr EventRow kEventRows[] = {
     {EventKind::kCheckpoint, "checkpoint", "a checkpoint is on disk", kCheckpointAlways, kCheckpointSometimes},
     {EventKind::kGoal, "goal", "the goal was met", kGoalAlways, {}},
     {EventKind::kLossScale, "loss_scale", "the scale of the loss has changed", kLossScaleAlways, {}},
+    {EventKind::kBadImage, "bad_image", "this rank met an image that cannot be decoded", kBadImageAlways, {}},
     {EventKind::kAveraging, "averaging", "weights are averaged from the next step on", kAveragingAlways, {}},
     {EventKind::kOperations, "operations", "what each operation of a step is and cost", kOperationsAlways, {}},
     {EventKind::kCollective, "collective", "a size of a benchmark of collectives is measured", kCollectiveAlways, {}},

@@ -27,6 +27,7 @@ enum class EventKind {
   kCheckpoint,
   kGoal,
   kLossScale,
+  kBadImage,
   kAveraging,
   kOperations,
   kCollective,
@@ -89,11 +90,15 @@ inline constexpr Member<double> kGradientNorm{"gradient_norm"};
 inline constexpr Member<int64_t> kClippedSteps{"clipped_steps"};
 inline constexpr Member<double> kLossScale{"loss_scale"};
 inline constexpr Member<int64_t> kSkippedSteps{"skipped_steps"};
+// of `bad_image`
+inline constexpr Member<int64_t> kSample{"sample"};
+inline constexpr Member<int64_t> kStandIn{"stand_in"};
+inline constexpr Member<std::string> kImage{"image"};
 // of `goal`
 inline constexpr Member<std::string> kMetric{"metric"};
 inline constexpr Member<double> kTarget{"target"};
 inline constexpr Member<double> kValue{"value"};
-// of `checkpoint`, `operations`, `collective`, `pairs`, `end`, `failure`
+// of `checkpoint`, `operations`, `collective`, `pairs`, `bad_image`, `end`, `failure`
 inline constexpr Member<std::string> kPath{"path"};
 inline constexpr Member<Json> kOperationCosts{"operations"};
 inline constexpr Member<Json> kRow{"row"};

@@ -91,18 +91,19 @@ TEST(Events, EachMemberHasARowAndBelongsToAnEvent) {
   for (const MemberRow& row : event_members()) EXPECT_TRUE(used.contains(row.name)) << row.name;
   // What C++ calls a member is in the list, with its type.
   const auto check = [](const auto& member, MemberType type) { EXPECT_EQ(row_of_member(member.name).type, type); };
-  for (const auto& one :
-       {member::kSequence, member::kEndNs, member::kStep, member::kTrainNs, member::kDurationNs, member::kSamples,
-        member::kPeakRss, member::kStartStep, member::kLastStep, member::kStepsPerEpoch, member::kSamplesBefore,
-        member::kParameters, member::kSequenceNumber, member::kClippedSteps, member::kSkippedSteps}) {
+  for (const auto& one : {member::kSequence, member::kEndNs, member::kStep, member::kTrainNs, member::kDurationNs,
+                          member::kSamples, member::kPeakRss, member::kStartStep, member::kLastStep,
+                          member::kStepsPerEpoch, member::kSamplesBefore, member::kParameters, member::kSample,
+                          member::kStandIn, member::kSequenceNumber, member::kClippedSteps, member::kSkippedSteps}) {
     check(one, MemberType::kInteger);
   }
   for (const auto& one : {member::kEpoch, member::kTrainLoss, member::kPrepareS, member::kTarget, member::kValue,
                           member::kGradientNorm, member::kLossScale}) {
     check(one, MemberType::kNumber);
   }
-  for (const auto& one : {member::kSplit, member::kCommStack, member::kMetric, member::kPath, member::kReason,
-                          member::kWeightsSha256, member::kKind, member::kOperation, member::kMessage}) {
+  for (const auto& one :
+       {member::kSplit, member::kCommStack, member::kMetric, member::kImage, member::kPath, member::kReason,
+        member::kWeightsSha256, member::kKind, member::kOperation, member::kMessage}) {
     check(one, MemberType::kText);
   }
   for (const auto& one : {member::kMetrics, member::kData, member::kEffective, member::kVersions, member::kStorage}) {

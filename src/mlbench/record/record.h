@@ -156,13 +156,30 @@ struct Host {
   Json others = nullptr;  // load, steal, its own environment
 };
 
+// An image that cannot be decoded, and the one that was taken in its place: numbers in the split.
+struct BadImage {
+  std::string split;
+  int64_t sample = 0, stand_in = 0;
+  std::string image;    // name of its file, with that of its folder or shard
+  std::string message;  // why
+  Json others = nullptr;
+};
+
+struct BadImages {
+  int64_t allowed = 0;          // --max-bad
+  int64_t count = 0;            // distinct ones that any rank met, in all segments
+  std::vector<BadImage> first;  // by split and number, as many as a record names
+  Json others = nullptr;
+};
+
 struct DataSet {
   std::string name, fingerprint;
   std::optional<bool> official;
   bool synthetic = false;
-  std::optional<bool> fixed_batch;  // tensors were made once and used in each step
-  Json samples = nullptr;           // a number, or numbers by split
-  std::string generator;            // what made the records, with its version and seed; "" of real data
+  std::optional<bool> fixed_batch;      // tensors were made once and used in each step
+  Json samples = nullptr;               // a number, or numbers by split
+  std::string generator;                // what made the records, with its version and seed; "" of real data
+  std::optional<BadImages> bad_images;  // empty where none was allowed
   Json others = nullptr;
 };
 

@@ -159,6 +159,24 @@ void describe(V& v, T& host) {
   v.others(host.others);
 }
 
+template <typename V, Either<BadImage> T>
+void describe(V& v, T& bad) {
+  v.field("split", bad.split);
+  v.field("sample", bad.sample);
+  v.field("stand_in", bad.stand_in);
+  v.field("image", bad.image);
+  v.field("message", bad.message);
+  v.others(bad.others);
+}
+
+template <typename V, Either<BadImages> T>
+void describe(V& v, T& bad) {
+  v.field("allowed", bad.allowed);
+  v.field("count", bad.count);
+  v.structures("first", bad.first);
+  v.others(bad.others);
+}
+
 template <typename V, Either<DataSet> T>
 void describe(V& v, T& data) {
   v.field("name", data.name);
@@ -168,6 +186,7 @@ void describe(V& v, T& data) {
   v.field("fixed_batch", data.fixed_batch, kOmitted);
   v.any("samples", data.samples, {});
   text_or_nothing(v, "generator", data.generator);
+  v.structure("bad_images", data.bad_images, kOmitted);
   v.others(data.others);
 }
 

@@ -81,6 +81,7 @@ Record full_record() {
   record.collectives.emplace();
   record.data.generator = "v1";
   record.data.fixed_batch = true;
+  record.data.bad_images.emplace().first.emplace_back();
   record::Exchange exchange;
   exchange.wait_s = exchange.transfer_s = exchange.exposed_s = exchange.hidden_s = {1.0};
   record.exchange = exchange;

@@ -70,6 +70,7 @@ std::vector<std::string> labels_of(const record::Record& record) {
   add(record.data.synthetic, "synthetic");
   add(!record.data.synthetic && record.data.official == false, "unofficial data");
   add(record.data.fixed_batch == true, "fixed batch");
+  if (const int64_t bad = bad_images_of(record); bad > 0) labels.push_back(counted(bad, "bad image"));
   add(record.emulated_step_s.has_value(), "emulated");
   add(spec::on_made_network(record.comm_stack), "synthetic network");
   add(record.division == "open", "open");
@@ -104,6 +105,10 @@ std::optional<double> last_value(const record::Record& record) {
     if (const auto value = spec::find_number(evaluation->metrics, record.goal->metric)) return value;
   }
   return std::nullopt;
+}
+
+int64_t bad_images_of(const record::Record& record) {
+  return record.data.bad_images ? record.data.bad_images->count : 0;
 }
 
 bool reached_goal(const record::Record& record) { return record.goal && record.goal->reached; }

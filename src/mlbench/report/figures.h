@@ -43,6 +43,9 @@ std::optional<double> of_rank_0(const std::vector<double>& of_ranks);
 
 bool reached_goal(const record::Record& record);
 
+// How many images could not be decoded, so that others were taken in their place; 0 where the record does not say.
+int64_t bad_images_of(const record::Record& record);
+
 // The goal's metric at its last evaluation; empty where there is none.
 std::optional<double> last_value(const record::Record& record);
 

@@ -68,6 +68,16 @@ TEST(Figures, ASharedHostIsALabel) {
   EXPECT_THAT(figures_of(record).labels, ElementsAre("light", "shared host"));
 }
 
+TEST(Figures, BadImagesAreALabelWhereThereAreAny) {
+  RecordJson record = make_record("r-2", 2, 40, 5000, true);
+  record["data"]["bad_images"] = {{"allowed", 5}, {"count", 0}, {"first", Json::array()}};
+  EXPECT_THAT(figures_of(record).labels, ElementsAre("light"));
+  record["data"]["bad_images"]["count"] = 1;
+  EXPECT_THAT(figures_of(record).labels, ElementsAre("1 bad image", "light"));
+  record["data"]["bad_images"]["count"] = 3;
+  EXPECT_THAT(figures_of(record).labels, ElementsAre("3 bad images", "light"));
+}
+
 TEST(Figures, MissingOnesAreEmptyNotZero) {
   const RunFigures figures = figures_of(record::Record());
   EXPECT_FALSE(figures.time_to_goal_s);

@@ -24,6 +24,8 @@ using record::Record;
 
 namespace {
 
+constexpr int64_t kNamedBadImages = 3;
+
 std::string plural(int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", format_count(count), noun, count == 1 ? "" : "s");
 }
@@ -359,6 +361,21 @@ std::string energy_words(const Record& record, const RunFigures& figures) {
   return words + fmt::format(" (all programs of {}; {})", host_words(std::move(hosts)), fmt::join(meters, "; "));
 }
 
+// "2 of at most 5: NAME (REASON), ..."; "" where every image could be decoded.
+std::string bad_image_words(const Record& record) {
+  const int64_t count = bad_images_of(record);
+  if (count == 0) return "";
+  std::vector<std::string> named;
+  for (const record::BadImage& bad : record.data.bad_images->first) {
+    if (std::ssize(named) == kNamedBadImages) break;
+    named.push_back(fmt::format("{} ({})", printable(bad.image), printable(bad.message)));
+  }
+  std::string words = fmt::format("{} of at most {}: {}", format_count(count),
+                                  format_count(record.data.bad_images->allowed), fmt::join(named, ", "));
+  if (count > std::ssize(named)) words += fmt::format(" and {} more", format_count(count - std::ssize(named)));
+  return words;
+}
+
 // What one run is: its task, settings, clocks and outcome.
 Section run_section(const Record& record) {
   const RunFigures figures = figures_of(record);
@@ -390,6 +407,7 @@ Section run_section(const Record& record) {
   }
   line("labels", fmt::format("{}", fmt::join(figures.labels, ", ")));
   line("data", record.data.name);
+  line("bad images", bad_image_words(record));
   line("created", short_stamp(record.created_at) + " UTC");
   stamp("started", record.started_at);
   stamp("finished", record.finished_at);

@@ -122,6 +122,25 @@ TEST(RunDetails, LineByLine) {
             " 750   1.25   75,000  test    40.0   85.25  0.4100\n");
 }
 
+TEST(RunDetails, NameTheFirstBadImages) {
+  RecordJson record = make_record("r-2", 2, 40, 5400, true);
+  Json first = Json::array();
+  for (const char* image : {"train/a.jpg", "train/b.jpg", "train/c.jpg"}) {
+    first.push_back({{"split", "train"}, {"sample", 1}, {"stand_in", 2}, {"image", image}, {"message", "empty"}});
+  }
+  record["data"]["bad_images"] = {{"allowed", 1200}, {"count", 0}, {"first", Json::array()}};
+  EXPECT_THAT(run_details(record), Not(HasSubstr("bad images")));
+  record["data"]["bad_images"] = {{"allowed", 1200}, {"count", 2}, {"first", {first[0], first[1]}}};
+  EXPECT_THAT(run_details(record),
+              HasSubstr("\n  bad images  2 of at most 1,200: train/a.jpg (empty), train/b.jpg (empty)\n"));
+  record["data"]["bad_images"] = {{"allowed", 1200}, {"count", 1003}, {"first", first}};
+  const std::string text = run_details(record);
+  EXPECT_THAT(text, HasSubstr("1,003 of at most 1,200: train/a.jpg (empty), train/b.jpg (empty), train/c.jpg (empty) "
+                              "and 1,000 more\n"));
+  EXPECT_THAT(text, HasSubstr("  labels      1003 bad images, light\n"));
+  EXPECT_THAT(results_table({record}), HasSubstr("1003 bad images, light"));
+}
+
 TEST(RunDetails, SayHowAnEmulatedAcceleratorWasFed) {
   RecordJson record = make_record("r-2", 2, 40, 5400, false);
   record["division"] = "throughput";

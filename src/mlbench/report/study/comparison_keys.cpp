@@ -119,6 +119,8 @@ std::string data(const Record& record) {
   if (record.data.synthetic) words.emplace_back("synthetic");
   if (record.data.official) words.emplace_back(*record.data.official ? "official" : "unofficial");
   add_word(words, record.data.fingerprint);
+  // Which images are bad follows from the fingerprint. A short run may have met none.
+  if (bad_images_of(record) > 0) words.emplace_back("others in place of bad images");
   return joined(words);
 }
 

@@ -119,6 +119,8 @@ inline std::vector<Change> changes_of_one_key() {
       {"data", "the fingerprint", set("/data/fingerprint", std::string(64, 'd'))},
       {"data", "official", set("/data/official", false)},
       {"data", "made data", set("/data/synthetic", true)},
+      {"data", "images that cannot be decoded",
+       set("/data/bad_images", {{"allowed", 5}, {"count", 2}, {"first", Json::array()}})},
       {"compute", "an emulated step", set("/emulated_step_s", 0.15)},
       {"compute", "an emulated step on a fixed batch",
        [](Json& record) {
@@ -194,6 +196,8 @@ inline std::vector<Change> changes_of_no_key() {
       {"", "the layout that came of it", set("/effective/layout", "nChw16c")},
       {"", "direct convolutions that were asked for", set("/requested/convolution", "direct")},
       {"", "a limit", set("/limits/max_epochs", 3)},
+      {"", "bad images that were allowed",
+       set("/data/bad_images", {{"allowed", 5}, {"count", 0}, {"first", Json::array()}})},
       {"", "names of hosts", set("/engine/hosts", "h1:2,h2:2")},
       {"", "the configuration of ssh", set("/engine/ssh_config", "/etc/mine")},
       {"", "the namespace", set("/engine/namespace", "ml")},
