@@ -20,8 +20,13 @@ constexpr const char* kCarriedState = "train/carried_state";
 
 }  // namespace
 
-CheckpointKeeper::CheckpointKeeper(const TrainContext& context, schedule::Schedule& schedule, MetricSet& epoch_metrics)
-    : c_(context), schedule_(schedule), epoch_metrics_(epoch_metrics), folder_(checkpoints_dir(context.run.run_dir)) {}
+CheckpointKeeper::CheckpointKeeper(const TrainContext& context, schedule::Schedule& schedule, MetricSet& epoch_metrics,
+                                   BadImages& bad_images)
+    : c_(context),
+      schedule_(schedule),
+      epoch_metrics_(epoch_metrics),
+      bad_images_(bad_images),
+      folder_(checkpoints_dir(context.run.run_dir)) {}
 
 bool CheckpointKeeper::due(int64_t step, bool epoch_ends) const {
   const spec::CheckpointPolicy& policy = c_.run.checkpoint;
@@ -37,6 +42,8 @@ NamedState CheckpointKeeper::capture(const Position& position) {
   export_carried_state(own);
   gather_own_state(own, c_.comm, state);
   schedule_.export_state(state);
+  bad_images_.share(c_.comm);
+  bad_images_.export_state(state);
   std::vector<double> sums = epoch_metrics_.gather_sums();
   if (c_.comm.size() > 1) c_.comm.all_reduce(view_of(std::span(sums)), comm::ReduceOp::kSum);
   const auto bytes = std::as_bytes(std::span(sums));
@@ -98,6 +105,7 @@ Position CheckpointKeeper::restore(int64_t step) {
     c_.optimizer.import_own_state(own);
     import_carried_state(own);
     schedule_.import_state(state);
+    bad_images_.import_state(state);
     // The stored sums are those of all ranks: rank 0 goes on with them, the others from zero.
     const HostTensor& stored = state.tensor("train/epoch_metric_sums");
     std::vector<double> sums(stored.bytes.size() / sizeof(double));

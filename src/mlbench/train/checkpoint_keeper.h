@@ -7,6 +7,7 @@
 
 #include "mlbench/base/named_state.h"
 #include "mlbench/schedule/schedule.h"
+#include "mlbench/train/bad_images.h"
 #include "mlbench/train/evaluation.h"
 #include "mlbench/train/train.h"
 
@@ -19,12 +20,13 @@ struct Position {
 };
 
 // Writes and restores checkpoints. A checkpoint holds the model, the state that batches carry, optimizer and schedule,
-// the metrics of the current epoch, whether the goal was reached, and which run wrote it. State in which ranks differ
-// is there once per rank (own_state.h).
+// the metrics of the current epoch, whether the goal was reached, the images that cannot be decoded, and which run
+// wrote it. State in which ranks differ is there once per rank (own_state.h).
 class CheckpointKeeper {
  public:
   // `epoch_metrics` are this rank's own metrics of the current epoch. The arguments must outlive the keeper.
-  CheckpointKeeper(const TrainContext& context, schedule::Schedule& schedule, MetricSet& epoch_metrics);
+  CheckpointKeeper(const TrainContext& context, schedule::Schedule& schedule, MetricSet& epoch_metrics,
+                   BadImages& bad_images);
 
   // Whether the run's policy wants a checkpoint after `step` steps, in mid-run. `epoch_ends` says whether an epoch ends
   // there.
@@ -47,6 +49,7 @@ class CheckpointKeeper {
   const TrainContext& c_;
   schedule::Schedule& schedule_;
   MetricSet& epoch_metrics_;
+  BadImages& bad_images_;
   const std::filesystem::path folder_;
 };
 

@@ -5,6 +5,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/host_values.h"
 #include "mlbench/spec/loss.h"
+#include "mlbench/train/bad_images.h"
 #include "mlbench/train/snapshot.h"
 #include "mlbench/train/split_translator.h"
 
@@ -121,11 +122,16 @@ Json evaluate_whole(framework::Framework& framework, const spec::RunSpec& run, c
   const auto workload = make_workload(run, data);
   const SystemClock clock;
   const auto translator = SplitTranslator::make(run.task.task, data, clock);
+  BadImages bad_images(data, run.max_bad);
+  const data::BadSampleRule bad{bad_images.most(), [&](const data::BadSample& one) {
+                                  bad_images.add(one);
+                                  bad_images.check_limit();
+                                }};
   std::vector<std::vector<double>> sums;  // one vector per rank
   for (int rank = 0; rank < run.workers; ++rank) {
     metrics.reset();
     const auto loader =
-        workload->make_eval_loader({run.workers, rank, std::max(static_cast<int>(run.decoding_threads), 1)});
+        workload->make_eval_loader({run.workers, rank, std::max(static_cast<int>(run.decoding_threads), 1), {}, bad});
     add_shard(framework, *loader, metric_source(run.task.task), metrics);
     if (translator) translator->add_shard(framework, *loader, metrics);
     sums.push_back(metrics.gather_sums());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mlbench/base/environment.h"
+#include "mlbench/base/log.h"
 #include "mlbench/base/or_null.h"
 #include "mlbench/base/processor.h"
 #include "mlbench/base/storage.h"
@@ -21,6 +22,8 @@
 namespace mlbench::train {
 
 namespace {
+
+constexpr int64_t kLoggedBadImages = 10;
 
 // Notes that a reader of the figures must know about how they were computed.
 Json notes_on(const Json& effective, const spec::RunSpec& run) {
@@ -145,6 +148,15 @@ void RunLog::evaluation(int64_t step, int64_t duration_ns, bool cadence, const M
                         member::kMetrics(metrics.values()), member::kCadence(cadence)});
   }
   c_.recorder.event(std::move(event));
+}
+
+void RunLog::bad_image(int64_t step, const data::BadSample& bad, const std::string& name) {
+  c_.recorder.event(make_event(EventKind::kBadImage,
+                               {member::kStep(step), member::kSplit(bad.split), member::kSample(bad.number),
+                                member::kStandIn(bad.stand_in), member::kImage(name), member::kMessage(bad.reason)}));
+  if (++bad_images_ > kLoggedBadImages) return;
+  spdlog::warn("sample {} of split '{}' ({}) cannot be decoded, and sample {} stands in: {}{}", bad.number, bad.split,
+               name, bad.stand_in, bad.reason, bad_images_ == kLoggedBadImages ? "; this log names no more" : "");
 }
 
 void RunLog::averaging(int64_t step) {

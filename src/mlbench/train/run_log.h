@@ -11,6 +11,7 @@
 
 #include "mlbench/base/json.h"
 #include "mlbench/base/read_bytes.h"
+#include "mlbench/data/bad_sample.h"
 #include "mlbench/data/plan.h"
 #include "mlbench/track/recorder.h"
 #include "mlbench/track/step_clock.h"
@@ -34,6 +35,8 @@ class RunLog {
   void epoch(int64_t step, const MetricSet* metrics);  // null: none are measured
   // `cadence` says whether the evaluation was due by the task's cadence.
   void evaluation(int64_t step, int64_t duration_ns, bool cadence, const MetricSet& metrics);
+  // Records that an image could not be decoded, `name` being that of its file.
+  void bad_image(int64_t step, const data::BadSample& bad, const std::string& name);
   // Records that weights are averaged from the next step on.
   void averaging(int64_t step);
   // Records that `metrics`, of the goal's split, reached the goal.
@@ -52,6 +55,7 @@ class RunLog {
   const data::BatchPlan& plan_;
   const track::StepClock& clock_;
   double told_loss_scale_;
+  int64_t bad_images_ = 0;                  // that bad_image() told
   std::optional<ReadBytes> read_at_epoch_;  // when the current epoch began, or the segment within it
   // Sums over the current epoch, as far as this segment has seen it.
   int64_t normed_steps_ = 0, clipped_steps_ = 0;

@@ -12,6 +12,7 @@
 #include "mlbench/schedule/schedule.h"
 #include "mlbench/spec/split.h"
 #include "mlbench/track/step_clock.h"
+#include "mlbench/train/bad_images.h"
 #include "mlbench/train/checkpoint_keeper.h"
 #include "mlbench/train/evaluation.h"
 #include "mlbench/train/evaluation_plan.h"
@@ -30,13 +31,14 @@ using record::SpanKind;
 
 // The run's batches, from the one that follows `steps_done` steps.
 std::unique_ptr<data::TrainLoader> make_loader(const TrainContext& context, const data::Workload& workload,
-                                               int64_t steps_done) {
+                                               int64_t steps_done, data::BadSampleRule bad) {
   data::LoaderOptions options;
   options.rank = context.comm.rank();
   options.first_step = steps_done;
   options.fixed_batch = context.run.fixed_batch;
   options.threads = std::max(context.decoding_threads, 1);
   options.cores = context.other_cores;
+  options.bad = std::move(bad);
   auto loader = workload.make_train_loader(options);
   return context.wrap_loader ? context.wrap_loader(std::move(loader)) : std::move(loader);
 }
@@ -87,6 +89,7 @@ class TrainRun {
  private:
   Position take_start();
   Position position() const { return {step_, stop_rule_.goal_reached()}; }
+  data::BadSampleRule bad_rule();
   void step();
   void train_step();
   double compute_gradients(const data::Batch& batch, track::StepSample& sample);
@@ -112,6 +115,7 @@ class TrainRun {
   optim::FlatTensors tensors_;
   MetricSet train_metrics_;  // of the current epoch, on this rank
   MetricSet evaluation_metrics_;
+  BadImages bad_images_;
   CheckpointKeeper checkpoints_;
   const Position start_;  // where this segment starts
   int64_t step_;          // steps done
@@ -144,7 +148,8 @@ TrainRun::TrainRun(const TrainContext& context)
       tensors_(optim::flat_tensors(context.framework.parameters(), context.framework.gradients())),
       train_metrics_(metrics::without_translations(task_.evaluation.metrics)),
       evaluation_metrics_(task_.evaluation.metrics),
-      checkpoints_(context, *schedule_, train_metrics_),
+      bad_images_(context.data, context.run.max_bad),
+      checkpoints_(context, *schedule_, train_metrics_, bad_images_),
       start_(take_start()),
       step_(start_.steps),
       stored_step_(start_.steps),
@@ -153,12 +158,21 @@ TrainRun::TrainRun(const TrainContext& context)
       stop_rule_(context, clock_, plan_, start_),
       profile_(context),
       log_(context, plan_, clock_),
-      loader_(make_loader(context, workload_, step_)),
-      evaluation_loader_(workload_.make_eval_loader(
-          {context.run.workers, context.comm.rank(), std::max(context.decoding_threads, 1), context.other_cores})),
+      loader_(make_loader(context, workload_, step_, bad_rule())),
+      evaluation_loader_(
+          workload_.make_eval_loader({context.run.workers, context.comm.rank(), std::max(context.decoding_threads, 1),
+                                      context.other_cores, bad_rule()})),
       translator_(SplitTranslator::make(task_, context.data, context.clock)),
       layer_spans_(context.framework, context.timeline),
       listener_(context.framework, context.optimizer) {}
+
+data::BadSampleRule TrainRun::bad_rule() {
+  return {bad_images_.most(), [this](const data::BadSample& bad) {
+            if (!bad_images_.add(bad)) return;
+            log_.bad_image(step_, bad, bad_images_.name_of(bad));
+            bad_images_.check_limit();
+          }};
+}
 
 Position TrainRun::take_start() {
   if (c_.resume_step) {
@@ -244,6 +258,7 @@ void TrainRun::train_step() {
   ++step_;
   const bool epoch_ends = plan_.ends_epoch(step_) && !c_.run.fixed_batch;
   if (epoch_ends && !emulated_) train_metrics_.merge(c_.comm);
+  if (epoch_ends) bad_images_.share(c_.comm);
   clock_.lap(StepKind::kMetrics);
 
   sample.kinds_ns = clock_.take();
@@ -293,6 +308,7 @@ void TrainRun::evaluate() {
     };
     evaluate_averaged(c_.framework, c_.comm, replicated_, add, evaluation_metrics_);
   }
+  bad_images_.share(c_.comm);
   if (translator_) {
     translator_->write(c_.comm, translations_dir(c_.run.run_dir), step_, evaluation_metrics_);
   }
@@ -330,6 +346,7 @@ TrainResult TrainRun::run() {
     evaluate();
   }
 
+  bad_images_.share(c_.comm);
   TrainResult result{*reason, step_, ""};
   {
     const AveragedWeights average(c_.optimizer, tensors_);
