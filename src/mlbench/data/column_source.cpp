@@ -1,6 +1,5 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/data/sample_source.h"
-#include "mlbench/dataset/cached_tokens.h"
 
 namespace mlbench::data {
 
@@ -42,8 +41,13 @@ class ColumnSource final : public SampleSource {
 
 }  // namespace
 
-std::shared_ptr<const SampleSource> make_column_source(const dataset::CachedSplit& split, int64_t columns) {
-  return std::make_shared<ColumnSource>(split.column<dataset::TokenColumn>("tokens").elements, columns);
+std::shared_ptr<const SampleSource> make_column_source(std::span<const int32_t> text, int64_t columns) {
+  return std::make_shared<ColumnSource>(text, columns);
+}
+
+TextHoldout hold_out_end(std::span<const int32_t> text, double share) {
+  const auto held_out = static_cast<size_t>(held_out_count(std::ssize(text), share));
+  return {text.first(text.size() - held_out), text.last(held_out)};
 }
 
 }  // namespace mlbench::data

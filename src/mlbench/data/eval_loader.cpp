@@ -133,10 +133,9 @@ std::unique_ptr<EvalLoader> make_sample_eval_loader(std::shared_ptr<const Sample
   return make_piece_eval_loader(std::move(source), std::move(rows), std::move(pieces), shard);
 }
 
-std::unique_ptr<EvalLoader> make_sentence_eval_loader(const dataset::CachedSplit& split, const SentenceOptions& options,
+std::unique_ptr<EvalLoader> make_sentence_eval_loader(std::shared_ptr<const SentenceSource> source,
                                                       const EvalShard& shard, int64_t batch_size) {
   check_shard(shard, batch_size);
-  auto source = std::make_shared<const SentenceSource>(split, options);
   std::vector<int64_t> rows = source->kept();
   std::ranges::stable_sort(rows, std::greater<>(), [&](int64_t one) { return source->length(one); });
   std::vector<Piece> pieces;
@@ -148,12 +147,11 @@ std::unique_ptr<EvalLoader> make_sentence_eval_loader(const dataset::CachedSplit
   return make_piece_eval_loader(std::move(source), std::move(rows), std::move(pieces), shard);
 }
 
-std::unique_ptr<EvalLoader> make_column_eval_loader(const dataset::CachedSplit& split, int64_t columns, int64_t bptt,
+std::unique_ptr<EvalLoader> make_column_eval_loader(std::span<const int32_t> text, int64_t columns, int64_t bptt,
                                                     const EvalShard& shard) {
   check_shard(shard, bptt);
-  auto source = make_column_source(split, columns);
-  const int64_t positions =
-      column_height(std::ssize(split.column<dataset::TokenColumn>("tokens").elements), columns) - 1;
+  auto source = make_column_source(text, columns);
+  const int64_t positions = column_height(std::ssize(text), columns) - 1;
   const int64_t begin = shard.rank * columns / shard.workers, end = (shard.rank + 1) * columns / shard.workers;
   std::vector<int64_t> rows(static_cast<size_t>(end - begin));
   std::iota(rows.begin(), rows.end(), begin);

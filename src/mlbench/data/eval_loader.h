@@ -51,14 +51,15 @@ std::unique_ptr<EvalLoader> make_sample_eval_loader(std::shared_ptr<const Sample
                                                     const std::vector<int64_t>& records, const EvalShard& shard,
                                                     int64_t batch_size);
 
-// All pairs, sorted by length, `batch_size` at a time; rank i mod k takes batch i. All k have the same batches.
-std::unique_ptr<EvalLoader> make_sentence_eval_loader(const dataset::CachedSplit& split, const SentenceOptions& options,
+// All pairs that the source keeps, sorted by length, `batch_size` at a time; rank i mod k takes batch i. All k have the
+// same batches.
+std::unique_ptr<EvalLoader> make_sentence_eval_loader(std::shared_ptr<const SentenceSource> source,
                                                       const EvalShard& shard, int64_t batch_size);
 
 // The text in `columns` columns for every k, `bptt` positions at a time; rank r takes columns [r*C/k, (r+1)*C/k). Each
 // column begins without state, and the state goes on from batch to batch. So all predictions are the same for every k,
 // except for the rounding of products of other shapes.
-std::unique_ptr<EvalLoader> make_column_eval_loader(const dataset::CachedSplit& split, int64_t columns, int64_t bptt,
+std::unique_ptr<EvalLoader> make_column_eval_loader(std::span<const int32_t> text, int64_t columns, int64_t bptt,
                                                     const EvalShard& shard);
 
 }  // namespace mlbench::data

@@ -116,13 +116,18 @@ std::unique_ptr<BatchPlan> make_sample_plan(std::vector<int64_t> records, const 
   return std::make_unique<SamplePlan>(samples, std::move(records), options);
 }
 
-Holdout hold_out(int64_t samples, double share) {
-  constexpr uint64_t kAnySeed = 0;
+int64_t held_out_count(int64_t samples, double share) {
   const int64_t held_out = spec::held_out_samples(samples, share);
   if (held_out == 0 || held_out == samples) {
     throw UserError(fmt::format("data.holdout {} holds out {} of {} records; expected some, and not all", share,
                                 held_out, samples));
   }
+  return held_out;
+}
+
+Holdout hold_out(int64_t samples, double share) {
+  constexpr uint64_t kAnySeed = 0;
+  const int64_t held_out = held_out_count(samples, share);
   const std::vector<int64_t> drawn = permutation(samples, derive_key(kAnySeed, {kHoldoutStream}));
   Holdout parts{.trained = {drawn.begin() + held_out, drawn.end()},
                 .held_out = {drawn.begin(), drawn.begin() + held_out}};

@@ -115,6 +115,8 @@ struct Holdout {
 };
 // Holds out floor(samples * share) records, drawn at random. Throws UserError where either part is empty.
 Holdout hold_out(int64_t samples, double share);
+// The number of records, or of a text's tokens, that are held out. Throws UserError where either part is empty.
+int64_t held_out_count(int64_t samples, double share);
 
 // What plans know of sentences. A sentence's number is its number in the corpus.
 class Sentences {

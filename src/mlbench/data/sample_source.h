@@ -85,8 +85,10 @@ struct SentenceOptions {
 // The weight is the sum of the target lengths. max_length and cut_length count tokens alone.
 class SentenceSource final : public SampleSource, public Sentences {
  public:
-  // Throws UserError where the split has no pairs. The split must outlive the source.
+  // Keeps of all pairs, or of the pairs `records` (ascending), those that are short enough. Throws UserError where the
+  // split has no pairs. The split must outlive the source.
   SentenceSource(const dataset::CachedSplit& split, const SentenceOptions& options);
+  SentenceSource(const dataset::CachedSplit& split, const SentenceOptions& options, std::vector<int64_t> records);
 
   int64_t size() const override { return source_.records(); }
   void fill(const SampleRequest& request, BatchView& view, BatchMemory& memory) const override;
@@ -103,10 +105,21 @@ class SentenceSource final : public SampleSource, public Sentences {
   std::vector<int64_t> kept_;
 };
 
-// The text "tokens" of a split, in `columns` columns of equal height; the rest at the text's end is left out.
+// Holds out the pairs that hold_out() draws. Of the others, those are left out of both parts that have the source or
+// the target of a held-out pair, so that no evaluated sentence is trained on. Throws UserError where the split has no
+// pairs, and as hold_out() does.
+Holdout hold_out_pairs(const dataset::CachedSplit& split, double share);
+
+// A text in `columns` columns of equal height; the rest at the text's end is left out.
 //   tokens, targets   int64 [positions, columns]; targets are the tokens one position further
-// The weight is positions * columns. The split must outlive the source. Throws UserError where the split has no text,
-// or too short a text.
-std::shared_ptr<const SampleSource> make_column_source(const dataset::CachedSplit& split, int64_t columns);
+// The weight is positions * columns. The text must outlive the source. Throws UserError where it is too short.
+std::shared_ptr<const SampleSource> make_column_source(std::span<const int32_t> text, int64_t columns);
+
+// A text whose end is held out: floor(tokens * share) tokens. Both parts are whole, as a model reads them, and meet in
+// one place. Throws UserError where either part is empty.
+struct TextHoldout {
+  std::span<const int32_t> trained, held_out;
+};
+TextHoldout hold_out_end(std::span<const int32_t> text, double share);
 
 }  // namespace mlbench::data

@@ -79,7 +79,8 @@ class SentencePlan final : public EvenPlan {
 }  // namespace
 
 std::unique_ptr<BatchPlan> make_sentence_plan(const Sentences& sentences, const PlanOptions& options) {
-  if (sentences.kept().empty()) throw UserError("no pair of sentences is left to train on: see data.max_length");
+  if (sentences.kept().empty())
+    throw UserError("no pair of sentences is left to train on: see data.max_length and data.holdout");
   return std::make_unique<SentencePlan>(sentences, options);
 }
 

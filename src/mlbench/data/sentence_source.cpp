@@ -1,5 +1,9 @@
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
 
 #include "mlbench/data/sample_source.h"
 #include "mlbench/dataset/cached_tokens.h"
@@ -28,16 +32,30 @@ void write_row(std::span<const int32_t> tokens, int32_t first, int32_t last, std
   std::fill(out, row.end(), int64_t{kPad});
 }
 
+std::vector<int64_t> all_records(const dataset::CachedSplit& split) {
+  std::vector<int64_t> records(static_cast<size_t>(split.samples));
+  std::iota(records.begin(), records.end(), 0);
+  return records;
+}
+
+std::string_view bytes_of(std::span<const int32_t> tokens) {
+  const std::span<const std::byte> bytes = std::as_bytes(tokens);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 }  // namespace
 
 SentenceSource::SentenceSource(const dataset::CachedSplit& split, const SentenceOptions& options)
+    : SentenceSource(split, options, all_records(split)) {}
+
+SentenceSource::SentenceSource(const dataset::CachedSplit& split, const SentenceOptions& options,
+                               std::vector<int64_t> records)
     : source_(split.column<dataset::TokenColumn>("source")),
       target_(split.column<dataset::TokenColumn>("target")),
-      options_(options) {
-  for (int64_t i = 0; i < source_.records(); ++i) {
-    const int64_t longer = std::max(source_.length(i), target_.length(i));
-    if (options.max_length == 0 || longer <= options.max_length) kept_.push_back(i);
-  }
+      options_(options),
+      kept_(std::move(records)) {
+  if (options.max_length == 0) return;
+  std::erase_if(kept_, [&](int64_t i) { return std::max(source_.length(i), target_.length(i)) > options.max_length; });
 }
 
 std::span<const int32_t> SentenceSource::cut(std::span<const int32_t> tokens) const {
@@ -86,6 +104,17 @@ void SentenceSource::fill(const SampleRequest& request, BatchView& view, BatchMe
     write_row(target, kBegin, kPad, row_of(kTargetIn));
     write_row(target, kPad, kEnd, row_of(kTargetOut));
   }
+}
+
+Holdout hold_out_pairs(const dataset::CachedSplit& split, double share) {
+  Holdout parts = hold_out(split.column<dataset::TokenColumn>("source").records(), share);
+  for (const char* side : {"source", "target"}) {
+    const auto& sentences = split.column<dataset::TokenColumn>(side);
+    std::unordered_set<std::string_view> held_out;
+    for (const int64_t pair : parts.held_out) held_out.insert(bytes_of(sentences.record(pair)));
+    std::erase_if(parts.trained, [&](int64_t pair) { return held_out.contains(bytes_of(sentences.record(pair))); });
+  }
+  return parts;
 }
 
 }  // namespace mlbench::data

@@ -61,6 +61,7 @@ class Text {
   Text(const Text&) = delete;
   Text& operator=(const Text&) = delete;
   const dataset::CachedSplit& split() const { return split_; }
+  const std::vector<int32_t>& tokens() const { return tokens_; }
 
  private:
   std::vector<int32_t> tokens_;

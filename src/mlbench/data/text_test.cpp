@@ -1,9 +1,11 @@
 // Sentences and columns on their way from the cache to batches.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <tuple>
 
 #include "mlbench/base/errors.h"
@@ -103,10 +105,11 @@ TEST(SentenceEvalLoader, GivesEachPairOnceWithItsNumberWhateverTheNumberOfWorker
   std::vector<int64_t> lengths(53);
   for (size_t i = 0; i < lengths.size(); ++i) lengths[i] = 1 + static_cast<int64_t>(i * 7 % 11);
   const test::Pairs pairs(lengths, lengths);
+  const auto source = std::make_shared<const SentenceSource>(pairs.split(), SentenceOptions{});
   for (int64_t workers = 1; workers <= 5; ++workers) {
     std::vector<int64_t> seen;
     for (int64_t rank = 0; rank < workers; ++rank) {
-      const auto loader = make_sentence_eval_loader(pairs.split(), {}, {workers, rank}, 8);
+      const auto loader = make_sentence_eval_loader(source, {workers, rank}, 8);
       for (int pass = 0; pass < 2; ++pass) {
         loader->restart();
         while (const BatchView* view = loader->next()) {
@@ -131,7 +134,7 @@ TEST(SentenceEvalLoader, GivesEachPairOnceWithItsNumberWhateverTheNumberOfWorker
 
 TEST(ColumnSource, GivesPositionsOfColumnsAndTheirSuccessors) {
   const test::Text text(23);  // 4 columns of 5; 3 tokens are left
-  const auto source = make_column_source(text.split(), 4);
+  const auto source = make_column_source(text.tokens(), 4);
   BatchView view;
   BatchMemory memory;
   DecodingThreads caller;
@@ -149,7 +152,7 @@ TEST(ColumnEvalLoader, PartsTheColumnsAndCarriesTheirState) {
   for (int64_t workers = 1; workers <= 12; ++workers) {
     std::vector<int64_t> predicted;
     for (int64_t rank = 0; rank < workers; ++rank) {
-      const auto loader = make_column_eval_loader(text.split(), 10, 4, {workers, rank});
+      const auto loader = make_column_eval_loader(text.tokens(), 10, 4, {workers, rank});
       for (int pass = 0; pass < 2; ++pass) {
         loader->restart();
         bool first = true;
@@ -173,6 +176,15 @@ TEST(ColumnEvalLoader, PartsTheColumnsAndCarriesTheirState) {
 
 // ---- from the task --------------------------------------------------------------------------------------------------
 
+// A data set whose splits "train" and "test" are both `split`.
+dataset::PreparedDataset data_set_of(const dataset::CachedSplit& split) {
+  std::vector<dataset::CachedSplit> splits(2, split);
+  splits[1].name = "test";
+  dataset::DatasetDescription description;
+  description.fingerprint = "known";
+  return {description, nullptr, splits, "made", ""};
+}
+
 struct TextCase {
   const char* batching;
   const char* first_tensor;
@@ -192,11 +204,7 @@ class TextWorkload : public ::testing::TestWithParam<TextCase> {
     } else {
       pairs_ = std::make_unique<test::Pairs>(source_lengths, target_lengths);
     }
-    std::vector<dataset::CachedSplit> splits(2, columns ? text_->split() : pairs_->split());
-    splits[1].name = "test";
-    dataset::DatasetDescription description;
-    description.fingerprint = "known";
-    data_ = std::make_unique<dataset::PreparedDataset>(description, nullptr, splits, "made", "");
+    data_ = std::make_unique<dataset::PreparedDataset>(data_set_of(columns ? text_->split() : pairs_->split()));
     task_.data.batching = GetParam().batching;
     task_.data.bptt = 12;
     task_.data.bptt_deviation = 3;
@@ -278,6 +286,136 @@ TEST_P(TextWorkload, EvaluatesEverythingOnAnyNumberOfRanks) {
   EXPECT_THAT(weights, Each(weights.front()));
 }
 
+// All tokens of the tensors called `name` that the ranks' training batches of an epoch hold.
+std::set<int64_t> trained_on(const Workload& workload, int64_t workers, const char* name) {
+  std::set<int64_t> all;
+  for (int64_t rank = 0; rank < workers; ++rank) {
+    const auto loader = workload.make_train_loader({.rank = rank, .prefetch = 0});
+    for (int64_t step = 0; step < workload.plan().steps_per_epoch(); ++step) {
+      for (const BatchView& part : loader->next().micro) {
+        const std::vector<int64_t> values = values_of(part, name);
+        all.insert(values.begin(), values.end());
+      }
+    }
+  }
+  return all;
+}
+
+// The numbers of the pairs that the ranks evaluate, and those that they train on in an epoch.
+struct UsedPairs {
+  std::vector<int64_t> evaluated, trained;
+};
+UsedPairs pairs_used(const Workload& workload, int64_t workers) {
+  UsedPairs used;
+  StepPlan plan;
+  const auto epoch = workload.plan().epoch(0);
+  for (int64_t rank = 0; rank < workers; ++rank) {
+    const auto loader = workload.make_eval_loader({workers, rank});
+    while (loader->next() != nullptr) {
+      used.evaluated.insert(used.evaluated.end(), loader->records().begin(), loader->records().end());
+    }
+    for (int64_t step = 0; step < workload.plan().steps_per_epoch(); ++step) {
+      epoch->fill(step, rank, plan);
+      used.trained.insert(used.trained.end(), plan.rows.begin(), plan.rows.end());
+    }
+  }
+  std::ranges::sort(used.evaluated);
+  std::ranges::sort(used.trained);
+  used.trained.erase(std::unique(used.trained.begin(), used.trained.end()), used.trained.end());
+  return used;
+}
+
+TEST(TextHoldout, OfATextIsItsEndWhateverTheNumberOfWorkersAndTheSeed) {
+  const test::Text text(1003);
+  const dataset::PreparedDataset data = data_set_of(text.split());
+  spec::TaskSpec task;
+  task.data.batching = "columns";
+  task.data.bptt = 12;
+  task.data.holdout = 0.2;
+  task.batch_size = 6;
+  constexpr int64_t kTrained = 803;  // the last 200 of 1003 tokens are held out; each token is its own position
+  for (const int64_t workers : {1, 2, 3, 5}) {
+    for (const uint64_t seed : {1, 2}) {
+      const auto workload = make_workload(task, data, workers, seed);
+      const int64_t height = kTrained / (6 * workers);
+      EXPECT_EQ(workload->plan().samples_per_epoch(), (height - 1) * 6 * workers);
+      for (const char* name : {"tokens", "targets"}) {
+        const std::set<int64_t> tokens = trained_on(*workload, workers, name);
+        EXPECT_EQ(std::ssize(tokens), workload->plan().samples_per_epoch());
+        EXPECT_LT(*tokens.rbegin(), kTrained);
+      }
+      std::set<int64_t> evaluated;
+      for (int64_t rank = 0; rank < workers; ++rank) {
+        const auto loader = workload->make_eval_loader({workers, rank});
+        while (const BatchView* view = loader->next()) {
+          const std::vector<int64_t> tokens = values_of(*view, "tokens"), targets = values_of(*view, "targets");
+          evaluated.insert(tokens.begin(), tokens.end());
+          evaluated.insert(targets.begin(), targets.end());
+        }
+      }
+      EXPECT_EQ(std::ssize(evaluated), 200) << "10 columns of 20";
+      EXPECT_EQ(*evaluated.begin(), kTrained);
+    }
+  }
+  EXPECT_THAT([&] { hold_out_end(std::span(text.tokens()).first(4), 0.2); },
+              ThrowsMessage<UserError>(HasSubstr("holds out 0 of 4")));
+}
+
+// Many of these pairs have the source or the target of another one: sources repeat every 150, targets every 350 pairs.
+TEST(TextHoldout, OfPairsIsDrawnAndNoSentenceOfItIsTrainedOn) {
+  std::vector<int64_t> source_lengths(400), target_lengths(400);
+  for (size_t i = 0; i < 400; ++i) {
+    source_lengths[i] = 1 + static_cast<int64_t>(i % 3);
+    target_lengths[i] = 1 + static_cast<int64_t>(i % 7);
+  }
+  const test::Pairs pairs(source_lengths, target_lengths, 504);
+  const auto& source = pairs.split().column<dataset::TokenColumn>("source");
+  const auto& target = pairs.split().column<dataset::TokenColumn>("target");
+  const dataset::PreparedDataset data = data_set_of(pairs.split());
+  spec::TaskSpec task;
+  task.data.holdout = 0.2;
+  task.data.max_length = 4;
+  const std::vector<int64_t> drawn = hold_out(400, 0.2).held_out;
+  std::vector<int64_t> others;
+  int64_t left_out = 0;
+  for (int64_t i = 0; i < 400; ++i) {
+    const bool repeats = std::ranges::any_of(drawn, [&](int64_t held) {
+      return std::ranges::equal(source.record(i), source.record(held)) ||
+             std::ranges::equal(target.record(i), target.record(held));
+    });
+    left_out += repeats && !std::ranges::binary_search(drawn, i) ? 1 : 0;
+    if (!repeats && target.length(i) <= 4) others.push_back(i);
+  }
+  EXPECT_GT(left_out, 20);
+  EXPECT_GT(others.size(), 50U);
+  for (const char* batching : {"sentences", "tokens"}) {
+    task.data.batching = batching;
+    task.batch_size = batching == std::string("tokens") ? 32 : 6;
+    task.global_batch = 128;
+    for (const int64_t workers : {1, 2, 3, 5}) {
+      for (const uint64_t seed : {1, 2}) {
+        SCOPED_TRACE(fmt::format("{} on {} workers with seed {}", batching, workers, seed));
+        const auto workload = make_workload(task, data, workers, seed);
+        const UsedPairs used = pairs_used(*workload, workers);
+        EXPECT_EQ(used.evaluated, drawn);
+        EXPECT_EQ(used.trained, others);
+        EXPECT_EQ(workload->plan().samples_per_epoch(), std::ssize(others));
+      }
+    }
+  }
+}
+
+TEST(TextHoldout, ThatLeavesNothingToTrainOnIsAnError) {
+  const std::vector<int64_t> lengths(20, 3);
+  const test::Pairs pairs(lengths, lengths, 14);  // all alike
+  const dataset::PreparedDataset data = data_set_of(pairs.split());
+  spec::TaskSpec task;
+  task.data.batching = "sentences";
+  task.data.holdout = 0.2;
+  task.batch_size = 4;
+  EXPECT_THAT([&] { make_workload(task, data, 1, 0); }, ThrowsMessage<UserError>(HasSubstr("data.holdout")));
+}
+
 // Rows of one global step, in the order of their numbers.
 std::vector<int64_t> rows_of_step(const Workload& workload, int64_t workers, int64_t step) {
   std::vector<int64_t> rows;
@@ -313,11 +451,7 @@ TEST(Workload, MadePairsMakeTheSameStepsOnAnyNumberOfRanks) {
 
 TEST(Workload, OfADataSetThatDoesNotFitIsAnError) {
   const test::Text text(100);
-  std::vector<dataset::CachedSplit> splits(2, text.split());
-  splits[1].name = "test";
-  dataset::DatasetDescription description;
-  description.fingerprint = "known";
-  const dataset::PreparedDataset data(description, nullptr, splits, "made", "");
+  const dataset::PreparedDataset data = data_set_of(text.split());
   spec::TaskSpec task;
   task.data.batching = "sentences";
   EXPECT_THAT([&] { make_workload(task, data, 1, 0); },

@@ -145,7 +145,8 @@ class TokenPlan final : public EvenPlan {
 }  // namespace
 
 std::unique_ptr<BatchPlan> make_token_plan(const Sentences& sentences, int64_t multiple, const PlanOptions& options) {
-  if (sentences.kept().empty()) throw UserError("no pair of sentences is left to train on: see data.max_length");
+  if (sentences.kept().empty())
+    throw UserError("no pair of sentences is left to train on: see data.max_length and data.holdout");
   return std::make_unique<TokenPlan>(sentences, multiple, options);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -73,29 +74,44 @@ std::unique_ptr<Workload> image_workload(const Ingredients& from) {
   return make_planned_workload(std::move(source), std::move(plan), make_eval);
 }
 
+std::span<const int32_t> text_of(const dataset::CachedSplit& split) {
+  return split.column<dataset::TokenColumn>("tokens").elements;
+}
+
 std::unique_ptr<Workload> language_model_workload(const Ingredients& from) {
   const spec::DataSpec& data = from.task.data;
-  const auto tokens = std::ssize(from.train.column<dataset::TokenColumn>("tokens").elements);
-  const int64_t columns = spec::evaluation_columns(data);
-  const auto make_eval = [&test = from.test, columns, bptt = data.bptt](const EvalShard& shard) {
-    return make_column_eval_loader(test, columns, bptt, shard);
+  const std::span<const int32_t> text = text_of(from.train);
+  const TextHoldout parts = data.holdout > 0 ? hold_out_end(text, data.holdout) : TextHoldout{text, text_of(from.test)};
+  const auto make_eval = [evaluated = parts.held_out, columns = spec::evaluation_columns(data),
+                          bptt = data.bptt](const EvalShard& shard) {
+    return make_column_eval_loader(evaluated, columns, bptt, shard);
   };
-  return make_planned_workload(
-      make_column_source(from.train, from.plan.batch_size * from.plan.workers),
-      make_column_plan(tokens, {data.bptt, data.bptt_deviation, data.short_probability}, from.plan), make_eval);
+  auto source = make_column_source(parts.trained, from.plan.batch_size * from.plan.workers);
+  auto plan =
+      make_column_plan(std::ssize(parts.trained), {data.bptt, data.bptt_deviation, data.short_probability}, from.plan);
+  return make_planned_workload(std::move(source), std::move(plan), make_eval);
 }
 
 std::unique_ptr<Workload> translation_workload(const Ingredients& from) {
   const spec::DataSpec& data = from.task.data;
-  auto source =
-      std::make_shared<const SentenceSource>(from.train, SentenceOptions{data.max_length, 0, data.length_multiple});
+  const SentenceOptions training{data.max_length, 0, data.length_multiple};
+  const SentenceOptions evaluation{0, data.evaluation_max_length, data.length_multiple};
+  std::shared_ptr<const SentenceSource> source, evaluated;
+  if (data.holdout > 0) {
+    Holdout parts = hold_out_pairs(from.train, data.holdout);
+    source = std::make_shared<const SentenceSource>(from.train, training, std::move(parts.trained));
+    evaluated = std::make_shared<const SentenceSource>(from.train, evaluation, std::move(parts.held_out));
+  } else {
+    source = std::make_shared<const SentenceSource>(from.train, training);
+    evaluated = std::make_shared<const SentenceSource>(from.test, evaluation);
+  }
   std::shared_ptr<const BatchPlan> plan = data.batching == "tokens"
                                               ? make_token_plan(*source, data.length_multiple, from.plan)
                                               : make_sentence_plan(*source, from.plan);
   const int64_t batch = data.evaluation_batch > 0 ? data.evaluation_batch : kEvaluationSentences;
-  const auto make_eval = [&test = from.test, batch,
-                          options = SentenceOptions{0, data.evaluation_max_length, data.length_multiple}](
-                             const EvalShard& shard) { return make_sentence_eval_loader(test, options, shard, batch); };
+  const auto make_eval = [evaluated, batch](const EvalShard& shard) {
+    return make_sentence_eval_loader(evaluated, shard, batch);
+  };
   return make_planned_workload(std::move(source), std::move(plan), make_eval);
 }
 

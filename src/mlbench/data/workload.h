@@ -18,9 +18,9 @@ class Workload {
  public:
   virtual ~Workload() = default;
   virtual const BatchPlan& plan() const = 0;
-  // Loads the split "train".
+  // Loads the split "train", without what is held out of it.
   virtual std::unique_ptr<TrainLoader> make_train_loader(const LoaderOptions& options) const = 0;
-  // Loads all of the split "test", divided among the ranks.
+  // Loads all of the split "test", or what is held out of the split "train", divided among the ranks.
   virtual std::unique_ptr<EvalLoader> make_eval_loader(const EvalShard& shard) const = 0;
 };
 
