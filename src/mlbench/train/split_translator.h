@@ -1,10 +1,12 @@
 #pragma once
 
-// Translates the evaluation split of a task, from the workload's sources to metrics and files.
+// Translates what a task evaluates, from the workload's sources to metrics and files: the split "test", or what is held
+// out of the split "train". Sentences are numbered in the order of their pairs.
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/data/workload.h"
@@ -30,9 +32,11 @@ class SplitTranslator {
   void write(comm::Communicator& comm, const std::filesystem::path& folder, int64_t step, const MetricSet& metrics);
 
  private:
-  SplitTranslator(const spec::TaskSpec& task, std::unique_ptr<TranslationTexts> texts, const Clock& clock);
+  SplitTranslator(const spec::TaskSpec& task, std::vector<int64_t> held_out, std::unique_ptr<TranslationTexts> texts,
+                  const Clock& clock);
 
   const SearchOptions options_;
+  const std::vector<int64_t> held_out_;  // the records of the sentences, ascending; empty: all of the split "test"
   const std::unique_ptr<TranslationTexts> texts_;
   const Clock& clock_;
   TranslationShard shard_;

@@ -28,8 +28,8 @@ class TranslationTexts {
   // is undone.
   virtual std::string text_of(std::span<const int64_t> ids) const = 0;
   virtual int64_t sentences() const = 0;
-  // The reference of a sentence of the whole split, as its file has it.
-  virtual const std::string& reference(int64_t sentence) const = 0;
+  // The reference of a sentence of the whole split.
+  virtual std::string reference(int64_t sentence) const = 0;
 };
 
 // Samples that a decoder encodes at once, and the numbers of these sentences in the whole split. A null `view` means
