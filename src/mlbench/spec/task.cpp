@@ -136,8 +136,6 @@ void check_batching(const TaskSpec& task, const Require& require) {
           fmt::format("is a sample of {:g} values; expected at most {:g}", volume, kMostSampleVolume));
   require(data.mean.size() == data.stddev.size(), "data.stddev",
           fmt::format("has {} values, 'data.mean' has {}", data.stddev.size(), data.mean.size()));
-  require(samples || data.holdout == 0, "data.holdout",
-          fmt::format("is {}; expected 0: 'data.batching' is \"{}\"", data.holdout, data.batching));
   require(!columns || data.bptt >= 5, "data.bptt",
           fmt::format("is {}; expected at least 5 positions: 'data.batching' is \"columns\"", data.bptt));
   require(!columns || task.global_batch == 0, "global_batch",

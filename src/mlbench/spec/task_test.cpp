@@ -625,6 +625,8 @@ TEST(Task, BatchesOfTextSayHowTheyAreMade) {
   EXPECT_THAT(error_with("data.bptt", "4"), HasSubstr("is 4; expected at least 5 positions"));
   EXPECT_THAT(error_with("global_batch", "64"), HasSubstr("is 64; expected 0, batch_size * workers"));
   EXPECT_THAT(error_with("data.pad", "-1"), HasSubstr("'data.pad' is -1"));
+  EXPECT_EQ(find_task("3a", "", "", {{"data.holdout", "0.2"}}).task.data.holdout, 0.2);
+  EXPECT_THAT(error_with("data.holdout", "0.95"), HasSubstr("'data.holdout' is 0.95"));
   EXPECT_THAT(error_with("loss_divisor", "local_samples"), HasSubstr("is \"local_samples\"; expected \"weight\""));
   EXPECT_THAT(error_of([&] {
                 parse(kText, {{"data.sample_shape", "[]"}, {"data.batching", "tokens"}, {"global_batch", "31"}});
