@@ -8,9 +8,9 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
-#include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/dataset/cached_tokens.h"
+#include "mlbench/dataset/program_beside.h"
 #include "mlbench/dataset/text/characters.h"
 
 namespace mlbench::dataset::text {
@@ -69,12 +69,7 @@ void WordCounts::write(const fs::path& path) const {
   if (!out) throw IoError("cannot write " + path.string());
 }
 
-fs::path pieces_program() {
-  const fs::path folder = program_path().parent_path();
-  const fs::path beside = folder / "mlbench-pieces";
-  const fs::path in_bin = folder.parent_path() / "bin" / "mlbench-pieces";
-  return !fs::exists(beside) && fs::exists(in_bin) ? in_bin : beside;
-}
+fs::path pieces_program() { return program_beside("mlbench-pieces"); }
 
 std::vector<std::string> learn_pieces(const fs::path& words, int64_t size, const fs::path& model) {
   const fs::path program = pieces_program();

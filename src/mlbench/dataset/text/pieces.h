@@ -44,8 +44,7 @@ class WordCounts {
   StringTable<int64_t> counts_;
 };
 
-// The path of mlbench-pieces: beside this program or, where it is not there, in the folder bin beside this program's
-// folder (for tests). No file need exist at the path.
+// The path of mlbench-pieces, as program_beside() finds it. No file need exist at the path.
 std::filesystem::path pieces_program();
 
 // Has mlbench-pieces learn up to `size` pieces, including kPad, kUnknown, kBegin and kEnd, from the file `words` that
