@@ -21,6 +21,7 @@
 #include "mlbench/dataset/cached_tokens.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/format.h"
+#include "mlbench/dataset/tensorpack_row.h"
 #include "mlbench/dataset/text/cleaning.h"
 #include "mlbench/dataset/text/lines.h"
 #include "mlbench/dataset/text/moses.h"
@@ -316,6 +317,24 @@ void parse_ready_pairs(const std::string& input) {
   const std::vector<std::vector<fs::path>> files = {indexed ? std::vector{sides[0], sides[1], sides[0], sides[1]}
                                                             : std::vector{sides[1]}};
   Make({description, files, scratch() / "dictionary", folder, {}});
+}
+
+// Features 0.5 and -2 with a label; the label as a scalar of NumPy; lengths that lie; a pickle.
+std::vector<std::string> tensorpack_rows() {
+  const std::string map = "\x92\x85\xC4\2nd\xC3\xC4\4type\xA3<f4\xC4\4kind\xC4";
+  const std::string row = map + std::string("\0\xC4\5shape\x91\2\xC4\4data\xC4\x08\0\0\0\x3F\0\0\0\xC0", 26);
+  const std::string label("\xCB\x3F\xF0\0\0\0\0\0\0", 9);
+  const std::string scalar(
+      "\x83\xA2nd\xC2\xA4type\xA3<i4\xA4"
+      "data\xC4\4\1\0\0\0",
+      25);
+  return {row + label,
+          row + scalar,
+          row + "\1",
+          "\xDD\xFF\xFF\xFF\xFF\xDF\xFF\xFF\xFF\xFF",
+          "\x92\xDF\xFF\xFF\xFF\xFF\xC6\xFF\xFF\xFF\xFF",
+          map + "\xC6\xFF\xFF\xFF\xFF",
+          "\x80\x04\x95."};
 }
 
 template <typename T>
@@ -934,6 +953,12 @@ const Parser kParsers[] = {
      []() -> std::vector<std::string> { return {std::string("\0\x04\0wxyz\x01\x01stuv", 13)}; }},
     {"libsvm", parse_data<dataset::read_libsvm>,
      []() -> std::vector<std::string> { return {std::string("\0", 1) + "1 1:0.5 4:-2e3\n-1 2:1 # text\n"}; }},
+    {"tensorpack_row",
+     [](const std::string& input) {
+       std::vector<float> features(2);
+       dataset::read_tensorpack_row(input, features);
+     },
+     tensorpack_rows},
     {"text_pairs",
      [](const std::string& input) {
        write(scratch() / "pairs.tsv", input);
