@@ -2,7 +2,7 @@
 #   Threads::Threads fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json CLI11::CLI11 date::date
 #   tomlplusplus::tomlplusplus LibArchive::LibArchive CURL::libcurl EXPAT::EXPAT OpenSSL::Crypto ZLIB::ZLIB
 #   SQLite::SQLite3 simdjson::simdjson protobuf::libprotobuf-lite JPEG::JPEG PNG::PNG ICU::uc mlbench_microhttpd mlbench_isal
-#   mlbench_yaml mlbench_sentencepiece (where it is)
+#   mlbench_yaml mlbench_sentencepiece mlbench_lmdb (where they are)
 #   mlbench_gloo mlbench_mpi (where there is an MPI) mlbench_nccl and mlbench_tensorflow (where they were asked for) LibTorch::LibTorch DNNL::dnnl (where there is a oneDNN) GTest::gtest GTest::gmock
 
 set(THREADS_PREFER_PTHREAD_FLAG ON)
@@ -52,6 +52,18 @@ if(MLBENCH_SENTENCEPIECE_INCLUDE AND MLBENCH_SENTENCEPIECE_LIBRARY AND MLBENCH_S
     ${MLBENCH_SENTENCEPIECE_TRAIN_LIBRARY} ${MLBENCH_SENTENCEPIECE_LIBRARY})
 else()
   message(STATUS "No SentencePiece: mlbench-pieces will not be built (Debian: libsentencepiece-dev)")
+endif()
+
+# This one, too, is optional: databases of rows are read where it is.
+find_path(MLBENCH_LMDB_INCLUDE lmdb.h)
+find_library(MLBENCH_LMDB_LIBRARY lmdb)
+mark_as_advanced(MLBENCH_LMDB_INCLUDE MLBENCH_LMDB_LIBRARY)
+if(MLBENCH_LMDB_INCLUDE AND MLBENCH_LMDB_LIBRARY)
+  add_library(mlbench_lmdb INTERFACE)
+  target_include_directories(mlbench_lmdb SYSTEM INTERFACE ${MLBENCH_LMDB_INCLUDE})
+  target_link_libraries(mlbench_lmdb INTERFACE ${MLBENCH_LMDB_LIBRARY})
+else()
+  message(STATUS "No LMDB: mlbench-lmdb will not be built (Debian: liblmdb-dev)")
 endif()
 
 if(MLBENCH_WORKER)

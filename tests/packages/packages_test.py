@@ -27,7 +27,8 @@ CMAKE, CPACK = os.environ["MLBENCH_TEST_CMAKE"], os.environ["MLBENCH_TEST_CPACK"
 TENSORFLOW = "mlbench-worker-tensorflow"
 OPTIONAL = (TENSORFLOW,) if (BUILD / "bin" / TENSORFLOW).exists() else ()
 WORKERS = ("mlbench-worker", *OPTIONAL)
-PROGRAMS = ("mlbench", "mlbench-guard", "mlbench-pieces", *WORKERS)
+LINKED = ("mlbench", "mlbench-lmdb", "mlbench-pieces", *WORKERS)  # with shared libraries
+PROGRAMS = (*LINKED, "mlbench-guard")
 PACKAGES = ("mlbench", "mlbench-libtorch", *WORKERS, *(["mlbench-libtensorflow"] if OPTIONAL else []))
 USER = 10001  # of nobody on this machine
 
@@ -163,9 +164,7 @@ def install():
             return run(*wrapper, *command, wrapped=len(wrapper), cwd="/", env=clean_environment(folder))
 
         expect(alone("ls", "-A", SOURCE) == "", "the source tree can still be seen")
-        check_libraries(
-            lambda name: alone("ldd", prefix / "lib/mlbench" / name), ("mlbench", "mlbench-pieces", *WORKERS)
-        )
+        check_libraries(lambda name: alone("ldd", prefix / "lib/mlbench" / name), LINKED)
         home = folder / "home"
         check_program(
             lambda *words: alone(prefix / "bin/mlbench", *words), str(home), lambda name: record_of(home, name)
@@ -305,9 +304,7 @@ def debian():
         with inside(root) as enter:
             enter("apt-get", "update")
             enter("apt-get", "install", "-y", "--no-install-recommends", *names)
-            check_libraries(
-                lambda name: enter("ldd", f"/usr/lib/mlbench/{name}"), ("mlbench", "mlbench-pieces", *WORKERS)
-            )
+            check_libraries(lambda name: enter("ldd", f"/usr/lib/mlbench/{name}"), LINKED)
             for name in PROGRAMS:
                 expect(os.access(root / "usr/lib/mlbench" / name, os.X_OK), f"{name} is not there")
 
@@ -389,7 +386,8 @@ def images():
                 script = "mlbench run x 2 --task mnist --synthetic --max-steps 3 --local && cat $MLBENCH_HOME/runs/x-2/run.json"
                 said = buildah("run", container, "--", "sh", "-c", script)
                 expect('"finished"' in said, said)
-                buildah("run", container, "--", "sh", "-c", "command -v mlbench-guard mlbench-pieces mpirun")
+                found = "command -v mlbench-guard mlbench-lmdb mlbench-pieces mpirun"
+                buildah("run", container, "--", "sh", "-c", found)
             else:
                 # What the image starts, until its own check of health is content.
                 check = " ".join(told["Healthcheck"]["Test"][1:])

@@ -38,6 +38,7 @@ inline constexpr Input kDataDescription{"a data description", 128 * kKiB};
 inline constexpr Input kPrices{"a price table", kMiB, true};
 inline constexpr Input kPredictionLine{"a line of predictions", kMiB};
 inline constexpr Input kTextRow{"a line of a data file", 64 * kMiB};
+inline constexpr Input kStoredRow{"a key or a row of a database", 64 * kMiB};
 inline constexpr Input kTextLine{"a line of text", kMiB};
 inline constexpr Input kSubwords{"a dictionary of subwords", 64 * kMiB};
 inline constexpr Input kTensorHeader{"the header of a safetensors file", 16 * kMiB};

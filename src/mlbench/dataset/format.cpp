@@ -12,6 +12,7 @@ const std::array kFormats = {
     Format{"cifar", DType::kUInt8, 0, read_cifar, hash_cifar_file},
     Format{"cifar-100", DType::kUInt8, 0, read_cifar100, hash_cifar100_file},
     Format{"libsvm", DType::kFloat32, 1, read_libsvm},
+    Format{"lmdb", DType::kFloat32, 1, read_lmdb},
     Format{"images", DType::kUInt8, 0, nullptr, nullptr, nullptr, false, true},
     Format{"words", DType::kInt32, 0, nullptr, nullptr, text::make_words},
     Format{"pairs", DType::kInt32, 0, nullptr, nullptr, text::make_pairs, true},

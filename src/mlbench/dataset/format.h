@@ -2,7 +2,9 @@
 
 // The file formats of data sets: one row per format, in format.cpp. Internal to dataset/.
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -64,5 +66,14 @@ void hash_cifar100_file(const CachedSplit& split, size_t file, size_t files, Sha
 // rows. Labels are whole numbers; with two classes, -1 means 0. `files` is one file of samples.
 void read_libsvm(const DatasetDescription& description, const SplitSpec& split,
                  const std::vector<std::filesystem::path>& files, const SplitBuffers& out);
+// Reads rows that MLBench took from LIBSVM's text into a database of LMDB, by tensorpack (lmdb.cpp): the keys are
+// "00000000", "00000001" and so on, the values rows as in tensorpack_row.h. Rows and labels become those of
+// read_libsvm(). `files` is one database.
+void read_lmdb(const DatasetDescription& description, const SplitSpec& split,
+               const std::vector<std::filesystem::path>& files, const SplitBuffers& out);
+
+// The class that the label of such a row means. Empty where the label means none.
+std::optional<int64_t> class_of_label(double label, int64_t classes);
+std::string label_choices(int64_t classes);  // the labels that mean one, for messages
 
 }  // namespace mlbench::dataset

@@ -88,12 +88,9 @@ class RowParser {
     const char* token = at_;
     double value = 0;
     if (!number(value) || !at_token_end()) lines_.fail(fmt::format("'{}' is no label", token_from(token)));
-    if (classes == 2 && value == -1) return 0;
-    if (value != std::floor(value) || value < 0 || value >= static_cast<double>(classes)) {
-      lines_.fail(fmt::format("label {}, expected {}", token_from(token),
-                              classes == 2 ? "-1 or 0, or 1" : fmt::format("0 to {}", classes - 1)));
-    }
-    return static_cast<int64_t>(value);
+    const auto label = class_of_label(value, classes);
+    if (!label) lines_.fail(fmt::format("label {}, expected {}", token_from(token), label_choices(classes)));
+    return *label;
   }
 
   // Reads the features from the rest of the line; those not written are zero.
@@ -158,6 +155,16 @@ class RowParser {
 };
 
 }  // namespace
+
+std::optional<int64_t> class_of_label(double label, int64_t classes) {
+  if (classes == 2 && label == -1) return 0;
+  if (label != std::floor(label) || label < 0 || label >= static_cast<double>(classes)) return std::nullopt;
+  return static_cast<int64_t>(label);
+}
+
+std::string label_choices(int64_t classes) {
+  return classes == 2 ? "-1 or 0, or 1" : fmt::format("0 to {}", classes - 1);
+}
 
 void read_libsvm(const DatasetDescription& description, const SplitSpec& split,
                  const std::vector<std::filesystem::path>& files, const SplitBuffers& out) {
