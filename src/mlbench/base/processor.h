@@ -13,6 +13,13 @@ std::string why_bfloat16_is_slow(const std::string& cpuinfo);
 // why_bfloat16_is_slow() of this machine's processor.
 std::string why_bfloat16_is_slow();
 
+// What tells one kind of processor from another by the text of /proc/cpuinfo: maker, model and instruction sets of the
+// first core. "" where the text has nothing of these.
+std::string processor_kind(const std::string& cpuinfo);
+// processor_kind() of this machine; with the variables by which users hide instruction sets from oneDNN and LibTorch.
+// "" where the kernel does not say.
+std::string processor_kind();
+
 // Maker, version and date of the firmware, as the kernel has them from the firmware's tables. "" where there are none,
 // as in many virtual machines. `root` is put before /sys.
 std::string firmware_version(const std::filesystem::path& root = "/");

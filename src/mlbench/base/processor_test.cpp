@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
 #include "mlbench/base/files.h"
 
 namespace mlbench {
@@ -26,6 +28,30 @@ TEST(Processor, Bfloat16IsNotSlowElsewhere) {
   EXPECT_EQ(why_bfloat16_is_slow(processor("AuthenticAMD", "avx2 avx512f avx512_bf16")), "");
   EXPECT_EQ(why_bfloat16_is_slow("processor\t: 0\nFeatures\t: fp asimd bf16\n"), "") << "no x86-64: not known";
   EXPECT_EQ(why_bfloat16_is_slow(""), "");
+}
+
+std::string core_pair(const std::string& model, const std::string& flags, const std::string& megahertz) {
+  const std::string core = "vendor_id\t: AMaker\nmodel name\t: " + model + "\ncpu MHz\t\t: " + megahertz +
+                           "\nflags\t\t: fpu " + flags + "\nbugs\t\t: spectre_v1\n";
+  return "processor\t: 0\n" + core + "\nprocessor\t: 1\n" + core;
+}
+
+TEST(Processor, KindsDifferByModelAndInstructionSets) {
+  const std::string kind = processor_kind(core_pair("A Processor", "avx2 avx512f", "2000.5"));
+  EXPECT_EQ(kind, "vendor_id\t: AMaker\nmodel name\t: A Processor\nflags\t\t: fpu avx2 avx512f\n");
+  EXPECT_EQ(processor_kind(core_pair("A Processor", "avx2 avx512f", "3141.6")), kind) << "its clock varies";
+  EXPECT_NE(processor_kind(core_pair("A Processor", "avx2", "2000.5")), kind);
+  EXPECT_NE(processor_kind(core_pair("Another", "avx2 avx512f", "2000.5")), kind);
+  EXPECT_EQ(processor_kind("processor\t: 0\nFeatures\t: fp asimd bf16\n"), "Features\t: fp asimd bf16\n");
+  EXPECT_EQ(processor_kind(""), "");
+}
+
+TEST(Processor, OneWhoseInstructionSetsAreHiddenIsOfAnotherKind) {
+  const std::string kind = processor_kind();
+  if (kind.empty()) GTEST_SKIP() << "missing capability: /proc/cpuinfo with the processor's model";
+  setenv("ATEN_CPU_CAPABILITY", "default", 1);
+  EXPECT_EQ(processor_kind(), kind + "ATEN_CPU_CAPABILITY=default\n");
+  unsetenv("ATEN_CPU_CAPABILITY");
 }
 
 TEST(Firmware, IsWhatTheKernelKnows) {
