@@ -264,6 +264,10 @@ std::vector<std::string> kinds_in(const ModelDescription& model) {
   return kinds;
 }
 
+std::string_view main_work(const ModelDescription& model) {
+  return std::ranges::count(kinds_in(model), "conv2d") > 0 ? kConvolutions : kProducts;
+}
+
 const LayerKind& find_layer_kind(const std::string& name) {
   const auto found = std::ranges::find_if(layer_kinds(), [&](const LayerKind& kind) { return kind.name == name; });
   MLBENCH_CHECK(found != layer_kinds().end(), "no layer kind " + name);

@@ -58,6 +58,7 @@
 //                                               of (g[t + 1] - g[t])^2 (0 where T = 1); a scalar (Merity et al. 2017)
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mlbench/models/model.h"
@@ -86,6 +87,9 @@ struct LayerKind {
 const std::vector<LayerKind>& layer_kinds();
 // The names of the kinds of the model's layers, with those inside of residual layers; each once.
 std::vector<std::string> kinds_in(const ModelDescription& model);
+// What most of a training step of the model computes: convolutions where it has any, else products of matrices.
+inline constexpr std::string_view kConvolutions = "convolutions", kProducts = "products";
+std::string_view main_work(const ModelDescription& model);
 // The kind of that name. Precondition: there is one.
 const LayerKind& find_layer_kind(const std::string& name);
 

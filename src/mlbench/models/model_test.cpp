@@ -57,6 +57,8 @@ TEST(Models, AreThoseOfTheTasks) {
 TEST(Models, HaveLayersOfSomeKinds) {
   EXPECT_THAT(kinds_in(describe_model(spec::find_task("fashion-mnist", "", "", {}).task)),
               ElementsAre("conv2d", "relu", "max_pool2d", "flatten", "linear", "dropout"));
+  EXPECT_EQ(main_work(describe_model(spec::find_task("1a", "2021", "", {}).task)), kConvolutions);
+  EXPECT_EQ(main_work(describe_model(spec::find_task("4b", "", "", {}).task)), kProducts);
   const std::vector<std::string> kinds = kinds_in(describe_model(spec::find_task("1a", "2021", "", {}).task));
   EXPECT_EQ(std::ranges::count(kinds, "residual"), 1);
   EXPECT_EQ(std::ranges::count(kinds, "batch_norm2d"), 1) << "those of the residual layers are the same kind";
