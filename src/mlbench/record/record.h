@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/record/bfloat16_speed.h"
 #include "mlbench/record/collectives.h"
 #include "mlbench/spec/communication.h"
 #include "mlbench/spec/fields.h"
@@ -73,6 +74,8 @@ struct Effective : Choices {
   std::optional<int64_t> decoding_threads;   // of each rank; empty where samples are not decoded by several
   std::string collectives_by;                // whose collective algorithms ran: "mlbench", or the back end's library
   std::vector<std::string> variables;        // NAME=VALUE, by which rank 0's back end is told how to communicate
+  // On rank 0's processor, of runs that compute in bfloat16 on CPUs.
+  std::optional<Bfloat16Speed> bfloat16_speed;
 };
 struct Requested : Choices {
   std::optional<double> bucket_mb;

@@ -34,6 +34,17 @@ void describe_choices(auto& v, auto& choices) {
   v.field("pinned", choices.pinned);
 }
 
+template <typename V, Either<Bfloat16Speed> T>
+void describe(V& v, T& speed) {
+  v.field("work", speed.work, spec::kRequired);
+  v.field("verdict", speed.verdict, spec::kRequired);
+  v.field("ratio", speed.ratio);
+  v.field("low", speed.low);
+  v.field("high", speed.high);
+  text_or_nothing(v, "reason", speed.reason);
+  v.others(speed.others);
+}
+
 template <typename V, Either<Effective> T>
 void describe(V& v, T& effective) {
   describe_choices(v, effective);
@@ -44,6 +55,7 @@ void describe(V& v, T& effective) {
   text_or_nothing(v, "convolution", effective.convolution);
   v.field("convolution_why", effective.convolution_why, kOmitted);
   v.field("decoding_threads", effective.decoding_threads, kOmitted);
+  v.structure("bfloat16_speed", effective.bfloat16_speed, kOmitted);
   text_or_nothing(v, "collectives_by", effective.collectives_by);
   v.field("variables", effective.variables, kOmitted);
   v.others(effective.others);

@@ -67,6 +67,7 @@ Record full_record() {
   record.effective->convolution = record.requested->convolution = "winograd";
   record.effective->convolution_why = {"winograd in 16 layers: faster"};
   record.effective->decoding_threads = 2;
+  record.effective->bfloat16_speed = bfloat16_speed_not_known("products", "not measured");
   record.effective->replicated = record.effective->staged = record.effective->one_collective = true;
   record.effective->variables = {"A=b"};
   record.failure.emplace();
