@@ -9,6 +9,7 @@
 #include "mlbench/base/log.h"
 #include "mlbench/base/program_start.h"
 #include "mlbench/base/signals.h"
+#include "mlbench/worker/bfloat16.h"
 #include "mlbench/worker/evaluate.h"
 
 namespace mlbench::worker {
@@ -19,6 +20,7 @@ struct Options {
   std::string evaluate;  // path of a stored model to evaluate, instead of running a rank
   int64_t average = 1;   // number of checkpoints
   bool catalog = false;
+  std::string bfloat16_speed;  // a framework
 };
 
 Options parse(int argc, char** argv, const std::string& name, const RankOptions& rank) {
@@ -29,6 +31,8 @@ Options parse(int argc, char** argv, const std::string& name, const RankOptions&
       "(or another launcher's variables) say who it is.",
       name);
   app.add_flag("--catalog", options.catalog, "print what this worker can do as JSON, and exit");
+  app.add_option("--bfloat16-speed", options.bfloat16_speed,
+                 "measure how fast this framework computes in bfloat16 beside float32, print it as JSON, and exit");
   app.add_option("--run-dir", options.rank.run_dir, "folder of the run");
   app.add_option(
       "--spec", options.rank.spec_file,
@@ -50,7 +54,8 @@ Options parse(int argc, char** argv, const std::string& name, const RankOptions&
   }
   if (!options.evaluate.empty() && options.rank.spec_file.empty())
     throw UserError("--evaluate needs --spec FILE; see " + name + " --help");
-  if (!options.catalog && options.evaluate.empty() && options.rank.run_dir.empty())
+  const bool answers = options.catalog || !options.bfloat16_speed.empty();
+  if (!answers && options.evaluate.empty() && options.rank.run_dir.empty())
     throw UserError("--run-dir DIR is missing; see " + name + " --help");
   return options;
 }
@@ -65,9 +70,11 @@ int run_program(int argc, char** argv, const catalog::WorkerProgram& program, co
     begin_program({.held = end_signals(), .launched = true});
     keep_freed_memory();
     const Options options = parse(argc, argv, program.name, given);
-    if (options.catalog || !options.evaluate.empty()) release_end_signals();
-    if (options.catalog) {
-      std::puts(catalog::describe(program).dump(2).c_str());
+    const bool measures = !options.bfloat16_speed.empty();
+    if (options.catalog || measures || !options.evaluate.empty()) release_end_signals();
+    if (options.catalog || measures) {
+      const Json answer = measures ? measure_bfloat16(program, options.bfloat16_speed) : catalog::describe(program);
+      std::puts(answer.dump(2).c_str());
       return 0;
     }
     return options.evaluate.empty() ? run_rank(program, options.rank)

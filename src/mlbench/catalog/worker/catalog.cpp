@@ -112,6 +112,7 @@ Json list_frameworks(const std::vector<FrameworkRow>& frameworks) {
                      {"convolutions", row.convolutions},
                      {"layers", row.layers == nullptr ? Json() : Json(row.layers())},
                      {"decodes", row.decodes},
+                     {"computes", row.computes},
                      {"tasks", tasks_of(row)}});
   }
   return array;

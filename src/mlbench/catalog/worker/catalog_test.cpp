@@ -127,6 +127,8 @@ TEST(Catalog, SaysWhichTasksAFrameworkTrains) {
               AllOf(Contains("fashion-mnist"), Contains("mnist"), Not(Contains("1a")), Not(Contains("4a"))));
   EXPECT_EQ(described[2]["layers"], nullptr) << "all that there are";
   EXPECT_EQ(described[2]["decodes"], false);
+  EXPECT_EQ(described[0]["computes"], true);
+  EXPECT_EQ(described[2]["computes"], false);
   for (const spec::TaskSource& source : spec::embedded_tasks()) {
     const std::string task = spec::parse_task(source, "", {}).task.name;
     EXPECT_THAT(described[2]["tasks"].get<std::vector<std::string>>(), Contains(task));

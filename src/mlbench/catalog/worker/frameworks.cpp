@@ -31,7 +31,8 @@ const std::vector<FrameworkRow>& frameworks() {
        .make = framework::null_framework::make,
        .about = "computes nothing: what all else of a step costs",
        .precisions = {"float32", "tf32", "bf16", "fp16"},
-       .decodes = false},
+       .decodes = false,
+       .computes = false},
   };
   return kRows;
 }
