@@ -19,44 +19,7 @@ constexpr std::string_view kLines[] = {"vendor_id", "cpu family",      "model", 
                                        "flags",     "CPU implementer", "CPU part", "Features"};
 constexpr const char* kHidingVariables[] = {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY"};
 
-// The value in the first line "KEY : VALUE", between blanks; "" without one.
-std::string value_of(const std::string& cpuinfo, std::string_view key) {
-  for (size_t begin = 0; begin < cpuinfo.size();) {
-    const size_t end = std::min(cpuinfo.find('\n', begin), cpuinfo.size());
-    const std::string_view line = std::string_view(cpuinfo).substr(begin, end - begin);
-    const size_t colon = line.find(':');
-    if (colon != std::string_view::npos && line.starts_with(key) &&
-        line.substr(key.size(), colon - key.size()).find_first_not_of(" \t") == std::string_view::npos) {
-      return std::string(line.substr(colon + 1)) + " ";
-    }
-    begin = end + 1;
-  }
-  return "";
-}
-
 }  // namespace
-
-std::string why_bfloat16_is_slow(const std::string& cpuinfo) {
-  const std::string flags = value_of(cpuinfo, "flags");
-  const auto has = [&](std::string_view flag) {
-    return flags.find(" " + std::string(flag) + " ") != std::string::npos;
-  };
-  if (flags.empty() || has("amx_bf16")) return "";
-  if (!has("avx512_bf16")) {
-    return "bfloat16 is usually slower than float32 on this processor, which has neither AMX nor AVX512-BF16";
-  }
-  // Intel's AVX512-BF16 has the rate of float32, and conversions come on top; AMD's has twice that rate.
-  if (value_of(cpuinfo, "vendor_id").find("GenuineIntel") == std::string::npos) return "";
-  return "bfloat16 is usually slower than float32 on this processor: of Intel, with AVX512-BF16 and without AMX";
-}
-
-std::string why_bfloat16_is_slow() {
-  try {
-    return why_bfloat16_is_slow(read_file("/proc/cpuinfo"));
-  } catch (const std::exception&) {
-    return "";
-  }
-}
 
 std::string processor_kind(const std::string& cpuinfo) {
   std::string kind;

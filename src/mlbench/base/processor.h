@@ -7,12 +7,6 @@
 
 namespace mlbench {
 
-// Why products of bfloat16 are usually slower than those of float32 on the processor that `cpuinfo`, the text of
-// /proc/cpuinfo, describes. "" where they are not slower, and where nothing is known of the processor (no x86-64).
-std::string why_bfloat16_is_slow(const std::string& cpuinfo);
-// why_bfloat16_is_slow() of this machine's processor.
-std::string why_bfloat16_is_slow();
-
 // What tells one kind of processor from another by the text of /proc/cpuinfo: maker, model and instruction sets of the
 // first core. "" where the text has nothing of these.
 std::string processor_kind(const std::string& cpuinfo);

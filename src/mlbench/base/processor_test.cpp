@@ -1,6 +1,6 @@
 #include "mlbench/base/processor.h"
 
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <cstdlib>
 
@@ -9,39 +9,18 @@
 namespace mlbench {
 namespace {
 
-using testing::HasSubstr;
-
-std::string processor(const std::string& vendor, const std::string& flags) {
-  return "processor\t: 0\nvendor_id\t: " + vendor + "\nmodel name\t: A Processor\nflags\t\t: fpu " + flags +
-         "\nbugs\t\t: amx_bf16\n\nprocessor\t: 1\nvendor_id\t: " + vendor + "\n";
-}
-
-TEST(Processor, Bfloat16IsSlowWithoutFastProducts) {
-  EXPECT_THAT(why_bfloat16_is_slow(processor("GenuineIntel", "avx2 avx512f avx512_bf16")),
-              HasSubstr("AVX512-BF16 and without AMX"));
-  EXPECT_THAT(why_bfloat16_is_slow(processor("GenuineIntel", "avx2 avx512f")), HasSubstr("neither AMX nor"));
-  EXPECT_THAT(why_bfloat16_is_slow(processor("AuthenticAMD", "avx2")), HasSubstr("neither AMX nor"));
-}
-
-TEST(Processor, Bfloat16IsNotSlowElsewhere) {
-  EXPECT_EQ(why_bfloat16_is_slow(processor("GenuineIntel", "avx2 avx512f avx512_bf16 amx_bf16 amx_tile")), "");
-  EXPECT_EQ(why_bfloat16_is_slow(processor("AuthenticAMD", "avx2 avx512f avx512_bf16")), "");
-  EXPECT_EQ(why_bfloat16_is_slow("processor\t: 0\nFeatures\t: fp asimd bf16\n"), "") << "no x86-64: not known";
-  EXPECT_EQ(why_bfloat16_is_slow(""), "");
-}
-
-std::string core_pair(const std::string& model, const std::string& flags, const std::string& megahertz) {
+std::string processor(const std::string& model, const std::string& flags, const std::string& megahertz) {
   const std::string core = "vendor_id\t: AMaker\nmodel name\t: " + model + "\ncpu MHz\t\t: " + megahertz +
                            "\nflags\t\t: fpu " + flags + "\nbugs\t\t: spectre_v1\n";
   return "processor\t: 0\n" + core + "\nprocessor\t: 1\n" + core;
 }
 
 TEST(Processor, KindsDifferByModelAndInstructionSets) {
-  const std::string kind = processor_kind(core_pair("A Processor", "avx2 avx512f", "2000.5"));
+  const std::string kind = processor_kind(processor("A Processor", "avx2 avx512f", "2000.5"));
   EXPECT_EQ(kind, "vendor_id\t: AMaker\nmodel name\t: A Processor\nflags\t\t: fpu avx2 avx512f\n");
-  EXPECT_EQ(processor_kind(core_pair("A Processor", "avx2 avx512f", "3141.6")), kind) << "its clock varies";
-  EXPECT_NE(processor_kind(core_pair("A Processor", "avx2", "2000.5")), kind);
-  EXPECT_NE(processor_kind(core_pair("Another", "avx2 avx512f", "2000.5")), kind);
+  EXPECT_EQ(processor_kind(processor("A Processor", "avx2 avx512f", "3141.6")), kind) << "its clock varies";
+  EXPECT_NE(processor_kind(processor("A Processor", "avx2", "2000.5")), kind);
+  EXPECT_NE(processor_kind(processor("Another", "avx2 avx512f", "2000.5")), kind);
   EXPECT_EQ(processor_kind("processor\t: 0\nFeatures\t: fp asimd bf16\n"), "Features\t: fp asimd bf16\n");
   EXPECT_EQ(processor_kind(""), "");
 }

@@ -15,7 +15,6 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/paths.h"
-#include "mlbench/base/processor.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text_blocks.h"
 #include "mlbench/catalog/options/options.h"
@@ -23,6 +22,8 @@
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
 #include "mlbench/metrics/metric.h"
+#include "mlbench/models/layer_kinds.h"
+#include "mlbench/models/model.h"
 #include "mlbench/objects/object_store.h"
 #include "mlbench/plan/choices.h"
 #include "mlbench/plan/engine.h"
@@ -414,7 +415,18 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& f
   return runs;
 }
 
-std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, int cores) {
+std::optional<record::Bfloat16Speed> bfloat16_speed_of(const std::vector<spec::RunSpec>& runs,
+                                                       const std::filesystem::path& worker,
+                                                       const std::filesystem::path& home) {
+  const spec::RunSpec& run = runs.front();
+  if (!spec::trains(run) || run.precision != "bf16" || run.device != "cpu") return std::nullopt;
+  const std::string_view work = models::main_work(models::describe_model(run.task.task));
+  if (catalog::facts_of(run.executor).on_this_host) return supervise::bfloat16_speed(worker, home, run.framework, work);
+  return record::bfloat16_speed_not_known(work, "the ranks are on other hosts; type mlbench doctor there");
+}
+
+std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, int cores,
+                                       const std::optional<record::Bfloat16Speed>& bfloat16) {
   std::vector<std::string> warnings;
   std::set<int64_t> unofficial, oversubscribed;
   for (const spec::RunSpec& run : runs) {
@@ -435,9 +447,11 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
   if (!communication.wire_dtype.empty()) {
     warnings.push_back(fmt::format("float32 travels as {}: no official task does that", communication.wire_dtype));
   }
-  const bool bfloat16 = runs.front().precision == "bf16" && runs.front().device == "cpu";
-  if (bfloat16 && catalog::facts_of(runs.front().executor).on_this_host) {
-    if (std::string slow = why_bfloat16_is_slow(); !slow.empty()) warnings.push_back(std::move(slow));
+  if (bfloat16 && bfloat16->verdict == record::kSlower) {
+    warnings.push_back(record::describe_bfloat16(*bfloat16, runs.front().framework) +
+                       "; type --set precision=float32 instead");
+  } else if (bfloat16 && bfloat16->verdict == record::kNotKnown) {
+    warnings.push_back(record::describe_bfloat16(*bfloat16, runs.front().framework));
   }
   if (runs.front().emulated_step_s > 0) {
     warnings.emplace_back("steps are emulated (--compute): nothing is learnt or evaluated, and no goal is reached");

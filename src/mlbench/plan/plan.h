@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mlbench/base/json.h"
+#include "mlbench/record/bfloat16_speed.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/run_spec.h"
 
@@ -62,8 +63,16 @@ spec::RunSpec plan_task(const RunOptions& options, const std::filesystem::path& 
 // executor refuses, more ranks or threads than a host starts, a data set that is nowhere where it is looked for.
 std::vector<spec::RunSpec> plan_runs(const RunOptions& options, const PlanFacts& facts);
 
-// Warnings for people: why runs are open or of division own, and why their times may mislead. `cores` are the host's.
-// Precondition: there is at least one run.
-std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, int cores);
+// How fast the runs' framework computes their model in bfloat16 beside float32, where they ask for that on CPUs; empty
+// for other runs. The framework's worker program, beside `worker`, measures it on this host, or the home has it. Not
+// known for ranks on other hosts. Precondition: there is at least one run.
+std::optional<record::Bfloat16Speed> bfloat16_speed_of(const std::vector<spec::RunSpec>& runs,
+                                                       const std::filesystem::path& worker,
+                                                       const std::filesystem::path& home);
+
+// Warnings for people: why runs are open or of division own, and why their times may mislead. `cores` are the host's;
+// `bfloat16` is that of bfloat16_speed_of(). Precondition: there is at least one run.
+std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, int cores,
+                                       const std::optional<record::Bfloat16Speed>& bfloat16 = std::nullopt);
 
 }  // namespace mlbench::plan

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <fstream>
 
+#include "mlbench/base/build_info.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/gpus.h"
@@ -12,13 +13,13 @@
 #include "mlbench/base/processor.h"
 #include "mlbench/catalog/options/options.h"
 #include "mlbench/plan/engine.h"
+#include "mlbench/record/bfloat16_speed.h"
 #include "mlbench/spec/declaration.h"
 
 namespace mlbench::plan {
 namespace {
 
 using testing::AllOf;
-using testing::Conditional;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -862,17 +863,41 @@ TEST_F(Plan, BuffersOnGpusNeedABackEndThatTakesThem) {
   EXPECT_EQ(error(), "--wire-dtype works on buffers of the host, and --gpu puts them on GPUs");
 }
 
-TEST_F(Plan, Bfloat16IsWarnedOfWhereThisProcessorIsSlowAtIt) {
+TEST_F(Plan, Bfloat16IsWarnedOfWhereItIsSlower) {
   options_.workers = {"1"};
   options_.overrides = {"precision=bf16"};
-  const std::string slow = why_bfloat16_is_slow();
-  const auto warned = [&] { return plan_warnings(plan_runs(options_, facts_), 8); };
-  EXPECT_THAT(warned(), Conditional(slow.empty(), IsEmpty(), ElementsAre(slow)));
-  auto elsewhere = plan_runs(options_, facts_);
-  for (spec::RunSpec& run : elsewhere) run.executor = "mpirun";
-  EXPECT_THAT(plan_warnings(elsewhere, 8), IsEmpty());
-  options_.overrides.clear();
+  const std::vector<spec::RunSpec> runs = plan_runs(options_, facts_);
+  record::Bfloat16Speed speed{.work = "convolutions", .verdict = "slower", .ratio = 0.6, .low = 0.5, .high = 0.7};
+  const auto warned = [&] { return plan_warnings(runs, 8, speed); };
+  EXPECT_THAT(warned(), ElementsAre(AllOf(HasSubstr("bfloat16 is slower"), HasSubstr("0.60 (0.50 to 0.70)"),
+                                          HasSubstr("--set precision=float32"))));
+  speed.verdict = "undecided";
   EXPECT_THAT(warned(), IsEmpty());
+  speed = record::bfloat16_speed_not_known("convolutions", "the reason");
+  EXPECT_THAT(warned(), ElementsAre(HasSubstr("is not known: the reason")));
+}
+
+TEST_F(Plan, TheSpeedOfBfloat16IsThatOfTheRanksHost) {
+  options_.workers = {"1"};
+  const auto speed = [&](const std::filesystem::path& worker) {
+    return bfloat16_speed_of(plan_runs(options_, facts_), worker, facts_.home);
+  };
+  EXPECT_EQ(speed("/no/worker"), std::nullopt) << "float32";
+  options_.overrides = {"precision=bf16"};
+  EXPECT_EQ(speed("/no/worker").value().verdict, "not known");
+  EXPECT_THAT(speed("/no/worker").value().reason, HasSubstr("/no/worker"));
+  if (processor_kind().empty()) GTEST_SKIP() << "missing capability: /proc/cpuinfo with the processor's model";
+
+  const record::Bfloat16Place place{facts_.home / "cache", build_info().build_id, "torch"};
+  record::keep_bfloat16_speed(place, {.work = "convolutions", .verdict = "slower", .ratio = 0.6});
+  record::keep_bfloat16_speed(place, {.work = "products", .verdict = "faster", .ratio = 2});
+  EXPECT_EQ(speed(program_path()).value().verdict, "slower") << "of the program with this build";
+  options_.task = "2a";
+  EXPECT_EQ(speed(program_path()).value().verdict, "faster") << "a model without convolutions";
+
+  std::vector<spec::RunSpec> elsewhere = plan_runs(options_, facts_);
+  elsewhere.front().executor = "mpirun";
+  EXPECT_THAT(bfloat16_speed_of(elsewhere, program_path(), facts_.home).value().reason, HasSubstr("on other hosts"));
 }
 
 TEST_F(Plan, AMadeNetworkOrAnotherTypeOnTheWireOpensARun) {

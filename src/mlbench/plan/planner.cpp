@@ -42,7 +42,8 @@ PlannedRuns Planner::plan(const Json& request) {
   PlannedRuns planned;
   planned.runs = plan_runs(options, facts);
   check_limits(options_.defaults, planned.runs);
-  planned.warnings = plan_warnings(planned.runs, facts.cores);
+  planned.warnings =
+      plan_warnings(planned.runs, facts.cores, bfloat16_speed_of(planned.runs, options_.worker, options_.home));
   return planned;
 }
 

@@ -17,6 +17,7 @@
 #include "mlbench/base/process.h"
 #include "mlbench/catalog/programs/programs.h"
 #include "mlbench/exec/executor.h"
+#include "mlbench/record/bfloat16_speed.h"
 #include "mlbench/record/build_record.h"
 
 namespace mlbench::supervise {
@@ -121,6 +122,12 @@ struct WorkerCatalog {
 // name of its `program`. Cached in HOME/cache/catalog/ under the program's build id, so that a program is started only
 // the first time. One that lacks a framework is started each time, as what it lacks may be there by then.
 WorkerCatalog worker_catalog(const std::filesystem::path& worker, const std::filesystem::path& home);
+
+// How fast the framework computes such work (record/bfloat16_speed.h) in bfloat16 on this host, as its worker program
+// measures it in about a second. Kept in the home, so that the program is started only the first time. Not known, with
+// the reason, where there is no answer.
+record::Bfloat16Speed bfloat16_speed(const std::filesystem::path& worker, const std::filesystem::path& home,
+                                     const std::string& framework, std::string_view work);
 
 // Adds to `catalog` the framework of a program that has one of its own. Where `its`, which is what the program says,
 // does not list that, the row's reason says why, and how to get the program.

@@ -29,6 +29,24 @@ bool lacks_a_framework(const Json& catalog) {
                              [](const Json& row) { return !row.value("available", true); });
 }
 
+// What the worker program prints with these arguments. Throws UserError and IoError, saying why where it is no JSON.
+Json ask(const std::filesystem::path& worker, const std::vector<std::string>& arguments, const Input& answer) {
+  ProcessOptions options;
+  options.arguments = {worker.string()};
+  options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
+  const ProcessOutput output = run_process(options, std::chrono::seconds(60));
+  if (output.end.code != 0) {
+    const std::string said = last_line(output.standard_error);
+    throw UserError(fmt::format("{} {} failed (exit code {}): {}", worker.string(), arguments.front(), output.end.code,
+                                said.empty() ? "no message" : said));
+  }
+  try {
+    return parse_json(output.standard_output, answer);
+  } catch (const UserError& error) {
+    throw UserError(fmt::format("{} {} printed no answer: {}", worker.string(), arguments.front(), error.what()));
+  }
+}
+
 // What the program at `worker` prints with --catalog.
 WorkerCatalog catalog_of(const std::filesystem::path& worker, const std::filesystem::path& home) {
   if (!std::filesystem::exists(worker)) return {std::nullopt, "there is no worker program at " + worker.string()};
@@ -37,15 +55,7 @@ WorkerCatalog catalog_of(const std::filesystem::path& worker, const std::filesys
   const std::filesystem::path cached = cache_dir_of(home) / "catalog" / (*build_id + ".json");
   if (auto catalog = read_cached(cached)) return {std::move(catalog), ""};
   try {
-    ProcessOptions options;
-    options.arguments = {worker.string(), "--catalog"};
-    const ProcessOutput output = run_process(options, std::chrono::seconds(60));
-    if (output.end.code != 0) {
-      const std::string said = last_line(output.standard_error);
-      return {std::nullopt, worker.string() + " --catalog failed (exit code " + std::to_string(output.end.code) +
-                                "): " + (said.empty() ? "no message" : said)};
-    }
-    Json catalog = parse_json(output.standard_output, inputs::kWorkerCatalog);
+    Json catalog = ask(worker, {"--catalog"}, inputs::kWorkerCatalog);
     if (lacks_a_framework(catalog)) return {std::move(catalog), ""};
     try {
       std::filesystem::create_directories(cached.parent_path());
@@ -54,8 +64,6 @@ WorkerCatalog catalog_of(const std::filesystem::path& worker, const std::filesys
       // Where the home cannot be written, the worker is started again next time.
     }
     return {std::move(catalog), ""};
-  } catch (const UserError& error) {
-    return {std::nullopt, worker.string() + " --catalog printed no catalog: " + error.what()};
   } catch (const std::runtime_error& error) {
     return {std::nullopt, error.what()};
   }
@@ -90,6 +98,24 @@ WorkerCatalog worker_catalog(const std::filesystem::path& worker, const std::fil
     add_framework(*all.catalog, program, catalog_of(catalog::path_of(program, worker), home));
   }
   return all;
+}
+
+record::Bfloat16Speed bfloat16_speed(const std::filesystem::path& worker, const std::filesystem::path& home,
+                                     const std::string& framework, std::string_view work) {
+  const std::filesystem::path program = catalog::path_of(catalog::program_with(framework), worker);
+  const record::Bfloat16Place place{cache_dir_of(home), elf_build_id(program).value_or(""), framework};
+  if (auto kept = record::kept_bfloat16_speed(place, work)) return *kept;
+  try {
+    record::Bfloat16Speed wanted = record::bfloat16_speed_not_known(work, program.string() + " does not measure it");
+    for (const Json& row : ask(program, {"--bfloat16-speed", framework}, inputs::kWorkerAnswer)) {
+      const auto speed = record::bfloat16_speed_from_json(row, program.string() + " --bfloat16-speed");
+      record::keep_bfloat16_speed(place, speed);
+      if (speed.work == work) wanted = speed;
+    }
+    return wanted;
+  } catch (const std::runtime_error& error) {
+    return record::bfloat16_speed_not_known(work, error.what());
+  }
 }
 
 }  // namespace mlbench::supervise

@@ -9,13 +9,16 @@
 #include <utility>
 #include <vector>
 
+#include "mlbench/base/build_info.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/or_null.h"
-#include "mlbench/base/processor.h"
 #include "mlbench/base/storage.h"
 #include "mlbench/metrics/metric.h"
+#include "mlbench/models/layer_kinds.h"
+#include "mlbench/models/model.h"
 #include "mlbench/objects/object_store.h"
+#include "mlbench/record/bfloat16_speed.h"
 #include "mlbench/record/events.h"
 #include "mlbench/spec/split.h"
 
@@ -37,9 +40,19 @@ Json notes_on(const Json& effective, const spec::RunSpec& run) {
     notes.push_back(
         fmt::format("--convolution {}: no convolution has this order ({})", run.convolution, fmt::join(why, "; ")));
   }
-  const bool bfloat16 = effective.value("precision", "") == "bf16" && effective.value("device", "") == "cpu";
-  if (std::string slow = bfloat16 ? why_bfloat16_is_slow() : ""; !slow.empty()) notes.push_back(std::move(slow));
+  if (const auto found = effective.find("bfloat16_speed"); found != effective.end()) {
+    const record::Bfloat16Speed speed = record::bfloat16_speed_from_json(*found, "bfloat16_speed");
+    if (speed.verdict == record::kSlower) notes.push_back(record::describe_bfloat16(speed, run.framework));
+  }
   return notes;
+}
+
+// How fast this rank's processor computes in bfloat16, as the home has it. Nothing is measured beside a run.
+record::Bfloat16Speed bfloat16_speed_here(const spec::RunSpec& run) {
+  const std::string_view work = models::main_work(models::describe_model(run.task.task));
+  return record::kept_bfloat16_speed({run.cache_dir, build_info().build_id, run.framework}, work)
+      .value_or(
+          record::bfloat16_speed_not_known(work, "not measured for this build and the processor of rank 0's host"));
 }
 
 // Where the samples come from; null where that is a disk.
@@ -85,6 +98,9 @@ void RunLog::begin(int64_t step, int64_t last_step) {
   effective.update(c_.optimizer.effective());
   if (c_.decoding_threads > 0) effective["decoding_threads"] = c_.decoding_threads;
   effective["collectives_by"] = c_.comm.collectives_by();
+  if (effective.value("precision", "") == "bf16" && effective.value("device", "") == "cpu") {
+    effective["bfloat16_speed"] = record::to_json(bfloat16_speed_here(c_.run));
+  }
   Json versions = c_.framework.versions();
   versions.update(c_.comm.versions());
   const auto lies_on = [](const std::string& folder) { return text_or_null(storage_kind(folder)); };

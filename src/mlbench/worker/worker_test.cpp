@@ -11,6 +11,7 @@
 #include <thread>
 #include <tuple>
 
+#include "mlbench/base/build_info.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
@@ -20,6 +21,7 @@
 #include "mlbench/base/read_bytes.h"
 #include "mlbench/base/storage.h"
 #include "mlbench/net/kv/kv.h"
+#include "mlbench/record/bfloat16_speed.h"
 #include "mlbench/record/spool.h"
 #include "mlbench/spec/run_spec.h"
 
@@ -337,8 +339,38 @@ TEST_F(WorkerTest, bf16_trains_to_the_light_goal) {
   EXPECT_EQ(record["requested"]["precision"], "bf16");
   EXPECT_EQ(record["effective"]["precision"], "bf16");
   EXPECT_EQ(record["division"], "open");
-  const std::string slow = why_bfloat16_is_slow();
-  EXPECT_EQ(record["notes"].dump().find(slow.empty() ? "bfloat16" : slow) != std::string::npos, !slow.empty());
+  const Json& speed = record["effective"]["bfloat16_speed"];
+  EXPECT_EQ(speed["work"], "convolutions");
+  EXPECT_EQ(speed["verdict"], "not known") << "nobody measured it in this home";
+  EXPECT_EQ(record["notes"].dump().find("bfloat16"), std::string::npos);
+}
+
+// What is measured by one process of the worker is found by another.
+TEST_F(WorkerTest, the_record_says_how_fast_bfloat16_is) {
+  spec::RunSpec run = make_run("bf16", 1);
+  const std::vector<spec::Override> overrides = {{"precision", "bf16"}};
+  spec::set_task(run, spec::find_task("fashion-mnist", "", "", overrides), overrides);
+  run.limits.max_steps = 1;
+  ProcessOptions options;
+  options.arguments = {worker_program(), "--bfloat16-speed", run.framework};
+  const ProcessOutput output = run_process(options, seconds(120));
+  ASSERT_EQ(output.end.code, 0) << output.standard_error;
+  const Json measured = Json::parse(output.standard_output);
+  ASSERT_EQ(measured.size(), 2U);
+  EXPECT_EQ(measured[0]["work"], "convolutions");
+  EXPECT_EQ(measured[1]["work"], "products");
+  for (const Json& one : measured) {
+    EXPECT_NE(one["verdict"], "not known") << one.dump();
+    EXPECT_GT(one["ratio"].get<double>(), 0);
+  }
+  if (processor_kind().empty()) GTEST_SKIP() << "missing capability: /proc/cpuinfo with the processor's model";
+
+  record::Bfloat16Speed kept = record::bfloat16_speed_from_json(measured[0], "measured");
+  kept.verdict = "slower";
+  record::keep_bfloat16_speed({run.cache_dir, elf_build_id(worker_program()).value(), run.framework}, kept);
+  const Json record = train(run);
+  EXPECT_EQ(record["effective"]["bfloat16_speed"], record::to_json(kept));
+  EXPECT_NE(record["notes"].dump().find("bfloat16 is slower than float32 on this processor"), std::string::npos);
 }
 
 TEST_F(WorkerTest, adam_resumes_in_the_middle_of_an_epoch) {

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iterator>
 
 #include "mlbench/base/energy_meter.h"
 #include "mlbench/base/environment.h"
@@ -14,7 +16,6 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/process.h"
-#include "mlbench/base/processor.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/base/text.h"
 #include "mlbench/catalog/options/options.h"
@@ -26,8 +27,10 @@
 #include "mlbench/cli/verbs/verbs.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/locate.h"
+#include "mlbench/models/layer_kinds.h"
 #include "mlbench/plan/choices.h"
 #include "mlbench/plan/plan.h"
+#include "mlbench/record/bfloat16_speed.h"
 #include "mlbench/report/draw/table.h"
 #include "mlbench/spec/communication.h"
 #include "mlbench/supervise/core_lock.h"
@@ -128,6 +131,22 @@ Finding check_table(const Json& catalog, const char* table, const Finding& mpi) 
           names.empty() ? "mlbench list " + std::string(table) : ""};
 }
 
+// How fast the framework computes in bfloat16, where it has that.
+std::vector<Finding> check_bfloat16(const fs::path& worker, const fs::path& home, const Json& framework) {
+  std::vector<Finding> findings;
+  const Json precisions = framework.value("precisions", Json::array());
+  const bool has = std::ranges::find(precisions, Json("bf16")) != precisions.end();
+  if (!has || !framework.value("available", false) || !framework.value("computes", true)) return findings;
+  const std::string name = framework.value("name", "");
+  for (const std::string_view work : {models::kConvolutions, models::kProducts}) {
+    const auto speed = supervise::bfloat16_speed(worker, home, name, work);
+    const bool slower = speed.verdict == record::kSlower;
+    findings.push_back({"precision", slower ? Verdict::kWarn : Verdict::kOk, record::describe_bfloat16(speed, name),
+                        slower ? "train in float32: type --set precision=float32" : ""});
+  }
+  return findings;
+}
+
 std::vector<Finding> check_workers(const Context& context, const Finding& mpi) {
   std::vector<Finding> findings;
   Json catalog;
@@ -149,6 +168,14 @@ std::vector<Finding> check_workers(const Context& context, const Finding& mpi) {
     }
   }
   for (const char* table : {"frameworks", "backends"}) findings.push_back(check_table(catalog, table, mpi));
+  try {
+    const fs::path home = context.home();
+    for (const Json& framework : catalog.value("frameworks", Json::array())) {
+      std::ranges::move(check_bfloat16(context.worker(), home, framework), std::back_inserter(findings));
+    }
+  } catch (const std::exception&) {
+    // check_home() reports a home that cannot be used.
+  }
   return findings;
 }
 
@@ -210,9 +237,6 @@ std::vector<Finding> check_cores() {
     }
   }
   findings.push_back({"cores", verdict, message, advice});
-  if (const std::string slow = why_bfloat16_is_slow(); !slow.empty()) {
-    findings.push_back({"precision", Verdict::kWarn, slow, "train in float32, or measure both: --set precision=bf16"});
-  }
   const fs::path lock = supervise::default_core_lock();
   try {
     if (supervise::take_core_lock(lock, std::chrono::milliseconds(0))) {

@@ -325,7 +325,8 @@ StartedRuns start_runs(const Context& context, spec::RunOptions options, const S
   }
   if (start.emit.empty() && !start.dry_run) plan::refuse_impossible(runs);
   home::check_names_free(facts.home, names);
-  for (const std::string& warning : plan::plan_warnings(runs, facts.cores)) say("note: " + warning);
+  const auto bfloat16 = plan::bfloat16_speed_of(runs, context.worker(), facts.home);
+  for (const std::string& warning : plan::plan_warnings(runs, facts.cores, bfloat16)) say("note: " + warning);
   if (!start.emit.empty()) {
     print_manifest(context, runs, start.emit);
     return {.ends_with = ExitCode::kOk};
