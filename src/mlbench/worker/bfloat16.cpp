@@ -1,5 +1,7 @@
 #include "mlbench/worker/bfloat16.h"
 
+#include <time.h>
+
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -95,6 +97,17 @@ std::unique_ptr<framework::Framework> framework_in(const catalog::FrameworkRow& 
   return framework;
 }
 
+// The processor time of this process.
+class ProcessorTime final : public Clock {
+ public:
+  TimePoint now() const override {
+    timespec used{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return TimePoint(std::chrono::seconds(used.tv_sec) + Nanoseconds(used.tv_nsec));
+  }
+  std::chrono::system_clock::time_point wall_now() const override { return SystemClock().wall_now(); }
+};
+
 double seconds_of(const Step& step, const Clock& clock) {
   const TimePoint begin = clock.now();
   step();
@@ -145,7 +158,7 @@ Json measure_bfloat16(const catalog::WorkerProgram& program, const std::string& 
   const catalog::FrameworkRow& row = catalog::find_framework(program, framework);
   Json answer = Json::array();
   for (const std::string_view work : {models::kConvolutions, models::kProducts}) {
-    answer.push_back(record::to_json(measure_bfloat16(row, work, SystemClock())));
+    answer.push_back(record::to_json(measure_bfloat16(row, work, ProcessorTime())));
   }
   return answer;
 }

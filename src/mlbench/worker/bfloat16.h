@@ -28,8 +28,8 @@ record::Bfloat16Speed compare_steps(std::string_view work, const Step& float32, 
 record::Bfloat16Speed measure_bfloat16(const catalog::FrameworkRow& framework, std::string_view work,
                                        const Clock& clock);
 
-// Both kinds of work, for `mlbench-worker --bfloat16-speed`. Throws UserError where the program does not have the
-// framework.
+// Both kinds of work, for `mlbench-worker --bfloat16-speed`. The clock is processor time, which other programs lengthen
+// little. Throws UserError where the program does not have the framework.
 Json measure_bfloat16(const catalog::WorkerProgram& program, const std::string& framework);
 
 }  // namespace mlbench::worker
