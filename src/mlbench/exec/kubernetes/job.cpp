@@ -103,10 +103,8 @@ void Watch::run() {
   }
 }
 
-// Looks once at the job and its pods. A server that does not answer has lost no job.
-void Watch::look(Api& api) {
-  Seen now = seen();
-  const std::string before = digest(now);
+// Asks for the job, and notes the answer in `now`. A server that does not answer has lost no job.
+void Watch::look_at_job(Api& api, Seen& now) const {
   const ApiAnswer job = api.get(job_.path());
   now.silence.clear();
   now.refused.clear();
@@ -119,11 +117,20 @@ void Watch::look(Api& api) {
     now.silence = job.words.empty() ? "Kubernetes answers nonsense" : job.words;
     if (job.status == 401 || job.status == 403) now.refused = job.words;
   }
+}
+
+// Looks once at the job and its pods.
+void Watch::look(Api& api) {
+  Seen now = seen();
+  const std::string before = digest(now);
+  look_at_job(api, now);
   if (!now.gone && now.silence.empty()) {
     const ApiAnswer pods = api.get(job_.pods_path());
     if (pods.good() && pods.body.is_object()) {
       now.pods.clear();
       for (const Json& pod : pods.body.value("items", Json::array())) now.pods.push_back(pod_view(pod));
+      // The job may have been deleted between the two answers: then it is the cause of its pods' ends.
+      if (std::ranges::any_of(now.pods, &PodView::deleted)) look_at_job(api, now);
     } else {
       now.silence = pods.words;
     }

@@ -61,6 +61,7 @@ class Watch {
  private:
   void run();
   void look(Api& api);
+  void look_at_job(Api& api, Seen& now) const;
   void look_for_warnings(Api& api);
 
   const JobOfRun job_;

@@ -1131,6 +1131,21 @@ TEST_F(KubernetesRun, AJobThatIsDeletedByOthersIsNamed) {
   EXPECT_TRUE(fake_.empty());
 }
 
+TEST_F(KubernetesRun, AJobThatIsDeletedWhileItIsLookedAtIsTheCause) {
+  auto group = run("trap '' TERM; while :; do sleep 0.05; done");
+  const auto looks = [&] {
+    return std::ranges::count_if(fake_.asked(), [](const std::string& one) {
+      return one.starts_with("GET /apis/batch/v1/namespaces/team/jobs/");
+    });
+  };
+  fake_.fail("GET", "/jobs/", 0, 1, 500ms);  // the answer says what was before, the pods' says what comes behind
+  for (const auto before = looks(); looks() == before;) std::this_thread::sleep_for(1ms);
+  fake_.delete_jobs();
+  const record::Failure failure = failure_of(*group);
+  EXPECT_EQ(failure.kind, "start_failed") << failure.message;
+  EXPECT_EQ(failure.rank, -1);
+}
+
 TEST_F(KubernetesRun, APodThatIsDeletedComesBeforeTheEndOfItsRank) {
   auto group = run("while :; do sleep 0.05; done");
   fake_.change_pod(1, {{"metadata", {{"deletionTimestamp", "2026-01-31T12:00:05Z"}}}});
