@@ -119,7 +119,7 @@ def beside_keras(at, special="", options=""):
     return Ratio("-".join(filter(None, ("1a-float32", at, "tensorflow", special))), 0.98,
                  run_of("1a", "tensorflow", "float32", ranks, threads, options),
                  [join("PYTHON bench/keras_peer.py --task 1a", counts, variant) for variant in variants],
-                 f"1a float32 {at} keras", (6, 15), setup="bench/setup_keras.sh")
+                 f"1a float32 {at} keras", (6, 15), setup="bench/setup_wheels.sh keras")
 
 
 def with_input(task, precision, at, framework):
@@ -276,11 +276,11 @@ def main():
         for _, command, minutes in steps:
             print(f"{shlex.join(command)}  # {minutes:.0f} min")
         print(f"# {len(steps)} ratios, about {sum(minutes for _, _, minutes in steps):.0f} min")
-        print("# PYTHON: what bench/setup_peer.sh prints; for keras_peer.py, bench/setup_keras.sh")
+        print("# PYTHON: what bench/setup_peer.sh prints; for keras_peer.py, bench/setup_wheels.sh keras")
         return 0
     if os.getloadavg()[0] > IDLE and not options.busy:
         sys.exit(f"all_ratios.py: others use this machine (load {os.getloadavg()[0]:.2f}): --busy measures nevertheless")
-    pythons = {script: subprocess.run([script], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    pythons = {script: subprocess.run(script.split(), cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
                for script in {one.setup for one in chosen}}
     steps = plan(chosen, pythons, options.choose_again)
     ratio.say(f"{len(steps)} ratios, about {sum(minutes for _, _, minutes in steps):.0f} min")

@@ -1,5 +1,5 @@
 """A Transformer of ours in CTranslate2's form, and its translations. Run by ctranslate2_peer.py, with the Python that
-setup_ctranslate2.sh prints:
+setup_wheels.sh prints:
 
     ctranslate2_model.py convert MODEL.safetensors SETTINGS.json FOLDER
     ctranslate2_model.py decode FOLDER SOURCES SETTINGS.json BATCHES THREADS TRANSLATIONS

@@ -7,7 +7,7 @@ MODEL is of task 4b at any size (a checkpoint's model.safetensors); other models
 TASK names a task or a file: beam, exponent, least length and size are its. The length penalty is |Y|^exponent on both sides,
 the one that CTranslate2 has. --cache: the folder that `mlbench data prepare` made of the data
 (vocabulary.txt and token files). Ours is bench/decode_bench of the build in --bin; CTranslate2 comes from
-setup_ctranslate2.sh, and the weights are converted by ctranslate2_model.py.
+setup_wheels.sh, and the weights are converted by ctranslate2_model.py.
 
 CTranslate2's threads share one batch, or each has batches of its own: the better way is chosen first, by the median of
 3 runs of each in turn. Both sides sort the sentences by length and take --batch of them at once; loading and one batch to
@@ -124,7 +124,7 @@ def main():
     task = task_of(options)
     size = options.size or task["model"]["size"]
     layers, heads = SHAPES[size]
-    python = subprocess.run([HERE / "setup_ctranslate2.sh"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    python = subprocess.run([HERE / "setup_wheels.sh", "ctranslate2"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     count_words, unit = word_counter(options)
     cores = torch_peer.cores_of(0, argparse.Namespace(device="cpu", ranks=1, threads=options.threads))
     decode_bench = options.bin / "decode_bench"

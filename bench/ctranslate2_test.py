@@ -38,7 +38,7 @@ def train(home):
 
 
 def main():
-    made = subprocess.run([BENCH / "setup_ctranslate2.sh"], capture_output=True, text=True)
+    made = subprocess.run([BENCH / "setup_wheels.sh", "ctranslate2"], capture_output=True, text=True)
     if made.returncode != 0:
         print(made.stdout + made.stderr)
         skip("the packages of bench/ctranslate2.txt")

@@ -5,7 +5,7 @@ One fixed batch in memory, loss, backward and optimizer step, the parameters of 
 on the cores that a rank of mlbench would have, which keeps freed memory as that does; --ranks > 1: gradients are averaged
 by tf.distribute, over gRPC in rings. Prints one JSON line; `median_samples_per_s` (all ranks, from the median step of rank
 0) is what bench/ratio.py compares. --jit-compile, --fused-norm and --inter-op are the variants to choose the best from.
-Run it with the Python that bench/setup_keras.sh prints.
+Run it with the Python that bench/setup_wheels.sh keras prints.
 """
 import argparse
 import contextlib

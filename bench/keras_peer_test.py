@@ -65,7 +65,7 @@ def train_by_keras(folder, options):
 
 
 def python_of_keras():
-    made = subprocess.run([BENCH / "setup_keras.sh"], capture_output=True, text=True)
+    made = subprocess.run([BENCH / "setup_wheels.sh", "keras"], capture_output=True, text=True)
     if made.returncode != 0:
         print(made.stdout + made.stderr)
         print("SKIPPED: missing capability: the packages of bench/keras.txt")

@@ -268,7 +268,7 @@ class AllRatios(unittest.TestCase):
 
     def test_each_peer_has_the_python_of_its_own(self):
         chosen = [one for one in all_ratios.RATIOS if one.name in ("1a-float32-1x2-torch", "1a-float32-1x2-tensorflow")]
-        pythons = {"bench/setup_peer.sh": "of-torch", "bench/setup_keras.sh": "of-keras"}
+        pythons = {"bench/setup_peer.sh": "of-torch", "bench/setup_wheels.sh keras": "of-keras"}
         for (one, command, _), (python, peer) in zip(all_ratios.plan(chosen, pythons, choose_again=False),
                                                      (("of-torch", "torch_peer.py"), ("of-keras", "keras_peer.py")), strict=True):
             self.assertEqual(ratio.parse(command[1:]).python, python)

@@ -62,7 +62,7 @@ except ValueError as error:
 
 def python_of_keras():
     made = subprocess.run(
-        [os.path.join(ROOT, "bench", "setup_keras.sh")], capture_output=True, text=True, check=False
+        [os.path.join(ROOT, "bench", "setup_wheels.sh"), "keras"], capture_output=True, text=True, check=False
     )
     if made.returncode != 0:
         print(made.stdout + made.stderr)
