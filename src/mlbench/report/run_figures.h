@@ -3,7 +3,6 @@
 // What lists tell of a run: the members of its summary (RunSummary in api/openapi.json) and the columns of tables.
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "mlbench/record/record.h"

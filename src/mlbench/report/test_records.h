@@ -2,7 +2,6 @@
 
 // Records and spools for the tests of this folder.
 
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>

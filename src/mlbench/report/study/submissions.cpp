@@ -6,7 +6,6 @@
 #include <libfccp/csv.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <optional>
 #include <set>

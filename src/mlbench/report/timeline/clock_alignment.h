@@ -12,7 +12,6 @@
 // measurements, INFOCOM 1999), with both directions.
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
