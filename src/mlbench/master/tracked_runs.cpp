@@ -1,7 +1,6 @@
 #include "mlbench/master/tracked_runs.h"
 
 #include <map>
-#include <optional>
 
 #include "mlbench/base/or_null.h"
 #include "mlbench/home/summary.h"
