@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <numeric>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
