@@ -10,7 +10,6 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
-#include <optional>
 #include <thread>
 
 #include "mlbench/base/clock.h"
