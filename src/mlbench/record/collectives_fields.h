@@ -2,8 +2,6 @@
 
 // The members of what a benchmark of collectives measured, each named once: for spec/fields.h.
 
-#include <cmath>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <type_traits>
