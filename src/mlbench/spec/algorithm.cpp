@@ -1,7 +1,6 @@
 #include "mlbench/spec/algorithm.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "mlbench/base/choices.h"
 #include "mlbench/base/options.h"
