@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
-#include <system_error>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/system_error.h"
