@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
-#include <type_traits>
-#include <variant>
 #include <vector>
 
 #include "mlbench/base/files.h"
