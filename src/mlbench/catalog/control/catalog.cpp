@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/catalog/options/options.h"
