@@ -10,8 +10,9 @@ import unittest
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(FOLDER, "..", "..")
 CLIENT = os.path.join(ROOT, "python")
-sys.path.insert(0, os.path.join(FOLDER, "..", "pytorch"))
+sys.path[:0] = [os.path.join(FOLDER, "..", "pytorch"), os.path.join(ROOT, "bench")]
 
+from keras_peer_test import python_of_keras  # noqa: E402
 from train_dist_test import make_data  # noqa: E402
 
 MLBENCH = os.environ["MLBENCH_TEST_MLBENCH"]
@@ -58,17 +59,6 @@ try:
 except ValueError as error:
     print(error)
 """
-
-
-def python_of_keras():
-    made = subprocess.run(
-        [os.path.join(ROOT, "bench", "setup_wheels.sh"), "keras"], capture_output=True, text=True, check=False
-    )
-    if made.returncode != 0:
-        print(made.stdout + made.stderr)
-        print("SKIPPED: missing capability: the packages of bench/keras.txt")
-        sys.exit(77)
-    return made.stdout.strip()
 
 
 class AsARun(unittest.TestCase):
