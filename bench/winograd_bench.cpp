@@ -12,9 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
