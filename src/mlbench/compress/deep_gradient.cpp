@@ -1,6 +1,5 @@
 #include "mlbench/compress/deep_gradient.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "mlbench/compress/flat_values.h"
