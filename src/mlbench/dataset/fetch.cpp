@@ -10,7 +10,6 @@
 #include <chrono>
 #include <exception>
 #include <memory>
-#include <system_error>
 #include <thread>
 
 #include "mlbench/base/files.h"

@@ -11,8 +11,6 @@
 #include <iterator>
 #include <limits>
 #include <optional>
-#include <string>
-#include <utility>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
