@@ -90,7 +90,6 @@ struct Recorder::State : Writer {
   // Only the writer thread uses these.
   SpoolFile steps, events;
   record::StepRecord open;  // count 0: none
-  int64_t open_total = 0;
   uint64_t next_sequence = 0;
   std::string step_bytes, event_bytes;
   std::vector<size_t> step_ends, event_ends;  // the ends of the records and lines in them
