@@ -205,7 +205,6 @@ class Nccl final : public Transport {
     void* back;  // null: it is a send
     OnGpu data;
     int peer;
-    bool gone = false;
   };
 
   class MessageWork final : public Work {
