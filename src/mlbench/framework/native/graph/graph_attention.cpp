@@ -1,6 +1,5 @@
 // The layers multi_head_attention and additive_attention.
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
