@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <utility>
 #include <vector>
 
 namespace mlbench::framework {

@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cmath>
-#include <string>
 #include <utility>
 #include <vector>
 
