@@ -17,7 +17,6 @@
 
 namespace mlbench::cli {
 
-namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 namespace {

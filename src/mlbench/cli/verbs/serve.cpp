@@ -27,8 +27,6 @@
 
 namespace mlbench::cli {
 
-namespace fs = std::filesystem;
-
 namespace {
 
 constexpr std::chrono::seconds kForwardPoll{1};
