@@ -15,7 +15,6 @@
 namespace mlbench {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
