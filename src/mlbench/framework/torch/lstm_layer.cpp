@@ -1,7 +1,6 @@
 // The layer lstm_sequence.
 
 #include <memory>
-#include <utility>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/tensors/lstm.h"

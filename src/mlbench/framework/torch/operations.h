@@ -6,7 +6,6 @@
 #include <ATen/ATen.h>
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 

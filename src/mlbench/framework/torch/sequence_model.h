@@ -5,7 +5,6 @@
 #include <ATen/ATen.h>
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>

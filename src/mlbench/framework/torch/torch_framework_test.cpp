@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 #include <torch/cuda.h>
 
-#include <cmath>
 #include <vector>
 
 #include "mlbench/base/errors.h"
