@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/optim/rules/flat_state.h"
