@@ -11,7 +11,6 @@
 #include <memory>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "mlbench/base/test_far_pages.h"
 #include "mlbench/framework/framework.h"
