@@ -9,7 +9,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <thread>
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
