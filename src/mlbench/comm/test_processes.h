@@ -19,7 +19,6 @@
 #include <span>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "mlbench/base/files.h"
