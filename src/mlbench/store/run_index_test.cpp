@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
-#include <filesystem>
 #include <fstream>
 #include <string_view>
 #include <tuple>
