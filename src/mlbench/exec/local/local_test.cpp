@@ -1,15 +1,12 @@
 #include "mlbench/exec/local/local.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <set>
-#include <thread>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
