@@ -64,8 +64,8 @@ struct StepOutcome {
   bool clipped = false;
 };
 
-// The calls of a step are, in this order: begin, ready, finish (or abandon), step, after_update. All but step are the
-// exchange's.
+// The calls of a step are, in this order: begin, ready, finish (or abandon), step, after_update; settle behind some
+// steps. All but step are the exchange's.
 class Optimizer {
  public:
   // Throws UserError for loss scaling with an exchange or coder whose result need not show every rank's overflow; and
@@ -102,6 +102,9 @@ class Optimizer {
   uint64_t after_update(FlatTensors& tensors) {
     return exchange_->after_update(tensors) + std::exchange(bytes_of_rule_, 0);
   }
+
+  // Must be called before ranks do something together that is no step.
+  uint64_t settle(FlatTensors& tensors) { return exchange_->settle(tensors); }
 
   // Tells the validation loss of an evaluation at the task's cadence, for which averaging waits.
   void on_evaluation(double loss) {

@@ -58,7 +58,7 @@ int64_t StopRule::steps_to_next_look(int64_t step, int64_t left_ns) {
 }
 
 bool StopRule::out_of_time(int64_t step) {
-  if (c_.run.limits.max_time_s <= 0 || step < next_look_) return false;
+  if (!looks_at_clock(step)) return false;
   // Rank 0's clock decides. Ranks look at it seldom, so that short steps pay next to nothing.
   const int64_t elapsed_ns = c_.elapsed_before_ns + clock_.train_ns() + evaluation_ns_;
   const int64_t left_ns = static_cast<int64_t>(std::ceil(c_.run.limits.max_time_s * 1e9)) - elapsed_ns;

@@ -37,6 +37,8 @@ class StopRule {
 
   // Whether goal or number of steps end the run here. Reads no clock.
   bool ends_after(int64_t step) const { return ends_at_goal() || step >= last_step_; }
+  // Whether reason_to_stop(step) is a collective.
+  bool looks_at_clock(int64_t step) const { return c_.run.limits.max_time_s > 0 && step >= next_look_; }
   // The reason for which the run ends after `step` steps; empty: it goes on. Collective where the run has a time limit.
   // Waits while the ranks of a run that is stopped agree on their last step.
   std::optional<StopReason> reason_to_stop(int64_t step);

@@ -92,6 +92,7 @@ class TrainRun {
   data::BadSampleRule bad_rule();
   void step();
   void train_step();
+  bool ranks_meet(int64_t step) const;
   double compute_gradients(const data::Batch& batch, track::StepSample& sample);
   void add_to_metrics(const BatchView& batch, double loss, track::StepSample& sample);
   void finish_epoch();
@@ -225,6 +226,13 @@ void TrainRun::add_to_metrics(const BatchView& batch, double loss, track::StepSa
   train_metrics_.add(outputs);
 }
 
+// Whether ranks do something together behind this many steps that is no step.
+bool TrainRun::ranks_meet(int64_t step) const {
+  const bool epoch_ends = plan_.ends_epoch(step);
+  return epoch_ends || evaluations_.due(step) || checkpoints_.due(step, epoch_ends) || step == stop_rule_.last_step() ||
+         stop_rule_.looks_at_clock(step);
+}
+
 void TrainRun::train_step() {
   using record::StepKind;
   const data::Batch& batch = loader_->next();
@@ -252,6 +260,7 @@ void TrainRun::train_step() {
   clock_.lap(StepKind::kOptimizer);
   clock_.move(StepKind::kOptimizer, StepKind::kAggregate, in_update_ns);
   sample.bytes += c_.optimizer.after_update(tensors_);
+  if (ranks_meet(step_ + 1)) sample.bytes += c_.optimizer.settle(tensors_);
   sample.exchange_ns += in_update_ns + operation_clock_.take();
   clock_.lap(StepKind::kAggregate);
   if (!batch.micro.empty()) add_to_metrics(batch.micro.back(), last_loss, sample);
@@ -288,6 +297,7 @@ void TrainRun::write_checkpoint() {
 
 // Ends a run that was stopped: writes what it can go on from, and nothing that takes longer.
 TrainResult TrainRun::stop() {
+  c_.optimizer.settle(tensors_);
   if (stored_step_ != step_ && !c_.run.fixed_batch) write_checkpoint();
   clock_.skip(SpanKind::kCheckpoint, "checkpoint");
   log_.end(step_, StopReason::kStopped, "");

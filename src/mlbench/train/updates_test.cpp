@@ -1,4 +1,5 @@
-// Tests what the loop does with updates that are skipped, and with averaged weights.
+// Tests what the loop does with updates that are skipped, with averaged weights, and before ranks do something
+// together.
 
 #include <gmock/gmock.h>
 
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "mlbench/checkpoint/checkpoint.h"
 #include "mlbench/optim/exchange/centralized.h"
@@ -135,6 +137,93 @@ TEST(AveragedWeights, BeginWhereTheLossHasNoNewBest) {
   test.before_training = [](optim::Optimizer& optimizer) { optimizer.on_evaluation(-100); };
   const auto ranks = test.start();
   EXPECT_THAT(values_of<int64_t>(ranks[0].spool, "averaging", "step"), ElementsAre(6));  // the second evaluation
+}
+
+// Notes in `settled` behind how many steps it was told that ranks meet. Whatever ranks do together between steps
+// without that is a failure.
+class SettlingExchange final : public optim::Exchange, private comm::OperationObserver {
+ public:
+  SettlingExchange(const optim::ExchangeContext& context, std::vector<int64_t>& settled)
+      : sum_(context, optim::CentralizedOptions()), board_(context.comm.board()), settled_(settled) {
+    board_.attach(*this);
+  }
+  ~SettlingExchange() override { board_.detach(*this); }
+  optim::Promise promise() const override { return sum_.promise(); }
+  void begin(const compress::StepContext& step, optim::FlatTensors& tensors) override {
+    steps_ = step.step + 1;
+    unsettled_ = false;
+    sum_.begin(step, tensors);
+  }
+  uint64_t finish() override { return sum_.finish(); }
+  uint64_t after_update(optim::FlatTensors&) override {
+    unsettled_ = true;
+    return 0;
+  }
+  uint64_t settle(optim::FlatTensors&) override {
+    if (std::exchange(unsettled_, false)) settled_.push_back(steps_);
+    return 100;
+  }
+  Json effective() const override { return sum_.effective(); }
+
+ private:
+  void begin(const comm::Operation& operation) noexcept override {
+    EXPECT_FALSE(unsettled_) << operation.name << " behind step " << steps_;
+  }
+  void end(const comm::Operation& /*operation*/) noexcept override {}
+
+  optim::CentralizedExchange sum_;
+  comm::OperationBoard& board_;
+  std::vector<int64_t>& settled_;
+  int64_t steps_ = 0;
+  bool unsettled_ = false;
+};
+
+// Two ranks, of which rank 0 notes in `settled`.
+std::vector<RankOutcome> run_settling(TestRun& test, std::vector<int64_t>& settled) {
+  std::vector<int64_t> of_rank_1;
+  test.make_optimizer = [&](const models::FlatLayout& layout, comm::Communicator& comm) {
+    auto coder = std::make_unique<compress::IdentityCoder>(layout);
+    auto exchange = std::make_unique<SettlingExchange>(optim::ExchangeContext{comm, *coder, layout},
+                                                       comm.rank() == 0 ? settled : of_rank_1);
+    return std::make_unique<optim::Optimizer>(std::make_unique<optim::SgdRule>(optim::SgdOptions{0.5}, layout),
+                                              std::move(coder), std::move(exchange));
+  };
+  auto ranks = test.start();
+  EXPECT_EQ(of_rank_1, settled);
+  return ranks;
+}
+
+TEST(Settling, HappensBeforeAllThatRanksDoTogether) {
+  std::vector<int64_t> settled;
+  TestRun test(2);  // with an evaluation every 3 steps
+  test.run.checkpoint.every_steps = 5;
+  test.run.limits.max_steps = 11;
+  const auto ranks = run_settling(test, settled);
+  EXPECT_THAT(settled, ElementsAre(3, 5, 6, 9, 10, 11));
+  EXPECT_EQ(ranks[0].result.steps, 11);
+  uint64_t bytes = 0;
+  for (const record::StepRecord& record : ranks[0].spool.steps) bytes += record.bytes;
+  // Eight weights and two biases in each step.
+  EXPECT_EQ(bytes, 11 * 10 * sizeof(float) + 100 * settled.size());
+}
+
+TEST(Settling, HappensBeforeALookAtTheClock) {
+  std::vector<int64_t> settled;
+  TestRun test(2);
+  test.run.limits.max_time_s = 3600;
+  run_settling(test, settled);
+  EXPECT_THAT(settled, testing::IsSupersetOf({1, 3, 6, 9, 12})) << "the first step is behind a look";
+}
+
+TEST(Settling, HappensBeforeTheCheckpointOfAStoppedRun) {
+  std::vector<int64_t> settled;
+  TestRun test(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    test.stops.push_back(std::make_unique<StopPoint>());
+    test.stops.back()->set(5);
+  }
+  EXPECT_EQ(run_settling(test, settled)[0].result.reason, StopReason::kStopped);
+  EXPECT_THAT(settled, ElementsAre(3, 5));
 }
 
 }  // namespace

@@ -23,7 +23,8 @@
 namespace mlbench::optim {
 
 // The thread of the train loop makes all calls. Every step has this order: begin, ready as often as there is something
-// to tell, finish, after_update. Between begin and finish only the exchange may use the communicator.
+// to tell, finish, after_update. Between begin and finish only the exchange may use the communicator; between steps the
+// others may, once they have called settle.
 class Exchange {
  public:
   virtual ~Exchange() = default;
@@ -49,6 +50,10 @@ class Exchange {
   virtual void abandon() noexcept {}
   // The rule has updated the parameters. Returns bytes as finish() does.
   virtual uint64_t after_update(FlatTensors& /*tensors*/) { return 0; }
+  // Ranks are about to do something else together: evaluate, write a checkpoint, end. All ranks call it behind the same
+  // step. On return nothing of earlier steps is under way, and nobody waits for this rank. Returns bytes as finish()
+  // does.
+  virtual uint64_t settle(FlatTensors& /*tensors*/) { return 0; }
 
   // This rank's own state, under keys "exchange/...".
   virtual void export_state(NamedState& /*state*/) const {}
