@@ -9,7 +9,7 @@ namespace mlbench::optim {
 
 namespace {
 
-constexpr int kTag = 8;
+constexpr int kChocoTag = 8;
 const std::string kCopy = "exchange/copy";
 const std::string kCopies = "exchange/copies";
 
@@ -55,7 +55,7 @@ uint64_t ChocoExchange::after_update(FlatTensors& tensors) {
   const at::Tensor difference = at::sub(tensors.parameters, copy_);
   coder_.begin(step_);
   const compress::Payload payload = coder_.encode(0, difference);
-  const std::vector<at::Tensor> received = exchange_with(comm_, mixing_.to, mixing_.from, payload.data, kTag);
+  const std::vector<at::Tensor> received = exchange_with(comm_, mixing_.to, mixing_.from, payload.data, kChocoTag);
 
   decode(payload.data);
   copy_.add_(decoded_);

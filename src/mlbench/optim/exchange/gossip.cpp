@@ -4,7 +4,7 @@ namespace mlbench::optim {
 
 namespace {
 
-constexpr int kTag = 7;
+constexpr int kGossipTag = 7;
 
 }  // namespace
 
@@ -21,7 +21,8 @@ uint64_t GossipExchange::bytes_per_mixing() const { return bytes_ * graph_.mixin
 uint64_t GossipExchange::after_update(FlatTensors& tensors) {
   if (!mixes_behind_this_update()) return 0;
   const Mixing mixing = graph_.mixing(rounds_++);
-  mix(mixing, comm_.rank(), exchange_with(comm_, mixing.to, mixing.from, tensors.parameters, kTag), tensors.parameters);
+  mix(mixing, comm_.rank(), exchange_with(comm_, mixing.to, mixing.from, tensors.parameters, kGossipTag),
+      tensors.parameters);
   return bytes_ * mixing.to.size();
 }
 
