@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "mlbench/base/flat_layout.h"
 #include "mlbench/base/json.h"
@@ -105,6 +106,7 @@ class Optimizer {
 
   // Must be called before ranks do something together that is no step.
   uint64_t settle(FlatTensors& tensors) { return exchange_->settle(tensors); }
+  std::vector<int64_t> staleness() const { return exchange_->staleness(); }
 
   // Tells the validation loss of an evaluation at the task's cadence, for which averaging waits.
   void on_evaluation(double loss) {

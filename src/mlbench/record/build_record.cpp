@@ -258,6 +258,21 @@ void note_updates(const std::vector<RankSpool>& segments, std::vector<std::strin
   }
 }
 
+// The sum of what the ranks say at the ends of their segments; empty where none does.
+std::optional<std::vector<int64_t>> staleness_of(const Spools& spools) {
+  std::vector<int64_t> sums;
+  for (const auto& segments : spools.ranks) {
+    for (const RankSpool& spool : segments) {
+      for (const Json& end : events_of(spool, EventKind::kEnd)) {
+        const Json counts = get(end, member::kStaleness, Json::array());
+        sums.resize(std::max(sums.size(), counts.size()));
+        for (size_t i = 0; i < counts.size(); ++i) sums[i] += integer_of(counts[i]).value_or(0);
+      }
+    }
+  }
+  return sums.empty() ? std::nullopt : std::optional(std::move(sums));
+}
+
 // Why the run ended; "" where it did not end by itself.
 std::string stop_reason_of(const std::vector<RankSpool>& segments) {
   if (segments.empty()) return "";
@@ -458,6 +473,7 @@ Record build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   if (spec.max_bad > 0) record.data.bad_images = bad_images_of(spools.ranks, spec.max_bad);
   record.storage = storage_of(spools);
   record.exchange = exchange_of(spec, std::ssize(rank0), *record.effective, has_ended(progress) ? &notes : nullptr);
+  if (record.exchange) record.exchange->staleness = staleness_of(spools);
   record.evaluations = evaluations_of(rank0, times);
   record.epochs = epochs_of(rank0, times);
   tell_read_bytes(spools.ranks, record.epochs, record.storage);

@@ -618,6 +618,20 @@ TEST_F(BuildRecord, BytesReadAreSumsOverRanksWhereAllSaySo) {
   EXPECT_FALSE(record["storage"].contains("device_read_bytes"));
 }
 
+TEST_F(BuildRecord, StepsByStalenessAreSumsOverRanks) {
+  one_finished_segment();
+  const auto write = [&](int64_t rank, const Json& counts) {
+    write_spool(folder_.path(), 1, rank, {step_record(0, 10, kSecond)},
+                {{{"event", "end"}, {"end_ns", 2}, {"staleness", counts}}}, micros("2026-01-31T12:00:01.000000Z"));
+  };
+  write(0, Json::array());
+  write(1, Json::array());
+  EXPECT_FALSE(build()["exchange"].contains("staleness")) << "nobody's weights can be stale";
+  write(0, {7, 3, 0});
+  write(1, {1, 5, 4});
+  EXPECT_EQ(build()["exchange"]["staleness"], (Json{8, 8, 4}));
+}
+
 TEST_F(BuildRecord, SegmentThatTheSupervisorDidNotWriteDownIsSeen) {
   one_finished_segment();
   progress_.segments.clear();

@@ -40,6 +40,8 @@ constexpr MemberRow kMemberRows[] = {
     {"clipped_steps", kInteger, "steps", "of those, how many exceeded the norm to which gradients are clipped"},
     {"loss_scale", kNumber, "", "of the next step"},
     {"skipped_steps", kInteger, "steps", "that changed nothing, as their gradient overflowed; since the run's first"},
+    {"staleness", kList, "steps",
+     "of this rank in this segment, counted by the staleness of their weights, from 0; absent where none can be stale"},
     {"cadence", kBoolean, "", "due by the task's own cadence; false: a limit brought it about, and it meets no goal"},
     {"prepare_s", kNumber, "s", "until the data set could be read, before the train clock"},
     {"data", kObject, "", "which data set, as in the record"},
@@ -94,8 +96,9 @@ constexpr std::string_view kCollectiveAlways[] = {"row"};
 constexpr std::string_view kPairsAlways[] = {"matrix"};
 constexpr std::string_view kEndAlways[] = {"step", "reason"};
 constexpr std::string_view kEndSometimes[] = {
-    "weights_sha256",  "samples", "peak_rss",     "loss_scale",      "skipped_steps",  "device_read_bytes",
-    "call_read_bytes", "objects", "object_bytes", "object_requests", "object_retries", "object_cache_hits"};
+    "weights_sha256",  "samples",           "peak_rss",         "loss_scale", "skipped_steps",
+    "staleness",       "device_read_bytes", "call_read_bytes",  "objects",    "object_bytes",
+    "object_requests", "object_retries",    "object_cache_hits"};
 constexpr std::string_view kFailureAlways[] = {"kind", "operation", "message"};
 constexpr std::string_view kFailureSometimes[] = {
     "step",         "sequence_number", "device_read_bytes", "call_read_bytes",  "objects",

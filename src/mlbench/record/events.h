@@ -90,6 +90,7 @@ inline constexpr Member<double> kGradientNorm{"gradient_norm"};
 inline constexpr Member<int64_t> kClippedSteps{"clipped_steps"};
 inline constexpr Member<double> kLossScale{"loss_scale"};
 inline constexpr Member<int64_t> kSkippedSteps{"skipped_steps"};
+inline constexpr Member<Json> kStaleness{"staleness"};
 // of `bad_image`
 inline constexpr Member<int64_t> kSample{"sample"};
 inline constexpr Member<int64_t> kStandIn{"stand_in"};

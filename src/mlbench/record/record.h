@@ -216,6 +216,8 @@ struct Exchange {
   bool exact =
       false;  // one blocking collective per step; else the true wait is at least, the true transfer at most this
   int64_t steps = 0;  // that all ranks recorded
+  // Steps of all ranks by the staleness of the weights at which they computed, from 0; empty where none can be stale.
+  std::optional<std::vector<int64_t>> staleness = {};
   Json others = nullptr;
 };
 

@@ -226,6 +226,7 @@ void describe(V& v, T& exchange) {
   v.field("hidden_s", exchange.hidden_s, kOmitted);
   v.field("exact", exchange.exact);
   v.field("steps", exchange.steps);
+  v.field("staleness", exchange.staleness, kOmitted);
   v.others(exchange.others);
 }
 

@@ -85,6 +85,7 @@ Record full_record() {
   record.data.bad_images.emplace().first.emplace_back();
   record::Exchange exchange;
   exchange.wait_s = exchange.transfer_s = exchange.exposed_s = exchange.hidden_s = {1.0};
+  exchange.staleness = {10, 2};
   record.exchange = exchange;
   Goal& goal = record.goal.emplace();
   goal.higher_is_better = true;

@@ -209,6 +209,9 @@ void RunLog::end(int64_t step, StopReason reason, const std::string& weights_sha
     add_members(event,
                 {member::kLossScale(c_.optimizer.loss_scale()), member::kSkippedSteps(c_.optimizer.skipped_steps())});
   }
+  if (const std::vector<int64_t> staleness = c_.optimizer.staleness(); !staleness.empty()) {
+    add_members(event, {member::kStaleness(Json(staleness))});
+  }
   c_.recorder.last_word(std::move(event));
   c_.recorder.flush();
   check_recorder();

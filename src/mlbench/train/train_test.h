@@ -210,6 +210,7 @@ class PacedExchange final : public optim::Exchange {
   void abandon() noexcept override { optimizer_.abandon(); }
   uint64_t after_update(optim::FlatTensors& tensors) override { return optimizer_.after_update(tensors); }
   uint64_t settle(optim::FlatTensors& tensors) override { return optimizer_.settle(tensors); }
+  std::vector<int64_t> staleness() const override { return optimizer_.staleness(); }
   void export_state(NamedState& state) const override { optimizer_.export_own_state(state); }
   void import_state(const NamedState& state) override { optimizer_.import_own_state(state); }
   Json effective() const override { return optimizer_.effective(); }

@@ -163,6 +163,7 @@ class SettlingExchange final : public optim::Exchange, private comm::OperationOb
     if (std::exchange(unsettled_, false)) settled_.push_back(steps_);
     return 100;
   }
+  std::vector<int64_t> staleness() const override { return {steps_ - 1, 1}; }
   Json effective() const override { return sum_.effective(); }
 
  private:
@@ -205,6 +206,9 @@ TEST(Settling, HappensBeforeAllThatRanksDoTogether) {
   for (const record::StepRecord& record : ranks[0].spool.steps) bytes += record.bytes;
   // Eight weights and two biases in each step.
   EXPECT_EQ(bytes, 11 * 10 * sizeof(float) + 100 * settled.size());
+  for (const RankOutcome& rank : ranks) {
+    EXPECT_THAT(values_of<std::vector<int64_t>>(rank.spool, "end", "staleness"), ElementsAre(ElementsAre(10, 1)));
+  }
 }
 
 TEST(Settling, HappensBeforeALookAtTheClock) {

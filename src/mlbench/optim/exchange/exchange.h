@@ -55,7 +55,11 @@ class Exchange {
   // does.
   virtual uint64_t settle(FlatTensors& /*tensors*/) { return 0; }
 
-  // This rank's own state, under keys "exchange/...".
+  // The numbers of this object's steps that began with parameters of staleness 0, 1, ...: of so many earlier steps they
+  // may lack some rank's update. Empty where they never lack one.
+  virtual std::vector<int64_t> staleness() const { return {}; }
+
+  // This rank's own state, under keys "exchange/...". Nothing is under way when it is exported (settle).
   virtual void export_state(NamedState& /*state*/) const {}
   virtual void import_state(const NamedState& /*state*/) {}
   // For the record: {overlap: with the backward pass?, buckets: of the gradient, or fragments of the weights, by_layer,
