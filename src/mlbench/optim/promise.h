@@ -15,6 +15,8 @@ struct Promise {
   bool replicated = true;
   // The bytes that each rank gives to the transport; empty: they depend on the gradient or on the step.
   std::optional<uint64_t> bytes_per_step;
+  // The same gradients give the same bits again. Where they do not, what comes out depends on when messages arrive.
+  bool deterministic = true;
 };
 
 }  // namespace mlbench::optim

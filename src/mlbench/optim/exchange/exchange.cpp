@@ -5,6 +5,7 @@
 
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
+#include "mlbench/optim/exchange/async_server.h"
 #include "mlbench/optim/exchange/centralized.h"
 #include "mlbench/optim/exchange/choco.h"
 #include "mlbench/optim/exchange/gossip.h"
@@ -26,6 +27,7 @@ constexpr Range kConsensusRates{0, 1};
 constexpr Range kFragments{1, 1e6};
 constexpr Range kMixing{0, 1};
 constexpr Range kServers{1, 1e6};
+constexpr Range kStaleness{0, 1e3};  // steps
 
 MakeExchange read_centralized(OptionReader& options) {
   CentralizedOptions centralized;
@@ -60,6 +62,12 @@ MakeExchange read_server(OptionReader& options) {
   ServerOptions server;
   server.servers = options.integer("servers", server.servers, kServers);
   return [server](const ExchangeContext& context) { return std::make_unique<ServerExchange>(context, server); };
+}
+
+MakeExchange read_async_server(OptionReader& options) {
+  AsyncServerOptions server;
+  server.staleness = options.integer("staleness", server.staleness, kStaleness);
+  return [server](const ExchangeContext& context) { return std::make_unique<AsyncServerExchange>(context, server); };
 }
 
 MakeExchange read_quantised(OptionReader&) {
@@ -100,6 +108,7 @@ struct ExchangeRow {
   bool replicated;     // as Promise
   const char* source;  // paper, and the names by which others have it
   bool codes_parts = false;
+  bool deterministic = true;  // as Promise
 };
 constexpr ExchangeRow kExchanges[] = {
     {"centralized", read_centralized, "gradients, over all ranks, in every step", true, "MLBench's CentralizedSGD"},
@@ -107,6 +116,10 @@ constexpr ExchangeRow kExchanges[] = {
      "Rajbhandari et al. 2020 (ZeRO-1); PyTorch's ZeroRedundancyOptimizer"},
     {"server", read_server, "gradients to one rank or several, and weights back from it, in every step", true,
      "Li et al. 2014 (parameter server), synchronous; BytePS, MXNet's dist_sync, TensorFlow's SyncReplicasOptimizer"},
+    {"async_server", read_async_server, "updates to one rank, and weights back from it within a bound of staleness",
+     false,
+     "Ho et al. 2013 (stale synchronous parallel, SSP), Dean et al. 2012 (Downpour SGD); MXNet's dist_async, bounded",
+     false, false},
     {"quantised", read_quantised, "coded gradients by parts, and coded sums of parts, over all ranks, in every step",
      true, "Wang et al. 2023 (ZeRO++), Tang et al. 2021 (1-bit Adam); torchft's allreduce_quantized", true},
     {"local", read_local, "differences of weights, over all ranks, every so many steps", false,
@@ -143,6 +156,7 @@ Json list_exchanges() {
                     {"sends", row.sends},
                     {"source", row.source},
                     {"replicated", row.replicated},
+                    {"deterministic", row.deterministic},
                     {"options", options_asked_by(row.read)}});
   }
   return rows;

@@ -95,7 +95,7 @@ MakeExchange read_exchange(const std::string& name, OptionReader& options);
 std::vector<std::string> exchange_names();
 // Whether the pattern has coders of its own for parts of the parameters, and codes nothing with that of the whole.
 bool codes_parts(const std::string& name);
-// A row per pattern, for lists: {name, sends, source, replicated, options: [{name, default, expected}]}.
+// A row per pattern, for lists: {name, sends, source, replicated, deterministic, options: [{name, default, expected}]}.
 Json list_exchanges();
 
 }  // namespace mlbench::optim

@@ -361,6 +361,8 @@ std::vector<Algorithm> algorithms() {
   all.push_back({"centralized_sgd", {{"pattern", "sharded"}, {"momentum", 0.5}}});
   all.push_back({"centralized_sgd", {{"pattern", "server"}, {"momentum", 0.5}}});
   all.push_back({"adamw", {{"pattern", "server"}, {"servers", 2}}});
+  all.push_back({"centralized_sgd", {{"pattern", "async_server"}, {"momentum", 0.5}}});
+  all.push_back({"adamw", {{"pattern", "async_server"}, {"staleness", 1}}});
   all.push_back({"adamw", {{"compression", "power_sgd"}, {"min_compression", 1}}});
   all.push_back({"acp_sgd", {{"min_compression", 1}}});
   for (const char* coder : {"int8", "fp8", "fp4", "ef_sign", "one_bit", "natural", "qsgd"}) {
@@ -457,6 +459,7 @@ TEST_P(EveryAlgorithm, DescendsOnAQuadraticOfSeveralRanks) {
     const auto optimizer = make_optimizer(spec_of(algorithm, size), layout, comm);
     FlatTensors tensors = ones(layout);
     for (int number = 0; number < 600; ++number) step(*optimizer, tensors, layout, comm, number, algorithm.lr);
+    optimizer->settle(tensors);
     results[static_cast<size_t>(rank)] = tensors.parameters;
     if (rank == 0) replicated = optimizer->promise().replicated;
   });
@@ -478,6 +481,7 @@ TEST_P(EveryAlgorithm, ResumesIdentically) {
   on_ranks(size, [&, &algorithm = algorithm, size = size](int rank, comm::Communicator& comm) {
     const auto make = [&] { return make_optimizer(spec_of(algorithm, size), layout, comm); };
     const auto whole = make();
+    if (!whole->promise().deterministic) return;
     auto parts = make();
     FlatTensors expected = ones(layout), resumed = ones(layout);
     for (int number = 0; number < 12; ++number) {
