@@ -78,7 +78,7 @@ struct ModelDescription {
   std::vector<ParameterSpec> parameters;  // the neutral order: trainable first, then buffers
   LossSpec loss;
   // Frameworks compute, report and differentiate the task's loss + l1 * the sum of absolute values + l2 / 2 * the sum
-  // of squares of all trainable parameters. The derivative of |0| is 0.
+  // of squares of all trainable parameters but those of norms. The derivative of |0| is 0.
   double l1 = 0, l2 = 0;
 
   // The rest is about graphs. The logits are the last layer's output.

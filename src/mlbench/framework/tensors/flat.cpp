@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "mlbench/base/errors.h"
 
@@ -32,25 +34,49 @@ at::Tensor make_gradients(const FrameworkOptions& options, int64_t elements) {
       memory.get(), {elements}, [memory](void*) {}, at::kFloat);
 }
 
+namespace {
+
+// The stretches of the flat parameters that the model's penalties are of; none where it has no penalty. Each goes on to
+// the next parameter: padding is zeros, which no penalty counts.
+std::vector<std::pair<int64_t, int64_t>> penalised(const models::ModelDescription& model) {
+  std::vector<std::pair<int64_t, int64_t>> stretches;
+  if (model.l1 == 0 && model.l2 == 0) return stretches;
+  const FlatLayout layout = models::lay_out(model);
+  bool open = false;
+  for (const FlatRange& range : layout.ranges) {
+    if (!range.trainable) break;
+    const bool counts = range.use != TensorUse::kNorm;
+    if (counts && !open) stretches.emplace_back(range.offset, layout.parameter_elements);
+    if (!counts && open) stretches.back().second = range.offset;
+    open = counts;
+  }
+  return stretches;
+}
+
+}  // namespace
+
 double penalty_of(const models::ModelDescription& model, const at::Tensor& parameters) {
-  const double l1 = model.l1 > 0 ? model.l1 * parameters.abs().sum().item<double>() : 0;
-  return l1 + (model.l2 > 0 ? model.l2 / 2 * parameters.dot(parameters).item<double>() : 0);
+  double penalty = 0;
+  for (const auto& [begin, end] : penalised(model)) {
+    const at::Tensor part = parameters.slice(0, begin, end);
+    if (model.l1 > 0) penalty += model.l1 * part.abs().sum().item<double>();
+    if (model.l2 > 0) penalty += model.l2 / 2 * part.dot(part).item<double>();
+  }
+  return penalty;
 }
 
 bool begin_gradients(const models::ModelDescription& model, const at::Tensor& parameters, at::Tensor& gradients,
                      const BackwardOptions& options) {
-  bool accumulate = options.accumulate;
-  const auto begin_with = [&](const at::Tensor& direction, double weight) {
-    if (accumulate) {
-      gradients.add_(direction, weight);
-    } else {
-      at::mul_out(gradients, direction, at::scalar_tensor(weight, at::kFloat));
-    }
-    accumulate = true;
-  };
-  if (model.l2 > 0) begin_with(parameters, options.scale * model.l2);
-  if (model.l1 > 0) begin_with(parameters.sign(), options.scale * model.l1);
-  return accumulate;
+  const auto stretches = penalised(model);
+  if (stretches.empty()) return options.accumulate;
+  if (!options.accumulate) gradients.zero_();
+  for (const auto& [begin, end] : stretches) {
+    const at::Tensor part = parameters.slice(0, begin, end);
+    at::Tensor gradient = gradients.slice(0, begin, end);
+    if (model.l2 > 0) gradient.add_(part, options.scale * model.l2);
+    if (model.l1 > 0) gradient.add_(part.sign(), options.scale * model.l1);
+  }
+  return true;
 }
 
 }  // namespace mlbench::framework

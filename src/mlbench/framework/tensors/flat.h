@@ -24,7 +24,8 @@ std::span<float> values_of(const at::Tensor& flat);
 // Makes the flat gradients of `elements` zeros, in options.gradient_memory where that is set.
 at::Tensor make_gradients(const FrameworkOptions& options, int64_t elements);
 
-// The model's penalties l1 * sum of absolute values + l2 / 2 * sum of squares of `parameters`; 0 where it has none.
+// The model's penalties: l1 * sum of absolute values + l2 / 2 * sum of squares of `parameters`, without those of norms.
+// 0 where it has none.
 double penalty_of(const models::ModelDescription& model, const at::Tensor& parameters);
 // Begins the gradients of a backward pass with the part of the penalties. As this comes before any operation's part, a
 // gradient is final when the last operation has added its part. Returns whether operations must add to the gradients.

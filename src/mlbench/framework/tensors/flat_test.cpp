@@ -1,0 +1,65 @@
+#include "mlbench/framework/tensors/flat.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "mlbench/models/chain.h"
+
+namespace mlbench::framework {
+namespace {
+
+// One value per parameter: a convolution, a norm, and a dense layer with a bias.
+models::ModelDescription penalised_model(double l1, double l2) {
+  models::ModelDescription model =
+      models::Chain({1, 1, 1}).conv2d_normal("conv", 1, 1, 1).batch_norm2d("bn").flatten().linear("fc", 1).finish();
+  model.l1 = l1;
+  model.l2 = l2;
+  return model;
+}
+
+at::Tensor flat_values(const models::ModelDescription& model, const std::map<std::string, float>& values) {
+  const FlatLayout layout = models::lay_out(model);
+  at::Tensor flat = at::zeros({layout.parameter_elements});
+  for (const FlatRange& range : layout.ranges) {
+    if (range.trainable) flat[range.offset] = values.at(range.name);
+  }
+  return flat;
+}
+
+const std::map<std::string, float> kParameters = {
+    {"conv.weight", 3.0F}, {"bn.weight", 5.0F}, {"bn.bias", 7.0F}, {"fc.weight", -2.0F}, {"fc.bias", 1.0F}};
+
+TEST(Penalties, AreOfWeightsAndBiasesButNotOfNorms) {
+  const models::ModelDescription model = penalised_model(0, 0.5);
+  EXPECT_DOUBLE_EQ(penalty_of(model, flat_values(model, kParameters)), 0.25 * (9 + 4 + 1));
+  const models::ModelDescription both = penalised_model(0.125, 0.5);
+  EXPECT_DOUBLE_EQ(penalty_of(both, flat_values(both, kParameters)), 3.5 + 0.125 * (3 + 2 + 1));
+}
+
+TEST(Penalties, BeginGradientsWithTheirPart) {
+  const models::ModelDescription model = penalised_model(0.25, 0.5);
+  const at::Tensor parameters = flat_values(model, kParameters);
+  at::Tensor gradients = at::full_like(parameters, 9);
+  // Half of l2 w + l1 sign(w), and zero for the norm whatever stood there.
+  const std::map<std::string, float> half = {
+      {"conv.weight", 0.875F}, {"bn.weight", 0.0F}, {"bn.bias", 0.0F}, {"fc.weight", -0.625F}, {"fc.bias", 0.375F}};
+  EXPECT_TRUE(begin_gradients(model, parameters, gradients, {.scale = 0.5}));
+  EXPECT_TRUE(at::equal(gradients, flat_values(model, half))) << gradients;
+  EXPECT_TRUE(begin_gradients(model, parameters, gradients, {.scale = 0.5, .accumulate = true}));
+  EXPECT_TRUE(at::equal(gradients, flat_values(model, half) * 2)) << gradients;
+}
+
+TEST(Penalties, LeaveTheGradientsToTheModelWhereThereAreNone) {
+  const models::ModelDescription model = penalised_model(0, 0);
+  const at::Tensor parameters = flat_values(model, kParameters);
+  at::Tensor gradients = at::full_like(parameters, 9);
+  EXPECT_EQ(penalty_of(model, parameters), 0);
+  EXPECT_FALSE(begin_gradients(model, parameters, gradients, {}));
+  EXPECT_TRUE(begin_gradients(model, parameters, gradients, {.accumulate = true}));
+  EXPECT_TRUE(at::equal(gradients, at::full_like(parameters, 9))) << gradients;
+}
+
+}  // namespace
+}  // namespace mlbench::framework
