@@ -340,6 +340,7 @@ TEST_F(GoldenTest, StepOfEachResNetEqualsPyTorchs) {
     compare(make_resnet_case(version, 8, false), kDeepRealMultiple);
     compare(smooth(make_resnet_case(version, 8, false)), kResNetMultiple);
   }
+  compare(smooth(make_resnet_case("v2-tensorflow", 8, false)), kResNetMultiple);
 }
 
 TEST_F(GoldenTest, StepOfTheLargerNetworksForCifarEqualsPyTorchs) {

@@ -4,7 +4,7 @@
 //   v1  conv-BN-ReLU-conv-BN, then ReLU after the sum (He et al. 2015, arXiv 1512.03385)
 //   v2  BN-ReLU-conv-BN-ReLU-conv; a projection takes the output of the first BN-ReLU (He et al. 2016, arXiv
 //       1603.05027)
-// A shortcut that changes the shape is a projection, a 1x1 convolution. Convolutions have no bias.
+// A shortcut that changes the shape must be a projection, a 1x1 convolution. Convolutions have no bias.
 
 #include <string>
 
@@ -21,6 +21,7 @@ struct BasicBlock {
   int64_t stride = 1;  // of the first convolution and of the projection
   Shortcut shortcut = Shortcut::kIdentity;
   Convolution convolution = &Chain::conv2d_normal;  // which also says how weights start
+  double norm_momentum = 0.1;                       // of the batch norms
 };
 
 void add_block_v1(Chain& chain, const BasicBlock& block);

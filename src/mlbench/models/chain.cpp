@@ -72,13 +72,18 @@ Chain& Chain::conv2d_normal(const std::string& name, int64_t out_channels, int64
   return conv2d(name, out_channels, kernel, stride, {{"weight", normal_for(out_channels * kernel * kernel)}});
 }
 
+Chain& Chain::conv2d_fan_in(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride) {
+  const auto fan_in = static_cast<double>(shape_[0] * kernel * kernel);
+  return conv2d(name, out_channels, kernel, stride, {{"weight", normal(std::sqrt(1 / fan_in))}});
+}
+
 Chain& Chain::conv2d_uniform(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride) {
   return conv2d(name, out_channels, kernel, stride, {{"weight", uniform_for(shape_[0] * kernel * kernel)}});
 }
 
-Chain& Chain::batch_norm2d(const std::string& name) {
+Chain& Chain::batch_norm2d(const std::string& name, double momentum) {
   MLBENCH_CHECK(shape_.size() == 3, name);
-  return add({"batch_norm2d", name, {{"channels", shape_[0]}, {"eps", 1e-5}, {"momentum", 0.1}}, {}, {}},
+  return add({"batch_norm2d", name, {{"channels", shape_[0]}, {"eps", 1e-5}, {"momentum", momentum}}, {}, {}},
              {{"weight", ones()}, {"bias", zeros()}, {"running_mean", zeros()}, {"running_var", ones()}});
 }
 
@@ -106,10 +111,17 @@ Chain& Chain::linear(const std::string& name, int64_t outputs) {
   return add({"linear", name, {{"in", shape_[0]}, {"out", outputs}}, {}, {}}, {{"weight", start}, {"bias", start}});
 }
 
-Chain& Chain::linear_normal(const std::string& name, int64_t outputs, double deviation) {
+Chain& Chain::linear_from(const std::string& name, int64_t outputs, const Initialiser& weight) {
   MLBENCH_CHECK(shape_.size() == 1, name);
-  return add({"linear", name, {{"in", shape_[0]}, {"out", outputs}}, {}, {}},
-             {{"weight", normal(deviation)}, {"bias", zeros()}});
+  return add({"linear", name, {{"in", shape_[0]}, {"out", outputs}}, {}, {}}, {{"weight", weight}, {"bias", zeros()}});
+}
+
+Chain& Chain::linear_normal(const std::string& name, int64_t outputs, double deviation) {
+  return linear_from(name, outputs, normal(deviation));
+}
+
+Chain& Chain::linear_glorot(const std::string& name, int64_t outputs) {
+  return linear_from(name, outputs, uniform(std::sqrt(6.0 / static_cast<double>(shape_[0] + outputs))));
 }
 
 Chain& Chain::linear_without_bias(const std::string& name, int64_t outputs) {

@@ -25,9 +25,11 @@ class Chain {
   // fan_out), where fan_out = out_channels * kernel^2 (He et al. 2015). Throws UserError when height or width is no
   // multiple of `stride`.
   Chain& conv2d_normal(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride);
+  // The same, but the deviation is sqrt(1 / fan_in), where fan_in = in_channels * kernel^2.
+  Chain& conv2d_fan_in(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride);
   // The same, but weights start as PyTorch's.
   Chain& conv2d_uniform(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride);
-  Chain& batch_norm2d(const std::string& name);  // weight 1, bias 0, momentum 0.1, eps 1e-5
+  Chain& batch_norm2d(const std::string& name, double momentum = 0.1);  // weight 1, bias 0, eps 1e-5
   // Both chains begin with the current shape and must end with the same shape. Without `shortcut` it is the identity.
   using Part = std::function<void(Chain&)>;
   Chain& residual(const Part& body, const Part& shortcut = {});
@@ -36,6 +38,8 @@ class Chain {
   Chain& linear(const std::string& name, int64_t outputs);
   // The same, but weights are normal with this deviation and biases start as zeros.
   Chain& linear_normal(const std::string& name, int64_t outputs, double deviation);
+  // The same, but weights are uniform within +-sqrt(6 / (inputs + outputs)) (Glorot and Bengio 2010).
+  Chain& linear_glorot(const std::string& name, int64_t outputs);
   Chain& linear_without_bias(const std::string& name, int64_t outputs);
   Chain& activation(const std::string& kind);  // `kind`: "relu" or "softplus"
   // `kind` is "max_pool2d" or "avg_pool2d". Throws UserError when height or width is no multiple of the stride. A
@@ -54,6 +58,8 @@ class Chain {
 
  private:
   using Start = std::map<std::string, Initialiser>;  // of each parameter, by role
+  // A dense layer with a bias of zeros.
+  Chain& linear_from(const std::string& name, int64_t outputs, const Initialiser& weight);
   // A convolution that is padded by kernel / 2. It has a bias if `start` has one.
   Chain& conv2d(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride, const Start& start);
   // Throws UserError when height or width is no multiple of `stride`.

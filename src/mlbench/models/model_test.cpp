@@ -118,6 +118,8 @@ TEST(ResNetCifar, HasTheParametersOfEachVariant) {
   EXPECT_EQ(parameters("v1", 20), 272474);
   EXPECT_EQ(parameters("v2", 20), 272474);
   EXPECT_EQ(parameters("v2-mlbench", 20), 272378);
+  // Of v2, without two norms of projections (32 and 64 channels), and with one more projection, of 16 to 16 channels.
+  EXPECT_EQ(parameters("v2-tensorflow", 20), 272474 - 2 * 32 - 2 * 64 + 16 * 16);
   for (const int64_t depth : {20, 32, 44, 56}) {
     const int64_t n = (depth - 2) / 6;
     EXPECT_EQ(parameters("v1", depth), count_resnet(n, true, true, false));
@@ -142,6 +144,41 @@ TEST(ResNetCifar, StartsAsHeAndBuffersComeLast) {
   EXPECT_EQ(weight->initialiser.kind, Initialiser::Kind::kNormal);
   EXPECT_DOUBLE_EQ(weight->initialiser.scale, std::sqrt(2.0 / (32 * 9)));
   EXPECT_THAT(weight->shape, ElementsAre(32, 16, 3, 3));
+}
+
+TEST(ResNetCifar, HasTheNetworkOfTheTensorFlowImage) {
+  spec::TaskSpec task = task_of("resnet-cifar");
+  task.data.sample_shape = {3, 32, 32};
+  task.model.options = {{"version", "v2-tensorflow"}, {"l2", 2e-4}};
+  const ModelDescription model = describe_model(task);
+  EXPECT_EQ(model.l2, 2e-4);
+  std::vector<std::string> shortcuts;
+  const auto start_of = [&](const std::string& name) {
+    return std::ranges::find(model.parameters, name, &ParameterSpec::name)->initialiser;
+  };
+  for (const ParameterSpec& parameter : model.parameters) {
+    if (parameter.name.find("shortcut") != std::string::npos) shortcuts.push_back(parameter.name);
+  }
+  EXPECT_THAT(shortcuts, ElementsAre("stage1.block1.shortcut.conv.weight", "stage2.block1.shortcut.conv.weight",
+                                     "stage3.block1.shortcut.conv.weight"));
+  // The fan-in of the first convolution of stage 2 is 16 channels of 3 x 3, and the dense layer has 64 + 10.
+  EXPECT_EQ(start_of("stage2.block1.conv1.weight").kind, Initialiser::Kind::kNormal);
+  EXPECT_DOUBLE_EQ(start_of("stage2.block1.conv1.weight").scale, 1.0 / 12);
+  EXPECT_EQ(start_of("fc.weight").kind, Initialiser::Kind::kUniform);
+  EXPECT_DOUBLE_EQ(start_of("fc.weight").scale, std::sqrt(6.0 / 74));
+  EXPECT_EQ(start_of("fc.bias").kind, Initialiser::Kind::kZeros);
+  const auto check_momentum = [](const auto& self, const std::vector<LayerSpec>& layers) -> int {
+    int norms = 0;
+    for (const LayerSpec& layer : layers) {
+      if (layer.kind == "batch_norm2d") {
+        ++norms;
+        EXPECT_EQ(layer.options.at("momentum"), 0.003) << layer.name;
+      }
+      norms += self(self, layer.body) + self(self, layer.shortcut);
+    }
+    return norms;
+  };
+  EXPECT_EQ(check_momentum(check_momentum, model.layers), 2 * 9 + 1);
 }
 
 spec::TaskSpec cifar_task(const std::string& model, int64_t classes, const Json& options) {

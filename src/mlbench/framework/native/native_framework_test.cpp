@@ -332,6 +332,9 @@ TEST_P(NativeFramework, WholeModelsAreAsExactAsLibTorch) {
     const FrameworkOptions real = options_of(task_model("1a", "resnet-cifar", shallow));
     expect_as_exact_as_torch(real, Samples(real.model, 10), 40000);
   }
+  const Json projected = {{"version", "v2-tensorflow"}, {"depth", 14}};
+  const FrameworkOptions smooth_projected = options_of(models::smooth(task_model("1a", "resnet-cifar", projected)));
+  expect_as_exact_as_torch(smooth_projected, Samples(smooth_projected.model, 10), 128);
   const FrameworkOptions smooth = options_of(models::smooth(task_model("fashion-mnist", "mnist-cnn", Json::object())));
   expect_as_exact_as_torch(smooth, Samples(smooth.model, 21), 8);
   const FrameworkOptions real = options_of(task_model("fashion-mnist", "mnist-cnn", Json::object()));
