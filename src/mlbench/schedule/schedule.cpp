@@ -92,15 +92,17 @@ class WarmUp : public Schedule {
   double warmup_factor_;
 };
 
-// The milestones in steps; the task gives them in epochs, or in fractions of all steps.
+// The milestones in steps; the task gives them in epochs, in steps of all workers, or in fractions of all steps.
 std::vector<int64_t> milestone_steps(const spec::ScheduleSpec& spec, const ScheduleContext& context) {
   const bool fractions = spec.decay == "fractions";
   MLBENCH_CHECK(!fractions || context.total_steps > 0, "a decay at fractions of no steps");
+  const auto step_at = [&](double place) {
+    if (fractions) return std::llround(place * static_cast<double>(context.total_steps));
+    if (spec.milestone_unit == "epochs") return std::llround(place * static_cast<double>(context.steps_per_epoch));
+    return static_cast<long long>(std::floor(place / static_cast<double>(context.workers)));
+  };
   std::vector<int64_t> steps;
-  for (const double place : fractions ? spec.fractions : spec.milestones) {
-    steps.push_back(
-        std::llround(place * static_cast<double>(fractions ? context.total_steps : context.steps_per_epoch)));
-  }
+  for (const double place : fractions ? spec.fractions : spec.milestones) steps.push_back(step_at(place));
   return steps;
 }
 

@@ -7,7 +7,8 @@
 //                 "exponential": L * warmup_factor ^ ((W - s) / W)
 // and is then multiplied by the decay:
 //   constant      1
-//   multistep     factor ^ (milestones reached); a milestone at epoch e is reached at step round(e * steps per epoch)
+//   multistep     factor ^ (milestones reached); a milestone at epoch e is reached at step round(e * steps per epoch),
+//                 and one of m steps of all workers at step floor(m / k)
 //   piecewise     the last of `factors` whose milestone is reached; 1 before the first
 //   fractions     as multistep, with milestones at round(fraction * all steps)
 //   plateau       max(floor, factor ^ n): n grows by one when `patience` evaluations in a row had no finite loss

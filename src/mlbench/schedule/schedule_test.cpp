@@ -44,6 +44,28 @@ TEST(Schedule, Task1aRules2018) {
   expect_lr(*schedule, 164 * 391, 0.0005);
 }
 
+// 1a-tf: 0.1, 0.01 and 0.001 from steps 32000 / k and 48000 / k on. With k = 3 these are 10666.67 and 16000.
+TEST(Schedule, MilestonesInStepsOfAllWorkers) {
+  ScheduleSpec spec;
+  spec.decay = "multistep";
+  spec.milestones = {32000, 48000};
+  spec.milestone_unit = "steps_of_workers";
+  spec.factor = 0.1;
+  struct Case {
+    int64_t workers, first, second;
+  };
+  for (const Case& one : {Case{1, 32000, 48000}, {2, 16000, 24000}, {3, 10666, 16000}, {4, 8000, 12000}}) {
+    SCOPED_TRACE(one.workers);
+    // The number of steps in an epoch does not matter.
+    const auto schedule = make_schedule(spec, {.base_lr = 0.1, .workers = one.workers, .steps_per_epoch = 7});
+    expect_lr(*schedule, 0, 0.1);
+    expect_lr(*schedule, one.first - 1, 0.1);
+    expect_lr(*schedule, one.first, 0.01);
+    expect_lr(*schedule, one.second - 1, 0.01);
+    expect_lr(*schedule, one.second, 0.001);
+  }
+}
+
 ScheduleSpec plateau() {
   ScheduleSpec spec;
   spec.scaling = "linear";

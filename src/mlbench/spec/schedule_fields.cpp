@@ -39,7 +39,8 @@ void check_schedule(const ScheduleSpec& schedule, const FieldReader& reader) {
   }
   if (schedule.decay == "multistep" || schedule.decay == "piecewise") {
     require(!schedule.milestones.empty() && rises(schedule.milestones), "schedule.milestones",
-            fmt::format("must list epochs in strictly rising order: 'schedule.decay' is \"{}\"", schedule.decay));
+            fmt::format("must list {} in strictly rising order: 'schedule.decay' is \"{}\"",
+                        schedule.milestone_unit == "epochs" ? "epochs" : "steps", schedule.decay));
   }
   if (schedule.decay == "piecewise") {
     require(schedule.factors.size() == schedule.milestones.size(), "schedule.factors",

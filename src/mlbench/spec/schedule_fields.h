@@ -18,6 +18,7 @@ void describe_schedule(V& v, Schedule& schedule) {
   v.field("warmup_factor", schedule.warmup_factor, {.range = Range{0, 1}});
   v.field("decay", schedule.decay, {.choices = kDecays});
   v.field("milestones", schedule.milestones, {.range = Range{1e-6, 1e7}});
+  v.field("milestone_unit", schedule.milestone_unit, {.choices = kMilestoneUnits});
   v.field("fractions", schedule.fractions, {.range = Range{0, 1}});
   v.field("factor", schedule.factor, {.range = Range{0, 1}});
   v.field("factors", schedule.factors, {.range = Range{0, 1e6}});

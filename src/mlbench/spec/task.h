@@ -75,12 +75,15 @@ struct ScheduleSpec {
   int64_t warmup_steps = 0;
   std::string warmup_from = "lr";  // where a linear warm-up begins: lr | zero
   double warmup_factor = 0;
-  // One of kDecays (schedule/schedule.h): "multistep" takes milestones in epochs and factor, "piecewise" milestones and
+  // One of kDecays (schedule/schedule.h): "multistep" takes milestones and factor, "piecewise" milestones and
   // factors, "fractions" fractions of all steps and factor, "plateau" factor, patience, threshold and floor, "cosine"
   // floor, "polynomial" power and floor, "stable_decay" one fraction and floor, "one_cycle" one fraction, factor and
   // floor, "inverse_time" shift.
   std::string decay = "constant";
   std::vector<double> milestones;
+  // What milestones count: "epochs", or "steps_of_workers", steps of all workers together, so that milestone m is
+  // reached at step floor(m / k).
+  std::string milestone_unit = "epochs";
   std::vector<double> fractions;
   double factor = 0;
   std::vector<double> factors;
@@ -161,6 +164,7 @@ inline constexpr std::string_view kScalings[] = {"none", "linear", "sqrt", "tabl
 inline constexpr std::string_view kWarmups[] = {"none",          "epochs",       "log2_workers",
                                                 "worker_epochs", "linear_steps", "exponential"};
 inline constexpr std::string_view kWarmupStarts[] = {"lr", "zero"};
+inline constexpr std::string_view kMilestoneUnits[] = {"epochs", "steps_of_workers"};
 inline constexpr std::string_view kDecays[] = {
     "constant", "multistep",  "piecewise",    "fractions", "plateau",     "inverse_sqrt", "inverse_sqrt_after_warmup",
     "cosine",   "polynomial", "stable_decay", "one_cycle", "inverse_time"};

@@ -57,6 +57,7 @@ const std::vector<LaterKey>& later_keys() {
       {"schedule.power", 1},
       {"schedule.shift", 1},
       {"schedule.fractions", Json::array()},
+      {"schedule.milestone_unit", "epochs"},
   };
   return kKeys;
 }

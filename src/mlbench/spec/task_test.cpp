@@ -482,6 +482,11 @@ INSTANTIATE_TEST_SUITE_P(
               "toy.toml:28:1: 'schedule.milestones' must list epochs in strictly rising order"},
         Wrong{"decay = \"plateau\"", "decay = \"multistep\"\nmilestones = [109, 82]",
               "toy.toml:31:14: 'schedule.milestones' must list epochs in strictly rising order"},
+        Wrong{"decay = \"plateau\"", "decay = \"multistep\"\nmilestone_unit = \"steps_of_workers\"",
+              "toy.toml:28:1: 'schedule.milestones' must list steps in strictly rising order"},
+        Wrong{"decay = \"plateau\"", "decay = \"multistep\"\nmilestone_unit = \"steps\"",
+              "toy.toml:31:18: 'schedule.milestone_unit' is \"steps\": did you mean 'steps_of_workers'? valid: epochs, "
+              "steps_of_workers"},
         Wrong{"decay = \"plateau\"", "decay = \"fractions\"\nfractions = [0.5, 0.4]",
               "toy.toml:31:13: 'schedule.fractions' must list fractions of all steps in strictly rising order"},
         Wrong{"decay = \"plateau\"", "warmup = \"none\"\ndecay = \"inverse_sqrt_after_warmup\"",
