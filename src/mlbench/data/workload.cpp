@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/data/transform.h"
+#include "mlbench/spec/batch_scaling.h"
 #include "mlbench/spec/evaluation_columns.h"
 #include "mlbench/spec/split.h"
 
@@ -154,7 +155,7 @@ std::unique_ptr<Workload> make_workload(const spec::TaskSpec& task, const datase
                                         int64_t workers, uint64_t seed) {
   Ingredients from{task, data.split(spec::kTrainSplit), data.split(spec::kTestSplit), {}};
   from.plan.workers = workers;
-  from.plan.batch_size = task.batch_size;
+  from.plan.batch_size = spec::worker_batch_of(task, workers);
   from.plan.global_batch = task.global_batch;
   from.plan.divisor = divisor_of(task.loss_divisor);
   from.plan.seed = seed;

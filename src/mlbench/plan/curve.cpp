@@ -8,6 +8,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/schedule/schedule.h"
+#include "mlbench/spec/batch_scaling.h"
 #include "mlbench/spec/epoch.h"
 #include "mlbench/spec/split.h"
 
@@ -15,7 +16,7 @@ namespace mlbench::plan {
 
 int64_t expected_steps_per_epoch(const spec::TaskSpec& task, int64_t workers, int64_t training_samples) {
   const spec::DataSpec& data = task.data;
-  const int64_t global_batch = task.global_batch > 0 ? task.global_batch : task.batch_size * workers;
+  const int64_t global_batch = spec::global_batch_of(task, workers);
   if (data.batching == "columns") {
     const double mean = static_cast<double>(data.bptt) * (1 - data.short_probability / 2);
     const int64_t height = training_samples / global_batch;
@@ -42,7 +43,7 @@ Curve lr_curve(const spec::TaskSpec& task, int64_t workers, int64_t training_sam
   Curve curve;
   curve.workers = workers;
   curve.steps_per_epoch = expected_steps_per_epoch(task, workers, training_samples);
-  const auto steps = std::max<int64_t>(1, spec::steps_of_epochs(task.epochs, curve.steps_per_epoch));
+  const auto steps = std::max<int64_t>(1, spec::steps_of_epochs(spec::epochs_of(task, workers), curve.steps_per_epoch));
   const auto schedule =
       schedule::make_schedule(task.schedule, {task.optimizer.lr, workers, curve.steps_per_epoch, steps});
   const int64_t count = std::min(points, steps);

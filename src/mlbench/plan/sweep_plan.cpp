@@ -13,6 +13,7 @@
 #include "mlbench/plan/curve.h"
 #include "mlbench/plan/plan.h"
 #include "mlbench/report/records.h"
+#include "mlbench/spec/batch_scaling.h"
 #include "mlbench/spec/epoch.h"
 
 namespace mlbench::plan {
@@ -141,10 +142,10 @@ std::vector<SweepSteps> steps_of(const SweepOptions& options) {
       const auto same = [&](const SweepSteps& one) { return one.nodes == row.nodes && one.workers == row.workers; };
       if (std::ranges::any_of(rows, same)) continue;
       const Curve curve = lr_curve(task, row.workers, samples, kCurvePoints);
-      row.global_batch = task.global_batch > 0 ? task.global_batch : task.batch_size * row.workers;
+      row.global_batch = spec::global_batch_of(task, row.workers);
       row.lr = *std::ranges::max_element(curve.lr);
       row.steps_per_epoch = curve.steps_per_epoch;
-      row.steps = spec::steps_of_epochs(task.epochs, curve.steps_per_epoch);
+      row.steps = spec::steps_of_epochs(spec::epochs_of(task, row.workers), curve.steps_per_epoch);
       rows.push_back(row);
     }
   }

@@ -81,6 +81,7 @@ void describe_task(V& v, Task& task) {
   v.field("loss", task.loss, kRequired);
   v.field("label_smoothing", task.label_smoothing, {.range = kSmoothingRange});
   v.field("batch_size", task.batch_size, {.required = true, .range = kBatchRange});
+  v.field("batch_scaling", task.batch_scaling, {.choices = kBatchScalings});
   v.field("global_batch", task.global_batch, {.range = kBatchOrNoneRange});
   v.field("loss_divisor", task.loss_divisor, {.choices = kLossDivisors});
   v.field("epochs", task.epochs, {.required = true, .range = kEpochRange});
@@ -144,6 +145,14 @@ void check_batching(const TaskSpec& task, const Require& require) {
   if (samples || columns) {
     require(task.loss_divisor == "weight", "loss_divisor",
             fmt::format("is \"{}\"; expected \"weight\": 'data.batching' is \"{}\"", task.loss_divisor, data.batching));
+  }
+  if (task.batch_scaling != "none") {
+    require(samples && task.global_batch == 0, "batch_scaling",
+            fmt::format("is \"{}\"; expected \"none\": 'data.batching' is \"{}\", and 'global_batch' is {}",
+                        task.batch_scaling, data.batching, task.global_batch));
+    constexpr double kMost = kEpochRange.most / kMostWorkers;
+    require(task.epochs <= kMost, "epochs",
+            fmt::format("is {}; expected at most {}: they grow with the workers", task.epochs, kMost));
   }
   require(data.batching != "tokens" || task.global_batch == 0 || task.global_batch >= task.batch_size, "global_batch",
           fmt::format("is {} tokens, less than the {} of one micro-batch, 'batch_size'", task.global_batch,

@@ -140,7 +140,10 @@ struct TaskSpec {
   // The size of a worker's micro-batch: samples, columns, sentences, or tokens with padding. With a global_batch, a
   // worker's share of it is cut into as many micro-batches as needed.
   int64_t batch_size = 0;
-  int64_t global_batch = 0;  // samples, sentences or tokens in a step of all workers; 0: batch_size * workers
+  // What k workers change: "none", or "linear", with which a worker's batch has batch_size * k samples, and the task
+  // epochs * k epochs. The number of steps then falls with k, as with "none".
+  std::string batch_scaling = "none";
+  int64_t global_batch = 0;  // samples, sentences or tokens in a step of all workers; 0: that of a worker times workers
   // By what a step's sum of losses is divided. "weight": that of the global batch, so that the sum over ranks is its
   // mean. "weight_after_sum": the same, but the gradient is divided after the sum over ranks, so that the loss scale
   // applies to the undivided sum (task 4b). "local_samples": each rank's own number of sentences, so that the sum over
@@ -157,6 +160,7 @@ struct TaskSpec {
   bool operator==(const TaskSpec&) const = default;
 };
 
+inline constexpr std::string_view kBatchScalings[] = {"none", "linear"};
 inline constexpr std::string_view kBatchings[] = {"samples", "columns", "sentences", "tokens"};
 inline constexpr std::string_view kLossDivisors[] = {"weight", "weight_after_sum", "local_samples"};
 inline constexpr std::string_view kPrecisions[] = {"float32", "tf32", "bf16", "fp16"};

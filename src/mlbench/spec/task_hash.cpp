@@ -46,6 +46,7 @@ const std::vector<LaterKey>& later_keys() {
       {"data.length_multiple", 1},
       {"data.pad", 4},
       {"global_batch", 0},
+      {"batch_scaling", "none"},
       {"loss_divisor", "weight"},
       {"label_smoothing", 0},
       {"decoding.min_length", 0},

@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "mlbench/base/errors.h"
 #include "mlbench/base/test_error.h"
+#include "mlbench/spec/batch_scaling.h"
 #include "mlbench/spec/task_hash.h"
 
 namespace mlbench::spec {
@@ -454,9 +457,9 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"epochs = 10", "epochs = 10\nepochs = 11",
               "toy.toml:9:10: Error while parsing key-value pair: cannot redefine"},
         Wrong{"epochs = 10", "epoch = 10",
-              "toy.toml:8:1: unknown key 'epoch': did you mean 'epochs'? valid: batch_size, data, decoding, epochs, "
-              "evaluation, global_batch, goal, label_smoothing, limits, loss, loss_divisor, model, name, optimizer, "
-              "precision, rules, schedule, title, variant, variants, workers"},
+              "toy.toml:8:1: unknown key 'epoch': did you mean 'epochs'? valid: batch_scaling, batch_size, data, "
+              "decoding, epochs, evaluation, global_batch, goal, label_smoothing, limits, loss, "
+              "loss_divisor, model, name, optimizer, precision, rules, schedule, title, variant, variants, workers"},
         Wrong{"factor = 0.5", "  faktor = 0.5",
               "toy.toml:31:3: unknown key 'schedule.faktor': did you mean 'factor' or 'factors'? "},
         Wrong{"epochs = 10\n", "", "toy.toml:1:1: missing key 'epochs'"},
@@ -551,9 +554,9 @@ TEST(TaskOverride, ErrorsNameTheOverrideAndTheValidKeys) {
             "--set optimizer.lrr=1: unknown key 'lrr' of 'optimizer': did you mean 'lr'? valid: lr, momentum, name, "
             "nesterov");
   EXPECT_EQ(error_with("optimiser.lr", "1"),
-            "--set optimiser.lr=1: unknown key 'optimiser' of the task: did you mean 'optimizer'? valid: batch_size, "
-            "data, epochs, evaluation, global_batch, goal, label_smoothing, loss, loss_divisor, model, optimizer, "
-            "precision, schedule");
+            "--set optimiser.lr=1: unknown key 'optimiser' of the task: did you mean 'optimizer'? valid: "
+            "batch_scaling, batch_size, data, epochs, evaluation, global_batch, goal, label_smoothing, loss, "
+            "loss_divisor, model, optimizer, precision, schedule");
   EXPECT_EQ(error_with("epochs.x", "1"), "--set epochs.x=1: 'epochs' is 10, not a table");
   EXPECT_THAT(error_with("", "1"), HasSubstr("unknown key ''"));
   EXPECT_THAT(error_with("optimizer.", "1"), HasSubstr("unknown key '' of 'optimizer'"));
@@ -653,6 +656,32 @@ TEST(Overrides, ChoicesOfAnOptimizerFreeItsOptions) {
             (Json{{"rule", "lion"}, {"pattern", "local"}, {"every", 4}}))
       << "another rule has other options";
   EXPECT_THROW(options_with({{"optimizer.share", "0.1"}}), UserError) << "none of the task's";
+}
+
+TEST(Task, BatchScalingMakesWorkersBatchesAndEpochsGrow) {
+  const auto numbers = [](const TaskSpec& task, int64_t workers) {
+    return std::tuple(worker_batch_of(task, workers), global_batch_of(task, workers), epochs_of(task, workers));
+  };
+  const TaskSpec plain = parse(kText).task;
+  EXPECT_EQ(numbers(plain, 4), std::tuple(32, 128, 10.0));
+  const FrozenTask scaled = parse(kText, {{"batch_scaling", "linear"}});
+  EXPECT_EQ(numbers(scaled.task, 1), std::tuple(32, 32, 10.0));
+  EXPECT_EQ(numbers(scaled.task, 4), std::tuple(128, 512, 40.0));
+  EXPECT_EQ(task_from_json(scaled.canonical), scaled.task);
+  EXPECT_NE(parse(with("batch_size = 32", "batch_size = 32\nbatch_scaling = \"linear\"")).hash, parse(kText).hash);
+  EXPECT_EQ(parse(with("batch_size = 32", "batch_size = 32\nbatch_scaling = \"none\"")).hash, parse(kText).hash);
+
+  const TaskSpec fixed = parse(kText, {{"global_batch", "100"}}).task;
+  EXPECT_EQ(numbers(fixed, 4), std::tuple(32, 100, 10.0));
+  EXPECT_THAT(error_of([] {
+                parse(kText, {{"batch_scaling", "linear"}, {"global_batch", "100"}});
+              }),
+              HasSubstr("'batch_scaling' is \"linear\"; expected \"none\": 'data.batching' is \"samples\", and "
+                        "'global_batch' is 100"));
+  EXPECT_THAT(error_of([] {
+                parse(kText, {{"batch_scaling", "linear"}, {"epochs", "1001"}});
+              }),
+              HasSubstr("'epochs' is 1001; expected at most 1000: they grow with the workers"));
 }
 
 TEST(TaskOverride, IsSplitAtTheFirstEqualsSign) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "mlbench/metrics/metric.h"
+#include "mlbench/spec/batch_scaling.h"
 
 namespace mlbench::train {
 
@@ -12,7 +13,7 @@ StopRule::StopRule(const TrainContext& context, const track::StepClock& clock, c
     : c_(context),
       clock_(clock),
       first_step_(start.steps),
-      last_step_(batches.steps_after(context.run.task.task.epochs)),
+      last_step_(batches.steps_after(spec::epochs_of(context.run.task.task, context.run.workers))),
       goal_reached_(start.goal_reached),
       look_step_(start.steps) {
   const spec::Limits& limits = c_.run.limits;

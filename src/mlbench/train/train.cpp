@@ -10,6 +10,7 @@
 #include "mlbench/data/workload.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/schedule/schedule.h"
+#include "mlbench/spec/batch_scaling.h"
 #include "mlbench/spec/split.h"
 #include "mlbench/track/step_clock.h"
 #include "mlbench/train/bad_images.h"
@@ -141,8 +142,9 @@ TrainRun::TrainRun(const TrainContext& context)
       workload_(made_workload_ ? *made_workload_ : *context.workload),
       plan_(workload_.plan()),
       evaluations_(task_.evaluation, plan_),
-      schedule_(schedule::make_schedule(task_.schedule, {task_.optimizer.lr, context.run.workers,
-                                                         plan_.steps_per_epoch(), plan_.steps_after(task_.epochs)})),
+      schedule_(
+          schedule::make_schedule(task_.schedule, {task_.optimizer.lr, context.run.workers, plan_.steps_per_epoch(),
+                                                   plan_.steps_after(spec::epochs_of(task_, context.run.workers))})),
       replicated_(context.optimizer.promise().replicated),
       emulated_(context.run.emulated_step_s > 0),
       measures_throughput_(spec::measures_throughput(context.run)),

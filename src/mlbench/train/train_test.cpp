@@ -61,6 +61,19 @@ TEST_P(StopTest, at_the_end_of_the_tasks_epochs) {
   EXPECT_THAT(evaluated(rank), ElementsAre(3, 6, 9, 12));
 }
 
+// Two ranks have batches of 2 * 2 samples each and 4 * 2 epochs, of ceil(10 / 8) steps.
+TEST_P(StopTest, at_the_end_of_epochs_that_grow_with_the_workers) {
+  TestRun test(GetParam());
+  test.run.task.task.batch_scaling = "linear";
+  const RankOutcome rank = end_of(test);
+  EXPECT_EQ(rank.result.reason, StopReason::kEpochs);
+  if (GetParam() == 1) {
+    EXPECT_THAT(evaluated(rank), ElementsAre(3, 6, 9, 12));
+  } else {
+    EXPECT_THAT(evaluated(rank), ElementsAre(2, 4, 6, 8, 10, 12, 14, 16));
+  }
+}
+
 TEST_P(StopTest, at_the_limit_of_epochs_also_of_a_part_of_one) {
   TestRun test(GetParam());
   test.run.limits.max_epochs = 1.5;
