@@ -31,8 +31,8 @@ namespace mlbench::spec {
 
 namespace {
 
-constexpr std::array<std::string_view, 7> kIdentity = {"name",    "title",   "rules", "variants",
-                                                       "variant", "workers", "limits"};
+constexpr std::array<std::string_view, 8> kIdentity = {"name",    "title",   "rules",  "variants",
+                                                       "variant", "workers", "limits", "framework"};
 constexpr std::array<std::string_view, 2> kTablesWithOptions = {"model", "optimizer"};
 
 // ---- the fields of a task -------------------------------------------------------------------------------------------
@@ -86,6 +86,7 @@ void describe_task(V& v, Task& task) {
   v.field("loss_divisor", task.loss_divisor, {.choices = kLossDivisors});
   v.field("epochs", task.epochs, {.required = true, .range = kEpochRange});
   v.field("precision", task.precision, {.choices = kPrecisions});
+  v.field("framework", task.framework);
   v.table("optimizer", [&] {
     v.field("name", task.optimizer.name, kRequired);
     v.field("lr", task.optimizer.lr, {.required = true, .range = kRateRange});
@@ -360,9 +361,10 @@ Json apply_overrides(Json canonical, const std::vector<Override>& overrides) {
     const std::string root = setting.key.substr(0, setting.key.find('.'));
     if (std::find(kIdentity.begin(), kIdentity.end(), root) != kIdentity.end()) {
       throw UserError(flag_of(setting) + ": '" + root + "' identifies the task and cannot be set" +
-                      (root == "variant"  ? "; choose with --variant"
-                       : root == "limits" ? "; choose with --max-time"
-                                          : ""));
+                      (root == "variant"     ? "; choose with --variant"
+                       : root == "limits"    ? "; choose with --max-time"
+                       : root == "framework" ? "; choose with --framework"
+                                             : ""));
     }
     for (const Chooser& chooser : kChoosers) {
       if (setting.key != chooser.key) continue;
@@ -487,6 +489,7 @@ Json to_json(const TaskSpec& task) {
   describe_task(writer, task);
   if (task.goal.target_loss == 0) canonical["goal"].erase("target_loss");  // most tasks have none
   if (task.decoding.beam == 0) canonical.erase("decoding");                // only tasks that translate have it
+  if (task.framework.empty()) canonical.erase("framework");                // most tasks leave the choice to the run
   return canonical;
 }
 

@@ -151,6 +151,8 @@ struct TaskSpec {
   std::string loss_divisor = "weight";
   double epochs = 0;
   std::string precision = "float32";  // float32 (without TF32) | tf32 | bf16 | fp16
+  // The framework of runs that choose none, where it works; "": the usual one. It is no part of the hash.
+  std::string framework;
   OptimizerSpec optimizer;
   ScheduleSpec schedule;
   EvaluationSpec evaluation;
@@ -182,8 +184,8 @@ inline constexpr std::string_view kOutsideHash[] = {"optimizer.by_layer", "optim
 
 // One `--set KEY=VALUE`: a dotted path into the task, and a value as TOML ("0.1", "true", "\"text\"") or a bare word.
 // The path must exist in the task's canonical form, so that a misspelt key is an error. Keys that identify the task
-// (name, title, rules, variants, variant, workers) and its limits cannot be set. Setting model.name or optimizer.name
-// drops the options of the old model or optimizer; any option may then be given.
+// (name, title, rules, variants, variant, workers), its limits and its framework cannot be set. Setting model.name or
+// optimizer.name drops the options of the old model or optimizer; any option may then be given.
 struct Override {
   std::string key;
   std::string value;
@@ -238,8 +240,8 @@ FrozenTask parse_task(const TaskSource& source, const std::string& variant, cons
 FrozenTask find_task(const std::string& name, const std::string& rules, const std::string& variant,
                      const std::vector<Override>& overrides);
 
-// The canonical form: every key with its value, but no `decoding` for tasks that do not translate, and no
-// goal.target_loss of 0.
+// The canonical form: every key with its value, but no `decoding` for tasks that do not translate, no goal.target_loss
+// of 0, and no `framework` where the task names none.
 Json to_json(const TaskSpec& task);
 // The exact inverse, for spec.json of a run. Throws UserError "task: ..." naming the wrong field.
 TaskSpec task_from_json(const Json& canonical);

@@ -66,6 +66,7 @@ const std::vector<LaterKey>& later_keys() {
 Json hashed_form(Json canonical, const std::vector<LaterKey>& later) {
   for (const std::string_view path : kOutsideHash) erase(canonical, path);
   canonical.erase("variants");
+  canonical.erase("framework");
   for (const LaterKey& key : later) {
     const auto [table, name] = place_of(canonical, key.path);
     if (table == nullptr || table->value(name, Json()) != key.usual) continue;

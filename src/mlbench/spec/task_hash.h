@@ -19,7 +19,7 @@ struct LaterKey {
 const std::vector<LaterKey>& later_keys();
 
 // The part of a task's canonical form that is hashed: without kOutsideHash (task.h), without the list of variants (the
-// chosen variant stays), and without `later` keys that have their defaults.
+// chosen variant stays) and the task's own choice of a framework, and without `later` keys that have their defaults.
 Json hashed_form(Json canonical, const std::vector<LaterKey>& later = later_keys());
 // The SHA-256 of canonical_json() of the hashed form, in hexadecimal digits.
 std::string hash_of(const Json& canonical);

@@ -458,7 +458,7 @@ INSTANTIATE_TEST_SUITE_P(
               "toy.toml:9:10: Error while parsing key-value pair: cannot redefine"},
         Wrong{"epochs = 10", "epoch = 10",
               "toy.toml:8:1: unknown key 'epoch': did you mean 'epochs'? valid: batch_scaling, batch_size, data, "
-              "decoding, epochs, evaluation, global_batch, goal, label_smoothing, limits, loss, "
+              "decoding, epochs, evaluation, framework, global_batch, goal, label_smoothing, limits, loss, "
               "loss_divisor, model, name, optimizer, precision, rules, schedule, title, variant, variants, workers"},
         Wrong{"factor = 0.5", "  faktor = 0.5",
               "toy.toml:31:3: unknown key 'schedule.faktor': did you mean 'factor' or 'factors'? "},
