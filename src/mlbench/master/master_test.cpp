@@ -651,6 +651,42 @@ TEST_F(MasterTest, AnOfficialImageBecomesARunOfItsTask) {
   EXPECT_EQ(send("POST", "/api/runs/", form, "application/x-www-form-urlencoded", {}, false).status, 409);
 }
 
+// Its framework is the task's own, or what is there: the request names none.
+TEST_F(MasterTest, TheTensorFlowImageBecomesARunOf1aTf) {
+  options_.legacy_api = true;
+  planner_.on_tasks = [] {
+    Json tasks = Json::array();
+    for (const spec::TaskName& one : spec::task_names()) tasks.push_back({{"name", one.name}});
+    return tasks;
+  };
+  Json planned;
+  planner_.on_plan = [&](const Json& request) {
+    planned = request;
+    spec::RunSpec run;
+    run.name = "planned-4";
+    run.workers = 4;
+    run.cache_dir = home() / "cache";
+    spec::set_task(run, spec::find_task(request["task"].get<std::string>(), "", "", {}), {});
+    return plan::PlannedRuns{{run}, {}};
+  };
+  const auto create = [&](const std::string& image) {
+    return send("POST", "/api/runs/",
+                "name=Tf-4&num_workers=4&num_cpus=1.0&max_bandwidth=1000&gpu_enabled=false&light_target=false"
+                "&run_all_nodes=false&backend=MPI&image_name=mlbench%2F" +
+                    image,
+                "application/x-www-form-urlencoded", {}, false);
+  };
+  const ClientResponse unknown = create("tensorflow%3Alatest");
+  EXPECT_EQ(unknown.status, 422);
+  EXPECT_THAT(unknown.body, HasSubstr("mlbench/tensorflow-cifar10-resnet:latest"));
+  const ClientResponse created = create("tensorflow-cifar10-resnet%3Alatest");
+  EXPECT_EQ(created.status, 201) << created.body;
+  EXPECT_EQ(planned["task"], "1a-tf");
+  EXPECT_EQ(planned["backend"], "mpi");
+  EXPECT_FALSE(planned.contains("framework"));
+  EXPECT_EQ(home::read_spec(home() / "runs/Tf-4").task.task.optimizer.options["pattern"], "server");
+}
+
 TEST_F(MasterTest, ALightGoalOfTask0aIsRefusedByTheNameThatItsClientKnows) {
   options_.legacy_api = true;
   planner_.on_tasks = [] { return Json::array({{{"name", "0a"}, {"rules", ""}}}); };

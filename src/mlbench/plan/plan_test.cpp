@@ -161,6 +161,33 @@ TEST_F(Plan, AFrameworkIsRefusedTheModelsOfWhichItLacksALayer) {
   EXPECT_EQ(error(), "no error");
 }
 
+TEST_F(Plan, ATaskHasAFrameworkOfItsOwnWhereThatWorks) {
+  options_.task = "1a-tf";
+  const spec::RunSpec without = plan_runs(options_, facts_).front();
+  EXPECT_EQ(without.framework, "torch");
+  Json row = {{"name", "tensorflow"}, {"available", false}, {"reason", "it was built without TensorFlow"}};
+  facts_.catalog["frameworks"].push_back(row);
+  EXPECT_EQ(plan_runs(options_, facts_).front().framework, "torch");
+  options_.framework = "tensorflow";
+  EXPECT_EQ(error(),
+            "framework 'tensorflow' is not available here: it was built without TensorFlow; valid: torch, null");
+  options_.framework.clear();
+  facts_.catalog["frameworks"].back()["available"] = true;
+  const spec::RunSpec with = plan_runs(options_, facts_).front();
+  EXPECT_EQ(with.framework, "tensorflow");
+  EXPECT_EQ(with.task.hash, without.task.hash);
+  EXPECT_EQ(with.division, "closed");
+  options_.framework = "null";
+  EXPECT_EQ(plan_runs(options_, facts_).front().framework, "null");
+  options_.overrides = {"framework=torch"};
+  EXPECT_EQ(error(),
+            "--set framework=torch: 'framework' identifies the task and cannot be set; choose with --framework");
+  options_.overrides.clear();
+  options_.framework.clear();
+  options_.task = "1a";
+  EXPECT_EQ(plan_runs(options_, facts_).front().framework, "torch");
+}
+
 TEST_F(Plan, AFrameworkWithoutADecoderIsRefusedTasksThatMeasureTranslations) {
   facts_.catalog["frameworks"][1]["decodes"] = false;
   options_.framework = "null";

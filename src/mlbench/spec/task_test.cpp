@@ -658,6 +658,29 @@ TEST(Overrides, ChoicesOfAnOptimizerFreeItsOptions) {
   EXPECT_THROW(options_with({{"optimizer.share", "0.1"}}), UserError) << "none of the task's";
 }
 
+TEST(Task, TheTensorFlowImagesTaskSaysWhatItsCodeDid) {
+  const FrozenTask frozen = find_task("1a-tf", "", "", {});
+  const TaskSpec& task = frozen.task;
+  EXPECT_EQ(task.framework, "tensorflow");
+  // 128 images times k, from each of k workers.
+  EXPECT_EQ(worker_batch_of(task, 4), 512);
+  EXPECT_EQ(global_batch_of(task, 4), 2048);
+  // (x / 255 - mean) / stddev is (x / 256 - m) / s with task 1a's m and s.
+  const TaskSpec of_1a = find_task("1a", "2021", "", {}).task;
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(task.data.mean[i] * 255 / 256, of_1a.data.mean[i], 1e-9);
+    EXPECT_NEAR(task.data.stddev[i] * 255 / 256, of_1a.data.stddev[i], 1e-9);
+  }
+  EXPECT_EQ(task.model.options, (Json{{"depth", 20}, {"l2", 2e-4}, {"version", "v2-tensorflow"}}));
+  EXPECT_EQ(task.optimizer.options, (Json{{"momentum", 0.9}, {"nesterov", true}, {"pattern", "server"}}));
+  EXPECT_EQ(task.schedule.milestone_unit, "steps_of_workers");
+  EXPECT_THAT(task.schedule.milestones, ElementsAre(32000, 48000));
+  // The framework is no part of what is asked for.
+  Json other = frozen.canonical;
+  other["framework"] = "torch";
+  EXPECT_EQ(hash_of(other), frozen.hash);
+}
+
 TEST(Task, BatchScalingMakesWorkersBatchesAndEpochsGrow) {
   const auto numbers = [](const TaskSpec& task, int64_t workers) {
     return std::tuple(worker_batch_of(task, workers), global_batch_of(task, workers), epochs_of(task, workers));
@@ -695,7 +718,7 @@ TEST(Task, UnknownNameAndRulesListTheValidOnes) {
   EXPECT_THAT(error_of([] { find_task("fashion-mist", "", "", {}); }),
               StartsWith("unknown task 'fashion-mist': did you mean 'fashion-mnist'? valid: "));
   EXPECT_THAT(error_of([] { find_task("cifar", "", "", {}); }),
-              testing::EndsWith("; with data cifar...: 1a, 1a-ddp, 1a-horovod"));
+              testing::EndsWith("; with data cifar...: 1a, 1a-ddp, 1a-horovod, 1a-tf"));
   EXPECT_EQ(error_of([] { find_task("fashion-mnist", "2018", "", {}); }),
             "task 'fashion-mnist': unknown rules '2018'; there is none");
 }

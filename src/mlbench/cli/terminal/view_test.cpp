@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <deque>
 
 #include "mlbench/base/errors.h"
@@ -215,6 +216,22 @@ TEST(SchedulePlot, StepsOfTextsAreExpectedFromTheDescription) {
   task.data.max_length = 80;
   task.global_batch = 131'072;
   EXPECT_EQ(plan::expected_steps_per_epoch(task, 16, 4'590'101), 1401);
+}
+
+// Of 1a-tf, a step of k workers has 128 k^2 images, there are 164 k epochs, and the rate falls at 32000 / k steps.
+TEST(SchedulePlot, BatchesAndEpochsGrowWithTheWorkersWhereTheTaskSaysSo) {
+  const spec::TaskSpec task = spec::find_task("1a-tf", "", "", {}).task;
+  struct Case {
+    int64_t workers, steps_per_epoch;
+  };
+  for (const Case& one : {Case{1, 391}, {2, 98}, {4, 25}}) {
+    const auto steps = static_cast<double>(164 * one.workers * one.steps_per_epoch);
+    const plan::Curve curve = plan::lr_curve(task, one.workers, 50000, 1000);
+    EXPECT_EQ(curve.steps_per_epoch, one.steps_per_epoch);
+    EXPECT_NEAR(curve.epochs.back(), 164.0 * static_cast<double>(one.workers), 0.1);
+    const auto fallen = static_cast<double>(std::ranges::count_if(curve.lr, [](double lr) { return lr < 0.05; }));
+    EXPECT_NEAR(1 - fallen / 1000, 32000.0 / static_cast<double>(one.workers) / steps, 2e-3);
+  }
 }
 
 TEST(SchedulePlot, ChartHasALinePerCurve) {

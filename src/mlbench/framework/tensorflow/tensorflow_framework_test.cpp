@@ -103,6 +103,7 @@ TEST(TensorFlowFramework, LossAndGradientsOfTasksEqualTorchPerTensor) {
                                     {"1a", model_of("1a")},
                                     {"1a, version v2", model_of("1a", {{"model.version", "v2"}})},
                                     {"1a, version v2-mlbench", model_of("1a", {{"model.version", "v2-mlbench"}})},
+                                    {"1a-tf", model_of("1a-tf")},
                                     {"1a, depth 44", model_of("1a", {{"model.depth", "44"}})}}) {
     SCOPED_TRACE(name);
     expect_steps_of_torch(options_of(models::smooth(model)), 1e-4, 2);
