@@ -45,8 +45,11 @@ struct Layout {
   size_t bytes = kPage;                          // of the header, all known sections, and the payloads that were added
 };
 
+// The size of what the offsets of a column count.
+size_t element_bytes(const ColumnSpec& column) { return column.type == ColumnType::kSparse ? sizeof(SparseEntry) : 1; }
+
 size_t known_bytes(const ColumnSpec& column, size_t samples) {
-  if (column.type == ColumnType::kBytes) return (samples + 1) * sizeof(int64_t);
+  if (column.type != ColumnType::kValues) return (samples + 1) * sizeof(int64_t);
   return samples * static_cast<size_t>(volume_of(column.shape)) * size_of(column.dtype);
 }
 
@@ -71,14 +74,15 @@ std::span<const int64_t> offsets_at(const Section& section, const std::byte* bas
 std::string add_payloads(const CacheId& id, std::span<const std::byte> file, Layout& layout) {
   for (size_t split = 0; split < layout.splits.size() && file.size() >= layout.bytes; ++split) {
     for (size_t i = 0; i < id.columns.size(); ++i) {
-      if (id.columns[i].type != ColumnType::kBytes) continue;
+      if (id.columns[i].type == ColumnType::kValues) continue;
       ColumnPlace& place = layout.splits[split][i];
       const std::span<const int64_t> offsets = offsets_at(place.known, file.data());
+      const size_t element = element_bytes(id.columns[i]);
       if (offsets.front() != 0 || !std::ranges::is_sorted(offsets) ||
-          static_cast<size_t>(offsets.back()) > file.size() - layout.bytes) {
+          static_cast<size_t>(offsets.back()) > (file.size() - layout.bytes) / element) {
         return fmt::format("the offsets of column '{}' do not fit the file", id.columns[i].name);
       }
-      place.payload = {layout.bytes, static_cast<size_t>(offsets.back())};
+      place.payload = {layout.bytes, static_cast<size_t>(offsets.back()) * element};
       layout.bytes += place.payload.bytes;
     }
   }
@@ -88,6 +92,12 @@ std::string add_payloads(const CacheId& id, std::span<const std::byte> file, Lay
 Column column_view(const ColumnSpec& column, const ColumnPlace& place, const std::byte* base) {
   if (column.type == ColumnType::kBytes) {
     return BytesColumn{column.name, {base + place.payload.offset, place.payload.bytes}, offsets_at(place.known, base)};
+  }
+  if (column.type == ColumnType::kSparse) {
+    MLBENCH_CHECK(place.payload.offset % alignof(SparseEntry) == 0, "a set has sparse rows or bytes, not both");
+    const std::span entries(reinterpret_cast<const SparseEntry*>(base + place.payload.offset),
+                            place.payload.bytes / sizeof(SparseEntry));
+    return SparseColumn{{column.name, entries, offsets_at(place.known, base)}, volume_of(column.shape)};
   }
   const auto elements = static_cast<int64_t>(place.known.bytes / size_of(column.dtype));
   return FixedColumn{column.name, column.shape, ConstBufferView(base + place.known.offset, elements, column.dtype)};
@@ -137,6 +147,8 @@ Json column_json(const ColumnSpec& column, const ColumnPlace& place) {
   Json json = {{"name", column.name}, {"offset", place.known.offset}};
   if (column.type == ColumnType::kBytes) {
     json.update({{"type", "bytes"}, {"bytes_offset", place.payload.offset}});
+  } else if (column.type == ColumnType::kSparse) {
+    json.update({{"type", "sparse"}, {"shape", column.shape}, {"entries_offset", place.payload.offset}});
   } else {
     json.update({{"type", name_of(column.dtype)}, {"shape", column.shape}});
   }
@@ -303,33 +315,38 @@ class NewSplit final : public SplitWriter {
       : columns_(id.columns), places_(places), file_(file), records_(places.size()) {}
 
   std::span<std::byte> values(std::string_view column) override {
-    const Section& known = places_[index_of(column, ColumnType::kValues)].known;
+    const size_t index = index_of(column);
+    MLBENCH_CHECK(columns_[index].type == ColumnType::kValues, std::string(column));
+    const Section& known = places_[index].known;
     return {file_.base() + known.offset, known.bytes};
   }
 
   void append(std::string_view column, std::span<const std::byte> record) override {
-    const size_t index = index_of(column, ColumnType::kBytes);
+    const size_t index = index_of(column);
+    MLBENCH_CHECK(columns_[index].type != ColumnType::kValues, std::string(column));
     const auto begun_later = std::span(records_).subspan(index + 1);
     MLBENCH_CHECK(std::ranges::all_of(begun_later, [](size_t count) { return count == 0; }), "columns in their order");
     const std::span<int64_t> offsets = offsets_of(index);
     size_t& written = records_[index];
     MLBENCH_CHECK(written + 1 < offsets.size(), "more records than samples");
     file_.append(record);
-    offsets[written + 1] = offsets[written] + std::ssize(record);
+    const size_t element = element_bytes(columns_[index]);
+    MLBENCH_CHECK(record.size() % element == 0, "whole entries");
+    offsets[written + 1] = offsets[written] + static_cast<int64_t>(record.size() / element);
     ++written;
   }
 
   void check_whole() {
     for (size_t i = 0; i < columns_.size(); ++i) {
-      MLBENCH_CHECK(columns_[i].type != ColumnType::kBytes || records_[i] + 1 == offsets_of(i).size(),
+      MLBENCH_CHECK(columns_[i].type == ColumnType::kValues || records_[i] + 1 == offsets_of(i).size(),
                     "fewer records than samples in column " + columns_[i].name);
     }
   }
 
  private:
-  size_t index_of(std::string_view name, ColumnType type) const {
+  size_t index_of(std::string_view name) const {
     const auto found = std::ranges::find(columns_, name, &ColumnSpec::name);
-    MLBENCH_CHECK(found != columns_.end() && found->type == type, std::string(name));
+    MLBENCH_CHECK(found != columns_.end(), std::string(name));
     return static_cast<size_t>(found - columns_.begin());
   }
   std::span<int64_t> offsets_of(size_t column) {
@@ -364,7 +381,8 @@ void make_cache(const CacheId& id, const fs::path& path, const FillSplit& fill) 
 std::vector<ColumnSpec> sample_columns(const DatasetDescription& description) {
   const Format* format = find_format(description.format);
   MLBENCH_CHECK(format != nullptr, "parse_description() checks the format");
-  return {{.name = "features", .shape = description.sample_shape, .dtype = format->dtype},
+  const ColumnType type = format->read_sparse != nullptr ? ColumnType::kSparse : ColumnType::kValues;
+  return {{.name = "features", .type = type, .shape = description.sample_shape, .dtype = format->dtype},
           {.name = "labels", .dtype = DType::kInt64}};
 }
 

@@ -8,7 +8,8 @@
 //   then, split after split in the description's order, for each of its columns, with records in official order
 //     values  samples * volume elements, or
 //     bytes   offsets int64 [samples + 1]: record i is the column's bytes [offsets[i], offsets[i + 1])
-//   then, in the same order and without gaps, the bytes of the columns of bytes
+//     sparse  the same of entries (base/sparse_rows.h)
+//   then, in the same order and without gaps, the bytes of the columns of bytes, and the entries of sparse rows
 //
 // Everything in the header follows from the description, the key, the fingerprint and the offsets, and the fingerprint
 // follows from the records. So a cache is whole exactly when its size and header are what they would be if it were
@@ -33,10 +34,10 @@ inline constexpr int kCacheVersion = 2;  // goes up when this layout or what a d
 
 // A column of a cache that may be still to be made.
 struct ColumnSpec {
-  enum class Type : uint8_t { kValues, kBytes };  // FixedColumn, BytesColumn
+  enum class Type : uint8_t { kValues, kBytes, kSparse };  // FixedColumn, BytesColumn, SparseColumn
   std::string name;
   Type type = Type::kValues;
-  std::vector<int64_t> shape = {};  // of the values of a record, and their type
+  std::vector<int64_t> shape = {};  // of a record; of values, their type, too
   DType dtype = DType::kUInt8;
 };
 // The columns of data whose format decodes samples (format.h): "features" and "labels".
@@ -66,8 +67,8 @@ class SplitWriter {
   virtual ~SplitWriter() = default;
   // The memory of all records of a column of values. Every element must be written.
   virtual std::span<std::byte> values(std::string_view column) = 0;
-  // Adds the next record of a column of bytes, of which there must be as many as samples. Such columns are written one
-  // after the other, in their order. Throws IoError where the disk is full.
+  // Adds the next record of a column of bytes or of sparse rows, of which there must be as many as samples. Such
+  // columns are written one after the other, in their order. Throws IoError where the disk is full.
   virtual void append(std::string_view column, std::span<const std::byte> record) = 0;
 };
 // The memory of the columns that sample_columns() names.

@@ -14,6 +14,7 @@ template <typename Element>
 std::string_view type_text(const VariableColumn<Element>& column) {
   return column.kType;
 }
+std::string type_text(const SparseColumn& column) { return fmt::format("{} [{}]", column.kType, column.dimension); }
 
 }  // namespace
 

@@ -15,6 +15,7 @@
 #include "mlbench/base/buffer.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/shape.h"
+#include "mlbench/base/sparse_rows.h"
 
 namespace mlbench::dataset {
 
@@ -58,10 +59,20 @@ struct VariableColumn {
 using BytesColumn = VariableColumn<std::byte>;  // "key": what names an encoded image in its shard
 using TokenColumn = VariableColumn<int32_t>;    // "source" and "target"; "tokens", a whole text as one record
 
-using Column = std::variant<FixedColumn, BytesColumn, TokenColumn>;
+// Rows of `dimension` values, of which only those that are not zero are stored: "features".
+struct SparseColumn : VariableColumn<SparseEntry> {
+  static constexpr std::string_view kType = "sparse rows";
+
+  int64_t dimension = 0;
+
+  SparseMatrix matrix() const { return {elements, offsets}; }
+};
+
+using Column = std::variant<FixedColumn, BytesColumn, TokenColumn, SparseColumn>;
 
 const std::string& name_of(const Column& column);
-// Name and type, for messages: "features (uint8 [3, 32, 32])", "encoded (bytes)", "source (tokens)".
+// Name and type, for messages: "features (uint8 [3, 32, 32])", "encoded (bytes)", "source (tokens)",
+// "features (sparse rows [47236])".
 std::string text_of(const Column& column);
 
 }  // namespace mlbench::dataset

@@ -61,7 +61,8 @@ struct DatasetDescription {
   std::string folder;          // sub-folder of a data folder that may hold the files, e.g. "fashion-mnist"
   std::string licence, source;
   uint64_t synthetic_seed = 42;  // seed of made data: the same for every run
-  double synthetic_length = 24;  // made text: median length of a sentence in tokens, on either side
+  // Made text: median length of a sentence in tokens, on either side. Made sparse rows: how often a column is drawn.
+  double synthetic_length = 24;
 
   int64_t sample_volume() const;  // product of sample_shape
   bool only_made() const;         // no split has files: only synthetic.h can make the data

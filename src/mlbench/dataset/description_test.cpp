@@ -91,7 +91,7 @@ TEST(Description, UnknownNameListsTheValidOnes) {
   EXPECT_THAT(message_of<UserError>([] { find_description("emnist"); }),
               AllOf(HasSubstr("'emnist'"),
                     HasSubstr("fashion-mnist, imagenet-folders, imagenet-tar, imagenet-tfrecord, imagenet, "
-                              "made-images, madelon, mnist, multi30k, tiny-imagenet-10-tar, tiny-imagenet-10, "
+                              "made-images, madelon, mnist, multi30k, rcv1, tiny-imagenet-10-tar, tiny-imagenet-10, "
                               "tiny-imagenet, wikitext2, wmt16-mlbench, wmt16")));
 }
 

@@ -23,12 +23,14 @@ struct SplitBuffers {
   std::span<int64_t> labels;
 };
 
+class SplitWriter;  // cache.h
+
 struct Format {
   std::string name;
   DType dtype;             // type of the decoded features
   size_t files_per_split;  // 0: any number
   // Fills `out` from the files of one split. Throws UserError where they are not what the description says. Null for
-  // text and for encoded images.
+  // text, for encoded images and for sparse rows.
   void (*read)(const DatasetDescription& description, const SplitSpec& split,
                const std::vector<std::filesystem::path>& files, const SplitBuffers& out);
   // The inverse of `read`: adds the bytes of the unpacked file number `file` (of `files`) to `hash`. Null where the
@@ -38,6 +40,9 @@ struct Format {
   text::MakeTokens make_tokens = nullptr;
   bool pairs = false;    // for text: whether records are pairs of source and target
   bool encoded = false;  // encoded images, which stay where they are (images.h)
+  // What formats of sparse rows have in place of `read`: the same, and nothing is kept of more than one row at a time.
+  void (*read_sparse)(const DatasetDescription& description, const SplitSpec& split,
+                      const std::vector<std::filesystem::path>& files, SplitWriter& out) = nullptr;
 };
 
 const Format* find_format(const std::string& name);  // nullptr if there is no such format
@@ -66,6 +71,9 @@ void hash_cifar100_file(const CachedSplit& split, size_t file, size_t files, Sha
 // rows. Labels are whole numbers; with two classes, -1 means 0. `files` is one file of samples.
 void read_libsvm(const DatasetDescription& description, const SplitSpec& split,
                  const std::vector<std::filesystem::path>& files, const SplitBuffers& out);
+// Reads the same files as sparse rows: a value that is written as 0 is left out, too.
+void read_libsvm_sparse(const DatasetDescription& description, const SplitSpec& split,
+                        const std::vector<std::filesystem::path>& files, SplitWriter& out);
 // Reads rows that MLBench took from LIBSVM's text into a database of LMDB, by tensorpack (lmdb.cpp): the keys are
 // "00000000", "00000001" and so on, the values rows as in tensorpack_row.h. Rows and labels become those of
 // read_libsvm(). `files` is one database.

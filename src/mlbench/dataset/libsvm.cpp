@@ -11,6 +11,8 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/sparse_rows.h"
+#include "mlbench/dataset/cache.h"
 #include "mlbench/dataset/format.h"
 #include "mlbench/dataset/input_file.h"
 
@@ -93,9 +95,10 @@ class RowParser {
     return *label;
   }
 
-  // Reads the features from the rest of the line; those not written are zero.
-  void features(std::span<float> row) {
-    size_t filled = 0;
+  // Calls `take(position, value)` for each feature in the rest of the line, with rising positions in [0, dimension).
+  template <typename Take>
+  void features(int64_t dimension, const Take& take) {
+    int64_t last = 0;
     for (skip_spaces(); at_ != end_; skip_spaces()) {
       const char* token = at_;
       int64_t index = 0;
@@ -108,17 +111,11 @@ class RowParser {
       if (!number(value) || !at_token_end()) {
         lines_.fail(fmt::format("'{}', expected index:value with a finite number", token_from(token)));
       }
-      if (index < 1 || index > static_cast<int64_t>(row.size())) {
-        lines_.fail(fmt::format("index {}, expected 1 to {}", index, row.size()));
-      }
-      const auto position = static_cast<size_t>(index) - 1;
-      if (position < filled) lines_.fail(fmt::format("index {} after {}, expected rising indices", index, filled));
-      std::fill(row.begin() + static_cast<std::ptrdiff_t>(filled), row.begin() + static_cast<std::ptrdiff_t>(position),
-                0.0F);
-      row[position] = value;
-      filled = position + 1;
+      if (index < 1 || index > dimension) lines_.fail(fmt::format("index {}, expected 1 to {}", index, dimension));
+      if (index <= last) lines_.fail(fmt::format("index {} after {}, expected rising indices", index, last));
+      take(index - 1, value);
+      last = index;
     }
-    std::fill(row.begin() + static_cast<std::ptrdiff_t>(filled), row.end(), 0.0F);
   }
 
  private:
@@ -154,6 +151,24 @@ class RowParser {
   const char* end_;
 };
 
+// Reads one sample per line: sets labels, and calls `read(parser)` for the features of each sample, in order.
+template <typename Read>
+void read_samples(const std::filesystem::path& file, int64_t classes, std::span<int64_t> labels, const Read& read) {
+  Lines lines(file);
+  size_t sample = 0;
+  while (const auto line = lines.next()) {
+    if (sample == labels.size()) lines.fail(fmt::format("goes on after its {} samples", labels.size()));
+    RowParser parser(*line, lines);
+    labels[sample] = parser.label(classes);
+    read(parser);
+    ++sample;
+  }
+  if (sample < labels.size()) {
+    throw UserError(
+        fmt::format("{}: ends after {} samples, expected {}", lines.path().string(), sample, labels.size()));
+  }
+}
+
 }  // namespace
 
 std::optional<int64_t> class_of_label(double label, int64_t classes) {
@@ -166,23 +181,29 @@ std::string label_choices(int64_t classes) {
   return classes == 2 ? "-1 or 0, or 1" : fmt::format("0 to {}", classes - 1);
 }
 
-void read_libsvm(const DatasetDescription& description, const SplitSpec& split,
+void read_libsvm(const DatasetDescription& description, const SplitSpec&,
                  const std::vector<std::filesystem::path>& files, const SplitBuffers& out) {
-  const auto volume = static_cast<size_t>(description.sample_volume());
-  const std::span<float> features(reinterpret_cast<float*>(out.features.data()), out.features.size() / sizeof(float));
-  Lines lines(files[0]);
-  size_t sample = 0;
-  while (const auto line = lines.next()) {
-    if (sample == out.labels.size()) lines.fail(fmt::format("goes on after its {} samples", split.samples));
-    RowParser parser(*line, lines);
-    out.labels[sample] = parser.label(description.classes);
-    parser.features(features.subspan(sample * volume, volume));
-    ++sample;
-  }
-  if (sample < out.labels.size()) {
-    throw UserError(
-        fmt::format("{}: ends after {} samples, expected {}", lines.path().string(), sample, split.samples));
-  }
+  const int64_t volume = description.sample_volume();
+  auto* row = reinterpret_cast<float*>(out.features.data());
+  read_samples(files[0], description.classes, out.labels, [&](RowParser& parser) {
+    std::fill_n(row, volume, 0.0F);
+    parser.features(volume, [row](int64_t position, float value) { row[position] = value; });
+    row += volume;
+  });
+}
+
+void read_libsvm_sparse(const DatasetDescription& description, const SplitSpec&,
+                        const std::vector<std::filesystem::path>& files, SplitWriter& out) {
+  const std::span<std::byte> labels = out.values("labels");
+  std::vector<SparseEntry> row;
+  read_samples(files[0], description.classes,
+               {reinterpret_cast<int64_t*>(labels.data()), labels.size() / sizeof(int64_t)}, [&](RowParser& parser) {
+                 row.clear();
+                 parser.features(description.sample_volume(), [&](int64_t position, float value) {
+                   if (value != 0) row.push_back({static_cast<int32_t>(position), value});
+                 });
+                 out.append("features", std::as_bytes(std::span(row)));
+               });
 }
 
 }  // namespace mlbench::dataset

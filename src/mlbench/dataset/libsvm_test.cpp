@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/paths.h"
@@ -23,13 +24,15 @@ using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
-DatasetDescription description_of(int64_t train_samples, int64_t dimension = 4, int64_t classes = 2) {
-  return parse_description(
-      "rows.toml", "name = \"rows\"\ntitle = \"Rows\"\nformat = \"libsvm\"\nfolder = \"rows\"\nsample_shape = [" +
-                       std::to_string(dimension) + "]\nclasses = " + std::to_string(classes) +
-                       "\n[[split]]\nname = \"train\"\nsamples = " + std::to_string(train_samples) +
-                       "\n[[split.file]]\npattern = \"rows.train\"\n[[split]]\nname = \"test\"\nsamples = 1\n"
-                       "[[split.file]]\npattern = \"rows.test\"\n");
+DatasetDescription description_of(int64_t train_samples, int64_t dimension = 4, int64_t classes = 2,
+                                  const std::string& format = "libsvm") {
+  return parse_description("rows.toml",
+                           "name = \"rows\"\ntitle = \"Rows\"\nformat = \"" + format +
+                               "\"\nfolder = \"rows\"\nsample_shape = [" + std::to_string(dimension) +
+                               "]\nclasses = " + std::to_string(classes) +
+                               "\n[[split]]\nname = \"train\"\nsamples = " + std::to_string(train_samples) +
+                               "\n[[split.file]]\npattern = \"rows.train\"\n[[split]]\nname = \"test\"\nsamples = 1\n"
+                               "[[split.file]]\npattern = \"rows.test\"\n");
 }
 
 std::string pack(const std::string& content, int filter) {
@@ -225,6 +228,84 @@ TEST_F(Libsvm, DamagedAndMislabelledFiles) {
   }
 }
 
+// --- sparse rows
+
+class LibsvmSparse : public Libsvm {
+ protected:
+  PreparedDataset prepare_sparse(const std::string& train, int64_t samples, int64_t dimension = 4) {
+    test::write_file(data_ / "rows/rows.train", train);
+    test::write_file(data_ / "rows/rows.test", "1 1:1\n");
+    return prepare_rows(description_of(samples, dimension, 2, "libsvm-sparse"));
+  }
+  static std::vector<SparseEntry> row(const CachedSplit& split, int64_t number) {
+    const SparseRow entries = split.column<SparseColumn>("features").record(number);
+    return {entries.begin(), entries.end()};
+  }
+};
+
+TEST_F(LibsvmSparse, KeepValuesThatAreNotZeroAndHaveAFingerprintOfTheirOwn) {
+  const std::string written = "-1 1:0.5 3:-2.25e-1\n+1 2:1e-3 3:0 4:+7\n0 1:-0 2:1e-60\n1 1:1 2:2 3:3 4:4\n";
+  const PreparedDataset data = prepare_sparse(written, 4);
+  const CachedSplit& train = data.split("train");
+  EXPECT_TRUE(train.sparse());
+  EXPECT_EQ(train.column<SparseColumn>("features").dimension, 4);
+  EXPECT_THAT(row(train, 0), ElementsAre(SparseEntry{0, 0.5F}, SparseEntry{2, -0.225F}));
+  EXPECT_THAT(row(train, 1), ElementsAre(SparseEntry{1, 0.001F}, SparseEntry{3, 7}));
+  EXPECT_TRUE(row(train, 2).empty());
+  EXPECT_EQ(row(train, 3).size(), 4U);
+  EXPECT_THAT(train.labels(), ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(row(data.split("test"), 0), ElementsAre(SparseEntry{0, 1}));
+  EXPECT_THAT(message_of<UserError>([&] { train.column<FixedColumn>("features"); }),
+              HasSubstr("it has features (sparse rows [4]), labels (int64 [])"));
+
+  // The records are the same however zeros are written; the dense ones are others, and not sparse.
+  EXPECT_EQ(prepare_sparse(kRows, 4).fingerprint(), data.fingerprint());
+  const PreparedDataset dense = prepare_text(kRows, 4);
+  EXPECT_FALSE(dense.split("train").sparse());
+  // By Python's struct and hashlib, from prepared_dataset.h's definition.
+  EXPECT_EQ(dense.fingerprint(), "2bb0038ef41644c9253e6648f119737af172f1fc63cf7fe8d0bd9996740eecb1");
+  EXPECT_EQ(data.fingerprint(), "4ad580d0691261615cf09f90844958f23add4f001bcf58a1de8aab511afb3ff3");
+}
+
+TEST_F(LibsvmSparse, ErrorsAreThoseOfDenseRows) {
+  const auto error = [&](const std::string& train) { return message_of<UserError>([&] { prepare_sparse(train, 1); }); };
+  for (const char* line : {"1 5:1", "1 0:1", "1 2:1 2:1", "1 2:x", "1 2", "2 1:1", "", "1 1:1\n1 1:1"}) {
+    EXPECT_EQ(error(line), error_of(line, 1)) << line;
+  }
+  EXPECT_THAT(error("1 3:1 2:1"), EndsWith("rows.train:1: index 2 after 3, expected rising indices"));
+}
+
+// As many columns as the URL set has: the cache has the values that are not zero, offsets and labels, and no more.
+TEST_F(LibsvmSparse, TheCacheIsProportionalToTheValuesThatAreNotZero) {
+  constexpr int64_t kSamples = 4000, kDimension = 3'231'961, kEntries = 30, kPage = 4096;
+  std::string text;
+  for (int64_t i = 0; i < kSamples; ++i) {
+    text += i % 2 == 0 ? "-1" : "1";
+    for (int64_t j = 0; j < kEntries; ++j) {
+      text += " " + std::to_string(1 + i + j * (kDimension - kSamples) / kEntries) + ":0." + std::to_string(j + 1);
+    }
+    text += "\n";
+  }
+  const PreparedDataset data = prepare_sparse(text, kSamples, kDimension);
+  EXPECT_EQ(row(data.split("train"), 3999)[29], (SparseEntry{3999 + 29 * (kDimension - kSamples) / kEntries, 0.3F}));
+  std::vector<int64_t> sizes;
+  for (const auto& file : fs::directory_iterator(cache_.path())) {
+    if (file.path().extension() == ".cache") sizes.push_back(static_cast<int64_t>(file.file_size()));
+  }
+  ASSERT_EQ(sizes.size(), 1U);
+  const auto pages = [](int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; };
+  const int64_t known = kPage + pages((kSamples + 1) * 8) + pages(kSamples * 8) + pages(2 * 8) + pages(8);
+  EXPECT_EQ(sizes[0], known + (kSamples * kEntries + 1) * 8);
+
+  // The same cache is found again, and one that is cut is made anew.
+  const std::string fingerprint = data.fingerprint();
+  EXPECT_EQ(prepare_sparse(text, kSamples, kDimension).fingerprint(), fingerprint);
+  for (const auto& file : fs::directory_iterator(cache_.path())) {
+    if (file.path().extension() == ".cache") fs::resize_file(file.path(), file.file_size() - 8);
+  }
+  EXPECT_EQ(prepare_rows(description_of(kSamples, kDimension, 2, "libsvm-sparse")).fingerprint(), fingerprint);
+}
+
 // --- the real sets: an independent count of what the reader must find
 
 void expect_real(const std::string& name, int64_t samples_of_class_1, double first, double norm) {
@@ -247,6 +328,34 @@ void expect_real(const std::string& name, int64_t samples_of_class_1, double fir
 }
 
 TEST(RealData, EpsilonSample) { expect_real("epsilon-sample", 46, -0.0108282, 1); }
+// The counts are those of awk over the text: lines, "+1" at their begin, fields behind that, and the largest index.
+TEST(RealData, A9aIsTheSameSparseAndDense) {
+  const auto folder = environment_variable("MLBENCH_DATA_DIR");
+  if (!folder) GTEST_SKIP() << "missing capability: MLBENCH_DATA_DIR is not set";
+  if (!fs::exists(fs::path(*folder) / "svm")) GTEST_SKIP() << "missing capability: MLBENCH_DATA_DIR has no svm";
+  const TemporaryFolder cache;
+  DatasetDescription description = find_description("a9a");
+  const PreparedDataset sparse = prepare(description, {*folder}, cache.path(), {});
+  description.format = "libsvm";
+  const PreparedDataset dense = prepare(description, {*folder}, cache.path(), {});
+  for (const auto& [name, ones, entries] : {std::tuple{"train", 7841, 451592}, {"test", 3846, 225731}}) {
+    SCOPED_TRACE(name);
+    const CachedSplit &split = sparse.split(name), &whole = dense.split(name);
+    const auto& column = split.column<SparseColumn>("features");
+    EXPECT_EQ(std::ranges::count(split.labels(), 1), ones);
+    EXPECT_EQ(std::ssize(column.elements), entries);
+    EXPECT_TRUE(std::ranges::equal(split.labels(), whole.labels()));
+    const auto& features = whole.column<FixedColumn>("features");
+    std::vector<float> values(static_cast<size_t>(features.values.count));
+    for (int64_t i = 0; i < column.records(); ++i) {
+      for (const SparseEntry& entry : column.record(i)) {
+        values[static_cast<size_t>(i * column.dimension + entry.column)] = entry.value;
+      }
+    }
+    EXPECT_TRUE(std::ranges::equal(values, features.as<float>()));
+  }
+}
+
 TEST(RealData, Madelon) { expect_real("madelon", 1000, 485, std::sqrt(119540360.0)); }
 
 }  // namespace

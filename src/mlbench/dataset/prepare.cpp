@@ -46,6 +46,11 @@ bool is_text(const DatasetDescription& description) {
   return format != nullptr && format->make_tokens != nullptr;
 }
 
+bool is_sparse(const DatasetDescription& description) {
+  const Format* format = find_format(description.format);
+  return format != nullptr && format->read_sparse != nullptr;
+}
+
 namespace {
 
 // Decodes all samples into the cache.
@@ -64,7 +69,12 @@ PreparedDataset prepare_samples(const DatasetDescription& description, const For
       [&](size_t split, SplitWriter& out) {
         // The cache's lock is held: one process unpacks at a time, and replaces what a killed one left.
         if (!files) files.emplace(description, located, cache_dir / (description.name + ".unpacked.tmp"));
-        format.read(description, description.splits[split], files->files()[split], sample_buffers(out));
+        const SplitSpec& spec = description.splits[split];
+        if (format.read_sparse != nullptr) {
+          format.read_sparse(description, spec, files->files()[split], out);
+        } else {
+          format.read(description, spec, files->files()[split], sample_buffers(out));
+        }
       },
       fmt::format("decoding {} from {} ({})", description.name, located.folder.string(), located.origin), progress);
 }

@@ -23,5 +23,7 @@ PreparedDataset prepare(const DatasetDescription& description, const std::vector
 
 // Whether the records of the data set are tokens.
 bool is_text(const DatasetDescription& description);
+// Whether they are sparse rows.
+bool is_sparse(const DatasetDescription& description);
 
 }  // namespace mlbench::dataset

@@ -44,6 +44,11 @@ const T& CachedSplit::column(std::string_view wanted) const {
 template const FixedColumn& CachedSplit::column(std::string_view wanted) const;
 template const BytesColumn& CachedSplit::column(std::string_view wanted) const;
 template const TokenColumn& CachedSplit::column(std::string_view wanted) const;
+template const SparseColumn& CachedSplit::column(std::string_view wanted) const;
+
+bool CachedSplit::sparse() const {
+  return std::ranges::any_of(columns, [](const Column& one) { return std::holds_alternative<SparseColumn>(one); });
+}
 
 PreparedDataset::PreparedDataset(const DatasetDescription& description, std::shared_ptr<const void> cache,
                                  std::vector<CachedSplit> splits, std::string fingerprint, std::string generator,

@@ -25,8 +25,8 @@ class PreparedText;
 }
 
 // One split, mapped: `samples` records in official order, as typed columns. Images and rows have "features" and
-// "labels". Text has "source" and "target", or "tokens", the whole text as one record. Of encoded images the columns
-// say where they lie in the shards (images.h).
+// "labels"; the features of sparse rows are a SparseColumn. Text has "source" and "target", or "tokens", the whole text
+// as one record. Of encoded images the columns say where they lie in the shards (images.h).
 struct CachedSplit {
   std::string name;
   int64_t samples = 0;
@@ -35,6 +35,7 @@ struct CachedSplit {
   std::shared_ptr<const StoredShards> stored = {};  // set where `shards` are addresses in a store, and no files
 
   bool encoded() const { return !shards.empty(); }
+  bool sparse() const;  // whether "features" are sparse rows
 
   // The column of that type and name. Throws UserError listing the columns.
   template <typename T>
@@ -46,8 +47,8 @@ struct CachedSplit {
 //
 // Fingerprint: SHA-256 over all records, split after split in the description's order, each split in official order. A
 // record is what its columns hold of it, one after the other, little endian: values of one shape as they are (features,
-// then the label as int64); bytes after their number, an int64. For made data, the generator's text precedes the
-// records. For text, the fingerprint is that of text/prepared_text.h.
+// then the label as int64); bytes, or entries of sparse rows, after their number, an int64. For made data, the
+// generator's text precedes the records. For text, the fingerprint is that of text/prepared_text.h.
 class PreparedDataset {
  public:
   // `generator` is "" for decoded files. Where the description has no fingerprint and `known_official` is not given,

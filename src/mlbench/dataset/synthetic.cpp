@@ -14,6 +14,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/base/shape.h"
+#include "mlbench/base/sparse_rows.h"
 #include "mlbench/dataset/cache.h"
 #include "mlbench/dataset/text/synthetic_text.h"
 
@@ -23,7 +24,7 @@ namespace {
 
 constexpr double kScoreDeviation = 6;
 
-enum SyntheticStream : uint64_t { kPrototypes = 1, kNoise = 2, kDirection = 3, kRows = 4, kLabels = 5 };
+enum SyntheticStream : uint64_t { kPrototypes = 1, kNoise = 2, kDirection = 3, kRows = 4, kLabels = 5, kColumns = 6 };
 
 // A prototype has values in [64, 192), equal over cells of 4 x 4 pixels, so that convolution and pooling find the
 // pattern.
@@ -163,11 +164,67 @@ void make_gaussian_rows(const Generation& generation, const SplitBuffers& out) {
 
 namespace {
 
+// The columns of a sparse row, rising: `draws` of them, of which column c (from 1) is drawn with a probability of
+// log(1 + 1/c) / log(dimension + 1), as words of a text are. What is drawn twice is there once.
+std::vector<int32_t> draw_columns(uint64_t key, uint64_t row, size_t draws, size_t dimension) {
+  std::vector<int32_t> columns(draws);
+  for (size_t i = 0; i < draws; ++i) {
+    const double uniform = philox(key, i / 4, row)[i % 4] * 0x1p-32;
+    const auto column = static_cast<size_t>(std::pow(static_cast<double>(dimension + 1), uniform)) - 1;
+    columns[i] = static_cast<int32_t>(std::min(column, dimension - 1));
+  }
+  std::ranges::sort(columns);
+  columns.erase(std::unique(columns.begin(), columns.end()), columns.end());
+  return columns;
+}
+
+}  // namespace
+
+void make_sparse_rows(const Generation& generation, SplitWriter& out) {
+  const DatasetDescription& description = generation.description;
+  const auto dimension = static_cast<size_t>(description.sample_volume());
+  const auto draws = static_cast<size_t>(description.synthetic_length);
+  const uint64_t seed = description.synthetic_seed;
+  std::vector<double> weights(dimension);
+  draw_normals(derive_key(seed, {kSyntheticStream, kDirection}), 0, weights);
+  const uint64_t column_key = derive_key(seed, {kSyntheticStream, kColumns, generation.split});
+  const uint64_t row_key = derive_key(seed, {kSyntheticStream, kRows, generation.split});
+  const uint64_t label_key = derive_key(seed, {kSyntheticStream, kLabels, generation.split});
+  const std::span<std::byte> bytes = out.values("labels");
+  const std::span labels(reinterpret_cast<int64_t*>(bytes.data()), bytes.size() / sizeof(int64_t));
+  std::vector<SparseEntry> entries;
+  for (size_t row = 0; row < labels.size(); ++row) {
+    const std::vector<int32_t> columns = draw_columns(column_key, row, draws, dimension);
+    std::vector<double> values(columns.size());
+    draw_normals(row_key, row, values);
+    const double scale = 1 / std::sqrt(std::inner_product(values.begin(), values.end(), values.begin(), 0.0));
+    double score = 0;
+    entries.clear();
+    for (size_t i = 0; i < columns.size(); ++i) {
+      score += kScoreDeviation * weights[static_cast<size_t>(columns[i])] * scale * values[i];
+      entries.push_back({columns[i], static_cast<float>(scale * values[i])});
+    }
+    out.append("features", std::as_bytes(std::span(entries)));
+    labels[row] = uniform_of(label_key, row) < 1 / (1 + std::exp(-score)) ? 1 : 0;
+  }
+}
+
+namespace {
+
 struct Generator {
   const char* name;  // includes a version, which goes up when the data change
-  void (*make)(const Generation& generation, const SplitBuffers& out);
+  void (*make)(const Generation& generation, SplitWriter& out);
 };
-constexpr Generator kImages{"images 1", make_images}, kGaussianRows{"gaussian rows 1", make_gaussian_rows};
+constexpr Generator kImages{"images 1",
+                            [](const Generation& from, SplitWriter& out) { make_images(from, sample_buffers(out)); }};
+constexpr Generator kGaussianRows{
+    "gaussian rows 1", [](const Generation& from, SplitWriter& out) { make_gaussian_rows(from, sample_buffers(out)); }};
+constexpr Generator kSparseRows{"sparse rows 1", make_sparse_rows};
+
+const Generator& generator_of(const Format& format) {
+  if (format.read_sparse != nullptr) return kSparseRows;
+  return format.dtype == DType::kUInt8 ? kImages : kGaussianRows;
+}
 
 }  // namespace
 
@@ -180,15 +237,15 @@ PreparedDataset make_synthetic(const DatasetDescription& published, const std::f
   const Format* format = find_format(description.format);
   MLBENCH_CHECK(format != nullptr, "parse_description() checks the format");
   if (format->make_tokens != nullptr) return text::make_synthetic_text(description, cache_dir, progress);
-  const Generator& generator = format->dtype == DType::kUInt8 ? kImages : kGaussianRows;
-  if (&generator == &kGaussianRows && (format->dtype != DType::kFloat32 || description.classes != 2)) {
+  const Generator& generator = generator_of(*format);
+  if (&generator != &kImages && (format->dtype != DType::kFloat32 || description.classes != 2)) {
     throw UserError(
         fmt::format("no synthetic data for {}: made data are uint8 images, or float32 rows of 2 classes; these are {} "
                     "of {} classes",
                     description.name, name_of(format->dtype), description.classes));
   }
   const auto fill = [&](size_t split, SplitWriter& out) {
-    generator.make({description, split, static_cast<unsigned>(available_cores()), progress}, sample_buffers(out));
+    generator.make({description, split, static_cast<unsigned>(available_cores()), progress}, out);
   };
   const std::string made_by = fmt::format("{}, seed {}", generator.name, description.synthetic_seed);
   return open_or_make_cache(

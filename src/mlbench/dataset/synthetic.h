@@ -14,8 +14,8 @@ namespace mlbench::dataset {
 
 // Makes data with the shape, counts and value type of `description`, from its synthetic_seed alone, and maps them as
 // prepare() does. The data are the same in every run, on any number of cores (all are used). They can be learned: see
-// make_images(), make_gaussian_rows() and, for text, text/synthetic_text.h. Throws UserError where no generator exists
-// for the kind of data.
+// make_images(), make_gaussian_rows(), make_sparse_rows() and, for text, text/synthetic_text.h. Throws UserError where
+// no generator exists for the kind of data.
 PreparedDataset make_synthetic(const DatasetDescription& description, const std::filesystem::path& cache_dir,
                                const Progress& progress = {});
 
@@ -37,5 +37,11 @@ void make_images(const Generation& generation, const SplitBuffers& out);
 // row is a function of (seed, split, row) alone, so the number of threads does not matter.
 void make_gaussian_rows(const Generation& generation, const SplitBuffers& out);
 std::vector<double> gaussian_rows_direction(uint64_t seed, size_t dimension);  // the vector u
+
+// Makes sparse float32 rows of two classes. A row has the columns of synthetic_length draws: column c (from 1) is drawn
+// with a probability of log(1 + 1/c) / log(dimension + 1), as words of a text are. Its values are standard normal, then
+// scaled to length 1. Its label is 1 with probability sigmoid(6 <w, row>), where w is standard normal, the same for all
+// splits. Every row is a function of (seed, split, row) alone, and of no more than one row is anything kept.
+void make_sparse_rows(const Generation& generation, SplitWriter& out);
 
 }  // namespace mlbench::dataset

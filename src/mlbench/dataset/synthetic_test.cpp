@@ -7,6 +7,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/base/sparse_rows.h"
 #include "mlbench/dataset/description.h"
 #include "mlbench/dataset/prepared_dataset.h"
 #include "mlbench/dataset/test_support.h"
@@ -218,6 +219,64 @@ TEST(GaussianRows, RefusesWhatNoGeneratorMakes) {
   description.classes = 3;
   EXPECT_THAT(message_of<UserError>([&] { make_synthetic(description, cache.path()); }),
               AllOf(HasSubstr("no synthetic data for epsilon"), HasSubstr("float32 of 3 classes")));
+}
+
+// --- sparse rows
+
+DatasetDescription sparse_set(int64_t train, int64_t test, int64_t dimension = 50'000) {
+  DatasetDescription description = find_description("rcv1");
+  description.sample_shape = {dimension};
+  description.splits[0].samples = train;
+  description.splits[1].samples = description.splits[1].synthetic_samples = test;
+  return description;
+}
+
+TEST(MadeSparseRows, AreOfUnitNormWithRisingColumnsAndFollowOneModel) {
+  const TemporaryFolder cache;
+  constexpr int64_t kRows = 3000, kDimension = 50'000;
+  const PreparedDataset data = make_synthetic(sparse_set(kRows, 500), cache.path());
+  EXPECT_EQ(data.record()["generator"], "sparse rows 1, seed 42");
+  const std::vector<double> weights = reference_normals(derive_key(42, {5, 3}), 0, kDimension);
+  int64_t entries = 0, right = 0, ones = 0, first_column = 0;
+  for (const std::string split : {"train", "test"}) {
+    const CachedSplit& made = data.split(split);
+    const auto& column = made.column<SparseColumn>("features");
+    EXPECT_EQ(column.dimension, kDimension);
+    for (int64_t i = 0; i < made.samples; ++i) {
+      const SparseRow row = column.record(i);
+      double squares = 0, score = 0;
+      int32_t last = -1;
+      for (const SparseEntry& entry : row) {
+        ASSERT_GT(entry.column, last);
+        ASSERT_LT(entry.column, kDimension);
+        last = entry.column;
+        squares += static_cast<double>(entry.value) * entry.value;
+        score += entry.value * weights[static_cast<size_t>(entry.column)];
+      }
+      EXPECT_NEAR(squares, 1, 1e-6);
+      const int64_t label = made.labels()[static_cast<size_t>(i)];
+      entries += std::ssize(row);
+      first_column += row.front().column == 0 ? 1 : 0;
+      ones += label;
+      right += (score > 0) == (label == 1) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(entries, 40 * 3500) << "of 74 draws, without those of a column that is there";
+  EXPECT_LT(entries, 74 * 3500);
+  // 1 - (1 - log(2) / log(50001))^74 of the rows have the first column.
+  EXPECT_NEAR(static_cast<double>(first_column) / 3500, 0.992, 0.01);
+  EXPECT_NEAR(static_cast<double>(ones) / 3500, 0.5, 0.05);
+  EXPECT_NEAR(static_cast<double>(right) / 3500, 0.911, 0.02) << "of the best classifier";
+}
+
+TEST(MadeSparseRows, ARowDependsOnSeedSplitAndNumberAlone) {
+  const TemporaryFolder cache;
+  const PreparedDataset few = make_synthetic(sparse_set(5, 5), cache.path());
+  const PreparedDataset many = make_synthetic(sparse_set(600, 5), cache.path());
+  const auto& of_few = few.split("train").column<SparseColumn>("features");
+  const auto& of_many = many.split("train").column<SparseColumn>("features");
+  EXPECT_TRUE(std::ranges::equal(of_few.elements, of_many.elements.first(of_few.elements.size())));
+  EXPECT_FALSE(std::ranges::equal(of_few.elements, few.split("test").column<SparseColumn>("features").elements));
 }
 
 }  // namespace
