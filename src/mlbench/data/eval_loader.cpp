@@ -111,7 +111,7 @@ std::unique_ptr<EvalLoader> make_sample_eval_loader(const dataset::CachedSplit& 
                                                     std::unique_ptr<Transform> transform, const EvalShard& shard,
                                                     int64_t batch_size) {
   check_shard(shard, batch_size);
-  if (!split.encoded() && transform->leaves_as_is(split.column<dataset::FixedColumn>("features"))) {
+  if (!split.encoded() && !split.sparse() && transform->leaves_as_is(split.column<dataset::FixedColumn>("features"))) {
     const Part own = shard_of(split.samples, shard);
     return std::make_unique<CachePieceLoader>(split, own.first, own.first + own.count, batch_size);
   }

@@ -17,6 +17,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/sha256.h"
 #include "mlbench/base/shape.h"
+#include "mlbench/base/sparse_rows.h"
 #include "mlbench/data/eval_loader.h"
 #include "mlbench/data/shard.h"
 #include "mlbench/data/train_loader.h"
@@ -908,6 +909,95 @@ TEST(EvalLoader, RestartsInTheMiddle) {
   EXPECT_THAT(samples_of(*loader->next()), ElementsAre(6, 7, 8, 9, 10, 11));
   loader->restart();
   EXPECT_THAT(samples_of(*loader->next()), ElementsAre(0, 1, 2, 3, 4, 5));
+}
+
+// Rows of 40 columns: row i has i mod 4 entries; label = i mod 2.
+class SparseNumbers {
+ public:
+  explicit SparseNumbers(int64_t samples) {
+    for (int64_t i = 0; i < samples; ++i) {
+      offsets_.push_back(std::ssize(entries_));
+      for (int64_t j = 0; j < i % 4; ++j) {
+        entries_.push_back({static_cast<int32_t>(7 * j + i % 7), static_cast<float>(10 * i + j + 1)});
+      }
+      labels_.push_back(i % 2);
+    }
+    offsets_.push_back(std::ssize(entries_));
+    split_.name = "train";
+    split_.samples = samples;
+    split_.columns = {dataset::SparseColumn{{"features", entries_, offsets_}, 40},
+                      dataset::FixedColumn{"labels", {}, const_view_of(std::span<const int64_t>(labels_))}};
+  }
+  SparseNumbers(const SparseNumbers&) = delete;
+  SparseNumbers& operator=(const SparseNumbers&) = delete;
+  const dataset::CachedSplit& split() const { return split_; }
+  SparseRow row(int64_t number) const { return SparseMatrix{entries_, offsets_}.row(number); }
+
+ private:
+  std::vector<SparseEntry> entries_;
+  std::vector<int64_t> offsets_, labels_;
+  dataset::CachedSplit split_;
+};
+
+std::unique_ptr<Transform> of_40_columns(const std::vector<std::string>& names = {}, int64_t columns = 40) {
+  spec::DataSpec spec;
+  spec.sample_shape = {columns};
+  return make_transform(names, spec, 0);
+}
+
+// Whether the batch has these rows and their labels, the rows where the split has them.
+void expect_sparse(const BatchView& view, const SparseNumbers& numbers, const std::vector<int64_t>& rows) {
+  ASSERT_EQ(view.samples, std::ssize(rows));
+  EXPECT_EQ(view.weight, view.samples);
+  EXPECT_EQ(view.find("features"), nullptr);
+  const auto* labels = static_cast<const int64_t*>(view.at("labels").values.data);
+  for (int64_t i = 0; i < view.samples; ++i) {
+    const int64_t number = rows[static_cast<size_t>(i)];
+    EXPECT_EQ(labels[i], number % 2);
+    EXPECT_EQ(sparse_row(view, i).data(), numbers.row(number).data());
+    EXPECT_EQ(sparse_row(view, i).size(), static_cast<size_t>(number % 4));
+  }
+}
+
+TEST(SparseSource, BatchesPointIntoTheCacheInTheOrderOfDenseOnes) {
+  const SparseNumbers numbers(23);
+  const Numbers dense(23);
+  const auto source = make_sample_source(numbers.split(), of_40_columns());
+  EXPECT_TRUE(source->points_into_cache());
+  const PlanOptions plan{.workers = 2, .batch_size = 4, .seed = 5};
+  const auto loader = make_train_loader(source, make_sample_plan(23, plan), {.rank = 1});
+  const auto expected =
+      make_train_loader(make_sample_source(dense.split(), as_they_are()), make_sample_plan(23, plan), {.rank = 1});
+  for (int step = 0; step < 7; ++step) {
+    const Batch &batch = loader->next(), &same = expected->next();
+    ASSERT_EQ(batch.micro.size(), same.micro.size());
+    EXPECT_EQ(batch.global_weight, same.global_weight);
+    for (size_t i = 0; i < batch.micro.size(); ++i) expect_sparse(batch.micro[i], numbers, samples_of(same.micro[i]));
+  }
+}
+
+TEST(SparseSource, EvaluationsGoThroughTheRanksPart) {
+  const SparseNumbers numbers(23);
+  for (const int64_t rank : {0, 1}) {
+    const auto loader = make_sample_eval_loader(numbers.split(), of_40_columns(), {.workers = 2, .rank = rank}, 5);
+    int64_t next = rank * 23 / 2;
+    while (const BatchView* view = loader->next()) {
+      std::vector<int64_t> rows(static_cast<size_t>(view->samples));
+      std::iota(rows.begin(), rows.end(), next);
+      expect_sparse(*view, numbers, rows);
+      next += view->samples;
+    }
+    EXPECT_EQ(next, (rank + 1) * 23 / 2);
+  }
+}
+
+TEST(SparseSource, TransformsAndOtherDimensionsAreRefused) {
+  const SparseNumbers numbers(5);
+  EXPECT_THAT([&] { make_sample_source(numbers.split(), of_40_columns({"scale_255"})); },
+              ThrowsMessage<UserError>(HasSubstr("split 'train' has sparse rows, which are not transformed: expected "
+                                                 "empty lists data.train_transform and data.eval_transform")));
+  EXPECT_THAT([&] { make_sample_source(numbers.split(), of_40_columns({}, 41)); },
+              ThrowsMessage<UserError>(HasSubstr("data set has samples of [40], the task expects [41]")));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/base/sparse_rows.h"
 #include "mlbench/image/image.h"
 #include "mlbench/image/index/sample_index.h"
 
@@ -165,6 +166,35 @@ class ValuesSource final : public LabelledSource {
   bool as_it_is_;
 };
 
+// Sparse rows with their labels. Both stay in the cache until the framework reads them.
+class SparseSource final : public SampleSource {
+ public:
+  SparseSource(const dataset::CachedSplit& split, const Transform& transform)
+      : column_(split.column<dataset::SparseColumn>("features")), labels_(split.labels()) {
+    if (transform.leaves_sparse(column_)) return;
+    throw UserError(
+        fmt::format("split '{}' has sparse rows, which are not transformed: expected empty lists data.train_transform "
+                    "and data.eval_transform",
+                    split.name));
+  }
+
+  int64_t size() const override { return column_.records(); }
+  bool points_into_cache() const override { return true; }
+
+  void fill(const SampleRequest& request, BatchView& view, BatchMemory& memory) const override {
+    const std::span<int64_t> labels = memory.integers(0, std::ssize(request.rows));
+    for (size_t i = 0; i < labels.size(); ++i) labels[i] = labels_[static_cast<size_t>(request.rows[i])];
+    if (view.tensors.empty()) view.tensors = {{"labels", {0}, {}, {}}};
+    view.tensors[0].shape[0] = view.weight = std::ssize(labels);
+    view.tensors[0].values = const_view_of(std::span<const int64_t>(labels));
+    set_sparse_rows(view, column_.matrix(), request.rows);
+  }
+
+ private:
+  const dataset::SparseColumn& column_;
+  std::span<const int64_t> labels_;
+};
+
 constexpr int kMostReads = 2;  // of a stored image, until its bytes are those of the index
 
 // Features are what a transform makes of encoded images, which are read whenever they are asked for.
@@ -259,6 +289,7 @@ std::string image_name(const dataset::CachedSplit& split, int64_t number) {
 std::shared_ptr<const SampleSource> make_sample_source(const dataset::CachedSplit& split,
                                                        std::unique_ptr<Transform> transform,
                                                        std::vector<int64_t> part) {
+  if (split.sparse()) return std::make_shared<SparseSource>(split, *transform);
   if (split.encoded()) return std::make_shared<ImageSource>(split, std::move(transform), std::move(part));
   return std::make_shared<ValuesSource>(split, std::move(transform));
 }

@@ -63,12 +63,13 @@ class SampleSource {
   virtual bool points_into_cache() const { return false; }
 };
 
-// Yields "features" float32 [samples, ...] and "labels" int64 [samples]; the weight is the number of samples. Encoded
-// images are read from their files and decoded whenever they are asked for. The split must outlive the source. Throws
-// UserError where the transform refuses the split, and IoError where a file of images cannot be opened. The text of
-// what is thrown for one sample begins with "sample NUMBER of split 'NAME': ". What a transform throws as
-// image::BadImage follows SampleRequest::bad, unless the image has other bytes than the index says: that is an IoError.
-// Stand-ins are of `part`, ascending numbers of samples; empty: of the whole split.
+// Yields "features" float32 [samples, ...], or sparse rows in their place (base/sparse_rows.h), and "labels" int64
+// [samples]; the weight is the number of samples. Encoded images are read from their files and decoded whenever they
+// are asked for. The split must outlive the source. Throws UserError where the transform refuses the split, and IoError
+// where a file of images cannot be opened. The text of what is thrown for one sample begins with "sample NUMBER of
+// split 'NAME': ". What a transform throws as image::BadImage follows SampleRequest::bad, unless the image has other
+// bytes than the index says: that is an IoError. Stand-ins are of `part`, ascending numbers of samples; empty: of the
+// whole split.
 std::shared_ptr<const SampleSource> make_sample_source(const dataset::CachedSplit& split,
                                                        std::unique_ptr<Transform> transform,
                                                        std::vector<int64_t> part = {});

@@ -140,6 +140,11 @@ class StageTransform final : public Transform {
     return column.values.dtype == DType::kFloat32 && stages_.empty() && !moved_at_;
   }
 
+  bool leaves_sparse(const dataset::SparseColumn& column) const override {
+    check(std::span(&column.dimension, 1), DType::kFloat32);
+    return stages_.empty() && !moved_at_;
+  }
+
  private:
   enum Layout : uint8_t { kPlanes, kPixels };  // each channel's values back to back, or each pixel's
 
