@@ -48,6 +48,8 @@ struct FrameworkOptions {
   int local_rank = 0;              // the number of the rank on its host, and of its GPU there
   bool dropout = true;             // false in tests alone, for example to compare runs with different numbers of ranks
   bool frozen_batch_norm = false;  // true in tests alone: normalise by the running statistics in training, too
+  // Whether samples are sparse rows (base/sparse_rows.h); catalog/worker refuses them where the framework takes none.
+  bool sparse_rows = false;
   // Allocates zeroed memory, aligned to 64 bytes, for gradients(), where a communicator reads them best. The
   // constructor calls this function once, as the call may be collective over all ranks. Null: the framework allocates
   // the memory itself. A framework with separate memory does not call it.

@@ -15,6 +15,7 @@
 #include "mlbench/framework/native/library.h"
 #include "mlbench/framework/native/tape/linear_rows.h"
 #include "mlbench/framework/native/tape/network.h"
+#include "mlbench/framework/native/tape/sparse_linear.h"
 #include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/threads.h"
 
@@ -73,11 +74,28 @@ const Loss& find_loss(const models::ModelDescription& model) {
   throw UserError(fmt::format("framework 'native' has no loss '{}'; valid: {}", name, fmt::join(names, ", ")));
 }
 
-// Whether the model is a single product with one vector, for which LinearRows reads the batch once.
-bool is_logistic_regression(const FrameworkOptions& options) {
-  const std::vector<models::LayerSpec>& layers = options.model.layers;
-  return options.model.loss.kind == "binary_cross_entropy" && layers.size() == 1 && layers[0].kind == "linear" &&
-         layers[0].options.at("out") == 1 && !layers[0].options.value("bias", true);
+// Whether the model is a single product with one vector.
+bool is_one_product(const models::ModelDescription& model) {
+  const std::vector<models::LayerSpec>& layers = model.layers;
+  return layers.size() == 1 && layers[0].kind == "linear" && layers[0].options.at("out") == 1 &&
+         !layers[0].options.value("bias", true);
+}
+
+// Such a model for which LinearRows reads the batch once.
+bool is_logistic_regression(const models::ModelDescription& model) {
+  return model.loss.kind == "binary_cross_entropy" && is_one_product(model);
+}
+
+void check_sparse_rows(const FrameworkOptions& options) {
+  if (!is_one_product(options.model)) {
+    throw UserError(
+        fmt::format("framework 'native' multiplies sparse rows with one vector, and model '{}' is another; valid: "
+                    "logistic_regression, linear_regression",
+                    options.model.name));
+  }
+  if (options.precision == "float32") return;
+  throw UserError(
+      fmt::format("framework 'native' reads sparse rows in float32, not {}; valid: float32", options.precision));
 }
 
 // Says in which order convolutions add, and why: the last of the orders is winograd, where at least one layer has it.
@@ -99,7 +117,12 @@ class TapeFramework final : public Framework {
     parameters_ = at::zeros({layout_.parameter_elements}, at::kFloat);
     gradients_ = make_gradients(options, layout_.parameter_elements);
     buffers_ = at::zeros({layout_.buffer_elements}, at::kFloat);
-    if (is_logistic_regression(options)) {
+    if (options.sparse_rows) {
+      check_sparse_rows(options);
+      sparse_.emplace(options.model.layers[0].options.at("in").get<int64_t>(), options.threads);
+      return;
+    }
+    if (is_logistic_regression(options.model)) {
       if (options.precision != "float32") {
         throw UserError("framework 'native' reads the rows of a logistic regression in float32; valid: float32");
       }
@@ -148,9 +171,14 @@ class TapeFramework final : public Framework {
       logits_ = rows_->logits();
       return;
     }
-    network_->forward(batch, training, step_, micro_batch_);
-    if (training) ++micro_batch_;
-    logits_ = network_->outputs();
+    if (sparse_) {
+      sparse_->forward(batch, parameters_.const_data_ptr<float>());
+      logits_ = sparse_->outputs();
+    } else {
+      network_->forward(batch, training, step_, micro_batch_);
+      if (training) ++micro_batch_;
+      logits_ = network_->outputs();
+    }
     const auto outputs = static_cast<size_t>(options_.model.outputs);
     output_gradient_.resize(logits_.size());
     double sum = 0;
@@ -179,7 +207,9 @@ class TapeFramework final : public Framework {
     const auto scale = static_cast<float>(loss_scale / static_cast<double>(labels_.size()));
     scaled_.resize(output_gradient_.size());
     std::ranges::transform(output_gradient_, scaled_.begin(), [scale](float value) { return value * scale; });
-    network_->backward(scaled_, accumulate, ready);
+    if (network_) return network_->backward(scaled_, accumulate, ready);
+    sparse_->gradient(scaled_, accumulate, gradients_.data_ptr<float>());
+    if (ready) ready(layout_.ranges[0].offset, layout_.ranges[0].count);
   }
 
   void zero_gradients() override {
@@ -211,6 +241,10 @@ class TapeFramework final : public Framework {
       effective["layout"] = "rows";
       effective["kernels"] = {"gather+linear+loss+gradient"};
       effective["instruction_set"] = name_of(set_);
+    } else if (sparse_) {
+      effective["layout"] = "sparse rows";
+      effective["kernels"] = {"gather+sparse linear", "sparse gradient"};
+      effective["instruction_set"] = name_of(set_);
     } else {
       effective["layout"] = network_->layout();
       effective["kernels"] = network_->fused();
@@ -229,7 +263,9 @@ class TapeFramework final : public Framework {
   bool pinned_ = false;
   at::Tensor parameters_, gradients_, buffers_;
   std::unique_ptr<Network> network_;
-  std::optional<LinearRows> rows_;  // instead of the network
+  // Instead of the network, at most one of these:
+  std::optional<LinearRows> rows_;
+  std::optional<SparseLinear> sparse_;
   InstructionSet set_ = InstructionSet::kPortable;
   GradientReady ready_;
   int64_t step_ = 0, micro_batch_ = 0, weight_ = 0;

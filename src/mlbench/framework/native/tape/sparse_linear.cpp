@@ -1,0 +1,54 @@
+#include "mlbench/framework/native/tape/sparse_linear.h"
+
+#include <omp.h>
+
+#include <algorithm>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/framework/native/tape/tape.h"
+
+namespace mlbench::framework::native_framework {
+
+namespace {
+
+// The sum is in double precision: reading the weights takes longer than the arithmetic.
+float product_of(SparseRow row, const float* weight) {
+  double sum = 0;
+  for (const SparseEntry& entry : row) sum += static_cast<double>(entry.value) * weight[entry.column];
+  return static_cast<float>(sum);
+}
+
+}  // namespace
+
+void SparseLinear::forward(const BatchView& batch, const float* weight) {
+  rows_.clear();
+  for (int64_t i = 0; i < batch.samples; ++i) {
+    const SparseRow row = rows_.emplace_back(sparse_row(batch, i));
+    MLBENCH_CHECK(row.empty() || (row.front().column >= 0 && row.back().column < features_), "columns of the model");
+  }
+  outputs_.resize(rows_.size());
+#pragma omp parallel num_threads(threads_)
+  {
+    const Share share = share_of(batch.samples, omp_get_thread_num(), omp_get_num_threads());
+    for (auto i = static_cast<size_t>(share.begin); i < static_cast<size_t>(share.end); ++i) {
+      outputs_[i] = product_of(rows_[i], weight);
+    }
+  }
+}
+
+// Each thread adds to columns of its own, which are one piece of each row.
+void SparseLinear::gradient(std::span<const float> output_gradient, bool add, float* gradient) const {
+#pragma omp parallel num_threads(threads_)
+  {
+    const Share columns = share_of(features_, omp_get_thread_num(), omp_get_num_threads());
+    if (!add) std::fill(gradient + columns.begin, gradient + columns.end, 0.0F);
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      auto entry = std::ranges::lower_bound(rows_[i], columns.begin, {}, &SparseEntry::column);
+      for (; entry != rows_[i].end() && entry->column < columns.end; ++entry) {
+        gradient[entry->column] += output_gradient[i] * entry->value;
+      }
+    }
+  }
+}
+
+}  // namespace mlbench::framework::native_framework
