@@ -12,6 +12,8 @@
 #include "mlbench/base/or_null.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/catalog/options/options.h"
+#include "mlbench/dataset/description.h"
+#include "mlbench/dataset/prepare.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/models/layer_kinds.h"
 #include "mlbench/spec/algorithm.h"
@@ -132,6 +134,11 @@ void check_model(const spec::RunSpec& run, const Json& row, const Json& rows) {
     throw UserError(fmt::format("framework '{}' writes no translations, which task '{}' measures; {}", run.framework,
                                 task.name,
                                 advice_of(rows, [](const Json& other) { return other.value("decodes", true); })));
+  }
+  const auto takes_sparse = [](const Json& other) { return other.value("sparse_rows", false); };
+  if (dataset::is_sparse(dataset::find_description(run.data_name)) && !takes_sparse(row)) {
+    throw UserError(fmt::format("framework '{}' takes no sparse rows, which data set '{}' has; {}", run.framework,
+                                run.data_name, advice_of(rows, takes_sparse)));
   }
   if (!row.value("layers", Json()).is_array()) return;
   for (const std::string& kind : models::kinds_in(models::describe_model(task))) {

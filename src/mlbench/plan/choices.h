@@ -32,7 +32,7 @@ std::string choose(const Json& catalog, const char* table, std::string_view what
 int64_t inter_op_threads_of(const spec::RunOptions& options, const Json& catalog, const std::string& framework);
 
 // Throws UserError where the framework's row in the catalog lacks what the run needs: its device, precision,
-// convolution or profile, a kind of layer of its model, or a decoder for the metrics of its task.
+// convolution or profile, a kind of layer of its model, sparse rows, or a decoder for the metrics of its task.
 void check_framework(const spec::RunSpec& run, const Json& catalog);
 
 // Throws UserError where the task's optimizer has a rule, coder or pattern that the catalog does not list.

@@ -188,6 +188,21 @@ TEST_F(Plan, ATaskHasAFrameworkOfItsOwnWhereThatWorks) {
   EXPECT_EQ(plan_runs(options_, facts_).front().framework, "torch");
 }
 
+TEST_F(Plan, AFrameworkIsRefusedSparseRowsThatItDoesNotTake) {
+  options_.task = "2a";
+  options_.data = "a9a";
+  EXPECT_EQ(error(), "framework 'torch' takes no sparse rows, which data set 'a9a' has; none here can");
+  facts_.catalog["frameworks"].push_back({{"name", "native"}, {"available", true}, {"sparse_rows", true}});
+  EXPECT_EQ(error(), "framework 'torch' takes no sparse rows, which data set 'a9a' has; give --framework native");
+  options_.framework = "native";
+  const spec::RunSpec run = plan_runs(options_, facts_).front();
+  EXPECT_EQ(run.task.task.data.sample_shape, std::vector<int64_t>{123});
+  EXPECT_EQ(run.division, "open");
+  options_.framework = "torch";
+  options_.data = "madelon";
+  EXPECT_EQ(error(), "no error");
+}
+
 TEST_F(Plan, AFrameworkWithoutADecoderIsRefusedTasksThatMeasureTranslations) {
   facts_.catalog["frameworks"][1]["decodes"] = false;
   options_.framework = "null";

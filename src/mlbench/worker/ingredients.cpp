@@ -67,6 +67,7 @@ std::unique_ptr<framework::Framework> make_framework(const catalog::WorkerProgra
   options.precision = run.precision;
   options.device = run.device;
   options.convolution = run.convolution;
+  options.sparse_rows = dataset::is_sparse(dataset::find_description(run.data_name));
   options.gradient_memory = std::move(gradient_memory);
   auto framework = catalog::make_framework(program, run.framework, options);
   if (run.emulated_step_s == 0) return framework;

@@ -85,6 +85,7 @@ TEST_F(Cores, ACommunicationThreadIsInTheWayWhereItSpinsWithoutACore) {
 TEST(MakeFramework, StepsAreEmulatedWhereTheRunSaysSo) {
   spec::RunSpec run;
   spec::set_task(run, spec::find_task("fashion-mnist", "", "", {}), {});
+  run.data_name = "fashion-mnist";
   run.framework = "null";
   for (const double step_s : {0.0, 0.03}) {
     run.emulated_step_s = step_s;
@@ -103,6 +104,7 @@ TEST(MakeFramework, StepsAreEmulatedWhereTheRunSaysSo) {
 TEST(MakeFramework, ConvolutionsAreInTheOrderThatTheRunSays) {
   spec::RunSpec run;
   spec::set_task(run, spec::find_task("1a", "", "", {}), {});
+  run.data_name = "cifar-10";
   run.framework = "native";
   for (const char* order : {"direct", "winograd"}) {
     run.convolution = order;

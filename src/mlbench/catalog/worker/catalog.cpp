@@ -1,6 +1,7 @@
 #include "mlbench/catalog/worker/catalog.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -113,6 +114,7 @@ Json list_frameworks(const std::vector<FrameworkRow>& frameworks) {
                      {"layers", row.layers == nullptr ? Json() : Json(row.layers())},
                      {"decodes", row.decodes},
                      {"computes", row.computes},
+                     {"sparse_rows", row.sparse_rows},
                      {"tasks", tasks_of(row)}});
   }
   return array;
@@ -213,6 +215,13 @@ std::unique_ptr<framework::Framework> make_framework(const WorkerProgram& progra
                                                      const framework::FrameworkOptions& options) {
   const FrameworkRow& row = find_framework(program, name);
   check_choice("convolution", options.convolution, texts_of(row.convolutions));
+  if (options.sparse_rows && !row.sparse_rows) {
+    std::vector<std::string> able;
+    for (const FrameworkRow& other : program.frameworks) {
+      if (other.sparse_rows) able.emplace_back(other.name);
+    }
+    throw UserError(fmt::format("framework '{}' takes no sparse rows; valid: {}", name, fmt::join(able, ", ")));
+  }
   return row.make(options);
 }
 

@@ -52,8 +52,9 @@ struct FrameworkRow {
   std::vector<std::string_view> convolutions = {"auto"};
   // The kinds of layers that it has (models/layer_kinds.h), and so the tasks that it trains. Null: all.
   std::vector<std::string_view> (*layers)() = nullptr;
-  bool decodes = true;   // whether it has a Decoder, which metrics of translations need
-  bool computes = true;  // false: its passes compute nothing, and it has no speed
+  bool decodes = true;       // whether it has a Decoder, which metrics of translations need
+  bool computes = true;      // false: its passes compute nothing, and it has no speed
+  bool sparse_rows = false;  // whether it takes FrameworkOptions::sparse_rows
 };
 
 // Whether the framework has every kind of layer of the model.
@@ -84,10 +85,10 @@ std::unique_ptr<framework::Framework> make_framework(const WorkerProgram& progra
 
 // What the program can do, for `mlbench-worker --catalog`: {"build_id", "git_describe", "frameworks": [{"name",
 // "available", "reason", "about", "inter_op", "profile", "precisions", "devices", "convolutions", "layers" (null: all
-// kinds), "decodes", "computes", "tasks": those that it trains}], "backends": [{the first four, and "algorithms",
-// "tunables", "devices"}], "optimizers": [...], "rules": [...], "coders": [...], "patterns": [...], "step_options":
-// [...] (rows as optim/factory.h, compress/coder.h and optim/exchange/exchange.h say), "models": [...], "metrics":
-// [...]}.
+// kinds), "decodes", "computes", "sparse_rows", "tasks": those that it trains}], "backends": [{the first four, and
+// "algorithms", "tunables", "devices"}], "optimizers": [...], "rules": [...], "coders": [...], "patterns": [...],
+// "step_options": [...] (rows as optim/factory.h, compress/coder.h and optim/exchange/exchange.h say), "models": [...],
+// "metrics": [...]}.
 Json describe(const WorkerProgram& program);
 
 }  // namespace mlbench::catalog

@@ -112,6 +112,13 @@ TEST(Catalog, AFrameworkIsRefusedConvolutionsThatItHasNot) {
   EXPECT_EQ(described["frameworks"][1]["convolutions"], Json::array({"auto", "direct", "winograd"}));
 }
 
+TEST(Catalog, AFrameworkIsRefusedSparseRowsThatItDoesNotTake) {
+  framework::FrameworkOptions options;
+  options.sparse_rows = true;
+  EXPECT_THAT([&] { make_framework(kProgram, "torch", options); },
+              ThrowsMessage<UserError>(HasSubstr("framework 'torch' takes no sparse rows; valid: native, null")));
+}
+
 TEST(Catalog, SaysWhichTasksAFrameworkTrains) {
   const auto without_layers = [] { return std::vector<std::string_view>(); };
   const auto of_small_images = [] {
@@ -129,6 +136,8 @@ TEST(Catalog, SaysWhichTasksAFrameworkTrains) {
   EXPECT_EQ(described[2]["decodes"], false);
   EXPECT_EQ(described[0]["computes"], true);
   EXPECT_EQ(described[2]["computes"], false);
+  EXPECT_EQ(described[0]["sparse_rows"], false);
+  EXPECT_EQ(described[2]["sparse_rows"], true);
   for (const spec::TaskSource& source : spec::embedded_tasks()) {
     const std::string task = spec::parse_task(source, "", {}).task.name;
     EXPECT_THAT(described[2]["tasks"].get<std::vector<std::string>>(), Contains(task));

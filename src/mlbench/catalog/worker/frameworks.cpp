@@ -24,7 +24,8 @@ const std::vector<FrameworkRow>& frameworks() {
        .about = "kernels of mlbench and of oneDNN, for CPUs",
        .profile = true,
        .precisions = {"float32", "bf16", "fp16"},
-       .convolutions = {std::begin(spec::kConvolutions), std::end(spec::kConvolutions)}},
+       .convolutions = {std::begin(spec::kConvolutions), std::end(spec::kConvolutions)},
+       .sparse_rows = true},
       // It computes nothing, so any precision will do.
       {.name = "null",
        .available = framework::null_framework::available,
@@ -32,7 +33,8 @@ const std::vector<FrameworkRow>& frameworks() {
        .about = "computes nothing: what all else of a step costs",
        .precisions = {"float32", "tf32", "bf16", "fp16"},
        .decodes = false,
-       .computes = false},
+       .computes = false,
+       .sparse_rows = true},
   };
   return kRows;
 }
