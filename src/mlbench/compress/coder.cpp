@@ -55,6 +55,10 @@ MakeCoder read_threshold(OptionReader& options) {
   return [threshold](const CoderContext& context) { return std::make_unique<ThresholdCoder>(threshold, context); };
 }
 
+MakeCoder read_nonzero(OptionReader&) {
+  return [](const CoderContext& context) { return std::make_unique<NonZeroCoder>(context); };
+}
+
 template <RandomPart kPart>
 MakeCoder read_random(OptionReader& options) {
   return [sparse = read_sparse(options)](const CoderContext& context) {
@@ -153,6 +157,8 @@ constexpr Row kCoders[] = {
      "Aji & Heafield 2017, Stich et al. 2018; MLBench's SparsifiedSGD"},
     {"threshold", read_threshold, "elements above a threshold, gathered: 8 bytes per element",
      "Strom 2015, Dutta et al. 2020"},
+    {"nonzero", read_nonzero,
+     "elements that are not zero, gathered: 8 bytes per element, or the gradient where that is smaller", ""},
     {"ef21", read_ef21, "the share where the gradient differs most from its estimate, gathered: 8 bytes per element",
      "Richtarik et al. 2021, EF21"},
     {"deep_gradient", read_deep_gradient, "the share of largest sums with momentum, gathered: 8 bytes per element",

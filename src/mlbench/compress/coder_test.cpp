@@ -39,6 +39,7 @@ std::vector<Case> cases() {
       {"top_k", {{"share", 0.5}, {"error_feedback", false}}},
       {"threshold", {{"threshold", 1}}},
       {"threshold", {{"threshold", 1}, {"error_feedback", false}}},
+      {"nonzero", Json::object()},
       {"ef21", {{"share", 0.1}}},
       {"deep_gradient", {{"share", 0.1}}},
       {"deep_gradient", {{"share", 0.05}, {"coder_nesterov", true}, {"coder_clip", 1}, {"coder_warmup_steps", 3}}},

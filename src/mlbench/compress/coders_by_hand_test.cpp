@@ -69,6 +69,35 @@ TEST(Threshold, ThreeStepsComputedByHand) {
               ElementsAre(ElementsAre(0, -2, 1), ElementsAre(1.25, 0, 0), ElementsAre(0, 0, 0)));
 }
 
+// Of 12 elements: 8 bytes for each of up to 5 that are not zero, then the 48 of all, without those of the padding.
+TEST(NonZero, ThreeStepsComputedByHandAndBytesByTheFormula) {
+  const FlatLayout layout = layout_with_buffer({12});
+  const auto coder = make("nonzero", Json::object(), layout);
+  EXPECT_EQ(coder->bytes_per_step(), std::nullopt);
+  EXPECT_THAT(steps_of(*coder, {{0.5, -2, 0}, {0, 0, 0}, {0, 1e-40F, 3}}),
+              ElementsAre(ElementsAre(0.5, -2, 0), ElementsAre(0, 0, 0), ElementsAre(0, 1e-40F, 3)));
+  for (const auto& [filled, bytes] : {std::pair{0, 0U}, {1, 8U}, {5, 40U}, {6, 48U}, {12, 48U}}) {
+    const Payload payload = coder->encode(0, flat_of(std::vector<float>(static_cast<size_t>(filled), 2)));
+    EXPECT_EQ(payload.bytes, bytes) << filled;
+    EXPECT_TRUE(payload.uneven);
+  }
+}
+
+// One rank sends elements, the other the gradient: the sum is that of both, with the bits of an addition.
+TEST(NonZero, RanksChooseTheSmallerFormEachForItself) {
+  const FlatLayout layout = layout_with_buffer({12});
+  const auto coder = make("nonzero", Json::object(), layout);
+  std::vector<float> few(12), all(12);
+  few[3] = 0.1F;
+  few[11] = -7;
+  for (size_t i = 0; i < all.size(); ++i) all[i] = 0.3F * static_cast<float>(i + 1);
+  const std::vector<at::Tensor> payloads = {coder->encode(0, flat_of(few)).data, coder->encode(0, flat_of(all)).data};
+  EXPECT_EQ(payloads[0].numel(), 4);
+  at::Tensor gradient = flat_of(few);
+  coder->absorb(0, payloads, gradient);
+  EXPECT_TRUE(at::equal(gradient, flat_of(few) + flat_of(all)));
+}
+
 // Estimates: (0, -2, 0), (1, -2, 0), (1, 0, 0): where the gradient is furthest from them.
 TEST(Ef21, ThreeStepsComputedByHand) {
   const auto coder = make("ef21", {{"share", 0.34}}, layout_with_buffer({3}));

@@ -74,6 +74,43 @@ void ThresholdCoder::absorb(int /*round*/, std::span<const at::Tensor> results, 
   add_elements(results, gradient);
 }
 
+// ---- all that are not zero ------------------------------------------------------------------------------------------
+
+NonZeroCoder::NonZeroCoder(const CoderContext& context)
+    : count_(static_cast<size_t>(context.layout.parameter_count())) {
+  MLBENCH_CHECK(context.layout.parameter_elements < (int64_t{1} << 31), "an index of 32 bits");
+}
+
+Payload NonZeroCoder::encode(int /*round*/, const at::Tensor& gradient) {
+  const std::span<const float> values = values_of(gradient);
+  std::vector<int32_t> indices;
+  for (size_t i = 0; i < values.size() && 2 * indices.size() < count_; ++i) {
+    if (values[i] != 0) indices.push_back(static_cast<int32_t>(i));
+  }
+  Payload payload;
+  if (2 * indices.size() < count_) {
+    payload = sparse_payload(gradient, indices);
+  } else {
+    payload.kind = PayloadKind::kGather;
+    payload.data = gradient.view(at::kInt).clone();
+    payload.bytes = count_ * sizeof(float);
+  }
+  payload.uneven = true;
+  return payload;
+}
+
+// Indices and values are fewer words than the gradient has, which tells a payload's form.
+void NonZeroCoder::absorb(int /*round*/, std::span<const at::Tensor> results, at::Tensor& gradient) {
+  gradient.zero_();
+  for (const at::Tensor& payload : results) {
+    if (payload.numel() == gradient.numel()) {
+      gradient.add_(payload.view(at::kFloat));
+    } else {
+      add_elements(std::span(&payload, 1), gradient);
+    }
+  }
+}
+
 // ---- drawn ----------------------------------------------------------------------------------------------------------
 
 RandomCoder::RandomCoder(RandomPart part, const SparseOptions& options, const CoderContext& context)

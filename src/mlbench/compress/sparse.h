@@ -11,6 +11,9 @@
 //   threshold     all elements whose absolute value is at least `threshold` (Strom 2015; with error feedback Dutta et
 //                 al. 2020). Gathered: 8 bytes per element that is sent, which depends on the gradient.
 //
+//   nonzero       all elements that are not zero, of n parameters. Gathered: a rank with s of them sends min(8 s, 4 n)
+//                 bytes, as where indices do not pay it sends the gradient as it is. Nothing is left out.
+//
 // With `error_decay` below 1 what is not sent fades, as an outer momentum does that every rank has for itself
 // (SparseLoCo, Sarfi et al. 2025).
 //
@@ -64,6 +67,20 @@ class ThresholdCoder final : public GradientCoder {
  private:
   float threshold_;
   ErrorMemory memory_;
+};
+
+class NonZeroCoder final : public GradientCoder {
+ public:
+  explicit NonZeroCoder(const CoderContext& context);
+  std::string name() const override { return "nonzero"; }
+  bool one_collective() const override { return false; }
+  bool exact() const override { return true; }
+  std::optional<uint64_t> bytes_per_step() const override { return std::nullopt; }
+  Payload encode(int round, const at::Tensor& gradient) override;
+  void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) override;
+
+ private:
+  size_t count_;  // parameters
 };
 
 // Which elements a step sends.

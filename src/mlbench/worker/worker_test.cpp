@@ -257,6 +257,32 @@ TEST_F(WorkerTest, the_record_says_what_data_and_run_lie_on) {
   EXPECT_EQ(storage["run"], storage_kind(run.run_dir));
 }
 
+// Without a penalty the gradient is zero in the columns that no row of a batch has.
+TEST_F(WorkerTest, sparse_rows_give_the_same_weights_whether_zeros_are_sent_or_not) {
+  constexpr uint64_t kDimension = 47236, kSteps = 6;
+  const auto train_with = [&](const std::string& coder) {
+    spec::RunSpec run = make_run(coder, 2);
+    const std::vector<spec::Override> overrides = {
+        {"data.sample_shape", "[47236]"}, {"model.l2", "0"}, {"optimizer.compression", coder}};
+    spec::set_task(run, spec::find_task("2a", "2021", "", overrides), overrides);
+    run.data_name = "rcv1";
+    run.framework = "native";
+    const Json record = train(run);
+    EXPECT_EQ(record["state"], "finished");
+    EXPECT_EQ(record["effective"]["layout"], "sparse rows");
+    uint64_t bytes = 0;
+    for (const record::StepRecord& step : record::read_spool(run.run_dir, 1, 0).steps) bytes += step.bytes;
+    return std::pair(record["weights_sha256"], bytes);
+  };
+  const auto [weights, bytes] = train_with("none");
+  EXPECT_EQ(bytes, kSteps * kDimension * 4);
+  const auto [same, fewer] = train_with("nonzero");
+  EXPECT_EQ(same, weights) << "two numbers have only one sum";
+  EXPECT_GT(fewer, 0U);
+  EXPECT_LT(fewer, bytes / 3);
+  EXPECT_EQ(fewer % 8, 0U) << "indices and values";
+}
+
 TEST_F(WorkerTest, a_gradient_in_buckets_gives_the_same_weights) {
   const auto with_buckets = [&](const std::string& name, int64_t workers, const char* key, const char* value,
                                 bool overlap = false) {
