@@ -1,5 +1,4 @@
 #include <ATen/ATen.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,15 +7,12 @@
 
 #include "mlbench/framework/framework.h"
 #include "mlbench/framework/native/graph/attention_kernels.h"
-#include "mlbench/framework/native/graph/row_plan.h"
 #include "mlbench/framework/native/graph/token_kernels.h"
 #include "mlbench/framework/tensors/dropout.h"
 #include "mlbench/framework/tensors/flat.h"
 
 namespace mlbench::framework::native_framework {
 namespace {
-
-using ::testing::ElementsAre;
 
 constexpr double kUnit = std::numeric_limits<float>::epsilon();
 
@@ -189,30 +185,6 @@ TEST(TokenKernels, RowsOfATableAndBack) {
                  gradient.data_ptr<float>());
     EXPECT_LT(error_of(gradient, at::ones({6, 70}).index_add(0, ids, dy * scale)), kUnit);
   }
-}
-
-TEST(RowPlan, LeavesPaddingOut) {
-  const RowPlan by_sequence({2, 0, 3}, 4, RowPlan::Order::kBySequence);
-  EXPECT_THAT(by_sequence.sequence, ElementsAre(0, 0, 2, 2, 2));
-  EXPECT_THAT(by_sequence.position, ElementsAre(0, 1, 0, 1, 2));
-  EXPECT_THAT(by_sequence.first, ElementsAre(0, 2, 2, 5));
-  const RowPlan by_position({2, 0, 3}, 4, RowPlan::Order::kByPosition);
-  EXPECT_THAT(by_position.sequence, ElementsAre(2, 0, 2, 0, 2));
-  EXPECT_THAT(by_position.position, ElementsAre(0, 0, 1, 1, 2));
-  EXPECT_THAT(by_position.lstm_rows().sequences, ElementsAre(2, 2, 1));
-  for (const RowPlan* plan : {&by_sequence, &by_position}) {
-    for (int64_t row = 0; row < plan->rows(); ++row) {
-      const auto i = static_cast<size_t>(row);
-      EXPECT_EQ(plan->row_of(plan->sequence[i], plan->position[i]), row);
-    }
-    const at::Tensor rows = at::randn({5, 2});
-    EXPECT_TRUE(at::equal(rows_of_padded(padded(rows, *plan), *plan), rows));
-  }
-  const at::Tensor value = at::arange(5);
-  EXPECT_TRUE(at::equal(rearranged(value, by_sequence, by_position), at::tensor(std::vector<int64_t>{2, 0, 3, 1, 4})));
-  const auto shared = std::make_shared<const RowPlan>(by_position);
-  EXPECT_TRUE(at::equal(GraphValue({value, shared, false}).places(), at::tensor(std::vector<int64_t>{8, 0, 9, 1, 10})));
-  EXPECT_TRUE(at::equal(GraphValue({value, shared, true}).places(), at::tensor(std::vector<int64_t>{2, 0, 5, 3, 8})));
 }
 
 }  // namespace

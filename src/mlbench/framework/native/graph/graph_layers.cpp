@@ -88,20 +88,9 @@ class EmbeddingLayer final : public GraphLayer {
   at::Tensor ids_, factors_;
 };
 
-// Transposing moves ids. For other values, only the order of the extents changes, since only LSTMs and attention, which
-// come after embeddings, depend on the order of rows.
 class TransposeLayer final : public GraphLayer {
  public:
-  GraphValue forward(const Inputs& inputs, const GraphPass&) override {
-    GraphValue value = *inputs[0];
-    value.positions_first = !value.positions_first;
-    if (value.data.scalar_type() != at::kLong) return value;
-    const auto order = value.positions_first ? RowPlan::Order::kByPosition : RowPlan::Order::kBySequence;
-    const auto plan = std::make_shared<const RowPlan>(value.plan->lengths, value.plan->positions, order);
-    value.data = rearranged(value.data, *value.plan, *plan);
-    value.plan = plan;
-    return value;
-  }
+  GraphValue forward(const Inputs& inputs, const GraphPass&) override { return transposed(*inputs[0]); }
   std::vector<at::Tensor> backward(const at::Tensor& dy, const std::vector<bool>&) override { return {dy}; }
 };
 

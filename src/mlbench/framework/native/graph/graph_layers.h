@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "mlbench/framework/native/graph/row_plan.h"
 #include "mlbench/framework/native/graph/token_kernels.h"
 #include "mlbench/framework/tensors/gradients.h"
 #include "mlbench/framework/tensors/products.h"
+#include "mlbench/framework/tensors/row_plan.h"
 #include "mlbench/framework/tensors/sequence_decoder.h"
 #include "mlbench/models/model.h"
 

@@ -13,17 +13,6 @@ namespace mlbench::framework::native_framework {
 
 namespace {
 
-// For each row, the row that holds its position when every sequence is reversed. Reversing twice is the identity, and
-// the gradient of reversing is reversing.
-at::Tensor turned_rows(const RowPlan& plan) {
-  at::Tensor places = at::empty({plan.rows()}, at::kLong);
-  for (int64_t row = 0; row < plan.rows(); ++row) {
-    const int64_t s = plan.sequence[static_cast<size_t>(row)], t = plan.position[static_cast<size_t>(row)];
-    places.data_ptr<int64_t>()[row] = plan.row_of(s, plan.lengths[static_cast<size_t>(s)] - 1 - t);
-  }
-  return places;
-}
-
 class LstmSequence final : public GraphLayer {
  public:
   LstmSequence(const models::LayerSpec& layer, size_t index, const GraphContext& context)

@@ -8,30 +8,11 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/tensors/products.h"
+#include "mlbench/framework/tensors/token_inputs.h"
 
 namespace mlbench::framework::native_framework {
 
 namespace {
-
-const int64_t* integers_of(const BatchTensor& tensor) {
-  const ConstBufferView& view = tensor.values;
-  MLBENCH_CHECK(view.dtype == DType::kInt64 && tensor.dense() && view.count == volume_of(tensor.shape),
-                fmt::format("tensor '{}' of {} elements of {}", tensor.name, view.count, name_of(view.dtype)));
-  return static_cast<const int64_t*>(view.data);
-}
-
-// The number of positions of each sentence that count. Positions after the last target that counts are left out: no
-// earlier position sees them, as the decoder reads from left to right.
-std::vector<int64_t> counted_lengths(const BatchTensor& targets, int64_t ignored) {
-  const int64_t* ids = integers_of(targets);
-  const int64_t sentences = targets.shape[0], positions = targets.shape[1];
-  std::vector<int64_t> lengths(static_cast<size_t>(sentences), positions);
-  for (int64_t s = 0; s < sentences; ++s) {
-    int64_t& length = lengths[static_cast<size_t>(s)];
-    while (length > 0 && ids[s * positions + length - 1] == ignored) --length;
-  }
-  return lengths;
-}
 
 const models::ModelDescription& with_known_loss(const models::ModelDescription& model) {
   if (model.loss.kind == "token_cross_entropy") return model;
@@ -61,51 +42,6 @@ GraphNetwork::GraphNetwork(const GraphContext& context)
   loss_name_ = last.name + "+loss";
 }
 
-GraphValue GraphNetwork::tokens_of(const BatchView& batch, const BatchTensor& tensor) const {
-  const int64_t* ids = integers_of(tensor);
-  GraphValue value;
-  if (tensor.shape.size() == 1) {
-    value.data = at::tensor(at::ArrayRef<int64_t>(ids, static_cast<size_t>(tensor.values.count)));
-    return value;
-  }
-  MLBENCH_CHECK(tensor.shape.size() == 2, "tokens are a matrix");
-  const BatchTensor* lengths = batch.find(tensor.name + "_lengths");
-  const bool read = std::ranges::find(model_.inputs, tensor.name + "_lengths") != model_.inputs.end();
-  const BatchTensor* targets = batch.find(model_.loss.targets);
-  if (read && lengths != nullptr) {
-    const int64_t* of_sentences = integers_of(*lengths);
-    MLBENCH_CHECK(lengths->shape[0] == tensor.shape[0], "lengths of another number of sentences");
-    value.plan = std::make_shared<const RowPlan>(std::vector<int64_t>(of_sentences, of_sentences + tensor.shape[0]),
-                                                 tensor.shape[1], RowPlan::Order::kBySequence);
-  } else if (tensor.name == model_.decoder_input && model_.loss.ignored >= 0 && targets != nullptr) {
-    MLBENCH_CHECK(targets->shape == tensor.shape, "targets of another shape than the tokens before them");
-    value.plan = std::make_shared<const RowPlan>(counted_lengths(*targets, model_.loss.ignored), tensor.shape[1],
-                                                 RowPlan::Order::kBySequence);
-  } else {
-    // Columns of a stream, without padding.
-    value.positions_first = true;
-    value.plan =
-        std::make_shared<const RowPlan>(std::vector<int64_t>(static_cast<size_t>(tensor.shape[1]), tensor.shape[0]),
-                                        tensor.shape[0], RowPlan::Order::kByPosition);
-  }
-  value.data = at::empty({value.plan->rows()}, at::kLong);
-  for (int64_t row = 0; row < value.plan->rows(); ++row) {
-    const int64_t id = ids[value.place(row)];
-    MLBENCH_CHECK(id >= 0 && id < model_.outputs,
-                  fmt::format("'{}' has the token {}, the vocabulary {}", tensor.name, id, model_.outputs));
-    value.data.data_ptr<int64_t>()[row] = id;
-  }
-  return value;
-}
-
-GraphNetwork::Values GraphNetwork::inputs_of(const BatchView& batch) const {
-  Values values;
-  for (const std::string& name : model_.inputs) {
-    if (const BatchTensor* tensor = batch.find(name)) values.emplace(name, tokens_of(batch, *tensor));
-  }
-  return values;
-}
-
 void GraphNetwork::run(GraphStep& step, Values& values, const GraphPass& pass) {
   GraphLayer::Inputs inputs;
   for (const std::string& value : step.inputs) {
@@ -121,7 +57,7 @@ void GraphNetwork::run(GraphStep& step, Values& values, const GraphPass& pass) {
 
 void GraphNetwork::forward(const BatchView& batch, GraphPass pass) {
   const at::NoGradGuard nothing_to_differentiate;
-  Values values = inputs_of(batch);
+  Values values = token_inputs(model_, batch);
   std::vector<LayerState>& states = pass.training ? carried_ : evaluated_;
   if (!batch.continues) states.assign(states.size(), {});
   pass.carried = &states;
@@ -134,10 +70,7 @@ void GraphNetwork::forward(const BatchView& batch, GraphPass pass) {
     for (const std::string& name : model_.penalties) penalty_ += values.at(name).data.item<double>();
   }
   const GraphValue& hidden = values.at(model_.layers.back().inputs[0]);
-  const BatchTensor& of_batch = batch.at(model_.loss.targets);
-  const int64_t* all = integers_of(of_batch);
-  const at::Tensor targets = at::empty({hidden.data.size(0)}, at::kLong);
-  for (int64_t row = 0; row < targets.size(0); ++row) targets.data_ptr<int64_t>()[row] = all[hidden.place(row)];
+  const at::Tensor targets = hidden.of_rows(integers_of(batch.at(model_.loss.targets)));
   const TimePoint begin = clock_ != nullptr ? clock_->now() : TimePoint();
   sums_ = loss_->forward(hidden.data, targets, pass.training);
   if (clock_ != nullptr && pass.training) done_({loss_name_, LayerPass::kForward, begin, clock_->now()});
@@ -188,7 +121,7 @@ void GraphNetwork::set_carried_state(std::span<const float> state, int64_t seque
 
 EncodedSources GraphNetwork::encode(const BatchView& sources) {
   const at::NoGradGuard nothing_to_differentiate;
-  const auto values = std::make_shared<Values>(inputs_of(sources));
+  const auto values = std::make_shared<Values>(token_inputs(model_, sources));
   values->erase(model_.decoder_input);
   const GraphPass pass;
   for (size_t i = 0; i < steps_.size(); ++i) {
@@ -207,11 +140,7 @@ EncodedSources GraphNetwork::encode(const BatchView& sources) {
 at::Tensor GraphNetwork::decode(const at::Tensor& tokens, const Values& encoded, DecodePass& decoding) {
   const at::NoGradGuard nothing_to_differentiate;
   Values values = encoded;
-  values[model_.decoder_input] = {
-      tokens,
-      std::make_shared<const RowPlan>(std::vector<int64_t>(static_cast<size_t>(tokens.size(0)), 1), 1,
-                                      RowPlan::Order::kBySequence),
-      false};
+  values[model_.decoder_input] = {tokens, plan_of_one_position(tokens.size(0)), false};
   GraphPass pass;
   pass.decode = &decoding;
   for (size_t i = 0; i < steps_.size(); ++i) {

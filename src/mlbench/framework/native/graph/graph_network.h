@@ -52,8 +52,6 @@ class GraphNetwork {
   using Values = std::map<std::string, GraphValue>;
 
   void run(GraphStep& step, Values& values, const GraphPass& pass);
-  Values inputs_of(const BatchView& batch) const;
-  GraphValue tokens_of(const BatchView& batch, const BatchTensor& tensor) const;
   at::Tensor decode(const at::Tensor& tokens, const Values& encoded, DecodePass& pass);
 
   models::ModelDescription model_;
