@@ -23,6 +23,7 @@ struct Dropout {
 
 constexpr int64_t kBlocks = 64;
 constexpr int64_t kElements = 4 * kBlocks;
+constexpr int64_t kGroups = 64;  // of kElements: fewer are not shared out to threads
 
 // Writes the mask of kBlocks blocks of Philox4x32-10 (base/random.h), from counter `first` on. `largest` is the largest
 // random word for which an element is dropped.
@@ -79,9 +80,20 @@ void dropout_mask_part(uint64_t key, double p, int64_t first, std::span<float> m
 
 void dropout_mask(uint64_t key, double p, std::span<float> mask) {
   const auto count = static_cast<int64_t>(mask.size());
-  at::parallel_for(0, (count + kElements - 1) / kElements, 64, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, (count + kElements - 1) / kElements, kGroups, [&](int64_t begin, int64_t end) {
     const int64_t first = begin * kElements, last = std::min(end * kElements, count);
     dropout_mask_part(key, p, first, mask.subspan(static_cast<size_t>(first), static_cast<size_t>(last - first)));
+  });
+}
+
+void dropout_mask_rows(uint64_t key, double p, std::span<const int64_t> places, int64_t features,
+                       std::span<float> mask) {
+  const int64_t least = kGroups * kElements / std::max<int64_t>(features, 1) + 1;
+  at::parallel_for(0, static_cast<int64_t>(places.size()), least, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      dropout_mask_part(key, p, places[static_cast<size_t>(row)] * features,
+                        mask.subspan(static_cast<size_t>(row * features), static_cast<size_t>(features)));
+    }
   });
 }
 

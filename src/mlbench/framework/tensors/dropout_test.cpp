@@ -33,6 +33,19 @@ TEST(DropoutMask, APartIsThatOfTheWhole) {
   }
 }
 
+TEST(DropoutMask, RowsAreThoseOfTheWhole) {
+  constexpr int64_t kFeatures = 7;
+  std::vector<float> mask(10 * kFeatures);
+  dropout_mask_reference(13, 0.3, mask);
+  const std::vector<int64_t> places = {9, 0, 4, 5};
+  std::vector<float> rows(places.size() * kFeatures, -1), expected;
+  dropout_mask_rows(13, 0.3, places, kFeatures, rows);
+  for (const int64_t place : places) {
+    expected.insert(expected.end(), mask.begin() + place * kFeatures, mask.begin() + (place + 1) * kFeatures);
+  }
+  EXPECT_EQ(rows, expected);
+}
+
 TEST(DropoutMask, DropsAShareOfPAndScalesTheRest) {
   std::vector<float> mask(1 << 20);
   dropout_mask(7, 0.4, mask);

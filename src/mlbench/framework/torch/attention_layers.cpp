@@ -26,6 +26,21 @@ at::Tensor seen_of(const at::Tensor& lengths, int64_t positions) {
   return at::arange(positions, lengths.options()).unsqueeze(0) < lengths.unsqueeze(1);
 }
 
+// padded() and rows_of_padded(), [sequences, positions, features], as autograd sees them.
+at::Tensor spread(const at::Tensor& rows, const std::shared_ptr<const RowPlan>& plan) {
+  if (plan->is_padded(false)) return padded(rows, *plan);
+  return differentiable(
+      rows, [&] { return padded(rows.detach(), *plan); },
+      [plan](const at::Tensor& d_all, bool) { return rows_of_padded(d_all, *plan); });
+}
+at::Tensor gathered(const at::Tensor& all, const std::shared_ptr<const RowPlan>& plan) {
+  if (plan->is_padded(false)) return rows_of_padded(all, *plan);
+  return differentiable(
+      all, [&] { return rows_of_padded(all.detach(), *plan); },
+      [plan](const at::Tensor& d_rows, bool) { return padded(d_rows, *plan); });
+}
+
+// Projections are of rows alone; between them, queries, keys and values of a sentence have padding.
 struct MultiHeadAttention {
   Parameter in_weight, out_weight;
   int64_t features = 0, heads = 0;
@@ -35,11 +50,11 @@ struct MultiHeadAttention {
   size_t index = 0;
   GradientBuffer* gradients = nullptr;
 
-  at::Tensor operator()(const std::vector<at::Tensor>& inputs, GraphPass& pass) const {
-    if (pass.decode != nullptr) return decode(inputs, *pass.decode);
-    const at::Tensor lengths = causal ? at::Tensor() : inputs[1];
-    std::vector<at::Tensor> values = {inputs[0]};
-    if (cross) values.push_back(inputs[2]);
+  GraphValue operator()(const std::vector<GraphValue>& inputs, GraphPass& pass) const {
+    if (pass.decode != nullptr) return inputs[0].with(decode(inputs, *pass.decode));
+    const Sides sides{inputs[0].plan, (cross ? inputs[2] : inputs[0]).plan, causal ? at::Tensor() : inputs[1].data};
+    std::vector<at::Tensor> values = {inputs[0].data};
+    if (cross) values.push_back(inputs[2].data);
     struct Graph {
       std::vector<at::Tensor> leaves;  // values, then weights
       at::Tensor output;
@@ -53,11 +68,11 @@ struct MultiHeadAttention {
       for (const at::Tensor& value : values) graph->leaves.push_back(leaf(value));
       graph->leaves.push_back(leaf(in_weight.value));
       graph->leaves.push_back(leaf(out_weight.value));
-      graph->output = attend(graph->leaves, lengths, now);
+      graph->output = attend(graph->leaves, sides, now);
       return graph->output.detach();
     };
     const MultiHeadAttention self = *this;
-    return differentiable_of_many(values, forward, [=](const at::Tensor& dy, const std::vector<bool>& wanted) {
+    const auto backward = [=](const at::Tensor& dy, const std::vector<bool>& wanted) {
       std::vector<at::Tensor> leaves(graph->leaves.end() - 2, graph->leaves.end());
       for (size_t i = 0; i < wanted.size(); ++i) {
         if (wanted[i]) leaves.push_back(graph->leaves[i]);
@@ -71,69 +86,82 @@ struct MultiHeadAttention {
         if (wanted[i]) result[i] = found[next++];
       }
       return result;
-    });
+    };
+    return inputs[0].with(differentiable_of_many(values, forward, backward));
   }
 
  private:
+  struct Sides {
+    std::shared_ptr<const RowPlan> queries, keys;
+    at::Tensor lengths;  // of the keys; undefined where attention is causal
+  };
+
   // Splits [B, T, n D] into n tensors [B, heads, T, D / heads].
   std::vector<at::Tensor> split(const at::Tensor& projected, int64_t parts) const {
     std::vector<at::Tensor> result = rounded(projected, type).chunk(parts, 2);
     for (at::Tensor& part : result) part = part.unflatten(2, {heads, features / heads}).transpose(1, 2);
     return result;
   }
-  at::Tensor join(const at::Tensor& attended, const at::Tensor& weight) const {
-    return linear_product(attended.transpose(1, 2).flatten(2).to(at::kFloat), weight, type);
+  // The rows of the output, from [B, heads, T, D / heads].
+  at::Tensor join(const at::Tensor& attended, const std::shared_ptr<const RowPlan>& plan,
+                  const at::Tensor& weight) const {
+    return linear_product(gathered(attended.transpose(1, 2).flatten(2).to(at::kFloat), plan), weight, type);
   }
   // Computes queries, keys and values.
-  std::vector<at::Tensor> project(const at::Tensor& x, const at::Tensor& memory, const at::Tensor& weight) const {
-    if (!cross) return split(linear_product(x, weight, type), 3);
-    std::vector<at::Tensor> parts = split(linear_product(x, weight.narrow(0, 0, features), type), 1);
-    for (at::Tensor& part : split(linear_product(memory, weight.narrow(0, features, 2 * features), type), 2)) {
+  std::vector<at::Tensor> project(const at::Tensor& x, const at::Tensor& memory, const Sides& sides,
+                                  const at::Tensor& weight) const {
+    if (!cross) return split(spread(linear_product(x, weight, type), sides.queries), 3);
+    std::vector<at::Tensor> parts =
+        split(spread(linear_product(x, weight.narrow(0, 0, features), type), sides.queries), 1);
+    const at::Tensor of_memory = linear_product(memory, weight.narrow(0, features, 2 * features), type);
+    for (at::Tensor& part : split(spread(of_memory, sides.keys), 2)) {
       parts.push_back(part);
     }
     return parts;
   }
 
-  at::Tensor attend(const std::vector<at::Tensor>& leaves, const at::Tensor& lengths, const Pass& pass) const {
+  at::Tensor attend(const std::vector<at::Tensor>& leaves, const Sides& sides, const Pass& pass) const {
     const at::Tensor &in = leaves[leaves.size() - 2], &out = leaves.back();
-    const std::vector<at::Tensor> parts = project(leaves[0], cross ? leaves[1] : at::Tensor(), in);
+    const std::vector<at::Tensor> parts = project(leaves[0], cross ? leaves[1] : at::Tensor(), sides, in);
     const at::Tensor &q = parts[0], &k = parts[1], &v = parts[2];
     const int64_t queries = q.size(2), keys = k.size(2);
     std::optional<at::Tensor> seen;  // [B, 1, 1, keys]
-    if (lengths.defined()) seen = seen_of(lengths, keys).unsqueeze(1).unsqueeze(1);
+    if (sides.lengths.defined()) seen = seen_of(sides.lengths, keys).unsqueeze(1).unsqueeze(1);
     if (!pass.training || dropout == 0) {
-      return join(at::scaled_dot_product_attention(q, k, v, seen, 0, causal), out);
+      return join(at::scaled_dot_product_attention(q, k, v, seen, 0, causal), sides.queries, out);
     }
     const int64_t width = features / heads;
     at::Tensor scores = q.matmul(k.transpose(2, 3)) * (1 / std::sqrt(static_cast<double>(width)));
     if (causal) seen = at::ones({queries, keys}, scores.options().dtype(at::kBool)).tril();
     scores = scores.masked_fill(seen->logical_not(), kHidden).softmax(-1);
     const at::Tensor mask = dropout_mask_of(pass, index, dropout, scores.sizes(), scores.device());
-    return join((scores * mask.to(scores.scalar_type())).matmul(v), out);
+    return join((scores * mask.to(scores.scalar_type())).matmul(v), sides.queries, out);
   }
 
   // Computes one position. Keys and values of earlier positions are kept; those of the source are made once.
-  at::Tensor decode(const std::vector<at::Tensor>& inputs, DecodePass& pass) const {
+  at::Tensor decode(const std::vector<GraphValue>& inputs, DecodePass& pass) const {
     LayerState& state = pass.states[index];
-    const at::Tensor &x = inputs[0], &weight = in_weight.value;
+    const at::Tensor &x = inputs[0].data, &weight = in_weight.value;
+    const auto& plan = inputs[0].plan;
     if (!cross) {
-      std::vector<at::Tensor> parts = split(linear_product(x, weight, type), 3);
+      std::vector<at::Tensor> parts = split(spread(linear_product(x, weight, type), plan), 3);
       if (!state.rows.empty()) {
         parts[1] = at::cat({state.rows[0], parts[1]}, 2);
         parts[2] = at::cat({state.rows[1], parts[2]}, 2);
       }
       state.rows = {parts[1], parts[2]};
-      return join(at::scaled_dot_product_attention(parts[0], parts[1], parts[2]), out_weight.value);
+      return join(at::scaled_dot_product_attention(parts[0], parts[1], parts[2]), plan, out_weight.value);
     }
     if (state.memory.empty()) {
-      std::vector<at::Tensor> parts =
-          split(linear_product(inputs[2], weight.narrow(0, features, 2 * features), type), 2);
-      parts.push_back(seen_of(inputs[1], inputs[2].size(1)).unsqueeze(1).unsqueeze(1));
+      const GraphValue& memory = inputs[2];
+      const at::Tensor rows = linear_product(memory.data, weight.narrow(0, features, 2 * features), type);
+      std::vector<at::Tensor> parts = split(spread(rows, memory.plan), 2);
+      parts.push_back(seen_of(inputs[1].data, memory.plan->positions).unsqueeze(1).unsqueeze(1));
       for (at::Tensor& part : parts) part = part.repeat_interleave(pass.rows_per_sample, 0);
       state.memory = std::move(parts);
     }
-    const at::Tensor q = split(linear_product(x, weight.narrow(0, 0, features), type), 1)[0];
-    return join(at::scaled_dot_product_attention(q, state.memory[0], state.memory[1], state.memory[2]),
+    const at::Tensor q = split(spread(linear_product(x, weight.narrow(0, 0, features), type), plan), 1)[0];
+    return join(at::scaled_dot_product_attention(q, state.memory[0], state.memory[1], state.memory[2]), plan,
                 out_weight.value);
   }
 };
@@ -147,27 +175,30 @@ struct AdditiveAttention {
 
   // The values that the backward pass needs.
   struct Saved {
-    at::Tensor queries, memory;  // [B, T, D], [B, S, M]
+    GraphValue queries, memory;  // rows
+    at::Tensor of_sentences;     // the memory, [B, S, M]
     AdditiveInputs inputs;
     at::Tensor attention;  // [B, T, S]
   };
 
-  at::Tensor operator()(const std::vector<at::Tensor>& inputs, GraphPass& pass) const {
-    if (pass.decode != nullptr) return decode(inputs, *pass.decode);
+  GraphValue operator()(const std::vector<GraphValue>& inputs, GraphPass& pass) const {
+    if (pass.decode != nullptr) return inputs[0].with(decode(inputs, *pass.decode));
     const auto saved = std::make_shared<Saved>();
-    const at::Tensor queries = inputs[0].detach(), memory = inputs[1].detach(), lengths = inputs[2];
     const auto forward = [&] {
-      saved->queries = queries.transpose(0, 1).contiguous();
-      saved->memory = memory.transpose(0, 1).contiguous();
-      saved->inputs = {project(saved->queries, query_weight) + score_bias.value, project(saved->memory, key_weight),
-                       scaled_weight(), lengths};
-      return attend(*saved).transpose(0, 1).contiguous();
+      saved->queries = inputs[0].with(inputs[0].data.detach());
+      saved->memory = inputs[1].with(inputs[1].data.detach());
+      const GraphValue &queries = saved->queries, &memory = saved->memory;
+      saved->of_sentences = spread_of(memory, memory.data);
+      saved->inputs = {spread_of(queries, project(queries.data, query_weight) + score_bias.value),
+                       spread_of(memory, project(memory.data, key_weight)), scaled_weight(), inputs[2].data};
+      return rows_of_padded(attend(*saved), *queries.plan);
     };
     const AdditiveAttention self = *this;
-    return differentiable_of_many({inputs[0], inputs[1]}, forward,
-                                  [=](const at::Tensor& dy, const std::vector<bool>&) -> std::vector<at::Tensor> {
-                                    return self.backward(*saved, dy.transpose(0, 1).contiguous());
-                                  });
+    return inputs[0].with(
+        differentiable_of_many({inputs[0].data, inputs[1].data}, forward,
+                               [=](const at::Tensor& dy, const std::vector<bool>&) -> std::vector<at::Tensor> {
+                                 return self.backward(*saved, spread_of(saved->queries, dy));
+                               }));
   }
 
  private:
@@ -176,6 +207,11 @@ struct AdditiveAttention {
 
   at::Tensor project(const at::Tensor& x, const Parameter& weight) const {
     return linear_product(x, weight.value, type);
+  }
+
+  // `rows` of `value` as [B, positions, features], contiguous.
+  static at::Tensor spread_of(const GraphValue& value, const at::Tensor& rows) {
+    return padded(rows.contiguous(), *value.plan);
   }
 
   // One product for each sentence.
@@ -187,32 +223,28 @@ struct AdditiveAttention {
   at::Tensor attend(Saved& saved) const {
     const at::Tensor scores = on_host ? additive_scores(saved.inputs) : additive_scores_reference(saved.inputs);
     saved.attention = scores.softmax(-1);
-    return multiply_each(saved.attention, saved.memory);
+    return multiply_each(saved.attention, saved.of_sentences);
   }
 
-  // Returns the gradients of queries and memory, positions first.
+  // Returns the gradients of the rows of queries and memory. `dy` is [B, T, M].
   std::vector<at::Tensor> backward(const Saved& saved, const at::Tensor& dy) const {
     const at::Tensor& attention = saved.attention;
-    const at::Tensor d_attention = multiply_each(dy, saved.memory.transpose(1, 2));
+    const at::Tensor d_attention = multiply_each(dy, saved.of_sentences.transpose(1, 2));
     const at::Tensor d_scores = attention * (d_attention - (attention * d_attention).sum(-1, true));
     const AdditiveGradients found = on_host ? additive_scores_backward(saved.inputs, d_scores)
                                             : additive_scores_backward_reference(saved.inputs, d_scores);
-    const at::Tensor &d_queries = found.queries, &d_keys = found.keys;
+    const at::Tensor d_queries = rows_of_padded(found.queries, *saved.queries.plan),
+                     d_keys = rows_of_padded(found.keys, *saved.memory.plan);
     contribute_weight(found.weight);
-    gradients->contribute(score_bias.slot, [&](at::Tensor& to, bool add) {
-      store(to, found.queries.sum(at::IntArrayRef{0, 1}), add);
-    });
+    gradients->contribute(score_bias.slot, [&](at::Tensor& to, bool add) { store(to, d_queries.sum(0), add); });
     const auto contribute = [&](const Parameter& weight, const at::Tensor& a, const at::Tensor& b) {
-      gradients->contribute(weight.slot, [&](at::Tensor& to, bool add) {
-        store_product(to, a.flatten(0, 1).t(), b.flatten(0, 1), add, type);
-      });
+      gradients->contribute(weight.slot, [&](at::Tensor& to, bool add) { store_product(to, a.t(), b, add, type); });
     };
-    contribute(key_weight, d_keys, saved.memory);
-    contribute(query_weight, d_queries, saved.queries);
-    const at::Tensor d_memory =
-        multiply_each(attention.transpose(1, 2), dy) + linear_product(d_keys, key_weight.value.t(), type);
-    const at::Tensor d_x = linear_product(d_queries, query_weight.value.t(), type);
-    return {d_x.transpose(0, 1), d_memory.transpose(0, 1)};
+    contribute(key_weight, d_keys, saved.memory.data);
+    contribute(query_weight, d_queries, saved.queries.data);
+    const at::Tensor d_memory = rows_of_padded(multiply_each(attention.transpose(1, 2), dy), *saved.memory.plan) +
+                                linear_product(d_keys, key_weight.value.t(), type);
+    return {linear_product(d_queries, query_weight.value.t(), type), d_memory};
   }
 
   // Stores the gradients of score_weight and score_scale, from `gradient`, that of the scaled weight.
@@ -225,22 +257,22 @@ struct AdditiveAttention {
     });
   }
 
-  at::Tensor decode(const std::vector<at::Tensor>& inputs, DecodePass& pass) const {
+  at::Tensor decode(const std::vector<GraphValue>& inputs, DecodePass& pass) const {
     LayerState& state = pass.states[index];
     if (state.memory.empty()) {
-      const at::Tensor memory = inputs[1].transpose(0, 1).contiguous();
-      for (const at::Tensor& one : {memory, project(memory, key_weight), inputs[2]}) {
+      const GraphValue& memory = inputs[1];
+      const at::Tensor keys = project(memory.data, key_weight);
+      for (const at::Tensor& one : {spread_of(memory, memory.data), spread_of(memory, keys), inputs[2].data}) {
         state.memory.push_back(one.repeat_interleave(pass.rows_per_sample, 0));
       }
     }
     Saved saved;
-    saved.queries = inputs[0].transpose(0, 1).contiguous();
-    saved.memory = state.memory[0];
-    saved.inputs = {project(saved.queries, query_weight) + score_bias.value, state.memory[1], scaled_weight(),
-                    state.memory[2]};
+    saved.of_sentences = state.memory[0];
+    saved.inputs = {spread_of(inputs[0], project(inputs[0].data, query_weight) + score_bias.value), state.memory[1],
+                    scaled_weight(), state.memory[2]};
     const at::Tensor context = attend(saved);
     pass.attention = saved.attention.select(1, 0);
-    return context.transpose(0, 1);
+    return rows_of_padded(context, *inputs[0].plan);
   }
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The layers of graphs (models/layer_kinds.h) as operations on tensors, which autograd differentiates.
+// The layers of graphs (models/layer_kinds.h) as operations on rows without padding, which autograd differentiates.
 
 #include <ATen/ATen.h>
 
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/framework/tensors/row_plan.h"
 #include "mlbench/framework/tensors/sequence_decoder.h"
 #include "mlbench/framework/torch/operations.h"
 
@@ -21,7 +22,7 @@ struct GraphPass {
   DecodePass* decode = nullptr;  // the state of a decoder, which computes one position; null: whole sequences
 };
 
-using GraphOperation = std::function<at::Tensor(const std::vector<at::Tensor>& inputs, GraphPass& pass)>;
+using GraphOperation = std::function<GraphValue(const std::vector<GraphValue>& inputs, GraphPass& pass)>;
 
 // Makes the operation of `layer`, number `index` of the model. Throws UserError for a kind that this framework lacks,
 // naming those that it has.

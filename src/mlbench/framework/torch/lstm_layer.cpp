@@ -14,16 +14,9 @@ namespace mlbench::framework::torch_framework {
 
 namespace {
 
-// [T, B]: the place of each position when its sequence is reversed. Padding keeps its place.
-at::Tensor turned(int64_t positions, const at::Tensor& lengths) {
-  const at::Tensor t = at::arange(positions, lengths.options()).unsqueeze(1);
-  const at::Tensor length = lengths.unsqueeze(0);
-  return at::where(t < length, length - 1 - t, t);
-}
-
-// Reverses sequences. Twice is the identity, and the gradient of reversing is reversing.
-at::Tensor turn(const at::Tensor& x, const at::Tensor& places) {
-  return x.gather(0, places.unsqueeze(2).expand(x.sizes()));
+// Reverses sequences; `turned` are their turned_rows(). Undefined: nothing is reversed.
+at::Tensor reverse_of(const at::Tensor& x, const at::Tensor& turned) {
+  return turned.defined() ? x.index_select(0, turned) : x;
 }
 
 struct LstmSequence {
@@ -34,70 +27,68 @@ struct LstmSequence {
   size_t index = 0;
   GradientBuffer* gradients = nullptr;
 
-  at::Tensor operator()(const std::vector<at::Tensor>& inputs, GraphPass& pass) const {
-    at::Tensor x = inputs[0].detach();
-    const int64_t positions = x.size(0), sequences = x.size(1);
-    const at::Tensor places = reverse ? turned(x.size(0), inputs[1]) : at::Tensor();
-    if (reverse) x = turn(x, places);
+  GraphValue operator()(const std::vector<GraphValue>& inputs, GraphPass& pass) const {
+    const GraphValue& input = inputs[0];
+    const RowPlan& plan = *input.plan;
+    const at::Tensor turned = reverse ? turned_rows(plan) : at::Tensor();
     LayerState* state = state_of(pass);
-    const at::Tensor zeros = at::zeros({x.size(1), hh.value.size(1)}, hh.value.options());
+    const int64_t sequences = plan.sequences();
     const bool goes_on = state != nullptr && !state->rows.empty();
-    MLBENCH_CHECK(!goes_on || state->rows[0].size(0) == x.size(1), "a carried state of another number of sequences");
+    MLBENCH_CHECK(!goes_on || state->rows[0].size(0) == sequences, "a carried state of another number of sequences");
+    MLBENCH_CHECK(state == nullptr || plan.whole(), "a carried state of sequences of different lengths");
+    const at::Tensor zeros = at::zeros({sequences, hh.value.size(1)}, hh.value.options());
     const at::Tensor mask = weight_dropout > 0 && pass.pass.training
-                                ? dropout_mask_of(pass.pass, index, weight_dropout, hh.value.sizes(), x.device())
+                                ? dropout_mask_of(pass.pass, index, weight_dropout, hh.value.sizes(), zeros.device())
                                 : at::Tensor();
     const at::Tensor start = goes_on ? state->rows[0] : zeros, start_cells = goes_on ? state->rows[1] : zeros;
-    if (x.is_cuda()) return by_cudnn(inputs[0], places, mask, start, start_cells, state);
+    if (input.data.is_cuda()) return input.with(by_cudnn(input, turned, mask, start, start_cells, state));
     const auto tape = std::make_shared<LstmTape>();
     const auto forward = [&] {
       const at::Tensor recurrent = mask.defined() ? hh.value * mask : hh.value;
-      *tape = lstm_forward(x.flatten(0, 1), lstm_rows(positions, sequences),
+      *tape = lstm_forward(reverse_of(input.data.detach(), turned), plan.lstm_rows(),
                            {ih.value, recurrent, bias_ih.value, bias_hh.value}, start, start_cells, type, on_host);
-      const at::Tensor output = tape->output().view({positions, sequences, -1});
-      return reverse ? turn(output, places) : output.detach();
+      return reverse_of(tape->output().detach(), turned);
     };
     const LstmSequence self = *this;
-    const at::Tensor output = differentiable_of_many(
-        {inputs[0]}, forward, [=](const at::Tensor& dy, const std::vector<bool>& wanted) -> std::vector<at::Tensor> {
-          const at::Tensor dx = self.backward(*tape, reverse_of(dy, places).flatten(0, 1), mask, wanted[0]);
-          return {wanted[0] ? reverse_of(dx.view({positions, sequences, -1}), places) : dx};
-        });
+    const at::Tensor output = differentiable(input.data, forward, [=](const at::Tensor& dy, bool input_wanted) {
+      const at::Tensor dx = self.backward(*tape, reverse_of(dy, turned), mask, input_wanted);
+      return input_wanted ? reverse_of(dx, turned) : dx;
+    });
     if (state != nullptr) {
-      const int64_t last = positions * sequences;
-      state->rows = {tape->states.narrow(0, last, sequences).clone(), tape->cells.narrow(0, last, sequences).clone()};
+      state->rows = {tape->states.narrow(0, plan.rows(), sequences).clone(),
+                     tape->cells.narrow(0, plan.rows(), sequences).clone()};
     }
-    return output;
+    return input.with(output);
   }
 
  private:
-  // Computes all positions at once, by cuDNN.
-  at::Tensor by_cudnn(const at::Tensor& input, const at::Tensor& places, const at::Tensor& mask,
+  // Computes all positions at once, by cuDNN, whose sequences have padding.
+  at::Tensor by_cudnn(const GraphValue& input, const at::Tensor& turned, const at::Tensor& mask,
                       const at::Tensor& start, const at::Tensor& start_cells, LayerState* state) const {
     const auto tape = std::make_shared<CudnnLstm>(hh.value.size(1), at::GradMode::is_enabled());
+    const auto plan = input.plan;
+    const auto spread = [=](const at::Tensor& rows) { return padded(reverse_of(rows, turned), *plan, true); };
+    const auto gather = [=](const at::Tensor& all) {
+      return reverse_of(rows_of_padded(all.to(at::kFloat), *plan, true), turned);
+    };
     const auto forward = [&] {
-      tape->forward(reverse_of(input.detach(), places).to(type),
+      tape->forward(spread(input.data.detach()).to(type),
                     {ih.value, mask.defined() ? hh.value * mask : hh.value, bias_ih.value, bias_hh.value},
                     start.to(type), start_cells.to(type));
       if (state != nullptr) state->rows = {tape->last_state().to(at::kFloat), tape->last_cells().to(at::kFloat)};
-      return reverse_of(tape->output().to(at::kFloat), places);
+      return gather(tape->output());
     };
     const LstmSequence self = *this;
-    return differentiable_of_many(
-        {input}, forward, [=](const at::Tensor& dy, const std::vector<bool>& wanted) -> std::vector<at::Tensor> {
-          CudnnLstm::Gradients found = tape->backward(reverse_of(dy, places).to(self.type), wanted[0]);
-          if (mask.defined()) found.weights[1] = found.weights[1].to(at::kFloat).mul_(mask);
-          const Parameter* const parameters[] = {&self.ih, &self.hh, &self.bias_ih, &self.bias_hh};
-          for (const size_t i : {3, 2, 1, 0}) {  // in the order of backward()
-            self.gradients->contribute(parameters[i]->slot, [&](at::Tensor& to, bool add) {
-              store(to, found.weights[i].to(at::kFloat), add);
-            });
-          }
-          return {wanted[0] ? reverse_of(found.input.to(at::kFloat), places) : at::Tensor()};
-        });
-  }
-
-  static at::Tensor reverse_of(const at::Tensor& x, const at::Tensor& places) {
-    return places.defined() ? turn(x, places) : x;
+    return differentiable(input.data, forward, [=](const at::Tensor& dy, bool input_wanted) {
+      CudnnLstm::Gradients found = tape->backward(spread(dy).to(self.type), input_wanted);
+      if (mask.defined()) found.weights[1] = found.weights[1].to(at::kFloat).mul_(mask);
+      const Parameter* const parameters[] = {&self.ih, &self.hh, &self.bias_ih, &self.bias_hh};
+      for (const size_t i : {3, 2, 1, 0}) {  // in the order of backward()
+        self.gradients->contribute(parameters[i]->slot,
+                                   [&](at::Tensor& to, bool add) { store(to, found.weights[i].to(at::kFloat), add); });
+      }
+      return input_wanted ? gather(found.input) : at::Tensor();
+    });
   }
 
   LayerState* state_of(GraphPass& pass) const {

@@ -318,7 +318,6 @@ Operation make_chain(const std::vector<models::LayerSpec>& layers, const BuildCo
 constexpr Row kSimpleLayers[] = {
     {"linear", make_linear},
     {"relu", make_activation<at::relu>},
-    {"dropout", make_dropout},
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/tensors/products.h"
+#include "mlbench/framework/tensors/token_inputs.h"
 
 namespace mlbench::framework::torch_framework {
 
@@ -44,37 +45,44 @@ SequenceModel::SequenceModel(const BuildContext& context)
   loss_name_ = times_.name(last.name + "+loss");
 }
 
-at::Tensor SequenceModel::run(const Step& step, Values& values, GraphPass& pass) const {
-  std::vector<at::Tensor> inputs;
+GraphValue SequenceModel::run(const Step& step, Values& values, GraphPass& pass) const {
+  std::vector<GraphValue> inputs;
   for (const std::string& value : step.layer->inputs) {
     const auto found = values.find(value);
     // A decoder no longer has a value that its layer has used to make a state of its own.
-    inputs.push_back(found != values.end() ? found->second : at::Tensor());
+    inputs.push_back(found != values.end() ? found->second : GraphValue());
   }
-  return times_.forward(step.name, pass.pass.training, inputs[0], [&] { return step.operation(inputs, pass); });
+  GraphValue output;
+  output.data = times_.forward(step.name, pass.pass.training, inputs[0].data, [&] {
+    output = step.operation(inputs, pass);
+    return output.data;
+  });
+  return output;
 }
 
-void SequenceModel::forward(const Values& batch, const Pass& pass, bool continues) {
-  Values values = batch;
+void SequenceModel::forward(const Values& inputs, const at::Tensor& targets, const Pass& pass, bool continues) {
+  Values values = inputs;
   std::vector<LayerState>& states = pass.training ? carried_ : evaluated_;
   if (!continues) states.assign(states.size(), {});
   GraphPass graph{pass, &states, nullptr};
   for (size_t i = 0; i < steps_.size(); ++i) {
-    at::Tensor output = run(steps_[i], values, graph);
+    GraphValue output = run(steps_[i], values, graph);
     for (const std::string& value : order_.last_uses(i)) values.erase(value);
     values.emplace(steps_[i].layer->output, std::move(output));
   }
-  hidden_ = values.at(model_.layers.back().inputs[0]);
+  const GraphValue& hidden = values.at(model_.layers.back().inputs[0]);
+  hidden_ = hidden.data;
   penalty_ = at::Tensor();
   penalty_value_ = 0;
   if (pass.training) {
     for (const std::string& name : model_.penalties) {
-      penalty_ = penalty_.defined() ? penalty_ + values.at(name) : values.at(name);
+      const at::Tensor& one = values.at(name).data;
+      penalty_ = penalty_.defined() ? penalty_ + one : one;
     }
     if (penalty_.defined()) penalty_value_ = penalty_.item<double>();
   }
   times_.forward(loss_name_, pass.training, hidden_, [&] {
-    sums_ = loss_->forward(hidden_, batch.at(model_.loss.targets), pass.training);
+    sums_ = loss_->forward(hidden_, hidden.of_rows(targets), pass.training);
     return hidden_;
   });
 }
@@ -120,14 +128,13 @@ SequenceModel::Values SequenceModel::encode(const Values& sources) const {
 at::Tensor SequenceModel::decode(const at::Tensor& tokens, const Values& encoded, DecodePass& decode) const {
   const at::NoGradGuard nothing_to_differentiate;
   Values values = encoded;
-  values[model_.decoder_input] = tokens.unsqueeze(1);
+  values[model_.decoder_input] = {tokens, plan_of_one_position(tokens.size(0), tokens.device()), false};
   GraphPass pass{{}, nullptr, &decode};
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (order_.decodes(i)) values[steps_[i].layer->output] = run(steps_[i], values, pass);
   }
   ++decode.position;
-  const at::Tensor logits = loss_->logits(values.at(model_.layers.back().inputs[0]));
-  return at::log_softmax(logits.flatten(0, 1), 1);
+  return at::log_softmax(loss_->logits(values.at(model_.layers.back().inputs[0]).data), 1);
 }
 
 }  // namespace mlbench::framework::torch_framework

@@ -18,16 +18,16 @@ namespace mlbench::framework::torch_framework {
 
 class SequenceModel {
  public:
-  using Values = std::map<std::string, at::Tensor>;  // by name; the tensors are on the network's device
+  using Values = std::map<std::string, GraphValue>;  // by name; the tensors are on the network's device
 
   // Copies the model's description. The gradient buffer and the times to which `context` refers must outlive the model.
   explicit SequenceModel(const BuildContext& context);
   SequenceModel(const SequenceModel&) = delete;
   SequenceModel& operator=(const SequenceModel&) = delete;
 
-  // Runs the model on the tensors of a whole batch. With `continues`, carried states go on from the batch before.
-  // Training passes and evaluations carry separate states.
-  void forward(const Values& batch, const Pass& pass, bool continues);
+  // Runs the model on the inputs of a batch. `targets` are the loss's, with padding. With `continues`, carried states
+  // go on from the batch before. Training passes and evaluations carry separate states.
+  void forward(const Values& inputs, const at::Tensor& targets, const Pass& pass, bool continues);
   const MetricSums& sums() const { return sums_; }
   double mean_loss() const;  // with the model's penalties
   // Computes the gradients of `scale` times the mean loss, and stores them in the gradient buffer's slots.
@@ -57,7 +57,7 @@ class SequenceModel {
     LayerTimes::Name name = nullptr;
   };
 
-  at::Tensor run(const Step& step, Values& values, GraphPass& pass) const;
+  GraphValue run(const Step& step, Values& values, GraphPass& pass) const;
 
   models::ModelDescription model_;
   std::vector<Step> steps_;  // all layers but the last

@@ -17,6 +17,7 @@
 #include "mlbench/framework/tensors/gradients.h"
 #include "mlbench/framework/tensors/host_memory.h"
 #include "mlbench/framework/tensors/sequence_decoder.h"
+#include "mlbench/framework/tensors/token_inputs.h"
 #include "mlbench/framework/threads.h"
 #include "mlbench/framework/torch/losses.h"
 #include "mlbench/framework/torch/operations.h"
@@ -107,7 +108,7 @@ class TorchFramework final : public Framework {
     Pass pass{training, options_.seed, options_.rank, step_, micro_batch_, {}};
     if (training) ++micro_batch_;
     if (sequence_) {
-      sequence_->forward(tokens_of(batch), pass, batch.continues);
+      sequence_->forward(tokens_of(batch), targets_of(batch), pass, batch.continues);
       MLBENCH_CHECK(sequence_->sums().weight == batch.weight,
                     fmt::format("a batch of weight {} has {} targets", batch.weight, sequence_->sums().weight));
       return;
@@ -188,7 +189,7 @@ class TorchFramework final : public Framework {
             {"pinned", pinned_},
             {"page_locked", placement_.device().is_cuda()},
             {"precision", options_.precision},
-            {"layout", sequence_ ? "tokens" : "nhwc"},
+            {"layout", sequence_ ? "rows without padding" : "nhwc"},
             {"fused", false},
             {"kernels", sequence_ ? SequenceModel::kernels(product_type_of(options_.precision), placement_.device())
                                   : network_.fused}};
@@ -248,24 +249,22 @@ class TorchFramework final : public Framework {
     return features.contiguous(at::MemoryFormat::ChannelsLast);
   }
 
-  // Brings the tensors that the graph and its loss read to the device. A batch of sources has no targets.
+  // Brings the inputs of the graph to the device.
   SequenceModel::Values tokens_of(const BatchView& batch) {
-    SequenceModel::Values values;
-    const auto bring = [&](const std::string& name) {
-      const BatchTensor* tensor = batch.find(name);
-      if (tensor == nullptr) return;
-      const at::Tensor host = tensor_of(*tensor, tensor->shape, at::kLong);
-      if (tensor->shape.size() == 2 && host.numel() > 0) {
-        const auto [least, most] = at::aminmax(host);
-        MLBENCH_CHECK(least.item<int64_t>() >= 0 && most.item<int64_t>() < options_.model.outputs,
-                      fmt::format("'{}' has tokens from {} to {}, the vocabulary {}", name, least.item<int64_t>(),
-                                  most.item<int64_t>(), options_.model.outputs));
-      }
-      values.emplace(name, placement_.bring(host));
-    };
-    for (const std::string& name : options_.model.inputs) bring(name);
-    bring(options_.model.loss.targets);
+    SequenceModel::Values values = token_inputs(options_.model, batch, placement_.device());
+    for (auto& [name, value] : values) value.data = placement_.bring(value.data);
     return values;
+  }
+
+  at::Tensor targets_of(const BatchView& batch) {
+    const at::Tensor host = integers_of(batch.at(options_.model.loss.targets));
+    if (host.numel() > 0) {
+      const auto [least, most] = at::aminmax(host);
+      MLBENCH_CHECK(least.item<int64_t>() >= 0 && most.item<int64_t>() < options_.model.outputs,
+                    fmt::format("targets from {} to {}, the vocabulary {}", least.item<int64_t>(), most.item<int64_t>(),
+                                options_.model.outputs));
+    }
+    return placement_.bring(host);
   }
 
   FrameworkOptions options_;
