@@ -104,11 +104,13 @@ Output Graph::constant_of(TF_DataType type, const std::vector<int64_t>& shape, c
   return operation("Const").set_tensor("value", alias(type, shape, data, bytes)).set("dtype", type).output();
 }
 
-Output Graph::constant(const std::vector<int32_t>& values) {
+Output Graph::integers(const std::vector<int32_t>& values) {
   return constant_of(TF_INT32, {static_cast<int64_t>(values.size())}, values.data(), values.size() * sizeof(int32_t));
 }
 
 Output Graph::integer(int32_t value) { return constant_of(TF_INT32, {}, &value, sizeof(value)); }
+
+Output Graph::long_integer(int64_t value) { return constant_of(TF_INT64, {}, &value, sizeof(value)); }
 
 Output Graph::constant(float value) { return constant_of(TF_FLOAT, {}, &value, sizeof(value)); }
 

@@ -18,23 +18,6 @@ using Ints = std::vector<int64_t>;
 int64_t option_of(const models::LayerSpec& layer, const char* name) { return layer.options.at(name).get<int64_t>(); }
 bool is_biased(const models::LayerSpec& layer) { return layer.options.value("bias", true); }
 
-// A layer whose gradients are TensorFlow's own, with the names of its parameters.
-BuiltLayer with_own_gradients(const LayerInput& in, const LayerContext& context, Output y,
-                              const std::vector<std::string>& parameters = {}) {
-  const auto backward = [&graph = context.graph, x = in.x, y, parameters, value = context.value](Output dy,
-                                                                                                 bool input_wanted) {
-    std::vector<Output> xs;
-    for (const std::string& name : parameters) xs.push_back(value(name));
-    if (input_wanted) xs.push_back(x);
-    const std::vector<Output> found = graph.gradients(y, dy, xs);
-    LayerGradients gradients;
-    for (size_t i = 0; i < parameters.size(); ++i) gradients.parameters.push_back({parameters[i], found[i]});
-    if (input_wanted) gradients.input = found.back();
-    return gradients;
-  };
-  return {y, backward};
-}
-
 // `x` with `padding` rows and columns of `value` on every side of its images.
 Output padded(Graph& graph, Output x, int64_t padding, float value) {
   const auto p = static_cast<int32_t>(padding);
@@ -51,7 +34,7 @@ BuiltLayer build_conv2d(const LayerInput& in, const LayerContext& context) {
   std::vector<std::string> parameters = {weight};
   const bool same = stride == 1 && 2 * padding == kernel - 1;
   // TensorFlow's filters are {height, width, in, out}. Of explicit padding its gradient knows nothing.
-  const Output filter = graph.binary("Transpose", context.value(weight), graph.constant({2, 3, 1, 0}));
+  const Output filter = graph.binary("Transpose", context.value(weight), graph.integers({2, 3, 1, 0}));
   Output y = graph.operation("Conv2D")
                  .input(same || padding == 0 ? in.x : padded(graph, in.x, padding, 0))
                  .input(filter)
@@ -88,8 +71,8 @@ BuiltLayer build_softplus(const LayerInput& in, const LayerContext& context) {
 // The neutral order of an image's elements is {channels, height, width}.
 BuiltLayer build_flatten(const LayerInput& in, const LayerContext& context) {
   Graph& graph = context.graph;
-  const Output planes = in.shape.size() == 3 ? graph.binary("Transpose", in.x, graph.constant({0, 3, 1, 2})) : in.x;
-  const Output y = graph.binary("Reshape", planes, graph.constant({-1, static_cast<int32_t>(volume_of(in.shape))}));
+  const Output planes = in.shape.size() == 3 ? graph.binary("Transpose", in.x, graph.integers({0, 3, 1, 2})) : in.x;
+  const Output y = graph.binary("Reshape", planes, graph.integers({-1, static_cast<int32_t>(volume_of(in.shape))}));
   return with_own_gradients(in, context, y);
 }
 
@@ -114,16 +97,10 @@ BuiltLayer build_batch_norm2d(const LayerInput& in, const LayerContext& context)
 BuiltLayer build_dropout(const LayerInput& in, const LayerContext& context) {
   Graph& graph = context.graph;
   const auto p = in.layer.options.at("p").get<double>();
-  if (!context.training || !context.dropout || p == 0)
-    return with_own_gradients(in, context, graph.unary("Identity", in.x));
-  Output mask = context.mask(in.index, p, in.shape);
-  if (in.shape.size() == 3) mask = graph.binary("Transpose", mask, graph.constant({0, 2, 3, 1}));
-  const auto backward = [&graph, mask](Output dy, bool input_wanted) {
-    LayerGradients gradients;
-    if (input_wanted) gradients.input = graph.binary("Mul", dy, mask);
-    return gradients;
-  };
-  return {graph.binary("Mul", in.x, mask), backward};
+  if (!context.drops(p)) return with_own_gradients(in, context, graph.unary("Identity", in.x));
+  Output mask = context.mask(in, p, mask_of_input);
+  if (in.shape.size() == 3) mask = graph.binary("Transpose", mask, graph.integers({0, 2, 3, 1}));
+  return scaled_by(in, context, mask);
 }
 
 BuiltLayer build_pool(const LayerInput& in, const LayerContext& context, const char* operation, float outside) {
@@ -172,12 +149,12 @@ BuiltLayer build_adaptive_avg_pool2d(const LayerInput& in, const LayerContext& c
 
 BuiltLayer build_global_avg_pool2d(const LayerInput& in, const LayerContext& context) {
   Graph& graph = context.graph;
-  return with_own_gradients(in, context, graph.binary("Mean", in.x, graph.constant({1, 2})));
+  return with_own_gradients(in, context, graph.binary("Mean", in.x, graph.integers({1, 2})));
 }
 
 BuiltLayer build_global_avg_max_pool2d(const LayerInput& in, const LayerContext& context) {
   Graph& graph = context.graph;
-  const Output axes = graph.constant({1, 2});
+  const Output axes = graph.integers({1, 2});
   const Output both = graph.operation("ConcatV2")
                           .inputs({graph.binary("Mean", in.x, axes), graph.binary("Max", in.x, axes)})
                           .input(graph.integer(1))
@@ -206,6 +183,36 @@ constexpr Row kRows[] = {
 };
 
 }  // namespace
+
+BuiltLayer with_own_gradients(const LayerInput& in, const LayerContext& context, Output y,
+                              const std::vector<std::string>& parameters) {
+  std::vector<Output> inputs = {in.x};
+  inputs.insert(inputs.end(), in.others.begin(), in.others.end());
+  const auto backward = [&graph = context.graph, inputs, y, parameters, value = context.value](Output dy,
+                                                                                               bool inputs_wanted) {
+    std::vector<Output> xs;
+    for (const std::string& name : parameters) xs.push_back(value(name));
+    if (inputs_wanted) xs.insert(xs.end(), inputs.begin(), inputs.end());
+    const std::vector<Output> found = graph.gradients(y, dy, xs);
+    LayerGradients gradients;
+    auto next = found.begin();
+    for (const std::string& name : parameters) gradients.parameters.push_back({name, *next++});
+    gradients.inputs.assign(next, found.end());
+    return gradients;
+  };
+  return {y, backward};
+}
+
+BuiltLayer scaled_by(const LayerInput& in, const LayerContext& context, Output factor) {
+  const auto backward = [&graph = context.graph, factor](Output dy, bool inputs_wanted) {
+    LayerGradients gradients;
+    if (inputs_wanted) gradients.inputs = {graph.binary("Mul", dy, factor)};
+    return gradients;
+  };
+  return {context.graph.binary("Mul", in.x, factor), backward};
+}
+
+std::vector<int64_t> mask_of_input(const std::vector<std::vector<int64_t>>& inputs) { return inputs.front(); }
 
 BuiltLayer build_layer(const LayerInput& input, const LayerContext& context, const std::string& model) {
   for (const Row& row : kRows) {

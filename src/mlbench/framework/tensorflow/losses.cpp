@@ -12,17 +12,32 @@ namespace mlbench::framework::tensorflow_framework {
 
 namespace {
 
-BuiltLoss build_cross_entropy(Graph& graph, Output logits, Output labels) {
-  // TensorFlow's rules have no gradient of this operation: its second output is the gradient.
-  TF_Operation* const loss =
-      graph.operation("SparseSoftmaxCrossEntropyWithLogits").input(logits).input(labels).finish();
+// TensorFlow's rules have no gradient of these operations: their second output is the gradient.
+BuiltLoss cross_entropy_by(Graph& graph, const char* kind, Output logits, Output labels) {
+  TF_Operation* const loss = graph.operation(kind).input(logits).input(labels).finish();
   return {{loss, 0}, {loss, 1}};
+}
+
+BuiltLoss build_cross_entropy(Graph& graph, Output logits, Output labels) {
+  return cross_entropy_by(graph, "SparseSoftmaxCrossEntropyWithLogits", logits, labels);
+}
+
+// The labels are probabilities: e / V each, and 1 - e more for the target.
+BuiltLoss build_smoothed(Graph& graph, const models::ModelDescription& model, Output logits, Output targets) {
+  const auto rest = static_cast<float>(model.loss.label_smoothing / static_cast<double>(model.outputs));
+  const Output labels = graph.operation("OneHot")
+                            .input(targets)
+                            .input(graph.integer(static_cast<int32_t>(model.outputs)))
+                            .input(graph.constant(static_cast<float>(1 - model.loss.label_smoothing) + rest))
+                            .input(graph.constant(rest))
+                            .output();
+  return cross_entropy_by(graph, "SoftmaxCrossEntropyWithLogits", logits, labels);
 }
 
 // The labels as numbers, [samples, 1].
 Output numbers_of(Graph& graph, Output labels) {
   const Output column = graph.binary("ExpandDims", labels, graph.integer(1));
-  return graph.operation("Cast").input(column).set("DstT", TF_FLOAT).output();
+  return graph.cast(column, TF_FLOAT);
 }
 
 // On logits z, this is max(z, 0) - z y + log(1 + exp(-|z|)), which neither overflows nor needs log(0).
@@ -38,6 +53,8 @@ BuiltLoss build_squared_error(Graph& graph, Output outputs, Output labels) {
   const Output difference = graph.binary("Sub", outputs, numbers_of(graph, labels));
   return {graph.unary("Square", difference), graph.binary("Mul", difference, graph.constant(2.0F))};
 }
+
+constexpr const char* kTokenLoss = "token_cross_entropy";
 
 void same_scores(std::span<float>) {}
 
@@ -60,6 +77,21 @@ const SampleLoss& find_loss(const models::ModelDescription& model) {
   }
   throw UserError(fmt::format("framework 'tensorflow' has no loss '{}' for model '{}'; valid: {}", model.loss.kind,
                               model.name, fmt::join(names, ", ")));
+}
+
+BuiltTokenLoss build_token_loss(Graph& graph, const models::ModelDescription& model, Output logits, Output targets) {
+  const BuiltLoss exact = build_cross_entropy(graph, logits, targets);
+  const BuiltLoss loss = model.loss.label_smoothing == 0 ? exact : build_smoothed(graph, model, logits, targets);
+  const Output differs = graph.binary("NotEqual", targets, graph.long_integer(model.loss.ignored));
+  const Output counted = graph.cast(differs, TF_FLOAT);
+  return {graph.binary("Mul", loss.values, counted), graph.binary("Mul", exact.values, counted), loss.gradient,
+          counted};
+}
+
+void require_token_loss(const models::ModelDescription& model) {
+  if (model.loss.kind == kTokenLoss) return;
+  throw UserError(fmt::format("framework 'tensorflow' has no loss '{}' for a model over tokens; valid: {}",
+                              model.loss.kind, kTokenLoss));
 }
 
 }  // namespace mlbench::framework::tensorflow_framework

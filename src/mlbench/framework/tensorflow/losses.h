@@ -1,6 +1,6 @@
 #pragma once
 
-// The losses over samples, with the gradients of each, as operations of a TensorFlow graph.
+// The losses, with the gradients of each, as operations of a TensorFlow graph.
 
 #include <span>
 
@@ -22,7 +22,18 @@ struct SampleLoss {
   void (*scores)(std::span<float> logits);
 };
 
-// The entry for the model's loss. Throws UserError, naming the valid losses, for another one.
+// The entry for the model's loss over samples. Throws UserError, naming the valid losses, for another one.
 const SampleLoss& find_loss(const models::ModelDescription& model);
+
+// A loss over tokens, for rows of logits.
+struct BuiltTokenLoss {
+  Output values, nll;  // [rows]; 0 where the target is ignored
+  Output gradient;  // [rows, classes]: that of each row's loss with respect to its logits, as if no target were ignored
+  Output counted;   // [rows]: 1, or 0 where the target is ignored
+};
+// From logits [rows, classes] and int64 targets [rows].
+BuiltTokenLoss build_token_loss(Graph& graph, const models::ModelDescription& model, Output logits, Output targets);
+// Throws UserError unless the loss of a model over tokens is.
+void require_token_loss(const models::ModelDescription& model);
 
 }  // namespace mlbench::framework::tensorflow_framework

@@ -2,18 +2,22 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/tensorflow/factory.h"
+#include "mlbench/framework/tensorflow/graph_layers.h"
 #include "mlbench/framework/tensorflow/losses.h"
 #include "mlbench/framework/tensorflow/network.h"
+#include "mlbench/framework/tensorflow/sequence_network.h"
 #include "mlbench/framework/tensors/dropout.h"
 #include "mlbench/framework/tensors/flat.h"
+#include "mlbench/framework/tensors/gradients.h"
 #include "mlbench/framework/threads.h"
 
 namespace mlbench::framework::tensorflow_framework {
@@ -28,10 +32,6 @@ void check_options(const FrameworkOptions& options) {
   if (options.device != kDevices[0]) {
     throw UserError(fmt::format("framework 'tensorflow' has no device '{}'; valid: {}", options.device, kDevices[0]));
   }
-  if (options.model.is_graph()) {
-    throw UserError(fmt::format("framework 'tensorflow' has no models over tokens (model '{}'); valid: torch, native",
-                                options.model.name));
-  }
 }
 
 class TensorFlowFramework final : public Framework, public LayerListener {
@@ -39,14 +39,24 @@ class TensorFlowFramework final : public Framework, public LayerListener {
   explicit TensorFlowFramework(const FrameworkOptions& options)
       : options_(options),
         layout_(models::lay_out(options.model)),
-        criterion_(find_loss(options.model)),
         parameters_(at::zeros({layout_.parameter_elements}, at::kFloat)),
         gradients_(make_gradients(options, layout_.parameter_elements)),
-        buffers_(at::zeros({layout_.buffer_elements}, at::kFloat)) {
+        buffers_(at::zeros({layout_.buffer_elements}, at::kFloat)),
+        table_(options.model, layout_, parameters_, gradients_, buffers_, gradient_buffer_) {
     at::set_num_threads(options.threads);  // for what is computed beside TensorFlow, such as the optimizer
     // TensorFlow's threads are those that the network starts, and inherit the cores of their starter.
     const bool confined = !options.cores.empty() && bind_thread(std::span(options.cores));
-    network_.emplace(options, layout_, parameters_.data_ptr<float>(), buffers_.data_ptr<float>(), *this);
+    const NetworkContext context{options_,
+                                 layout_,
+                                 parameters_.data_ptr<float>(),
+                                 buffers_.data_ptr<float>(),
+                                 *this,
+                                 [this](const std::string& name) { return table_.get(name).slot; }};
+    if (options.model.is_graph()) {
+      sequence_ = std::make_unique<SequenceNetwork>(context);
+    } else {
+      network_ = std::make_unique<Network>(context);
+    }
     pinned_ = bind_threads(options.cores) && confined;
   }
 
@@ -67,45 +77,62 @@ class TensorFlowFramework final : public Framework, public LayerListener {
 
   void forward(const BatchView& batch, Mode mode) override {
     const bool training = mode == Mode::kTrain;
-    samples_ = batch.samples;
-    weight_ = batch.weight;
     if (clock_ != nullptr) layer_began_ = clock_->now();
-    network_->forward({features_of(batch), static_cast<const int64_t*>(labels_of(batch).data), samples_}, training,
-                      [this](size_t layer, double p, std::span<float> mask) {
-                        dropout_mask(models::dropout_key(options_.seed, options_.rank, step_, layer, micro_batch_), p,
-                                     mask);
-                      });
+    const auto draw = [this](size_t layer, double p, std::span<float> mask) {
+      dropout_mask(models::dropout_key(options_.seed, options_.rank, step_, layer, micro_batch_), p, mask);
+    };
+    if (sequence_) {
+      sequence_->forward(batch, training, draw);
+      sums_ = sequence_->sums();
+      mean_loss_ = sequence_->mean_loss();
+      MLBENCH_CHECK(sums_.weight == batch.weight,
+                    fmt::format("a batch of weight {} has {} targets", batch.weight, sums_.weight));
+    } else {
+      network_->forward({features_of(batch), static_cast<const int64_t*>(labels_of(batch).data), batch.samples},
+                        training, draw);
+      const std::span<const float> losses = network_->losses();
+      mean_loss_ = std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(batch.samples);
+      const double sum = mean_loss_ * static_cast<double>(batch.weight);
+      sums_ = {sum, sum, batch.weight};
+    }
     if (training) ++micro_batch_;
-    const std::span<const float> losses = network_->losses();
-    sum_ = std::accumulate(losses.begin(), losses.end(), 0.0);
   }
 
-  double loss() override { return sum_ / static_cast<double>(samples_) + penalty_of(options_.model, parameters_); }
-  MetricSums metric_sums() override {
-    const double sum = sum_ / static_cast<double>(samples_) * static_cast<double>(weight_);
-    return {sum, sum, weight_};
-  }
+  double loss() override { return mean_loss_ + penalty_of(options_.model, parameters_); }
+  MetricSums metric_sums() override { return sums_; }
 
   void backward(const BackwardOptions& options) override {
-    accumulate_ = begin_gradients(options_.model, parameters_, gradients_, options);
-    last_ = options.last;
+    gradient_buffer_.begin(begin_gradients(options_.model, parameters_, gradients_, options), options.last);
     if (clock_ != nullptr) layer_began_ = clock_->now();
-    network_->backward(static_cast<float>(options.scale / static_cast<double>(samples_)));
+    if (sequence_) {
+      sequence_->backward(options.scale);
+    } else {
+      network_->backward(options.scale);
+    }
   }
 
   void zero_gradients() override {
     gradients_.zero_();
-    if (ready_) ready_(0, layout_.parameter_elements);
+    if (on_ready_) on_ready_(0, layout_.parameter_elements);
   }
 
   std::span<const float> outputs() override {
+    if (sequence_) refuse_outputs(options_.model);
     const std::span<const float> logits = network_->logits();
     scores_.assign(logits.begin(), logits.end());
-    criterion_.scores(scores_);
+    find_loss(options_.model).scores(scores_);
     return scores_;
   }
 
-  void on_gradient_ready(GradientReady callback) override { ready_ = std::move(callback); }
+  std::vector<float> carried_state() override { return sequence_ ? sequence_->carried_state() : std::vector<float>(); }
+  void set_carried_state(std::span<const float> state, int64_t sequences) override {
+    if (sequence_) sequence_->set_carried_state(state, sequences);
+  }
+
+  void on_gradient_ready(GradientReady callback) override {
+    on_ready_ = std::move(callback);
+    gradient_buffer_.on_ready(on_ready_);
+  }
 
   void on_layer(const Clock& clock, LayerDone done) override {
     // With more threads for operations, layers overlap.
@@ -114,19 +141,21 @@ class TensorFlowFramework final : public Framework, public LayerListener {
   }
 
   Json effective() const override {
-    return {{"name", "tensorflow"}, {"device", "cpu"}, {"pinned", pinned_}, {"precision", options_.precision},
-            {"layout", "nhwc"},     {"fused", false}};
+    return {{"name", "tensorflow"},
+            {"device", "cpu"},
+            {"pinned", pinned_},
+            {"precision", options_.precision},
+            {"layout", sequence_ ? "tokens" : "nhwc"},
+            {"fused", false}};
   }
   Json versions() const override { return {{"tensorflow", library().TF_Version()}}; }
 
  private:
   void layer_done(size_t layer, const std::vector<std::span<const float>>& gradients) override {
-    const LayerNote& note = network_->notes()[layer];
+    const LayerNote& note = (sequence_ ? sequence_->notes() : network_->notes())[layer];
     for (size_t i = 0; i < gradients.size(); ++i) {
-      const FlatRange& range = *note.gradients[i];
-      MLBENCH_CHECK(static_cast<int64_t>(gradients[i].size()) == range.count, "the size of the gradient " + range.name);
-      store(gradients[i], gradients_.data_ptr<float>() + range.offset);
-      if (last_ && ready_) ready_(range.offset, range.count);
+      gradient_buffer_.contribute(note.slots[i],
+                                  [&](at::Tensor& to, bool add) { store_values(gradients[i], to, add); });
     }
     if (clock_ == nullptr) return;
     const TimePoint now = clock_->now();
@@ -134,12 +163,16 @@ class TensorFlowFramework final : public Framework, public LayerListener {
     layer_began_ = clock_->now();
   }
 
-  void store(std::span<const float> gradient, float* to) const {
-    if (!accumulate_) {
-      std::ranges::copy(gradient, to);
-      return;
+  // By the calling thread alone, which may be one of TensorFlow's.
+  static void store_values(std::span<const float> gradient, at::Tensor& slot, bool add) {
+    const std::span<float> to = framework::values_of(slot);
+    MLBENCH_CHECK(gradient.size() == to.size(),
+                  fmt::format("a gradient of {} elements for {}", gradient.size(), to.size()));
+    if (!add) {
+      std::ranges::copy(gradient, to.begin());
+    } else {
+      for (size_t i = 0; i < to.size(); ++i) to[i] += gradient[i];
     }
-    for (const float value : gradient) *to++ += value;
   }
 
   ConstBufferView labels_of(const BatchView& batch) const {
@@ -166,18 +199,18 @@ class TensorFlowFramework final : public Framework, public LayerListener {
 
   FrameworkOptions options_;
   FlatLayout layout_;
-  const SampleLoss& criterion_;
   at::Tensor parameters_, gradients_, buffers_;  // flat
-  std::optional<Network> network_;
+  GradientBuffer gradient_buffer_;
+  ParameterTable table_;
+  std::unique_ptr<Network> network_;           // for a chain
+  std::unique_ptr<SequenceNetwork> sequence_;  // for a graph
   bool pinned_ = false;
-  int64_t step_ = 0, micro_batch_ = 0, samples_ = 0, weight_ = 0;
+  int64_t step_ = 0, micro_batch_ = 0;
   at::Tensor gathered_;
-  double sum_ = 0;  // of the last forward pass's losses
+  MetricSums sums_;  // of the last forward pass
+  double mean_loss_ = 0;
   std::vector<float> scores_;
-
-  // ---- of the backward pass that runs
-  bool accumulate_ = false, last_ = true;
-  GradientReady ready_;
+  GradientReady on_ready_;
   const Clock* clock_ = nullptr;  // null: nobody asks for the times of layers
   Framework::LayerDone done_;
   TimePoint layer_began_{};
@@ -185,7 +218,13 @@ class TensorFlowFramework final : public Framework, public LayerListener {
 
 }  // namespace
 
-std::vector<std::string_view> layers() { return chain_layers(); }
+std::vector<std::string_view> layers() {
+  std::vector<std::string_view> all = chain_layers();
+  for (const std::string_view kind : graph_layers()) {
+    if (std::ranges::find(all, kind) == all.end()) all.push_back(kind);
+  }
+  return all;
+}
 
 Availability available() {
   if (std::filesystem::exists(library_file())) return {true, ""};

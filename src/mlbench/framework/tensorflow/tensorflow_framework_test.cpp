@@ -15,6 +15,7 @@
 #include "mlbench/base/random.h"
 #include "mlbench/framework/contract_test.h"
 #include "mlbench/framework/tensors/flat.h"
+#include "mlbench/framework/token_batch_test.h"
 #include "mlbench/framework/torch/torch_framework.h"
 #include "mlbench/models/chain.h"
 #include "mlbench/models/smooth_test.h"
@@ -38,6 +39,15 @@ FrameworkOptions options_of(models::ModelDescription model) {
 // The model of an official task, or of one with some choices changed.
 models::ModelDescription model_of(const char* task, const std::vector<spec::Override>& overrides = {}) {
   return models::describe_model(spec::find_task(task, "", "", overrides).task);
+}
+
+constexpr int64_t kWords = 37;
+
+// The model of a task over tokens in another size, for few words.
+models::ModelDescription text_model(const char* name, const char* size) {
+  spec::TaskSpec task = spec::find_task(name, "", "", {{"model.size", size}}).task;
+  task.data.classes = kWords;
+  return models::describe_model(task);
 }
 
 struct Samples {
@@ -135,6 +145,33 @@ TEST(TensorFlowFramework, OtherLayersEqualTorchPerTensor) {
   }
 }
 
+// Batches of other lengths, with states that go on, as task 3a has them.
+TEST(TensorFlowFramework, AwdLstmEqualsTorchPerTensor) {
+  for (const auto& [size, smoothing] : {std::pair{"tiny", 0.0}, {"tiny", 0.1}, {"small", 0.0}}) {
+    SCOPED_TRACE(size);
+    FrameworkOptions options = options_of(text_model("3a", size));
+    options.model.loss.label_smoothing = smoothing;
+    options.rank = 1;
+    const auto mine = make(options), reference = torch_framework::make(options);
+    mine->initialise();
+    reference->initialise();
+    int64_t first = 0;
+    for (const int64_t positions : {9, 1, 4, 9}) {
+      TokenBatch batch = language_batch(options.model.outputs, positions, 6, first);
+      batch.continues = first > 0;
+      const double loss = step(*mine, batch.view(), first), expected = step(*reference, batch.view(), first);
+      EXPECT_NEAR(loss, expected, 1e-5 * expected) << positions << " positions";
+      EXPECT_NEAR(mine->metric_sums().nll, reference->metric_sums().nll, 1e-5 * reference->metric_sums().nll);
+      expect_same_tensors(*mine, *reference, true, 1e-4);
+      flat_tensor(reference->parameters()).sub_(flat_tensor(reference->gradients()), 0.5);
+      flat_tensor(mine->parameters()).copy_(flat_tensor(reference->parameters()));
+      first += positions;
+    }
+    const std::vector<float> state = mine->carried_state();
+    EXPECT_THAT(state, ::testing::Pointwise(::testing::FloatNear(1e-5), reference->carried_state()));
+  }
+}
+
 // Trains for `steps` steps of plain SGD, and returns the loss of each.
 std::vector<double> train(Framework& framework, const Samples& samples, int steps) {
   framework.initialise();
@@ -174,18 +211,17 @@ TEST(TensorFlowLosses, GradientsEqualDifferences) { contract::expect_gradients_e
 TEST(TensorFlowLosses, LargeLogitsGiveFiniteLosses) { contract::expect_finite_losses_of_large_logits(make); }
 
 // Several threads for operations: the same gradients, each told once, by one thread at a time.
-TEST(TensorFlowFramework, OperationsMayRunAtOnce) {
-  FrameworkOptions options = options_of(models::smooth(model_of("1a", {{"model.depth", "8"}})));
-  const Samples samples(options.model, 6);
+void expect_the_same_at_once(FrameworkOptions options, const BatchView& batch, int inter_op_threads) {
+  SCOPED_TRACE(inter_op_threads);
   const auto alone = make(options);
-  options.inter_op_threads = 3;
+  options.inter_op_threads = inter_op_threads;
   const auto together = make(options);
   alone->initialise();
   together->initialise();
   std::multiset<int64_t> told;
   together->on_gradient_ready([&](int64_t first, int64_t) { told.insert(first); });
-  const double loss = step(*alone, samples.view());
-  EXPECT_NEAR(step(*together, samples.view()), loss, 1e-6 * loss);
+  const double loss = step(*alone, batch);
+  EXPECT_NEAR(step(*together, batch), loss, 1e-6 * loss);
   expect_same_tensors(*together, *alone, true, 1e-5);
   size_t parameters = 0;
   for (const FlatRange& range : together->layout().ranges) {
@@ -194,6 +230,17 @@ TEST(TensorFlowFramework, OperationsMayRunAtOnce) {
     EXPECT_EQ(told.count(range.offset), 1U) << range.name;
   }
   EXPECT_EQ(told.size(), parameters);
+}
+
+TEST(TensorFlowFramework, OperationsMayRunAtOnce) {
+  const FrameworkOptions options = options_of(models::smooth(model_of("1a", {{"model.depth", "8"}})));
+  const Samples samples(options.model, 6);
+  const TokenBatch batch = language_batch(kWords, 6, 4);
+  for (const int inter_op_threads : {2, 4}) {
+    expect_the_same_at_once(options, samples.view(), inter_op_threads);
+    // Its embedding is tied to the softmax: two layers have parts of one gradient.
+    expect_the_same_at_once(options_of(text_model("3a", "tiny")), batch.view(), inter_op_threads);
+  }
 }
 
 TEST(TensorFlowFramework, BackwardThrowsWhatTheCallbackThrows) {
@@ -234,8 +281,11 @@ TEST(TensorFlowFramework, SaysWhatItUsesAndRefusesWhatItLacks) {
   options = options_of(models::Chain({20}).linear("a", 5).activation("gelu").finish());
   EXPECT_THAT([&] { make(options); },
               ThrowsMessage<UserError>(AllOf(HasSubstr("no layer 'gelu'"), HasSubstr("it has: conv2d"))));
-  options = options_of(model_of("3a"));
-  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("no models over tokens")));
+  for (const auto& [task, layer] : {std::pair{"4a", "transpose"}, {"4b", "positions"}}) {
+    options = options_of(model_of(task, {{"model.size", "tiny"}}));
+    EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("in graphs")));
+    EXPECT_THAT(layers(), ::testing::Not(::testing::Contains(layer))) << "so that planning refuses it, too";
+  }
 }
 
 }  // namespace

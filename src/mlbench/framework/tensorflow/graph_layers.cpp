@@ -1,0 +1,186 @@
+#include "mlbench/framework/tensorflow/graph_layers.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+
+#include "mlbench/base/errors.h"
+
+namespace mlbench::framework::tensorflow_framework {
+
+namespace {
+
+using Shapes = std::vector<std::vector<int64_t>>;
+
+template <typename T>
+T option_in(const models::LayerSpec& layer, const char* name) {
+  return layer.options.at(name).get<T>();
+}
+
+Output rows_at(Graph& graph, Output x, Output index) {
+  return graph.operation("GatherV2").input(x).input(index).input(graph.integer(0)).output();
+}
+
+Output extent_of(Graph& graph, Output x, int32_t axis) {
+  return rows_at(graph, graph.operation("Shape").input(x).set("out_type", TF_INT64).output(), graph.integer(axis));
+}
+
+BuiltLayer build_embedding(const LayerInput& in, const LayerContext& context) {
+  Graph& graph = context.graph;
+  const auto vocabulary = option_in<int64_t>(in.layer, "vocabulary"),
+             features = option_in<int64_t>(in.layer, "features");
+  const auto scale = option_in<float>(in.layer, "scale");
+  const auto p = option_in<double>(in.layer, "row_dropout");
+  const std::string weight = models::parameter_name(in.layer, "weight");
+  Output factor = graph.constant(scale);
+  if (context.drops(p)) {
+    const Output mask = context.mask(in, p, [vocabulary](const Shapes&) { return std::vector{vocabulary}; });
+    factor = graph.binary("Mul", graph.binary("ExpandDims", rows_at(graph, mask, in.x), graph.integer(-1)), factor);
+  }
+  const auto backward = [&graph, factor, weight, features, vocabulary, ids = in.x](Output dy, bool) {
+    const Output rows =
+        graph.binary("Reshape", graph.binary("Mul", dy, factor), graph.integers({-1, static_cast<int32_t>(features)}));
+    const Output sums = graph.operation("UnsortedSegmentSum")
+                            .input(rows)
+                            .input(graph.binary("Reshape", ids, graph.integers({-1})))
+                            .input(graph.integer(static_cast<int32_t>(vocabulary)))
+                            .output();
+    return LayerGradients{.parameters = {{weight, sums}}};
+  };
+  return {graph.binary("Mul", rows_at(graph, context.value(weight), in.x), factor), backward};
+}
+
+BuiltLayer build_locked_dropout(const LayerInput& in, const LayerContext& context) {
+  const auto p = option_in<double>(in.layer, "p");
+  if (!context.drops(p)) return with_own_gradients(in, context, context.graph.unary("Identity", in.x));
+  const auto of_sequences = [](const Shapes& inputs) { return std::vector{inputs[0][1], inputs[0][2]}; };
+  return scaled_by(in, context, context.mask(in, p, of_sequences));
+}
+
+// Rows [first, first + count) of a matrix, transposed.
+Output columns_of(Graph& graph, Output matrix, int64_t first, int64_t count) {
+  const Output rows = graph.operation("Slice")
+                          .input(matrix)
+                          .input(graph.integers({static_cast<int32_t>(first), 0}))
+                          .input(graph.integers({static_cast<int32_t>(count), -1}))
+                          .output();
+  return graph.binary("Transpose", rows, graph.integers({1, 0}));
+}
+
+// TensorFlow's operation for whole sequences takes both weights as one matrix {in + hidden, 4 hidden}, with gates in
+// the order i f g o. Its rules have no gradient of that operation, but another operation computes it.
+BuiltLayer build_lstm_sequence(const LayerInput& in, const LayerContext& context) {
+  Graph& graph = context.graph;
+  constexpr int kOutputs = 7, kCells = 1, kStates = 6;
+  MLBENCH_CHECK(option_in<bool>(in.layer, "carried") && !option_in<bool>(in.layer, "reverse"),
+                "an LSTM that is reversed, or carries no state");
+  const auto features = option_in<int64_t>(in.layer, "in"), hidden = option_in<int64_t>(in.layer, "hidden");
+  const auto p = option_in<double>(in.layer, "weight_dropout");
+  std::map<std::string, std::string> names;
+  for (const char* role : {"weight_ih", "weight_hh", "bias_ih", "bias_hh"}) {
+    names[role] = models::parameter_name(in.layer, role);
+  }
+  Output mask = {nullptr, 0}, of_states = context.value(names["weight_hh"]);
+  if (context.drops(p)) {
+    mask = context.mask(in, p, [hidden](const Shapes&) { return std::vector{4 * hidden, hidden}; });
+    of_states = graph.binary("Mul", of_states, mask);
+  }
+  const Output weights = graph.operation("ConcatV2")
+                             .inputs({context.value(names["weight_ih"]), of_states})
+                             .input(graph.integer(1))
+                             .output();
+  const Output positions = extent_of(graph, in.x, 0);
+  const Output no_peephole = graph.vector(std::vector<float>(static_cast<size_t>(hidden)));
+  const LstmState start = context.carried(in);
+  const std::vector<Output> inputs = {
+      positions,
+      in.x,
+      start.cells,
+      start.hidden,
+      graph.binary("Transpose", weights, graph.integers({1, 0})),
+      no_peephole,
+      no_peephole,
+      no_peephole,
+      graph.binary("AddV2", context.value(names["bias_ih"]), context.value(names["bias_hh"]))};
+  const auto with_inputs = [&graph, inputs](const char* kind) {
+    OperationWriter writer = graph.operation(kind);
+    for (const Output& one : inputs) writer.input(one);
+    return writer;
+  };
+  TF_Operation* const sequence = with_inputs("BlockLSTMV2").finish();
+  const Output last = graph.binary("Sub", positions, graph.long_integer(1));
+  context.carry({rows_at(graph, {sequence, kStates}, last), rows_at(graph, {sequence, kCells}, last)});
+  const auto backward = [=, &graph](Output dy, bool input_wanted) {
+    OperationWriter writer = with_inputs("BlockLSTMGradV2");
+    for (int i = 0; i < kOutputs; ++i) writer.input({sequence, i});
+    TF_Operation* const found =
+        writer.input(graph.unary("ZerosLike", dy)).input(dy).set("use_peephole", false).finish();
+    const Output of_weights = {found, 3}, of_bias = {found, 7};
+    Output of_weight_hh = columns_of(graph, of_weights, features, hidden);
+    if (mask.oper != nullptr) of_weight_hh = graph.binary("Mul", of_weight_hh, mask);
+    LayerGradients gradients;
+    gradients.parameters = {{names.at("bias_hh"), of_bias},
+                            {names.at("bias_ih"), of_bias},
+                            {names.at("weight_hh"), of_weight_hh},
+                            {names.at("weight_ih"), columns_of(graph, of_weights, 0, features)}};
+    if (input_wanted) gradients.inputs = {{found, 0}};
+    return gradients;
+  };
+  return {{sequence, kStates}, backward};
+}
+
+// `x` without its first or its last position.
+Output positions_from(Graph& graph, Output x, int32_t begin, int32_t end) {
+  return graph.operation("StridedSlice")
+      .input(x)
+      .input(graph.integers({begin}))
+      .input(graph.integers({end}))
+      .input(graph.integers({1}))
+      .set("end_mask", int64_t{end == 0 ? 1 : 0})
+      .output();
+}
+
+BuiltLayer build_activation_penalty(const LayerInput& in, const LayerContext& context) {
+  Graph& graph = context.graph;
+  const Output all = graph.integers({0, 1, 2}), states = in.others[0];
+  const auto weighted = [&](const char* option, Output x) {
+    return graph.binary("Mul", x, graph.constant(option_in<float>(in.layer, option)));
+  };
+  const Output changes = graph.binary("Sub", positions_from(graph, states, 1, 0), positions_from(graph, states, 0, -1));
+  const Output count = graph.cast(graph.unary("Size", changes), TF_FLOAT);
+  const Output sum = graph.binary("Sum", graph.unary("Square", changes), all);
+  const Output penalty =
+      graph.binary("AddV2", weighted("alpha", graph.binary("Mean", graph.unary("Square", in.x), all)),
+                   weighted("beta", graph.binary("DivNoNan", sum, count)));
+  return with_own_gradients(in, context, penalty);
+}
+
+struct GraphRow {
+  const char* kind;
+  BuiltLayer (*build)(const LayerInput& in, const LayerContext& context);
+};
+constexpr GraphRow kGraphRows[] = {
+    {"embedding", build_embedding},
+    {"locked_dropout", build_locked_dropout},
+    {"lstm_sequence", build_lstm_sequence},
+    {"activation_penalty", build_activation_penalty},
+};
+
+}  // namespace
+
+BuiltLayer build_graph_layer(const LayerInput& input, const LayerContext& context, const std::string& model) {
+  for (const GraphRow& row : kGraphRows) {
+    if (row.kind == input.layer.kind) return row.build(input, context);
+  }
+  throw UserError(fmt::format("framework 'tensorflow' has no layer '{}' in graphs (model '{}'); it has: {}",
+                              input.layer.kind, model, fmt::join(graph_layers(), ", ")));
+}
+
+std::vector<std::string_view> graph_layers() {
+  std::vector<std::string_view> kinds = {"linear"};
+  for (const GraphRow& row : kGraphRows) kinds.emplace_back(row.kind);
+  return kinds;
+}
+
+}  // namespace mlbench::framework::tensorflow_framework

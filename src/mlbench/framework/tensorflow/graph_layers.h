@@ -1,0 +1,19 @@
+#pragma once
+
+// The layers of graphs over tokens (models/layer_kinds.h) as operations of a TensorFlow graph, each with its gradients.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mlbench/framework/tensorflow/layers.h"
+
+namespace mlbench::framework::tensorflow_framework {
+
+// Throws UserError for a kind of layer that this framework lacks in graphs, naming those that it has. The last layer of
+// a graph, which is linear, is not built here.
+BuiltLayer build_graph_layer(const LayerInput& input, const LayerContext& context, const std::string& model);
+// The kinds that build_graph_layer() takes, and "linear".
+std::vector<std::string_view> graph_layers();
+
+}  // namespace mlbench::framework::tensorflow_framework
