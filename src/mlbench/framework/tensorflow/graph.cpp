@@ -114,6 +114,12 @@ Output Graph::long_integer(int64_t value) { return constant_of(TF_INT64, {}, &va
 
 Output Graph::constant(float value) { return constant_of(TF_FLOAT, {}, &value, sizeof(value)); }
 
+Output Graph::constant(double value) { return constant_of(TF_DOUBLE, {}, &value, sizeof(value)); }
+
+Output Graph::einsum(const char* equation, Output a, Output b) {
+  return operation("Einsum").inputs({a, b}).set("equation", equation).output();
+}
+
 Output Graph::vector(const std::vector<float>& values) {
   return constant_of(TF_FLOAT, {static_cast<int64_t>(values.size())}, values.data(), values.size() * sizeof(float));
 }

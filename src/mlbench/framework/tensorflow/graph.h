@@ -79,12 +79,15 @@ class Graph {
   Output integer(int32_t value);                                            // a scalar, as are the next
   Output long_integer(int64_t value);
   Output constant(float value);
+  Output constant(double value);
   Output vector(const std::vector<float>& values);
   Output matrix(const std::vector<float>& values, int64_t rows);
   Output integer_matrix(const std::vector<int32_t>& values, int64_t rows);
   Output unary(const char* kind, Output x) { return operation(kind).input(x).output(); }
   Output binary(const char* kind, Output a, Output b) { return operation(kind).input(a).input(b).output(); }
   Output cast(Output x, TF_DataType to) { return operation("Cast").input(x).set("DstT", to).output(); }
+  // A sum of products, which the equation describes by letters for extents: "btd,od->bto".
+  Output einsum(const char* equation, Output a, Output b);
   // The gradients with respect to `xs`, where `dy` is that of `y`, by TensorFlow's own rules.
   std::vector<Output> gradients(Output y, Output dy, const std::vector<Output>& xs);
   std::vector<TF_Operation*> operations() const;

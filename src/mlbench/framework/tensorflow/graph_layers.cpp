@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <map>
+#include <numbers>
 
 #include "mlbench/base/errors.h"
 
@@ -24,6 +26,25 @@ Output rows_at(Graph& graph, Output x, Output index) {
 
 Output extent_of(Graph& graph, Output x, int32_t axis) {
   return rows_at(graph, graph.operation("Shape").input(x).set("out_type", TF_INT64).output(), graph.integer(axis));
+}
+
+// Of each position.
+BuiltLayer build_linear_of_positions(const LayerInput& in, const LayerContext& context) {
+  std::vector<std::string> parameters = {models::parameter_name(in.layer, "weight")};
+  Output y = context.graph.einsum("btd,od->bto", in.x, context.value(parameters[0]));
+  if (in.layer.options.value("bias", true)) {
+    parameters.push_back(models::parameter_name(in.layer, "bias"));
+    y = context.graph.binary("BiasAdd", y, context.value(parameters[1]));
+  }
+  return with_own_gradients(in, context, y, parameters);
+}
+
+BuiltLayer build_as_in_chains(const LayerInput& in, const LayerContext& context) {
+  return build_layer(in, context, in.layer.name);
+}
+
+BuiltLayer build_add(const LayerInput& in, const LayerContext& context) {
+  return with_own_gradients(in, context, context.graph.binary("AddV2", in.x, in.others[0]));
 }
 
 BuiltLayer build_embedding(const LayerInput& in, const LayerContext& context) {
@@ -49,6 +70,42 @@ BuiltLayer build_embedding(const LayerInput& in, const LayerContext& context) {
     return LayerGradients{.parameters = {{weight, sums}}};
   };
   return {graph.binary("Mul", rows_at(graph, context.value(weight), in.x), factor), backward};
+}
+
+// The table of layer_kinds.h is computed in double precision; cos(a) is sin(a + pi / 2).
+BuiltLayer build_positions(const LayerInput& in, const LayerContext& context) {
+  Graph& graph = context.graph;
+  const Output features = numbers_below(graph, in.x, 2);
+  const Output odd = graph.binary("FloorMod", features, graph.long_integer(2));
+  const auto times = [&](Output x, double factor) {
+    return graph.binary("Mul", graph.cast(x, TF_DOUBLE), graph.constant(factor));
+  };
+  const Output extent = graph.cast(extent_of(graph, in.x, 2), TF_DOUBLE);
+  const Output exponents =
+      graph.binary("RealDiv", times(graph.binary("Sub", features, odd), -std::log(10000.0)), extent);
+  const Output position = graph.binary("ExpandDims", times(numbers_below(graph, in.x, 1), 1), graph.integer(1));
+  const Output angles = graph.binary("Mul", position, graph.unary("Exp", exponents));
+  const Output table = graph.unary("Sin", graph.binary("AddV2", angles, times(odd, std::numbers::pi / 2)));
+  const Output y = graph.binary("AddV2", in.x, graph.cast(table, TF_FLOAT));
+  const auto backward = [](Output dy, bool input_wanted) {
+    return input_wanted ? LayerGradients{.inputs = {dy}} : LayerGradients();
+  };
+  return {y, backward};
+}
+
+BuiltLayer build_layer_norm(const LayerInput& in, const LayerContext& context) {
+  Graph& graph = context.graph;
+  const std::string weight = models::parameter_name(in.layer, "weight"),
+                    bias = models::parameter_name(in.layer, "bias");
+  const auto mean_of = [&](Output x) {
+    return graph.operation("Mean").input(x).input(graph.integers({2})).set("keep_dims", true).output();
+  };
+  const Output centred = graph.binary("Sub", in.x, mean_of(in.x));
+  const Output variance =
+      graph.binary("AddV2", mean_of(graph.unary("Square", centred)), graph.constant(option_in<float>(in.layer, "eps")));
+  const Output normal = graph.binary("Mul", centred, graph.unary("Rsqrt", variance));
+  const Output y = graph.binary("AddV2", graph.binary("Mul", normal, context.value(weight)), context.value(bias));
+  return with_own_gradients(in, context, y, {bias, weight});
 }
 
 BuiltLayer build_locked_dropout(const LayerInput& in, const LayerContext& context) {
@@ -161,13 +218,28 @@ struct GraphRow {
   BuiltLayer (*build)(const LayerInput& in, const LayerContext& context);
 };
 constexpr GraphRow kGraphRows[] = {
+    {"linear", build_linear_of_positions},
+    {"relu", build_as_in_chains},
+    {"dropout", build_as_in_chains},
     {"embedding", build_embedding},
+    {"positions", build_positions},
+    {"layer_norm", build_layer_norm},
+    {"add", build_add},
     {"locked_dropout", build_locked_dropout},
     {"lstm_sequence", build_lstm_sequence},
+    {"multi_head_attention", build_multi_head_attention},
     {"activation_penalty", build_activation_penalty},
 };
 
 }  // namespace
+
+Output numbers_below(Graph& graph, Output x, int32_t axis) {
+  return graph.operation("Range")
+      .input(graph.long_integer(0))
+      .input(extent_of(graph, x, axis))
+      .input(graph.long_integer(1))
+      .output();
+}
 
 BuiltLayer build_graph_layer(const LayerInput& input, const LayerContext& context, const std::string& model) {
   for (const GraphRow& row : kGraphRows) {
@@ -178,7 +250,7 @@ BuiltLayer build_graph_layer(const LayerInput& input, const LayerContext& contex
 }
 
 std::vector<std::string_view> graph_layers() {
-  std::vector<std::string_view> kinds = {"linear"};
+  std::vector<std::string_view> kinds;
   for (const GraphRow& row : kGraphRows) kinds.emplace_back(row.kind);
   return kinds;
 }

@@ -13,7 +13,13 @@ namespace mlbench::framework::tensorflow_framework {
 // Throws UserError for a kind of layer that this framework lacks in graphs, naming those that it has. The last layer of
 // a graph, which is linear, is not built here.
 BuiltLayer build_graph_layer(const LayerInput& input, const LayerContext& context, const std::string& model);
-// The kinds that build_graph_layer() takes, and "linear".
+// The kinds that build_graph_layer() takes.
 std::vector<std::string_view> graph_layers();
+
+// The numbers from 0 below an extent of x, {extent}, as int64.
+Output numbers_below(Graph& graph, Output x, int32_t axis);
+
+// ---- Attention is in attention_layers.cpp.
+BuiltLayer build_multi_head_attention(const LayerInput& in, const LayerContext& context);
 
 }  // namespace mlbench::framework::tensorflow_framework

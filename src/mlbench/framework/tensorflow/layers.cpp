@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -139,12 +141,9 @@ Output windows(Graph& graph, int64_t size, int64_t extent) {
 BuiltLayer build_adaptive_avg_pool2d(const LayerInput& in, const LayerContext& context) {
   Graph& graph = context.graph;
   const int64_t size = option_of(in.layer, "size");
-  const auto product = [&](const char* equation, Output matrix, Output images) {
-    return graph.operation("Einsum").inputs({matrix, images}).set("equation", equation).output();
-  };
   if (in.shape[1] == size && in.shape[2] == size) return with_own_gradients(in, context, graph.unary("Identity", in.x));
-  const Output rows = product("ih,bhwc->biwc", windows(graph, size, in.shape[1]), in.x);
-  return with_own_gradients(in, context, product("jw,biwc->bijc", windows(graph, size, in.shape[2]), rows));
+  const Output rows = graph.einsum("ih,bhwc->biwc", windows(graph, size, in.shape[1]), in.x);
+  return with_own_gradients(in, context, graph.einsum("jw,biwc->bijc", windows(graph, size, in.shape[2]), rows));
 }
 
 BuiltLayer build_global_avg_pool2d(const LayerInput& in, const LayerContext& context) {
@@ -190,14 +189,17 @@ BuiltLayer with_own_gradients(const LayerInput& in, const LayerContext& context,
   inputs.insert(inputs.end(), in.others.begin(), in.others.end());
   const auto backward = [&graph = context.graph, inputs, y, parameters, value = context.value](Output dy,
                                                                                                bool inputs_wanted) {
+    const auto is_float = [](Output one) { return library().TF_OperationOutputType(one) == TF_FLOAT; };
     std::vector<Output> xs;
     for (const std::string& name : parameters) xs.push_back(value(name));
-    if (inputs_wanted) xs.insert(xs.end(), inputs.begin(), inputs.end());
+    if (inputs_wanted) std::ranges::copy_if(inputs, std::back_inserter(xs), is_float);
     const std::vector<Output> found = graph.gradients(y, dy, xs);
     LayerGradients gradients;
     auto next = found.begin();
     for (const std::string& name : parameters) gradients.parameters.push_back({name, *next++});
-    gradients.inputs.assign(next, found.end());
+    for (size_t i = 0; inputs_wanted && i < inputs.size(); ++i) {
+      gradients.inputs.push_back(is_float(inputs[i]) ? *next++ : Output{nullptr, 0});
+    }
     return gradients;
   };
   return {y, backward};

@@ -22,7 +22,7 @@ struct ParameterGradient {
 
 // The gradients of one layer.
 struct LayerGradients {
-  std::vector<Output> inputs = {};  // of each input; empty: not asked for
+  std::vector<Output> inputs = {};  // of each input, null for integers; empty: not asked for
   std::vector<ParameterGradient> parameters = {};
 };
 

@@ -43,6 +43,7 @@ namespace mlbench::framework::tensorflow_framework {
   X(TF_OperationNumInputs)                           \
   X(TF_OperationInput)                               \
   X(TF_OperationOpType)                              \
+  X(TF_OperationOutputType)                          \
   X(TF_AddGradients)                                 \
   X(TF_NewSessionOptions)                            \
   X(TF_DeleteSessionOptions)                         \
