@@ -17,8 +17,7 @@ const std::vector<FrameworkRow>& tensorflow_frameworks() {
                       std::end(framework::tensorflow_framework::kPrecisions)},
        .devices = {std::begin(framework::tensorflow_framework::kDevices),
                    std::end(framework::tensorflow_framework::kDevices)},
-       .layers = framework::tensorflow_framework::layers,
-       .decodes = false},
+       .layers = framework::tensorflow_framework::layers},
   };
   return kRows;
 }

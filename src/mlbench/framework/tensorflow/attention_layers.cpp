@@ -36,17 +36,28 @@ BuiltLayer build_multi_head_attention(const LayerInput& in, const LayerContext& 
   const Output weights = graph.binary("Reshape", context.value(in_weight), graph.integers({3, heads, width, features}));
   TF_Operation* const parts = graph.operation("Unpack").input(weights).set("num", int64_t{3}).finish();
   const auto projected = [&](int part, Output x) { return graph.einsum("btd,hwd->bhtw", x, {parts, part}); };
+  Output keys = projected(1, memory), values = projected(2, memory);
+  if (context.decode != nullptr) {
+    for (Output* const one : {&keys, &values}) {
+      *one = cross ? context.decode->from_sources(*one) : context.decode->grown(*one, heads, width);
+    }
+  }
   const Output queries =
       graph.binary("Mul", projected(0, in.x), graph.constant(1 / std::sqrt(static_cast<float>(width))));
-  const Output scores = graph.einsum("bhtw,bhsw->bhts", queries, projected(1, memory));
-  Output seen = graph.unary("Softmax", graph.binary("AddV2", scores, unseen_keys(in, graph, memory)));
+  Output scores = graph.einsum("bhtw,bhsw->bhts", queries, keys);
+  // The newest position sees all before it.
+  if (context.decode == nullptr || cross) {
+    const Output unseen = unseen_keys(in, graph, memory);
+    scores = graph.binary("AddV2", scores, context.decode == nullptr ? unseen : context.decode->from_sources(unseen));
+  }
+  Output seen = graph.unary("Softmax", scores);
   if (context.drops(p)) {
     const auto of_weights = [cross, heads](const std::vector<std::vector<int64_t>>& inputs) {
       return std::vector<int64_t>{inputs[0][0], heads, inputs[0][1], inputs[cross ? 2 : 0][1]};
     };
     seen = graph.binary("Mul", seen, context.mask(in, p, of_weights));
   }
-  const Output attended = graph.einsum("bhts,bhsw->bthw", seen, projected(2, memory));
+  const Output attended = graph.einsum("bhts,bhsw->bthw", seen, values);
   const Output last = graph.binary("Reshape", context.value(out_weight), graph.integers({features, heads, width}));
   return with_own_gradients(in, context, graph.einsum("bthw,ehw->bte", attended, last), {out_weight, in_weight});
 }

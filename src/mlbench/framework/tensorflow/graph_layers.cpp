@@ -83,7 +83,9 @@ BuiltLayer build_positions(const LayerInput& in, const LayerContext& context) {
   const Output extent = graph.cast(extent_of(graph, in.x, 2), TF_DOUBLE);
   const Output exponents =
       graph.binary("RealDiv", times(graph.binary("Sub", features, odd), -std::log(10000.0)), extent);
-  const Output position = graph.binary("ExpandDims", times(numbers_below(graph, in.x, 1), 1), graph.integer(1));
+  Output numbers = numbers_below(graph, in.x, 1);
+  if (context.decode != nullptr) numbers = graph.binary("AddV2", numbers, context.decode->position);
+  const Output position = graph.binary("ExpandDims", times(numbers, 1), graph.integer(1));
   const Output angles = graph.binary("Mul", position, graph.unary("Exp", exponents));
   const Output table = graph.unary("Sin", graph.binary("AddV2", angles, times(odd, std::numbers::pi / 2)));
   const Output y = graph.binary("AddV2", in.x, graph.cast(table, TF_FLOAT));

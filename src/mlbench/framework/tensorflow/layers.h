@@ -50,6 +50,15 @@ struct LstmState {
   Output hidden, cells;
 };
 
+// What layers ask of a network whose pass computes one position of each row, for a decoder.
+struct DecodeContext {
+  Output position;  // its number, from 0: int64
+  // A value that depends on the sources alone: it is computed once, and is there in each pass.
+  std::function<Output(Output x)> from_sources;
+  // `x`, {rows, heads, 1, width}, behind what the passes before had there.
+  std::function<Output(Output x, int64_t heads, int64_t width)> grown;
+};
+
 // What layers ask of the network that they are built for.
 struct LayerContext {
   Graph& graph;
@@ -66,6 +75,7 @@ struct LayerContext {
   // The states in which a layer that carries them begins, and a note of those in which it ends.
   std::function<LstmState(const LayerInput& in)> carried;
   std::function<void(const LstmState& state)> carry;
+  const DecodeContext* decode = nullptr;  // null: the pass computes whole sequences
 };
 
 // Throws UserError for a kind of layer that this framework lacks, naming those that it has. A residual layer, which

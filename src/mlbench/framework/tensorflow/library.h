@@ -22,6 +22,8 @@ namespace mlbench::framework::tensorflow_framework {
   X(TF_DeleteTensor)                                 \
   X(TF_TensorData)                                   \
   X(TF_TensorByteSize)                               \
+  X(TF_NumDims)                                      \
+  X(TF_Dim)                                          \
   X(TF_NewBufferFromString)                          \
   X(TF_DeleteBuffer)                                 \
   X(TF_NewGraph)                                     \

@@ -99,8 +99,12 @@ Output Passes::value_of(const std::string& name, Run& run) {
   return value.input;
 }
 
+void Passes::feed_values(Run& run) const {
+  for (const auto& [name, value] : values_) run.feed(value);
+}
+
 LayerContext Passes::context_for(Run& run, bool training) {
-  LayerContext context{graph_, training, dropout_, frozen_batch_norm_, {}, {}, {}, {}, {}};
+  LayerContext context{graph_, training, dropout_, frozen_batch_norm_, {}, {}, {}, {}, {}, nullptr};
   context.value = [this, &run](const std::string& name) { return value_of(name, run); };
   return context;
 }

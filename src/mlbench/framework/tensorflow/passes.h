@@ -71,10 +71,13 @@ class Passes {
   explicit Passes(const NetworkContext& context);
   ~Passes() = default;
 
+  std::vector<Tensor> run(const Run& run);
   static std::span<const float> values_of(const Tensor& tensor);
   const FlatRange& range_named(const std::string& name) const;
   // The value of a parameter or buffer, which `run` feeds.
   Output value_of(const std::string& name, Run& run);
+  // Feeds `run` with all parameters and buffers that the graph has by now.
+  void feed_values(Run& run) const;
   // What layers ask of the network, except masks and statistics.
   LayerContext context_for(Run& run, bool training);
   // A mask that `run` feeds. `any` is its shape for all batches (-1: any extent); `shape` is asked in each pass.
@@ -101,7 +104,6 @@ class Passes {
   std::vector<Tensor> kept_;  // what the last forward pass fetched
 
  private:
-  std::vector<Tensor> run(const Run& run);
   void feed_backward();
 
   const bool dropout_, frozen_batch_norm_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -10,9 +11,29 @@
 #include "mlbench/base/shape.h"
 #include "mlbench/framework/tensorflow/graph_layers.h"
 #include "mlbench/framework/tensorflow/losses.h"
+#include "mlbench/framework/tensors/graph_order.h"
 #include "mlbench/models/layer_kinds.h"
 
 namespace mlbench::framework::tensorflow_framework {
+
+namespace {
+
+at::Tensor tensor_of(const Tensor& fetched) {
+  std::vector<int64_t> shape;
+  for (int i = 0; i < library().TF_NumDims(fetched.get()); ++i) shape.push_back(library().TF_Dim(fetched.get(), i));
+  at::Tensor values = at::empty(shape, at::kFloat);
+  MLBENCH_CHECK(library().TF_TensorByteSize(fetched.get()) == values.nbytes(), "a fetched value is not of float32");
+  std::memcpy(values.data_ptr(), library().TF_TensorData(fetched.get()), values.nbytes());
+  return values;
+}
+
+// A tensor over float32 or int64 values that must outlive it.
+Tensor alias_of(const at::Tensor& values) {
+  const TF_DataType type = values.scalar_type() == at::kLong ? TF_INT64 : TF_FLOAT;
+  return alias(type, values.sizes().vec(), values.const_data_ptr(), values.nbytes());
+}
+
+}  // namespace
 
 SequenceNetwork::SequenceNetwork(const NetworkContext& context) : Passes(context) {
   require_token_loss(model_);
@@ -27,7 +48,8 @@ SequenceNetwork::SequenceNetwork(const NetworkContext& context) : Passes(context
   inputs_[model_.loss.targets].input = graph_.placeholder(TF_INT64, {-1, -1});
   loss_scale_.input = graph_.placeholder(TF_FLOAT, {});
   penalty_scale_.input = graph_.placeholder(TF_FLOAT, {});
-  build_pass(evaluation_, false, evaluated_);
+  const BuiltPass evaluated = build_pass(evaluation_, false, evaluated_);
+  if (!model_.decoder_input.empty()) build_decoding(evaluated.values);
   const BuiltPass pass = build_pass(training_, true, trained_);
   begin_backward();
   build_backward(pass);
@@ -51,16 +73,17 @@ void SequenceNetwork::forward(const BatchView& batch, bool training, const DrawM
   for (size_t i = 0; training && i < model_.penalties.size(); ++i) penalty_ += sum(values_of(kept_[penalties_ + i]));
 }
 
+void SequenceNetwork::feed_tensor(const std::string& name, const BatchTensor& tensor) {
+  MLBENCH_CHECK(
+      tensor.values.dtype == DType::kInt64 && tensor.values.count == volume_of(tensor.shape),
+      fmt::format("tensor '{}' of {} elements of {}", name, tensor.values.count, name_of(tensor.values.dtype)));
+  shapes_[name] = tensor.shape;
+  inputs_.at(name).tensor =
+      alias(TF_INT64, tensor.shape, tensor.values.data, static_cast<size_t>(tensor.values.count) * sizeof(int64_t));
+}
+
 void SequenceNetwork::feed_batch(const BatchView& batch) {
-  for (auto& [name, fed] : inputs_) {
-    const BatchTensor& tensor = batch.at(name);
-    MLBENCH_CHECK(
-        tensor.values.dtype == DType::kInt64 && tensor.values.count == volume_of(tensor.shape),
-        fmt::format("tensor '{}' of {} elements of {}", name, tensor.values.count, name_of(tensor.values.dtype)));
-    shapes_[name] = tensor.shape;
-    fed.tensor =
-        alias(TF_INT64, tensor.shape, tensor.values.data, static_cast<size_t>(tensor.values.count) * sizeof(int64_t));
-  }
+  for (const auto& [name, fed] : inputs_) feed_tensor(name, batch.at(name));
   for (const models::LayerSpec& layer : model_.layers) {
     shapes_[layer.output] = models::find_layer_kind(layer.kind).output(layer, input_shapes(layer));
   }
@@ -111,6 +134,40 @@ void SequenceNetwork::set_carried_state(std::span<const float> state, int64_t se
   trained_.states = states_of(model_, state, sequences, at::kCPU);
 }
 
+// ---- decoding
+
+EncodedSources SequenceNetwork::encode(const BatchView& sources) {
+  for (const std::string& name : model_.inputs) {
+    if (name != model_.decoder_input) feed_tensor(name, sources.at(name));
+  }
+  std::vector<at::Tensor> memory;
+  for (const Tensor& fetched : run(decoding_.encode)) memory.push_back(tensor_of(fetched));
+  return {at::kCPU, 1, [this, memory](const at::Tensor& tokens, DecodePass& pass) mutable {
+            return decode(tokens, std::exchange(memory, {}), pass);  // the state has it from the first step on
+          }};
+}
+
+// One state has what all layers keep.
+at::Tensor SequenceNetwork::decode(const at::Tensor& tokens, const std::vector<at::Tensor>& memory, DecodePass& pass) {
+  LayerState& state = pass.states[0];
+  if (pass.position == 0) {
+    for (const at::Tensor& one : memory) state.memory.push_back(one.repeat_interleave(pass.rows_per_sample, 0));
+    for (Shape shape : decoding_.row_shapes) {
+      shape.insert(shape.begin(), tokens.size(0));
+      state.rows.push_back(at::empty(shape, at::kFloat));
+    }
+  }
+  const at::Tensor column = tokens.unsqueeze(1);
+  inputs_.at(model_.decoder_input).tensor = alias_of(column);
+  decoding_.position.tensor = alias(TF_INT64, {}, &pass.position, sizeof(pass.position));
+  for (size_t i = 0; i < state.memory.size(); ++i) decoding_.memory[i].tensor = alias_of(state.memory[i]);
+  for (size_t i = 0; i < state.rows.size(); ++i) decoding_.rows[i].tensor = alias_of(state.rows[i]);
+  const std::vector<Tensor> fetched = run(decoding_.step);
+  for (size_t i = 0; i < state.rows.size(); ++i) state.rows[i] = tensor_of(fetched[i + 1]);
+  ++pass.position;
+  return tensor_of(fetched[0]);
+}
+
 // ---- the graph
 
 LayerContext SequenceNetwork::graph_context(Run& run, bool training, Carried& carried) {
@@ -138,14 +195,14 @@ LayerContext SequenceNetwork::graph_context(Run& run, bool training, Carried& ca
 }
 
 SequenceNetwork::BuiltPass SequenceNetwork::build_pass(Run& run, bool training, Carried& carried) {
-  std::map<std::string, Output> values;
+  BuiltPass pass;
+  std::map<std::string, Output>& values = pass.values;
   for (const auto& [name, fed] : inputs_) {
     run.feed(fed);
     values[name] = fed.input;
   }
   run.fetches.resize(2);
   const LayerContext context = graph_context(run, training, carried);
-  BuiltPass pass;
   for (size_t i = 0; i + 1 < model_.layers.size(); ++i) {
     const models::LayerSpec& layer = model_.layers[i];
     std::vector<Output> inputs;
@@ -176,9 +233,7 @@ std::function<LayerGradients(Output scale)> SequenceNetwork::build_loss(Run& run
     return transposed == nullptr ? writer.output() : writer.set(transposed, true).output();
   };
   const Output weight = value_of(weight_name, run);
-  const Output rows = graph_.binary("Reshape", hidden, graph_.integers({-1, layer.options.at("in").get<int32_t>()}));
-  Output logits = product(rows, weight, "transpose_b");
-  if (biased) logits = graph_.binary("BiasAdd", logits, value_of(bias, run));
+  const Output rows = rows_of(hidden), logits = logits_of(run, rows);
   const Output targets = graph_.binary("Reshape", inputs_.at(model_.loss.targets).input, graph_.integers({-1}));
   const BuiltTokenLoss loss = build_token_loss(graph_, model_, logits, targets);
   run.fetches[0] = loss.values;
@@ -196,6 +251,65 @@ std::function<LayerGradients(Output scale)> SequenceNetwork::build_loss(Run& run
     gradients.inputs = {graph_.binary("Reshape", of_rows, graph_.unary("Shape", hidden))};
     return gradients;
   };
+}
+
+Output SequenceNetwork::rows_of(Output hidden) {
+  const auto features = model_.layers.back().options.at("in").get<int32_t>();
+  return graph_.binary("Reshape", hidden, graph_.integers({-1, features}));
+}
+
+Output SequenceNetwork::logits_of(Run& run, Output rows) {
+  const models::LayerSpec& layer = model_.layers.back();
+  const Output weight = value_of(models::parameter_name(layer, "weight"), run);
+  const Output logits = graph_.operation("MatMul").input(rows).input(weight).set("transpose_b", true).output();
+  if (!layer.options.value("bias", true)) return logits;
+  return graph_.binary("BiasAdd", logits, value_of(models::parameter_name(layer, "bias"), run));
+}
+
+DecodeContext SequenceNetwork::decode_context() {
+  decoding_.position.input = graph_.placeholder(TF_INT64, {});
+  decoding_.step.feed(decoding_.position);
+  DecodeContext context{decoding_.position.input, {}, {}};
+  context.from_sources = [this](Output x) {
+    decoding_.encode.fetches.push_back(x);
+    decoding_.step.feed(decoding_.memory.emplace_back(Fed{x, nullptr}));
+    return x;
+  };
+  context.grown = [this](Output x, int64_t heads, int64_t width) {
+    Fed& before = decoding_.rows.emplace_back(Fed{graph_.placeholder(TF_FLOAT, {-1, heads, -1, width}), nullptr});
+    decoding_.row_shapes.push_back({heads, 0, width});
+    decoding_.step.feed(before);
+    const Output grown = graph_.operation("ConcatV2").inputs({before.input, x}).input(graph_.integer(2)).output();
+    decoding_.step.fetches.push_back(grown);
+    return grown;
+  };
+  return context;
+}
+
+void SequenceNetwork::build_decoding(std::map<std::string, Output> values) {
+  std::vector<GraphOrder::Step> steps;
+  for (size_t i = 0; i + 1 < model_.layers.size(); ++i) {
+    steps.push_back({model_.layers[i].inputs, model_.layers[i].output});
+  }
+  const GraphOrder order(model_, std::move(steps));
+  for (const std::string& name : model_.inputs) {
+    (name == model_.decoder_input ? decoding_.step : decoding_.encode).feed(inputs_.at(name));
+  }
+  decoding_.step.fetches.resize(1);
+  const DecodeContext decode = decode_context();
+  LayerContext context = context_for(decoding_.step, false);
+  context.decode = &decode;
+  for (size_t i = 0; i + 1 < model_.layers.size(); ++i) {
+    if (!order.decodes(i)) continue;
+    const models::LayerSpec& layer = model_.layers[i];
+    std::vector<Output> inputs;
+    for (const std::string& value : layer.inputs) inputs.push_back(values.at(value));
+    values[layer.output] =
+        build_graph_layer({layer, i, inputs[0], {}, {inputs.begin() + 1, inputs.end()}}, context, model_.name).output;
+  }
+  const Output rows = rows_of(values.at(model_.layers.back().inputs[0]));
+  decoding_.step.fetches[0] = graph_.unary("LogSoftmax", logits_of(decoding_.step, rows));
+  feed_values(decoding_.encode);
 }
 
 void SequenceNetwork::build_backward(const BuiltPass& pass) {

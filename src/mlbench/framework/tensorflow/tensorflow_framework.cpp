@@ -18,6 +18,7 @@
 #include "mlbench/framework/tensors/dropout.h"
 #include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/tensors/gradients.h"
+#include "mlbench/framework/tensors/sequence_decoder.h"
 #include "mlbench/framework/threads.h"
 
 namespace mlbench::framework::tensorflow_framework {
@@ -122,6 +123,11 @@ class TensorFlowFramework final : public Framework, public LayerListener {
     scores_.assign(logits.begin(), logits.end());
     find_loss(options_.model).scores(scores_);
     return scores_;
+  }
+
+  std::unique_ptr<Decoder> make_decoder() override {
+    if (options_.model.decoder_input.empty()) return Framework::make_decoder();
+    return make_sequence_decoder([this](const BatchView& sources) { return sequence_->encode(sources); });
   }
 
   std::vector<float> carried_state() override { return sequence_ ? sequence_->carried_state() : std::vector<float>(); }

@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -191,6 +193,43 @@ TEST(TensorFlowFramework, TransformerEqualsTorchPerTensor) {
   }
 }
 
+// The words of `sources` that `framework` writes greedily, by position.
+std::vector<std::vector<int64_t>> translate(Framework& framework, const TokenBatch& sources) {
+  constexpr int64_t kBegin = 2;
+  const auto decoder = framework.make_decoder();
+  decoder->start(sources.view(), 1);
+  std::vector<std::vector<int64_t>> words = {std::vector<int64_t>(static_cast<size_t>(sources.samples), kBegin)};
+  for (int position = 0; position < 12; ++position) {
+    const std::span<const float> found = decoder->step(words.back());
+    std::vector<int64_t> next;
+    for (size_t row = 0; row < words.back().size(); ++row) {
+      next.push_back(std::ranges::max_element(found.subspan(row * kWords, kWords)) - found.begin() -
+                     static_cast<int64_t>(row) * kWords);
+    }
+    words.push_back(next);
+  }
+  return words;
+}
+
+TEST(TensorFlowFramework, TranslatesAsTorchDoes) {
+  const FrameworkOptions options = options_of(text_model("4b", "small"));
+  const auto mine = make(options), reference = torch_framework::make(options);
+  reference->initialise();
+  const TokenBatch batch = translation_batch(
+      {sentence_pair(kWords, 5, 7, 1), sentence_pair(kWords, 9, 3, 2), sentence_pair(kWords, 1, 6, 3)});
+  for (int number = 0; number < 30; ++number) {
+    step(*reference, batch.view(), number);
+    flat_tensor(reference->parameters()).sub_(flat_tensor(reference->gradients()), 0.1);
+  }
+  flat_tensor(mine->parameters()).copy_(flat_tensor(reference->parameters()));
+  const std::vector<std::vector<int64_t>> words = translate(*mine, batch);
+  EXPECT_EQ(words, translate(*reference, batch));
+  EXPECT_GT(std::set(words.begin(), words.end()).size(), 2U) << "more than the same words again and again";
+  // An evaluation between two translations leaves nothing behind.
+  mine->forward(batch.view(), Mode::kEvaluate);
+  EXPECT_EQ(translate(*mine, batch), words);
+}
+
 // Trains for `steps` steps of plain SGD, and returns the loss of each.
 std::vector<double> train(Framework& framework, const Samples& samples, int steps) {
   framework.initialise();
@@ -255,10 +294,12 @@ TEST(TensorFlowFramework, OperationsMayRunAtOnce) {
   const FrameworkOptions options = options_of(models::smooth(model_of("1a", {{"model.depth", "8"}})));
   const Samples samples(options.model, 6);
   const TokenBatch batch = language_batch(kWords, 6, 4);
+  const TokenBatch sentences = translation_batch({sentence_pair(kWords, 5, 7, 1), sentence_pair(kWords, 9, 3, 2)});
   for (const int inter_op_threads : {2, 4}) {
     expect_the_same_at_once(options, samples.view(), inter_op_threads);
     // Its embedding is tied to the softmax: two layers have parts of one gradient.
     expect_the_same_at_once(options_of(text_model("3a", "tiny")), batch.view(), inter_op_threads);
+    expect_the_same_at_once(options_of(text_model("4b", "tiny")), sentences.view(), inter_op_threads);
   }
 }
 
