@@ -35,7 +35,7 @@ OPEN = {"": open, ".xz": lzma.open, ".gz": gzip.open}
 STOP_REASONS = {"goal", "max_steps", "max_epochs", "max_time", "epochs"}  # others are not the task's own end
 
 # exchange_ns, hidden_ns: per step
-Step = collections.namedtuple("Step", "first count samples end_ns kinds exchange_ns hidden_ns")
+Step = collections.namedtuple("Step", "first count samples loss_sum lr end_ns kinds exchange_ns hidden_ns")
 Segment = collections.namedtuple("Segment", "start_us steps events")
 
 
@@ -57,7 +57,7 @@ def read_records(data, header_bytes, columns):
         for name, cell in each:
             row[name] = struct.unpack_from(f"<{row['count']}{cell}", data, offset)
             offset += 8 * row["count"]
-        yield Step(row["first_step"], row["count"], row["samples"], row["end_ns"],
+        yield Step(row["first_step"], row["count"], row["samples"], row.get("loss_sum"), row.get("lr"), row["end_ns"],
                    [row[kind + "_ns"] for kind in KINDS], row["exchange_ns"],
                    row.get("hidden_ns", [0] * row["count"]))  # kept results of builds that hid nothing lack it
 

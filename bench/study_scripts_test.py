@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""What the scripts about images, stores and the study of distributed training make of results, without a build:
+tiny_imagenet_losses."""
+import unittest
+
+import tiny_imagenet_losses as losses
+
+
+class Order(unittest.TestCase):
+    def test_numbers_are_those_of_the_tests_of_base(self):
+        self.assertEqual(losses.philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e),
+                         [0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1])
+        self.assertEqual(losses.derive_key(42, 2, 0), 0xfacf83bdce98b461)
+        self.assertEqual(losses.order(10, 42, 0), [4, 1, 6, 7, 0, 5, 3, 8, 9, 2])
+
+    def test_crops_lie_within_the_padded_image(self):
+        crops = [losses.crop(42, 0, sample) for sample in range(2000)]
+        for offsets in zip(*((top, left) for top, left, _ in crops)):
+            self.assertEqual(set(offsets), set(range(2 * losses.PAD + 1)))
+        self.assertAlmostEqual(sum(mirrored for _, _, mirrored in crops) / len(crops), 0.5, delta=0.05)
+
+    def test_a_loss_may_be_twice_as_far_away_as_pytorch_from_itself(self):
+        found = losses.verdict([1, 2.0005, 3.01], [1, 2, 3], [1, 2, 3.006], 1e-3)
+        self.assertTrue(found["within"])
+        self.assertEqual((found["first_steps_within_limit"], found["torch_first_steps_within_limit"]), (2, 2))
+        self.assertFalse(losses.verdict([1, 2.0005, 3.01], [1, 2, 3], [1, 2, 3.004], 1e-3)["within"])
+        self.assertFalse(losses.verdict([1, 2.002, 3], [1, 2, 3], [1, 2, 3.006], 1e-3)["within"], "the difference came later")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
