@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
 """What the scripts about images, stores and the study of distributed training make of results, without a build:
-tiny_imagenet_losses."""
+tiny_imagenet_losses, s3_source."""
+import argparse
+import datetime
 import unittest
+from unittest import mock
 
+import s3_source
 import tiny_imagenet_losses as losses
 
 
@@ -25,6 +29,19 @@ class Order(unittest.TestCase):
         self.assertEqual((found["first_steps_within_limit"], found["torch_first_steps_within_limit"]), (2, 2))
         self.assertFalse(losses.verdict([1, 2.0005, 3.01], [1, 2, 3], [1, 2, 3.004], 1e-3)["within"])
         self.assertFalse(losses.verdict([1, 2.002, 3], [1, 2, 3], [1, 2, 3.006], 1e-3)["within"], "the difference came later")
+
+
+class Source(unittest.TestCase):
+    def test_an_address_has_the_signature_of_the_published_example(self):
+        with mock.patch.multiple(s3_source.s3_test, USER="AKIAIOSFODNN7EXAMPLE", SECRET="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"):
+            address = s3_source.signed("https://examplebucket.s3.amazonaws.com", "/test.txt", datetime.datetime(2013, 5, 24))
+        self.assertTrue(address.endswith("&X-Amz-Signature=aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404"), address)
+
+    def test_kinds_of_objects(self):
+        self.assertEqual(s3_source.kind_of("64x4M"), (64, 4 << 20))
+        for wrong in ("64", "x4M", "64x4", "64x4G", "64xM"):
+            with self.assertRaises(argparse.ArgumentTypeError):
+                s3_source.kind_of(wrong)
 
 
 if __name__ == "__main__":
