@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What the scripts about images, stores and the study of distributed training make of results, without a build:
-tiny_imagenet_losses, s3_source."""
+tiny_imagenet_losses, ddl_networks, s3_source."""
 import argparse
 import datetime
 import unittest
 from unittest import mock
 
+import ddl_networks
 import s3_source
 import tiny_imagenet_losses as losses
 
@@ -29,6 +30,19 @@ class Order(unittest.TestCase):
         self.assertEqual((found["first_steps_within_limit"], found["torch_first_steps_within_limit"]), (2, 2))
         self.assertFalse(losses.verdict([1, 2.0005, 3.01], [1, 2, 3], [1, 2, 3.004], 1e-3)["within"])
         self.assertFalse(losses.verdict([1, 2.002, 3], [1, 2, 3], [1, 2, 3.006], 1e-3)["within"], "the difference came later")
+
+
+class Networks(unittest.TestCase):
+    def test_an_exchange_hides_behind_the_backward_pass(self):
+        step = ddl_networks.expected_step_s
+        self.assertAlmostEqual(step(0.3, 0.1, 5, False), 0.4)
+        self.assertAlmostEqual(step(0.3, 0.1, 5, True), 0.32)  # the last of five buckets is left
+        self.assertAlmostEqual(step(0.3, 1.0, 5, True), 0.1 + 0.04 + 1.0)  # from the first bucket on without a pause
+        self.assertEqual(step(0.3, 0, 5, True), 0.3)
+
+    def test_what_is_neither_computed_nor_exchanged_stays(self):
+        self.assertAlmostEqual(ddl_networks.expected_efficiency(0.3, 0.4, 0.4, 1, False), 0.4 / 0.8)
+        self.assertEqual(ddl_networks.expected_efficiency(0.3, 0.4, 0, 1, True), 1)
 
 
 class Source(unittest.TestCase):
