@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """What the scripts about images, stores and the study of distributed training make of results, without a build:
-tiny_imagenet_losses, ddl_networks, s3_source."""
+tiny_imagenet_losses, ddl_trials, ddl_networks, s3_source."""
 import argparse
+import collections
 import datetime
+import http.client
+import http.server
+import threading
 import unittest
 from unittest import mock
 
 import ddl_networks
+import ddl_trials
 import s3_source
 import tiny_imagenet_losses as losses
 
@@ -30,6 +35,57 @@ class Order(unittest.TestCase):
         self.assertEqual((found["first_steps_within_limit"], found["torch_first_steps_within_limit"]), (2, 2))
         self.assertFalse(losses.verdict([1, 2.0005, 3.01], [1, 2, 3], [1, 2, 3.004], 1e-3)["within"])
         self.assertFalse(losses.verdict([1, 2.002, 3], [1, 2, 3], [1, 2, 3.006], 1e-3)["within"], "the difference came later")
+
+
+class Trials(unittest.TestCase):
+    def given(self, seed=1):
+        return argparse.Namespace(trials=20, balanced=5, seed=seed)
+
+    def test_the_seed_says_what_is_slowed(self):
+        plan = ddl_trials.plan(self.given())
+        self.assertEqual(plan, ddl_trials.plan(self.given()))
+        self.assertNotEqual(plan, ddl_trials.plan(self.given(2)))
+        self.assertEqual(collections.Counter(stage for _, stage in plan), {**dict.fromkeys(ddl_trials.STAGES, 5), None: 5})
+
+    def test_one_stage_is_slowed_and_the_others_are_alike(self):
+        for seed, slowed in ddl_trials.plan(self.given()):
+            times, factor = ddl_trials.times_of(seed, slowed, 0.05)
+            others = [seconds for stage, seconds in times.items() if stage != slowed]
+            self.assertLess(max(others) / min(others), 1.2)
+            if slowed:
+                self.assertTrue(1.8 <= factor <= 4)
+                self.assertGreater(times[slowed] / max(others), 1.6)
+
+    def test_pixels_follow_from_the_time_of_decoding(self):
+        lab = argparse.Namespace(decode_s=0.05, decode_s_per_area=0.04)
+        area = ddl_trials.Lab.area_for(lab, 3)
+        self.assertAlmostEqual(lab.decode_s + (area - 1) * lab.decode_s_per_area, 3 * lab.decode_s)
+
+    def trial(self, slowed, named, kind="named"):
+        return {"slowed": slowed, "named": named, "right": named == slowed and (slowed is not None or kind == "balanced")}
+
+    def test_one_of_twenty_may_be_wrong_and_no_balanced_one(self):
+        right, wrong = self.trial("read", "read"), self.trial("read", "decode")
+        nobody, somebody = self.trial(None, None, "balanced"), self.trial(None, "read")
+        for trials, met in (([right] * 19 + [wrong, nobody], True), ([right] * 18 + [wrong] * 2 + [nobody], False),
+                            ([right] * 20 + [nobody, somebody], False)):
+            self.assertEqual(ddl_trials.summary_of(trials)["met"], met)
+
+    def test_the_store_lists_and_sends_ranges(self):
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), ddl_trials.Answers)
+        server.objects = {"data/a": (b"0123456789", "e"), "other/b": (b"", "f")}
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+        self.addCleanup(client.close)
+        client.request("GET", "/trials?list-type=2&prefix=data/")
+        listed = client.getresponse().read().decode()
+        self.assertIn("<Key>data/a</Key><Size>10</Size>", listed)
+        self.assertNotIn("other", listed)
+        client.request("GET", "/trials/data/a", headers={"Range": "bytes=2-4"})
+        answer = client.getresponse()
+        self.assertEqual((answer.status, answer.headers["Content-Range"], answer.read()), (206, "bytes 2-4/10", b"234"))
 
 
 class Networks(unittest.TestCase):
