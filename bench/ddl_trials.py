@@ -41,9 +41,9 @@ import netns  # noqa: E402
 
 STAGES = ("read", "decode", "compute", "exchange")
 WORKERS, BATCH, STEPS = 2, 4, 40  # images of a worker's step
-PIXELS = (1200, 900)              # of an image that is not slowed
+PIXELS = (2000, 1500)             # of an image that is not slowed
 LARGE = 4                         # times the pixels: the images by which decoding is calibrated, too
-QUALITY = 20                      # of its JPEG
+QUALITY = 12                      # of its JPEG
 DISTINCT, CLASSES = 20, 10
 SAMPLES = {"train": 5000, "val": 500}  # of the data set
 PARAMETERS = 272_474              # of the model below
