@@ -99,11 +99,11 @@ class TensorFlowFramework final : public Framework, public LayerListener {
     if (training) ++micro_batch_;
   }
 
-  double loss() override { return mean_loss_ + penalty_of(options_.model, parameters_); }
+  double loss() override { return mean_loss_ + penalties_.of(parameters_); }
   MetricSums metric_sums() override { return sums_; }
 
   void backward(const BackwardOptions& options) override {
-    gradient_buffer_.begin(begin_gradients(options_.model, parameters_, gradients_, options), options.last);
+    gradient_buffer_.begin(penalties_.begin_gradients(parameters_, gradients_, options), options.last);
     if (clock_ != nullptr) layer_began_ = clock_->now();
     if (sequence_) {
       sequence_->backward(options.scale);
@@ -204,6 +204,7 @@ class TensorFlowFramework final : public Framework, public LayerListener {
   }
 
   FrameworkOptions options_;
+  const Penalties penalties_{options_.model};
   FlatLayout layout_;
   at::Tensor parameters_, gradients_, buffers_;  // flat
   GradientBuffer gradient_buffer_;

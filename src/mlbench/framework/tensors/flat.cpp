@@ -2,8 +2,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <utility>
-#include <vector>
 
 #include "mlbench/base/errors.h"
 
@@ -34,49 +32,49 @@ at::Tensor make_gradients(const FrameworkOptions& options, int64_t elements) {
       memory.get(), {elements}, [memory](void*) {}, at::kFloat);
 }
 
-namespace {
-
-// The stretches of the flat parameters that the model's penalties are of; none where it has no penalty. Each goes on to
-// the next parameter: padding is zeros, which no penalty counts.
-std::vector<std::pair<int64_t, int64_t>> penalised(const models::ModelDescription& model) {
-  std::vector<std::pair<int64_t, int64_t>> stretches;
-  if (model.l1 == 0 && model.l2 == 0) return stretches;
+Penalties::Penalties(const models::ModelDescription& model) : l1_(model.l1), l2_(model.l2) {
+  if (l1_ == 0 && l2_ == 0) return;
   const FlatLayout layout = models::lay_out(model);
   bool open = false;
   for (const FlatRange& range : layout.ranges) {
     if (!range.trainable) break;
     const bool counts = range.use != TensorUse::kNorm;
-    if (counts && !open) stretches.emplace_back(range.offset, layout.parameter_elements);
-    if (!counts && open) stretches.back().second = range.offset;
+    if (counts && !open) stretches_.emplace_back(range.offset, layout.parameter_elements);
+    if (!counts && open) stretches_.back().second = range.offset;
+    leaves_out_ = leaves_out_ || !counts;
     open = counts;
   }
-  return stretches;
 }
 
-}  // namespace
-
-double penalty_of(const models::ModelDescription& model, const at::Tensor& parameters) {
+double Penalties::of(const at::Tensor& parameters) const {
   double penalty = 0;
-  for (const auto& [begin, end] : penalised(model)) {
+  for (const auto& [begin, end] : stretches_) {
     const at::Tensor part = parameters.slice(0, begin, end);
-    if (model.l1 > 0) penalty += model.l1 * part.abs().sum().item<double>();
-    if (model.l2 > 0) penalty += model.l2 / 2 * part.dot(part).item<double>();
+    if (l1_ > 0) penalty += l1_ * part.abs().sum().item<double>();
+    if (l2_ > 0) penalty += l2_ / 2 * part.dot(part).item<double>();
   }
   return penalty;
 }
 
-bool begin_gradients(const models::ModelDescription& model, const at::Tensor& parameters, at::Tensor& gradients,
-                     const BackwardOptions& options) {
-  const auto stretches = penalised(model);
-  if (stretches.empty()) return options.accumulate;
-  if (!options.accumulate) gradients.zero_();
-  for (const auto& [begin, end] : stretches) {
+bool Penalties::begin_gradients(const at::Tensor& parameters, at::Tensor& gradients,
+                                const BackwardOptions& options) const {
+  if (leaves_out_ && !options.accumulate) gradients.zero_();
+  for (const auto& [begin, end] : stretches_) {
     const at::Tensor part = parameters.slice(0, begin, end);
     at::Tensor gradient = gradients.slice(0, begin, end);
-    if (model.l2 > 0) gradient.add_(part, options.scale * model.l2);
-    if (model.l1 > 0) gradient.add_(part.sign(), options.scale * model.l1);
+    bool adds = options.accumulate;
+    const auto begin_with = [&](const at::Tensor& direction, double weight) {
+      if (adds) {
+        gradient.add_(direction, weight);
+      } else {
+        at::mul_out(gradient, direction, at::scalar_tensor(weight, at::kFloat));
+      }
+      adds = true;
+    };
+    if (l2_ > 0) begin_with(part, options.scale * l2_);
+    if (l1_ > 0) begin_with(part.sign(), options.scale * l1_);
   }
-  return true;
+  return options.accumulate || !stretches_.empty();
 }
 
 }  // namespace mlbench::framework

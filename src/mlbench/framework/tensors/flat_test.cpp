@@ -33,9 +33,9 @@ const std::map<std::string, float> kParameters = {
 
 TEST(Penalties, AreOfWeightsAndBiasesButNotOfNorms) {
   const models::ModelDescription model = penalised_model(0, 0.5);
-  EXPECT_DOUBLE_EQ(penalty_of(model, flat_values(model, kParameters)), 0.25 * (9 + 4 + 1));
+  EXPECT_DOUBLE_EQ(Penalties(model).of(flat_values(model, kParameters)), 0.25 * (9 + 4 + 1));
   const models::ModelDescription both = penalised_model(0.125, 0.5);
-  EXPECT_DOUBLE_EQ(penalty_of(both, flat_values(both, kParameters)), 3.5 + 0.125 * (3 + 2 + 1));
+  EXPECT_DOUBLE_EQ(Penalties(both).of(flat_values(both, kParameters)), 3.5 + 0.125 * (3 + 2 + 1));
 }
 
 TEST(Penalties, BeginGradientsWithTheirPart) {
@@ -45,9 +45,9 @@ TEST(Penalties, BeginGradientsWithTheirPart) {
   // Half of l2 w + l1 sign(w), and zero for the norm whatever stood there.
   const std::map<std::string, float> half = {
       {"conv.weight", 0.875F}, {"bn.weight", 0.0F}, {"bn.bias", 0.0F}, {"fc.weight", -0.625F}, {"fc.bias", 0.375F}};
-  EXPECT_TRUE(begin_gradients(model, parameters, gradients, {.scale = 0.5}));
+  EXPECT_TRUE(Penalties(model).begin_gradients(parameters, gradients, {.scale = 0.5}));
   EXPECT_TRUE(at::equal(gradients, flat_values(model, half))) << gradients;
-  EXPECT_TRUE(begin_gradients(model, parameters, gradients, {.scale = 0.5, .accumulate = true}));
+  EXPECT_TRUE(Penalties(model).begin_gradients(parameters, gradients, {.scale = 0.5, .accumulate = true}));
   EXPECT_TRUE(at::equal(gradients, flat_values(model, half) * 2)) << gradients;
 }
 
@@ -55,9 +55,9 @@ TEST(Penalties, LeaveTheGradientsToTheModelWhereThereAreNone) {
   const models::ModelDescription model = penalised_model(0, 0);
   const at::Tensor parameters = flat_values(model, kParameters);
   at::Tensor gradients = at::full_like(parameters, 9);
-  EXPECT_EQ(penalty_of(model, parameters), 0);
-  EXPECT_FALSE(begin_gradients(model, parameters, gradients, {}));
-  EXPECT_TRUE(begin_gradients(model, parameters, gradients, {.accumulate = true}));
+  EXPECT_EQ(Penalties(model).of(parameters), 0);
+  EXPECT_FALSE(Penalties(model).begin_gradients(parameters, gradients, {}));
+  EXPECT_TRUE(Penalties(model).begin_gradients(parameters, gradients, {.accumulate = true}));
   EXPECT_TRUE(at::equal(gradients, at::full_like(parameters, 9))) << gradients;
 }
 

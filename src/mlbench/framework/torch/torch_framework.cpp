@@ -134,7 +134,7 @@ class TorchFramework final : public Framework {
 
   void backward(const BackwardOptions& options) override {
     compute_loss();
-    const bool accumulate = begin_gradients(options_.model, parameters_, gradients_, options);
+    const bool accumulate = penalties_.begin_gradients(parameters_, gradients_, options);
     gradient_buffer_.begin(accumulate, options.last);
     if (sequence_) {
       sequence_->backward(options.scale);
@@ -209,7 +209,7 @@ class TorchFramework final : public Framework {
   void compute_loss() {
     if (!sequence_ && loss_.defined()) return;
     if (!sequence_) loss_ = criterion_.mean(outputs_, labels_);
-    penalty_ = penalty_of(options_.model, parameters_);
+    penalty_ = penalties_.of(parameters_);
   }
 
   static RowSelection rows_of(const BatchTensor& features, int64_t samples) {
@@ -268,6 +268,7 @@ class TorchFramework final : public Framework {
   }
 
   FrameworkOptions options_;
+  const Penalties penalties_{options_.model};
   FlatLayout layout_;
   const SampleLoss& criterion_;
   Placement placement_;

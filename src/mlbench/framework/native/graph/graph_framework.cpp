@@ -68,11 +68,11 @@ class GraphFramework final : public Framework {
                   fmt::format("a batch of weight {} has {} targets", batch.weight, network_->sums().weight));
   }
 
-  double loss() override { return network_->mean_loss() + penalty_of(options_.model, parameters_); }
+  double loss() override { return network_->mean_loss() + penalties_.of(parameters_); }
   MetricSums metric_sums() override { return network_->sums(); }
 
   void backward(const BackwardOptions& options) override {
-    gradient_buffer_.begin(begin_gradients(options_.model, parameters_, gradients_, options), options.last);
+    gradient_buffer_.begin(penalties_.begin_gradients(parameters_, gradients_, options), options.last);
     network_->backward(options.scale);
   }
 
@@ -111,6 +111,7 @@ class GraphFramework final : public Framework {
 
  private:
   FrameworkOptions options_;
+  const Penalties penalties_{options_.model};
   FlatLayout layout_;
   at::ScalarType product_type_;
   at::Tensor parameters_, gradients_, buffers_;

@@ -188,7 +188,7 @@ class TapeFramework final : public Framework {
     mean_loss_ = sum / static_cast<double>(batch.samples);
   }
 
-  double loss() override { return mean_loss_ + penalty_of(options_.model, parameters_); }
+  double loss() override { return mean_loss_ + penalties_.of(parameters_); }
 
   MetricSums metric_sums() override {
     const double sum = mean_loss_ * static_cast<double>(weight_);
@@ -198,7 +198,7 @@ class TapeFramework final : public Framework {
   void backward(const BackwardOptions& options) override {
     const double loss_scale = options.scale;
     const GradientReady ready = options.last ? ready_ : GradientReady();
-    const bool accumulate = begin_gradients(options_.model, parameters_, gradients_, options);
+    const bool accumulate = penalties_.begin_gradients(parameters_, gradients_, options);
     if (rows_) {
       rows_->gradient(static_cast<float>(loss_scale), accumulate, gradients_.data_ptr<float>());
       if (ready) ready(layout_.ranges[0].offset, layout_.ranges[0].count);
@@ -258,6 +258,7 @@ class TapeFramework final : public Framework {
 
  private:
   FrameworkOptions options_;
+  const Penalties penalties_{options_.model};
   FlatLayout layout_;
   const Loss& criterion_;
   bool pinned_ = false;
