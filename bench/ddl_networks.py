@@ -16,7 +16,6 @@ of C, the gradient becomes final during the last two thirds, in proportion to el
 
 The rest of a step, what the update and everything else takes, is that of one worker. The efficiency is that of the study.
 """
-import argparse
 import datetime
 import json
 import os
@@ -87,13 +86,10 @@ def table_of(document):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin")
+    parser = ratio.parser_of(__doc__, "ddl-networks.json")
     parser.add_argument("--workers", type=lambda text: [int(one) for one in text.split(",")], default=[1, 2, 4])
     parser.add_argument("--links", default="100mbit,1gbit")
     parser.add_argument("--step", default="200ms", help="time of an emulated step")
-    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs/results/ddl-networks.json")
-    parser.add_argument("--table", action="store_true", help="print what is kept, as Markdown")
     given = parser.parse_args()
     if given.table:
         return print(table_of(json.loads(given.output.read_text())))

@@ -303,15 +303,12 @@ def table_of(document):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin")
+    parser = ratio.parser_of(__doc__, "ddl-trials.json")
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--balanced", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--images", help="a tar file of JPEGs that are made larger (default: made images)")
     parser.add_argument("--images-python", default="/usr/bin/python3", help="one with Pillow (default: %(default)s)")
-    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs/results/ddl-trials.json")
-    parser.add_argument("--table", action="store_true", help="print what is kept, as Markdown")
     parser.add_argument("--serve", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--make", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--area", type=float, default=1, help=argparse.SUPPRESS)

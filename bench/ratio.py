@@ -52,6 +52,16 @@ def machine():
             "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30)}
 
 
+def parser_of(description, output):
+    """The options of a script that keeps what it measures in the file `output` of docs/results, and prints it as a table."""
+    root = pathlib.Path(__file__).resolve().parents[1]
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=pathlib.Path, default=root / "build/release/bin")
+    parser.add_argument("--output", type=pathlib.Path, default=root / "docs/results" / output)
+    parser.add_argument("--table", action="store_true", help="print what is kept, as Markdown")
+    return parser
+
+
 def write(path, document):
     """As a whole or not at all."""
     path = pathlib.Path(path)

@@ -131,15 +131,12 @@ def table_of(document):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin")
+    parser = ratio.parser_of(__doc__, "s3-source.json")
     parser.add_argument("--objects", type=lambda text: [kind_of(one) for one in text.split(",")],
                         default=[kind_of("64x4M"), kind_of("800x128K")], help="COUNTxSIZE,...")
     parser.add_argument("--threads", type=int, default=8, help="connections of either side")
     parser.add_argument("--pairs", type=int, default=21)
     parser.add_argument("--limit", type=float, default=0.9)
-    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs/results/s3-source.json")
-    parser.add_argument("--table", action="store_true", help="print what is kept, as Markdown")
     given = parser.parse_args()
     if given.table:
         return print(table_of(json.loads(given.output.read_text())))
