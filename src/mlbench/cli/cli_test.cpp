@@ -598,6 +598,18 @@ TEST_F(Cli, CtrlCIsHeardFromTheFirstInstruction) {
   }
 }
 
+// timeout sends its signal to the process, and then to the process's group.
+TEST_F(Cli, ASignalToTheProcessAndItsGroupIsOneCtrlC) {
+  environment_["FAKE_STEPS"] = "100000";
+  ChildProcess command = start({"run", "r", "--task", "fashion-mnist", "--synthetic", "1"});
+  ASSERT_TRUE(eventually([&] { return state_of("r-1") == "running"; }));
+  kill(command.pid(), SIGINT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  interrupt(command);
+  EXPECT_EQ(state_of("r-1"), "stopped");
+  EXPECT_THAT(read_file(folder_.path() / "output"), testing::Not(HasSubstr("killing")));
+}
+
 TEST_F(Cli, ASecondCtrlCKills) {
   environment_["FAKE_STEPS"] = "100000";
   environment_["FAKE_FAULT"] = "0:0:ignore_term";
@@ -605,8 +617,10 @@ TEST_F(Cli, ASecondCtrlCKills) {
   ASSERT_TRUE(eventually([&] { return state_of("r-1") == "running"; }));
   kill(command.pid(), SIGINT);
   ASSERT_TRUE(eventually([&] { return read_file(folder_.path() / "output").find("stopping") != std::string::npos; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));  // the same request until then
   interrupt(command);
   EXPECT_THAT(state_of("r-1"), testing::AnyOf("failed", "stopped"));
+  EXPECT_THAT(read_file(folder_.path() / "output"), HasSubstr("killing r-1"));
 }
 
 TEST_F(Cli, AHomeIsTheUsersAloneAndNamedFilesAreNot) {

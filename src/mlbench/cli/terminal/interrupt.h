@@ -2,6 +2,8 @@
 
 // Counts Ctrl-C (and SIGTERM) while a command follows runs, instead of ending the program. A verb that uses the guard
 // must set Program::reads_signals, and make the guard before anything that must not end half way.
+//
+// Signals within half a second are one request: timeout and job managers signal a process and its group.
 
 #include <signal.h>
 
@@ -13,7 +15,7 @@ class InterruptGuard {
   ~InterruptGuard();  // sets the handlers that were there before
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
-  static int count();  // signals since the first guard of the process
+  static int count();  // requests since the first guard of the process
 
  private:
   struct sigaction previous_int_, previous_term_;
