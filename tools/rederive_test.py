@@ -84,6 +84,7 @@ RECORD = {
     "clocks": {"prepare_s": 2.0, "train_s": 1.5, "train_legacy_s": 1.3},
     "steps_s": {"batch_load": 0.1, "init": 0, "fwd_pass": 1.0, "comp_loss": 0, "backprop": 0, "agg": 0.3, "opt_step": 0,
                 "comp_metrics": 0, "checkpoint": 0.1},
+    "waited_for_data_s": [0.1, 0.0],
     "throughput": {"samples_per_s": 40 / 1.5, "median_samples_per_s": 20.0, "peak_rss": 7, "samples": 40, "steps": 3},
     "evaluations": [evaluated(1, 70.0, 0.5, 1.75, 1.5), evaluated(3, 85.0, 1.5, 3.75, 3.5)],
     "epochs": [{"epoch": 1, "train_loss": 0.5, "metrics": {"Prec@1": 60.0}, "train_s": 1.5, "step": 3, "segment": 1}],
@@ -158,8 +159,8 @@ class Rederive(Case):
 
     def test_each_wrong_figure_is_found(self):
         given = {"goal": ["target", "higher_is_better"], "exchange": ["exact"]}  # by the task, or not derived
-        for place in numbers({key: RECORD[key] for key in ("segments", "goal", "clocks", "steps_s", "throughput",
-                                                           "evaluations", "epochs", "exchange")}):
+        for place in numbers({key: RECORD[key] for key in ("segments", "goal", "clocks", "steps_s", "waited_for_data_s",
+                                                           "throughput", "evaluations", "epochs", "exchange")}):
             if place[-1] in given.get(place[0], []) or place[-1] == "exact":
                 continue
             record = copy.deepcopy(RECORD)
@@ -259,7 +260,7 @@ class Rederive(Case):
 
     def test_speed_up(self):
         one = copy.deepcopy(RECORD)
-        one |= {"name": "r-1", "workers": 1, "exchange": None}
+        one |= {"name": "r-1", "workers": 1, "exchange": None, "waited_for_data_s": [0.1]}
         one["throughput"] |= {"samples_per_s": 20 / 1.5, "samples": 20, "median_samples_per_s": 10.0, "peak_rss": 5}
         self.write()
         self.write(one, steps=(STEPS[:1],), events=(EVENTS[:1],), name="r-1")
@@ -307,7 +308,8 @@ def run_of_two():
 
 
 def run_of_one():
-    record = copy.deepcopy(RECORD) | {"name": "r-1", "workers": 1, "exchange": None, "data": {"synthetic": True}}
+    record = copy.deepcopy(RECORD) | {"name": "r-1", "workers": 1, "exchange": None, "data": {"synthetic": True},
+                                      "waited_for_data_s": [0.1]}
     longer = {"train_s": 3.5, "train_legacy_s": 3.3}
     record["segments"][0] |= longer
     record["clocks"] |= longer

@@ -189,28 +189,6 @@ ClockSums clocks_of(const RunProgress& progress, const std::vector<RankSpool>& s
   return sums;
 }
 
-std::optional<double> median_rate(const std::vector<RankSpool>& segments, int64_t workers) {
-  std::vector<std::pair<double, uint64_t>> rates;  // samples per second, and number of steps
-  uint64_t steps = 0;
-  for (const RankSpool& spool : segments) {
-    for (const StepRecord& record : spool.steps) {
-      if (record.total_ns() <= 0) continue;
-      rates.emplace_back(
-          static_cast<double>(record.samples) * static_cast<double>(workers) / to_seconds(record.total_ns()),
-          record.count);
-      steps += record.count;
-    }
-  }
-  std::sort(rates.begin(), rates.end());
-  uint64_t seen = 0;
-  for (size_t i = 0; i < rates.size(); ++i) {
-    seen += rates[i].second;
-    if (2 * seen == steps) return (rates[i].first + rates[i + 1].first) / 2;
-    if (2 * seen > steps) return rates[i].first;
-  }
-  return std::nullopt;
-}
-
 Throughput throughput_of(const Spools& spools, const Clocks& clocks, int64_t workers) {
   Throughput throughput;
   int64_t samples = 0;
@@ -486,6 +464,7 @@ Record build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   }
   record.clocks = clocks_of(progress, rank0, clocks);
   record.steps_s = seconds_by_kind(clocks);
+  record.waited_for_data_s = waited_for_data_s(spools.ranks);
   record.throughput = throughput_of(spools, clocks, spec.workers);
   record.utilisation = part_of<Utilisation>(progress.utilisation, "what the supervisor saw of the use", notes);
   record.energy = part_if_read<Energy>(progress.energy, "what the supervisor saw of the energy", notes);

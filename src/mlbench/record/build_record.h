@@ -38,6 +38,7 @@ struct RunProgress {
 // spool that cannot be read becomes a note.
 //
 // - clocks, steps_s: rank 0's step records, summed over all segments. Steps that a resumed run repeated count twice.
+// - waited_for_data_s: `batch_load` of each rank, summed in the same way.
 // - evaluations, epochs: where a step (or epoch) is in two segments, the later segment counts. Their train_s and wall_s
 //   include the whole clocks of earlier segments; wall_s starts at the launch of each segment. elapsed_s: see curve.h.
 // - goal: value, epoch, step and train_s of the moment when the goal was reached; else of the best value so far, or

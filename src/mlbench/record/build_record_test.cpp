@@ -281,6 +281,26 @@ TEST_F(BuildRecord, FinishedRun) {
   EXPECT_EQ(record["epochs"][0]["train_s"], 1.0);
 }
 
+// Rank 1 waits for data for 0.2 s of each second, and rank 0 for rank 1.
+TEST_F(BuildRecord, WaitingForDataIsThatOfEachRank) {
+  one_finished_segment();
+  StepRecord fed = step_record(0, 10, kSecond);
+  std::swap(fed.kinds_ns[static_cast<size_t>(StepKind::kBatchLoad)],
+            fed.kinds_ns[static_cast<size_t>(StepKind::kAggregate)]);
+  for (const int64_t segment : {1, 2}) {
+    write_spool(folder_.path(), segment, 0, {fed}, {});
+    write_spool(folder_.path(), segment, 1, {step_record(0, 10, kSecond)}, {});
+  }
+  const Json record = build();
+  EXPECT_EQ(record["waited_for_data_s"], (Json{0.0, 0.4}));
+  EXPECT_EQ(record["steps_s"]["batch_load"], 0.0) << "that is rank 0's";
+  if (SchemaValidator::missing().empty()) {
+    EXPECT_EQ(SchemaValidator("run.schema.json").complaint(record), "");
+  }
+  for (const int64_t segment : {1, 2}) write_spool(folder_.path(), segment, 1, {}, {});
+  EXPECT_EQ(build()["waited_for_data_s"], nullptr) << "rank 1's is not known";
+}
+
 TEST_F(BuildRecord, ResumedRunAddsClocksAndTakesTheLaterCurve) {
   one_finished_segment();
   resume_at_step_10();

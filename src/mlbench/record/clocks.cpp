@@ -1,5 +1,8 @@
 #include "mlbench/record/clocks.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "mlbench/base/clock.h"
 #include "mlbench/record/events.h"
 
@@ -29,6 +32,38 @@ spec::NamedNumbers seconds_by_kind(const Clocks& clocks) {
     seconds.emplace_back(kStepKindNames[kind], to_seconds(clocks.kinds_ns[kind]));
   }
   return seconds;
+}
+
+std::optional<std::vector<double>> waited_for_data_s(const std::vector<std::vector<RankSpool>>& ranks) {
+  std::vector<double> waited_s;
+  for (const auto& segments : ranks) {
+    const Clocks clocks = derive_clocks(segments);
+    if (clocks.steps == 0) return std::nullopt;
+    waited_s.push_back(to_seconds(clocks.kinds_ns[static_cast<size_t>(StepKind::kBatchLoad)]));
+  }
+  return waited_s;
+}
+
+std::optional<double> median_rate(const std::vector<RankSpool>& segments_of_one_rank, int64_t workers) {
+  std::vector<std::pair<double, uint64_t>> rates;  // samples per second, and number of steps
+  uint64_t steps = 0;
+  for (const RankSpool& spool : segments_of_one_rank) {
+    for (const StepRecord& record : spool.steps) {
+      if (record.total_ns() <= 0) continue;
+      rates.emplace_back(
+          static_cast<double>(record.samples) * static_cast<double>(workers) / to_seconds(record.total_ns()),
+          record.count);
+      steps += record.count;
+    }
+  }
+  std::sort(rates.begin(), rates.end());
+  uint64_t seen = 0;
+  for (size_t i = 0; i < rates.size(); ++i) {
+    seen += rates[i].second;
+    if (2 * seen == steps) return (rates[i].first + rates[i + 1].first) / 2;
+    if (2 * seen > steps) return rates[i].first;
+  }
+  return std::nullopt;
 }
 
 int64_t evaluation_ns(const RankSpool& spool) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "mlbench/record/spool.h"
@@ -31,6 +32,12 @@ Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank, const M
 
 // Seconds by the names of the step kinds.
 spec::NamedNumbers seconds_by_kind(const Clocks& clocks);
+
+// `batch_load` of each rank, of all its segments; empty where a rank recorded no steps.
+std::optional<std::vector<double>> waited_for_data_s(const std::vector<std::vector<RankSpool>>& ranks);
+
+// The record's throughput.median_samples_per_s (build_record.h).
+std::optional<double> median_rate(const std::vector<RankSpool>& segments_of_one_rank, int64_t workers);
 
 // The time since the first batch as --max-time and "accuracy after time" count it: train clock and rank 0's
 // evaluations.

@@ -362,6 +362,9 @@ struct Record {
   std::optional<Goal> goal;
   ClockSums clocks;
   NamedNumbers steps_s;  // rank 0's train clock by kind of step
+  // How long each rank's steps waited for data; empty in records of earlier programs, of custom runs, and where a rank
+  // recorded no steps.
+  std::optional<std::vector<double>> waited_for_data_s;
   std::optional<Exchange> exchange;
   Throughput throughput;
   Utilisation utilisation;

@@ -411,6 +411,7 @@ void describe(V& v, T& record) {
   v.structure("goal", record.goal);
   v.structure("clocks", record.clocks);
   v.field("steps_s", record.steps_s);
+  v.field("waited_for_data_s", record.waited_for_data_s);
   v.structure("exchange", record.exchange);
   v.structure("throughput", record.throughput);
   v.structure("utilisation", record.utilisation);

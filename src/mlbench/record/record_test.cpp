@@ -106,6 +106,7 @@ Record full_record() {
   record.energy.emplace().hosts.emplace_back();
   record.custom.emplace().declared.emplace();
   record.emulated_step_s = 0.15;
+  record.waited_for_data_s = std::vector{1.0};
   return record;
 }
 
