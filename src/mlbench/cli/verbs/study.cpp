@@ -148,8 +148,8 @@ class DdlRunner {
     answer.refused = std::move(made.refused);
     const record::Record* const finished = report::finished_run(answer);
     if (finished == nullptr) return answer;
-    answer.waiting_steps =
-        report::share_of_waiting_steps(runs_dir(home_) / finished->name, record::segment_count(*finished));
+    answer.waiting_steps = report::waiting_steps_of(runs_dir(home_) / finished->name, finished->workers.value_or(1),
+                                                    record::segment_count(*finished));
     measure_stages(answer, *finished);
     return answer;
   }

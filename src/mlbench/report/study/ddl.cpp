@@ -47,6 +47,25 @@ StageTimes stages_alone(const DdlAnswer& answer) {
   return alone;
 }
 
+// Of the rank that waited most. Records of earlier programs have rank 0's waiting alone.
+std::optional<double> waited_for_data(const record::Record& record) {
+  const std::vector<double> ranks = record.waited_for_data_s.value_or(std::vector<double>());
+  return ranks.empty() ? spec::find_number(record.steps_s, "batch_load") : std::optional(std::ranges::max(ranks));
+}
+
+std::optional<double> share_of_waiting_steps(const std::filesystem::path& run_dir, int64_t rank, int64_t segments) {
+  uint64_t steps = 0, waiting = 0;
+  for (int64_t segment = 1; segment <= segments; ++segment) {
+    record::StepReader reader(run_dir, segment, rank);
+    while (const auto record = reader.next()) {
+      const auto waited = static_cast<double>(record->kinds_ns[static_cast<size_t>(record::StepKind::kBatchLoad)]);
+      steps += record->count;
+      if (waited >= kWaitingShare * static_cast<double>(record->total_ns())) waiting += record->count;
+    }
+  }
+  return steps > 0 ? std::optional(static_cast<double>(waiting) / static_cast<double>(steps)) : std::nullopt;
+}
+
 record::NamedNumbers last_due_metrics(const record::Record& record) {
   for (auto one = record.evaluations.rbegin(); one != record.evaluations.rend(); ++one) {
     if (one->cadence == false) continue;
@@ -71,8 +90,7 @@ DdlRow ddl_row(const DdlAnswer& answer) {
     for (const std::string& label : figures.labels) add_label(row.labels, label);
     if (figures.samples_per_s) rates.push_back(*figures.samples_per_s);
     row.utilisation = figures.accelerator_utilisation;
-    row.step = {per_step(record, record.clocks.train_s),
-                per_step(record, spec::find_number(record.steps_s, "batch_load"))};
+    row.step = {per_step(record, record.clocks.train_s), per_step(record, waited_for_data(record))};
     row.metrics = last_due_metrics(record);
   }
   row.samples_per_s = median(rates);
@@ -123,17 +141,13 @@ std::optional<double> bytes_per_sample(const record::Record& input) {
   return *bytes * static_cast<double>(steps) / static_cast<double>(samples);
 }
 
-std::optional<double> share_of_waiting_steps(const std::filesystem::path& run_dir, int64_t segments) {
-  uint64_t steps = 0, waiting = 0;
-  for (int64_t segment = 1; segment <= segments; ++segment) {
-    record::StepReader reader(run_dir, segment, 0);
-    while (const auto record = reader.next()) {
-      const auto waited = static_cast<double>(record->kinds_ns[static_cast<size_t>(record::StepKind::kBatchLoad)]);
-      steps += record->count;
-      if (waited >= kWaitingShare * static_cast<double>(record->total_ns())) waiting += record->count;
-    }
+std::optional<WaitingSteps> waiting_steps_of(const std::filesystem::path& run_dir, int64_t workers, int64_t segments) {
+  std::optional<WaitingSteps> most;
+  for (int64_t rank = 0; rank < workers; ++rank) {
+    const auto share = share_of_waiting_steps(run_dir, rank, segments);
+    if (share && (!most || *share > most->share)) most = {*share, rank};
   }
-  return steps > 0 ? std::optional(static_cast<double>(waiting) / static_cast<double>(steps)) : std::nullopt;
+  return most;
 }
 
 Ddl analyse_ddl(const std::vector<DdlAnswer>& answers) {

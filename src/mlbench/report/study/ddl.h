@@ -37,14 +37,20 @@ struct DdlPoint {
   int64_t workers = 1;
 };
 
+// Of the rank of which most steps waited for data for at least 5 % of their time.
+struct WaitingSteps {
+  double share = 0;  // of its steps
+  int64_t rank = 0;  // the first of equal ones
+};
+
 struct DdlAnswer {
   DdlPoint point = {};
   std::vector<record::Record> records = {};  // of the repeats that were made
   std::string refused = {};                  // why others could not be made; "" where none was refused
   std::optional<record::Record> compute = {}, exchange = {}, input = {};  // the finished runs of stages alone
   std::optional<double> read_by_one_per_s = {},
-                        read_by_all_per_s = {};  // bytes; by the threads of one worker, and of all
-  std::optional<double> waiting_steps = {};      // share_of_waiting_steps() of a finished repeat
+                        read_by_all_per_s = {};    // bytes; by the threads of one worker, and of all
+  std::optional<WaitingSteps> waiting_steps = {};  // waiting_steps_of() a finished repeat
 };
 
 struct DdlRow {
@@ -53,7 +59,8 @@ struct DdlRow {
   std::string state = {}, why = {};    // as of SweepPoint
   std::optional<double> samples_per_s = {}, efficiency = {};
   std::string no_efficiency = {};  // why there is none; "" where there is one
-  std::optional<double> waiting_steps = {}, utilisation = {};
+  std::optional<WaitingSteps> waiting_steps = {};
+  std::optional<double> utilisation = {};
   StepTime step = {};
   StageTimes alone = {};
   StageVerdict verdict = {};
@@ -75,9 +82,9 @@ const record::Record* finished_run(const DdlAnswer& answer);
 std::optional<double> bytes_per_step(const record::Record& input);
 std::optional<double> bytes_per_sample(const record::Record& input);
 
-// The share of rank 0's steps that waited for data for at least 5 % of their time. Steps that were merged into one
-// record count together. Empty without steps. Throws UserError where a spool is damaged.
-std::optional<double> share_of_waiting_steps(const std::filesystem::path& run_dir, int64_t segments);
+// Steps that were merged into one record count together. Empty without steps. Throws UserError where a spool is
+// damaged.
+std::optional<WaitingSteps> waiting_steps_of(const std::filesystem::path& run_dir, int64_t workers, int64_t segments);
 
 // The efficiency is the rate per worker over that of the fewest workers with the same input, network and variant. Of
 // repeats, the rate is the median; times are those of the last one that finished.

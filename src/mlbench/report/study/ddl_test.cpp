@@ -47,7 +47,7 @@ DdlAnswer decoding_answer() {
   answer.compute = ddl_run("c-1", 1, 800, 0, 6);  // computes for 4 of its 10 s
   answer.input = loading_run();
   answer.read_by_one_per_s = answer.read_by_all_per_s = 320e6;
-  answer.waiting_steps = 0.98;
+  answer.waiting_steps = {0.98, 0};
   return answer;
 }
 
@@ -66,6 +66,25 @@ TEST(Ddl, ReadingOfAllWorkersSharesThePlace) {
   four.read_by_all_per_s = 160e6;
   const DdlRow row = analyse_ddl({four}).rows.at(0);
   EXPECT_THAT(row.alone, ElementsAre(near(0.08), near(0.09), near(0.04), near(0.02)));
+}
+
+// Rank 0 exchanges for 6 of its 10 s, but most of that it waits for rank 1, which waits for data.
+TEST(Ddl, TheRankThatWaitedMostCounts) {
+  DdlAnswer two = decoding_answer();
+  two.point.workers = 2;
+  two.exchange = ddl_run("e-2", 2, 320, 0, 1);
+  RecordJson record = ddl_record("d-2", 2, 640, 0.2, 6);
+  two.records = {record};
+  EXPECT_THAT(analyse_ddl({two}).rows.at(0).verdict.text, HasSubstr("balanced: the slowest is decode"))
+      << "a record of an earlier program has rank 0's waiting alone";
+  record["waited_for_data_s"] = {0.2, 6.0};
+  two.records = {record};
+  two.waiting_steps = {0.97, 1};
+  const Ddl ddl = analyse_ddl({two});
+  EXPECT_EQ(ddl.rows.at(0).verdict.text, "decode: alone 90 % of the step, 2.25 times compute");
+  EXPECT_THAT(ddl.rows.at(0).step.waited_for_data_s, near(0.06));
+  EXPECT_THAT(written(sections_of(ddl)), HasSubstr("rank 1 waited most"));
+  EXPECT_EQ(to_json(ddl)["rows"][0]["waiting_rank"], 1);
 }
 
 TEST(Ddl, WhatWasNotMeasuredIsNotKnown) {
@@ -115,7 +134,7 @@ TEST(Ddl, TablesHaveASectionForEachInput) {
   EXPECT_THAT(text, HasSubstr("Data from /data"));
   EXPECT_THAT(text, HasSubstr("91.07"));
   EXPECT_THAT(text, HasSubstr("98 %"));
-  EXPECT_THAT(csv_of(ddl), HasSubstr("\n/data,real,b32,1,finished,,320,1,,0.98,"));
+  EXPECT_THAT(csv_of(ddl), HasSubstr("\n/data,real,b32,1,finished,,320,1,,0.98,0,"));
   const Json json = to_json(ddl);
   EXPECT_EQ(json["rows"][1]["bottleneck"]["stage"], "decode");
   EXPECT_EQ(json["rows"][1]["metrics"]["Prec@1"], 73.18);
@@ -138,15 +157,20 @@ TEST(Ddl, TheFormTakesWhatRecordsDoNotTellFromNotes) {
 
 TEST(Ddl, StepsThatWaitedAreCounted) {
   const TemporaryFolder folder;
-  EXPECT_EQ(share_of_waiting_steps(folder.path(), 1), std::nullopt);
-  start_spool(folder.path(), 1, 0);
+  EXPECT_FALSE(waiting_steps_of(folder.path(), 3, 1));
   const auto kLoad = static_cast<size_t>(record::StepKind::kBatchLoad);
-  for (uint64_t step = 0; step < 4; ++step) {
-    record::StepRecord record = make_step(step, 1, 0, 0.5, 100, static_cast<int64_t>(step + 1) * 200);
-    record.kinds_ns[kLoad] = step == 3 ? 100 : 4;
-    append_step(folder.path(), 1, 0, record);
+  for (const auto& [rank, first] : {std::pair(0, 3U), std::pair(1, 1U), std::pair(2, 1U)}) {
+    start_spool(folder.path(), 1, rank);
+    for (uint64_t step = 0; step < 4; ++step) {
+      record::StepRecord record = make_step(step, 1, 0, 0.5, 100, static_cast<int64_t>(step + 1) * 200);
+      record.kinds_ns[kLoad] = step >= first ? 100 : 4;
+      append_step(folder.path(), 1, rank, record);
+    }
   }
-  EXPECT_THAT(share_of_waiting_steps(folder.path(), 1), Optional(0.25));
+  EXPECT_DOUBLE_EQ(waiting_steps_of(folder.path(), 1, 1).value().share, 0.25);
+  const WaitingSteps most = waiting_steps_of(folder.path(), 3, 1).value();
+  EXPECT_DOUBLE_EQ(most.share, 0.75);
+  EXPECT_EQ(most.rank, 1);
 }
 
 }  // namespace

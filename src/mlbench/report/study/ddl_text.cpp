@@ -19,6 +19,9 @@ std::string ddl_remarks(const DdlRow& row) {
   std::vector<std::string> words;
   if (!row.finished()) words.push_back(row.why.empty() ? row.state : fmt::format("{} ({})", row.state, row.why));
   words.insert(words.end(), row.labels.begin(), row.labels.end());
+  if (row.waiting_steps && row.waiting_steps->rank > 0) {
+    words.push_back(fmt::format("rank {} waited most", row.waiting_steps->rank));
+  }
   if (row.finished() && !row.no_efficiency.empty()) words.push_back(row.no_efficiency);
   return fmt::format("{}", fmt::join(words, ", "));
 }
@@ -26,6 +29,13 @@ std::string ddl_remarks(const DdlRow& row) {
 // A getter: the time of a stage alone, or null.
 auto time_alone(Stage stage) {
   return [stage](const DdlRow& row) { return row.alone[static_cast<size_t>(stage)]; };
+}
+
+std::optional<double> share_of_waiting(const DdlRow& row) {
+  return row.waiting_steps ? std::optional(row.waiting_steps->share) : std::nullopt;
+}
+std::optional<int64_t> rank_of_waiting(const DdlRow& row) {
+  return row.waiting_steps ? std::optional(row.waiting_steps->rank) : std::nullopt;
 }
 
 // The figures of a row, in the order of JSON and CSV.
@@ -42,7 +52,8 @@ const Figures<DdlRow>& ddl_figures() {
       {"samples_per_s", "samples/s", "", &Row::samples_per_s, forms::kRate},
       {"efficiency", "efficiency", "", &Row::efficiency, forms::kPercent},
       {"no_efficiency", &Row::no_efficiency},
-      {"waiting_steps", "waiting", "of steps", &Row::waiting_steps, forms::kPercent},
+      {"waiting_steps", "waiting", "of steps", share_of_waiting, forms::kPercent},
+      {"waiting_rank", rank_of_waiting},
       {"accelerator_utilisation", "accelerator", "used", &Row::utilisation, forms::kPercent},
       {"step_s", "step", "s", [](const Row& row) { return row.step.seconds; }, forms::kSeconds},
       {"waited_for_data_s", [](const Row& row) { return row.step.waited_for_data_s; }},
@@ -255,12 +266,12 @@ Json to_json(const Ddl& ddl) {
 }
 
 std::vector<Chart> charts_of(const Ddl& ddl) {
-  std::vector<Chart> charts = {chart_over_workers(ddl, "ddl_throughput", "Throughput over workers", "samples/s",
-                                                  [](const DdlRow& row) { return row.samples_per_s; }),
-                               chart_over_workers(ddl, "ddl_efficiency", "Scaling efficiency", "efficiency",
-                                                  [](const DdlRow& row) { return row.efficiency; }),
-                               chart_over_workers(ddl, "ddl_waiting", "Steps that waited for data", "share of steps",
-                                                  [](const DdlRow& row) { return row.waiting_steps; })};
+  std::vector<Chart> charts = {
+      chart_over_workers(ddl, "ddl_throughput", "Throughput over workers", "samples/s",
+                         [](const DdlRow& row) { return row.samples_per_s; }),
+      chart_over_workers(ddl, "ddl_efficiency", "Scaling efficiency", "efficiency",
+                         [](const DdlRow& row) { return row.efficiency; }),
+      chart_over_workers(ddl, "ddl_waiting", "Steps that waited for data", "share of steps", share_of_waiting)};
   std::erase_if(charts, [](const Chart& chart) { return chart.series.empty(); });
   return charts;
 }

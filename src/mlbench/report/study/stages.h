@@ -34,10 +34,10 @@ std::string_view name_of(Stage stage);  // "read", "decode", "compute", "exchang
 // the time is not known.
 using StageTimes = std::array<std::optional<double>, kStages>;
 
-// The mean step of the whole run on rank 0.
+// The mean step of the whole run.
 struct StepTime {
-  std::optional<double> seconds;
-  std::optional<double> waited_for_data_s;  // of these
+  std::optional<double> seconds;            // on rank 0; all ranks' steps take as long
+  std::optional<double> waited_for_data_s;  // of these, on the rank that waited most: the others then wait for it
 };
 
 struct StageVerdict {
