@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Does `mlbench study ddl` name the stage that was slowed on purpose? In each trial, read, decode, compute and exchange take
-about as long as each other, but one takes 1.8 to 4 times that. The seed says which one, and how much. In balanced trials none does.
+about as long as each other, but one takes longer. The seed says which one, and how much: compute or exchange takes 1.8 to 4
+times that, an input (read, decode) 2.2 to 3 times the sum of compute and exchange, which come one after the other while it is
+loaded. In balanced trials none takes longer.
 
     ddl_trials.py [--bin build/release/bin] [--trials 20] [--balanced 5] [--seed 1] [--output docs/results/ddl-trials.json]
     ddl_trials.py --table [--output FILE]             what is kept, as Markdown
@@ -49,6 +51,7 @@ SAMPLES = {"train": 5000, "val": 500}  # of the data set
 PARAMETERS = 272_474              # of the model below
 PAYLOAD = 1448 / 1514
 ALIKE, SLOWED = (0.92, 1.08), (1.8, 4.0)  # as src/mlbench/report/study/stages_test.cpp has it
+INPUTS, SLOWED_INPUT = ("read", "decode"), (2.2, 3.0)
 RIGHT = 19 / 20
 LO_BURST = 128 * 1024             # a packet of the loopback has up to 64 KiB
 DATA, BUCKET, PORT = "tiny-imagenet-10-tar", "trials", 9000
@@ -184,7 +187,11 @@ def times_of(seed, slowed, decode_s):
     """Seconds that each stage is to take for a step, and the factor of the slowed one."""
     chance = random.Random(seed)
     times = {stage: decode_s * (1 if stage == "decode" else chance.uniform(*ALIKE)) for stage in STAGES}
-    factor = chance.uniform(*SLOWED) if slowed else 1
+    factor = 1
+    if slowed in INPUTS:
+        factor = chance.uniform(*SLOWED_INPUT) * (times["compute"] + times["exchange"]) / times[slowed]
+    elif slowed:
+        factor = chance.uniform(*SLOWED)
     if slowed:
         times[slowed] *= factor
     return times, factor

@@ -52,7 +52,11 @@ class Trials(unittest.TestCase):
             times, factor = ddl_trials.times_of(seed, slowed, 0.05)
             others = [seconds for stage, seconds in times.items() if stage != slowed]
             self.assertLess(max(others) / min(others), 1.2)
-            if slowed:
+            balanced, _ = ddl_trials.times_of(seed, None, 0.05)
+            self.assertAlmostEqual(times[slowed] / balanced[slowed] if slowed else 1, factor)
+            if slowed in ddl_trials.INPUTS:
+                self.assertTrue(2.2 <= times[slowed] / (times["compute"] + times["exchange"]) <= 3)
+            elif slowed:
                 self.assertTrue(1.8 <= factor <= 4)
                 self.assertGreater(times[slowed] / max(others), 1.6)
 
