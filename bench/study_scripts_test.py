@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What the scripts about images, stores and the study of distributed training make of results, without a build:
-tiny_imagenet_losses, ddl_trials, ddl_networks, s3_source."""
+tiny_imagenet_losses, ddl_trials, ddl_networks, emulation_check, s3_source."""
 import argparse
 import collections
 import datetime
@@ -12,6 +12,7 @@ from unittest import mock
 
 import ddl_networks
 import ddl_trials
+import emulation_check
 import s3_source
 import tiny_imagenet_losses as losses
 
@@ -103,6 +104,28 @@ class Networks(unittest.TestCase):
     def test_what_is_neither_computed_nor_exchanged_stays(self):
         self.assertAlmostEqual(ddl_networks.expected_efficiency(0.3, 0.4, 0.4, 1, False), 0.4 / 0.8)
         self.assertEqual(ddl_networks.expected_efficiency(0.3, 0.4, 0, 1, True), 1)
+
+
+class Emulation(unittest.TestCase):
+    def test_utilisation_and_step_are_those_of_passes(self):
+        seconds = dict.fromkeys(emulation_check.rederive.KINDS, 7.0) | {"batch_load": 6.0, "fwd_pass": 1.0, "comp_loss": 0.5,
+                                                                         "backprop": 2.5}
+        self.assertEqual(emulation_check.utilisation_of({"steps_s": seconds}), 0.4)
+        kinds = [round(1e6 * seconds[kind]) for kind in emulation_check.rederive.KINDS]
+        steps = [emulation_check.rederive.Step(0, count, 0, 0, 0, 0, [ns * slow for ns in kinds], [], [])
+                 for count, slow in ((1, 9), (2, 2), (1, 1))]
+        self.assertAlmostEqual(emulation_check.median_compute_s(steps), 4e-3)  # the first step is slow, the next two are one record
+
+    def test_both_agree_within_two_points(self):
+        for differences, kind in (([0.01, -0.01, 0.015, 0, 0.005, -0.015, 0.01], "met"), ([0.03] * 7, "missed"),
+                                  ([-0.03] * 7, "missed"), ([0.03, -0.01, 0.03, 0, 0.03, -0.015, 0.03], "undecided")):
+            self.assertEqual(emulation_check.verdict(differences)[0], kind, differences)
+
+    def test_a_row_has_the_medians_of_its_pairs(self):
+        measured = [{"step_s": 0.02, "emulated_step_s": 0.02, "real": 0.5, "emulated": 0.5 + one, "difference": one}
+                    for one in (0.001, 0.012, 0.004)]
+        table = emulation_check.table_of({"rows": [emulation_check.row_of("large", measured)]})
+        self.assertIn("| large | 20.0 | 50.0% | 50.4% | +0.4 (+0.1 to +1.2) | met |", table)
 
 
 class Source(unittest.TestCase):
