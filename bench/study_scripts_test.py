@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """What the scripts about images, stores and the study of distributed training make of results, without a build:
-tiny_imagenet_losses, ddl_trials, ddl_networks, emulation_check, s3_source."""
+tiny_imagenet_losses, ddl_trials, ddl_networks, emulation_check,
+image_decoding, s3_source."""
 import argparse
 import collections
 import datetime
 import http.client
 import http.server
+import pathlib
 import threading
 import unittest
 from unittest import mock
@@ -13,6 +15,8 @@ from unittest import mock
 import ddl_networks
 import ddl_trials
 import emulation_check
+import image_decoding
+import ratio
 import s3_source
 import tiny_imagenet_losses as losses
 
@@ -126,6 +130,21 @@ class Emulation(unittest.TestCase):
                     for one in (0.001, 0.012, 0.004)]
         table = emulation_check.table_of({"rows": [emulation_check.row_of("large", measured)]})
         self.assertIn("| large | 20.0 | 50.0% | 50.4% | +0.4 (+0.1 to +1.2) | met |", table)
+
+
+class Decoding(unittest.TestCase):
+    def test_two_threads_stand_beside_one_and_the_best_library_beside_one_core(self):
+        given = argparse.Namespace(bin=pathlib.Path("bin"), images="a.tar", decoders=["pillow", "opencv"], pairs=21, python="python3")
+        library, threads = (ratio.parse(words) for _, words in image_decoding.rows_of(given))
+        self.assertEqual([peer.split()[-1] for peer in library.peer], given.decoders)
+        self.assertEqual((library.limit, library.key, library.pairs), (0.97, "median_samples_per_cpu_s", 21))
+        self.assertEqual((threads.limit, threads.key, threads.pairs), (1.9, "median_samples_per_s", 21))
+        self.assertEqual((threads.ours.split()[-2:], threads.peer[0].split()[-2:]), (["--threads", "2"], ["--threads", "1"]))
+
+    def test_the_table_says_what_was_met(self):
+        row = {"what": "two threads beside one", "ours_median": 850.2, "peer_median": 431.1, "ratio": 1.97, "interval_95": [1.93, 1.99],
+               "limit": 1.9, "verdict": "met"}
+        self.assertIn("| two threads beside one | 850 | 431 | 1.97 (1.93 to 1.99) | 1.9 | met |", image_decoding.table_of({"rows": [row]}))
 
 
 class Source(unittest.TestCase):
