@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <span>
 
@@ -31,9 +30,9 @@ namespace mlbench::spec {
 
 namespace {
 
-constexpr std::array<std::string_view, 8> kIdentity = {"name",    "title",   "rules",  "variants",
-                                                       "variant", "workers", "limits", "framework"};
-constexpr std::array<std::string_view, 2> kTablesWithOptions = {"model", "optimizer"};
+constexpr std::string_view kIdentity[] = {"name",    "title",   "rules",  "variants",
+                                          "variant", "workers", "limits", "framework"};
+constexpr std::string_view kTablesWithOptions[] = {"model", "optimizer"};
 
 // ---- the fields of a task -------------------------------------------------------------------------------------------
 
@@ -295,10 +294,6 @@ Json parse_value(const Override& setting) {
   return setting.value;
 }
 
-bool has_options(const std::string& table) {
-  return std::find(kTablesWithOptions.begin(), kTablesWithOptions.end(), table) != kTablesWithOptions.end();
-}
-
 // A choice of the overrides that decides which options a table has.
 struct Chooser {
   std::string_view key;
@@ -310,6 +305,20 @@ constexpr Chooser kChoosers[] = {{"model.name", "model", true},
                                  {"optimizer.rule", "optimizer", true},
                                  {"optimizer.compression", "optimizer", false},
                                  {"optimizer.pattern", "optimizer", false}};
+
+// The keys of the table at `path` that may be set: those that it has, and those that every task may be given.
+std::vector<std::string> valid_keys(const Json& table, const std::string& path) {
+  std::set<std::string> keys;
+  for (const auto& [key, value] : table.items()) {
+    if (!path.empty() || std::ranges::count(kIdentity, key) == 0) keys.insert(key);
+  }
+  const auto add = [&](std::string_view key) {
+    if (const size_t dot = key.rfind('.'); key.substr(0, dot) == path) keys.emplace(key.substr(dot + 1));
+  };
+  for (const Chooser& chooser : kChoosers) add(chooser.key);
+  for (const std::string_view key : kOutsideHash) add(key);
+  return {keys.begin(), keys.end()};
+}
 
 // Applies one override. `chosen` are the tables with such a choice: their options may be others than the task's.
 void apply_override(Json& canonical, const Override& setting, const std::set<std::string>& chosen) {
@@ -326,23 +335,16 @@ void apply_override(Json& canonical, const Override& setting, const std::set<std
       throw UserError(fmt::format("{}: '{}' is {}, not a table", flag_of(setting), path, describe_value(*target)));
     }
     if (!target->contains(key) && !(free && !key.empty())) {
-      std::vector<std::string> valid;
-      for (const auto& item : target->items()) {
-        if (!path.empty() || std::find(kIdentity.begin(), kIdentity.end(), item.key()) == kIdentity.end()) {
-          valid.push_back(item.key());
-        }
-      }
-      std::ranges::sort(valid);
-      throw UserError(fmt::format("{}: unknown key '{}'{}{}", flag_of(setting), key,
-                                  path.empty() ? " of the task" : " of '" + path + "'", valid_text(key, valid)));
+      throw UserError(fmt::format("{}: unknown key '{}' of {}{}", flag_of(setting), key,
+                                  path.empty() ? "the task" : "'" + path + "'",
+                                  valid_text(key, valid_keys(*target, path))));
     }
     if (last) {
       Json& old = (*target)[key];
       // The reader checks the types of named keys. Options have no type but that of the task's own value.
-      const auto same_kind = [](const Json& a, const Json& b) {
-        return a.type() == b.type() || (a.is_number() && b.is_number());
-      };
-      if (has_options(path) && !old.is_null() && !chosen.contains(path) && !same_kind(old, value)) {
+      const bool option = std::ranges::count(kTablesWithOptions, path) > 0 && !chosen.contains(path);
+      const bool same_kind = old.type() == value.type() || (old.is_number() && value.is_number());
+      if (option && !old.is_null() && !same_kind) {
         throw UserError(fmt::format("{}: '{}' is {}; expected the same type as the task's value, {}", flag_of(setting),
                                     setting.key, describe_value(value), describe_value(old)));
       }
@@ -359,7 +361,7 @@ Json apply_overrides(Json canonical, const std::vector<Override>& overrides) {
   std::set<std::string> chosen, replaced;
   for (const Override& setting : overrides) {
     const std::string root = setting.key.substr(0, setting.key.find('.'));
-    if (std::find(kIdentity.begin(), kIdentity.end(), root) != kIdentity.end()) {
+    if (std::ranges::count(kIdentity, root) > 0) {
       throw UserError(flag_of(setting) + ": '" + root + "' identifies the task and cannot be set" +
                       (root == "variant"     ? "; choose with --variant"
                        : root == "limits"    ? "; choose with --max-time"
@@ -396,10 +398,9 @@ Override parse_override(const std::string& text) {
   if (equals == std::string::npos || equals == 0) {
     throw UserError("--set " + text.substr(0, 200) + ": expected KEY=VALUE such as optimizer.lr=0.1");
   }
-  if (text.size() > inputs::kSetting.most_bytes) {
-    refuse_size(flag_of({text.substr(0, equals), text.substr(equals + 1)}), text.size(), inputs::kSetting);
-  }
-  return {text.substr(0, equals), text.substr(equals + 1)};
+  Override setting{text.substr(0, equals), text.substr(equals + 1)};
+  if (text.size() > inputs::kSetting.most_bytes) refuse_size(flag_of(setting), text.size(), inputs::kSetting);
+  return setting;
 }
 
 std::vector<TaskSource> embedded_tasks() {
@@ -475,9 +476,8 @@ FrozenTask find_task(const std::string& name, const std::string& rules, const st
   const auto found = by_rules.find(rules);
   if (found == by_rules.end()) {
     std::vector<std::string> valid;
-    for (const auto& [set, source] : by_rules) {
-      if (!set.empty()) valid.push_back(set);
-    }
+    by_rules.erase("");  // the rules without a name
+    for (const auto& [set, source] : by_rules) valid.push_back(set);
     throw UserError(fmt::format("task '{}': {}", name, unknown_text("rules", rules, valid)));
   }
   return parse_task(found->second, variant, overrides);

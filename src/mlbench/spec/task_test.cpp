@@ -551,8 +551,9 @@ TEST(TaskOverride, ErrorsNameTheOverrideAndTheValidKeys) {
     return error_of([&] { parse(kText, {{key, value}}); });
   };
   EXPECT_EQ(error_with("optimizer.lrr", "1"),
-            "--set optimizer.lrr=1: unknown key 'lrr' of 'optimizer': did you mean 'lr'? valid: lr, momentum, name, "
-            "nesterov");
+            "--set optimizer.lrr=1: unknown key 'lrr' of 'optimizer': did you mean 'lr'? valid: bucket_mb, by_layer, "
+            "compression, lr, momentum, name, nesterov, overlap, pattern, rule");
+  EXPECT_THAT(error_with("optimizer.compresion", "top_k"), HasSubstr("did you mean 'compression'?"));
   EXPECT_EQ(error_with("optimiser.lr", "1"),
             "--set optimiser.lr=1: unknown key 'optimiser' of the task: did you mean 'optimizer'? valid: "
             "batch_scaling, batch_size, data, epochs, evaluation, global_batch, goal, label_smoothing, loss, "
