@@ -29,7 +29,6 @@
 #include <sstream>
 #include <thread>
 
-#include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/paths.h"

@@ -1,7 +1,6 @@
 #include "mlbench/collectives/control.h"
 
 #include "mlbench/base/environment.h"
-#include "mlbench/base/errors.h"
 
 namespace mlbench::collectives {
 

@@ -1,6 +1,5 @@
 #include "mlbench/dataset/images.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <chrono>

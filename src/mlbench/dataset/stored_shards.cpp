@@ -1,7 +1,6 @@
 #include "mlbench/dataset/stored_shards.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>

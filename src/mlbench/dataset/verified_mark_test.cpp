@@ -1,7 +1,6 @@
 #include "mlbench/dataset/verified_mark.h"
 
 #include <gmock/gmock.h>
-#include <sys/stat.h>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/dataset/cached_tokens.h"

@@ -1,6 +1,5 @@
 #include "mlbench/master/watch.h"
 
-#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <cerrno>

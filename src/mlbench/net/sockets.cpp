@@ -1,6 +1,5 @@
 #include "mlbench/net/sockets.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <vector>
 
-#include "mlbench/base/environment.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/process.h"
 #include "mlbench/net/kv/kv.h"

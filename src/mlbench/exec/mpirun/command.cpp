@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,5 @@
 #include "mlbench/image/shards/shard_writer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 

@@ -1,6 +1,5 @@
 #include "mlbench/net/link/link.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <sched.h>

@@ -1,7 +1,5 @@
 #include "mlbench/report/draw/section.h"
 
-#include <fmt/format.h>
-
 #include "mlbench/base/printable.h"
 #include "mlbench/report/draw/escape.h"
 
