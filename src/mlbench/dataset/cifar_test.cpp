@@ -173,7 +173,7 @@ TEST(Cifar, ThePythonLayoutIsRecognised) {
   const TemporaryFolder folder;
   fs::create_directories(folder / "data/small-py");
   EXPECT_THAT(test::message_of<UserError>([&] { locate(small(), {folder / "data"}); }),
-              AllOf(HasSubstr("small-py is the Python layout"), HasSubstr("mlbench data fetch small")));
+              AllOf(HasSubstr("small-py is the Python layout"), HasSubstr("put small.tar into ")));
 }
 
 // Of the groups of CIFAR-100, fine labels 0 (apple), 1 (aquarium fish) and 2 (baby) lie in fruit and vegetables (4),

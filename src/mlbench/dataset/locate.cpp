@@ -199,6 +199,20 @@ SearchResult search(const DatasetDescription& description, const std::vector<std
   return result;
 }
 
+std::string way_to_get(const DatasetDescription& description, const std::vector<std::string>& data_dirs) {
+  std::vector<std::string> missing;
+  const bool packed = !description.archive.pattern.empty();
+  if (packed && description.archive.url.empty()) missing.push_back(description.archive.pattern);
+  for (const SplitSpec& split : description.splits) {
+    for (const FileSource& source : split.files) {
+      if (!packed && source.url.empty()) missing.push_back(source.pattern);
+    }
+  }
+  if (missing.empty()) return "mlbench data fetch " + description.name;
+  const fs::path folder = data_dirs.empty() ? "DIR" : data_dirs.back();
+  return fmt::format("put {} into {}", fmt::join(missing, ", "), (folder / description.folder).string());
+}
+
 LocatedDataset locate(const DatasetDescription& description, const std::vector<std::string>& data_dirs) {
   require_files(description);
   SearchResult result = search(description, data_dirs);
@@ -210,9 +224,9 @@ LocatedDataset locate(const DatasetDescription& description, const std::vector<s
         "what does not fit, or name another folder with --data-dir DIR or {}",
         description.name, result.misfits, result.found->folder.string(), result.found->origin, variables::kDataDir));
   }
-  std::string text =
-      fmt::format("data set {} not found; places tried:{}\nfetch it with `mlbench data fetch {}`", description.name,
-                  result.tried.empty() ? " none (no data folder given)" : result.tried, description.name);
+  std::string text = fmt::format("data set {} not found; places tried:{}\nto get it: {}", description.name,
+                                 result.tried.empty() ? " none (no data folder given)" : result.tried,
+                                 way_to_get(description, data_dirs));
   if (!description.system_package.empty())
     text += fmt::format(", or install the package {}", description.system_package);
   throw UserError(

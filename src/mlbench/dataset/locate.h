@@ -30,6 +30,10 @@ struct SearchResult {
   // set or one of its files, any file in a folder named after the data set, or a look-alike.
   std::string tried, misfits;
 };
+// How to get a data set: the command that fetches it or, where no address is known, which files belong where below
+// the last of `data_dirs`.
+std::string way_to_get(const DatasetDescription& description, const std::vector<std::string>& data_dirs);
+
 // Looks into each folder of `data_dirs` in order: DIR/<folder>, then DIR, since two sets may have files of the same
 // names; before each of the two, its subfolder named as the archive's folder. The system package's folder comes last.
 // Files may be as published, unpacked, or in the archive. A folder s3://BUCKET/PREFIX is listed, for shards of images
@@ -37,8 +41,8 @@ struct SearchResult {
 // is found.
 SearchResult search(const DatasetDescription& description, const std::vector<std::string>& data_dirs);
 // What search() found. Throws UserError where nothing was found, listing every place, what is missing or was mistaken
-// there, and the command that fetches the data set. Also throws UserError for data that are only made, and where
-// `misfits` is not empty, since a copy in a later place must not silently replace the user's.
+// there, and what way_to_get() says. Also throws UserError for data that are only made, and where `misfits` is not
+// empty, since a copy in a later place must not silently replace the user's.
 LocatedDataset locate(const DatasetDescription& description, const std::vector<std::string>& data_dirs);
 
 // The file FOLDER/PATTERN with the first suffix of kPackedSuffixes (input_file.h) that exists, else plain; empty where

@@ -308,7 +308,7 @@ TEST_F(Prepare, WrongLabel) {
 TEST_F(Prepare, NotFoundListsEveryPlaceAndTheCommand) {
   test::write_tiny(data_ / "tiny");
   fs::remove(data_ / "tiny/test-labels.gz");
-  DatasetDescription description = test::tiny();
+  DatasetDescription description = parse_description("tiny.toml", test::tiny_toml("", "https://example.org"));
   description.system_package = "dataset-tiny";
   description.system_path = (data_ / "usr/share/tiny").string();
   const std::string text = message_of<UserError>([&] {
@@ -318,7 +318,13 @@ TEST_F(Prepare, NotFoundListsEveryPlaceAndTheCommand) {
   EXPECT_THAT(text, HasSubstr(data_.path().string() + " (data folder): none of its files"));
   EXPECT_THAT(text, HasSubstr((data_ / "absent").string() + " (data folder): no such folder"));
   EXPECT_THAT(text, HasSubstr((data_ / "usr/share/tiny").string() + " (package dataset-tiny): no such folder"));
-  EXPECT_THAT(text, AllOf(HasSubstr("`mlbench data fetch tiny`"), HasSubstr("install the package dataset-tiny")));
+  EXPECT_THAT(text, HasSubstr("\nto get it: mlbench data fetch tiny, or install the package dataset-tiny, or name"));
+}
+
+TEST_F(Prepare, FilesWithoutAnAddressAreToBePutIntoTheLastFolder) {
+  const std::string text = message_of<UserError>([&] { locate(test::tiny(), {"/a", "/b"}); });
+  EXPECT_THAT(text, HasSubstr("put train-images, train-labels, test-images, test-labels into /b/tiny, or name"));
+  EXPECT_THAT(text, Not(HasSubstr("data fetch")));
 }
 
 TEST_F(Prepare, LooksInOrder) {

@@ -45,8 +45,8 @@ ExitCode list(const Context& context, const DataOptions& options) {
   report::Table table({{"data set", "", report::Align::kLeft}, {"found", "", report::Align::kLeft}});
   for (const std::string& name : dataset::dataset_names()) {
     Json row = {{"name", name}, {"found", false}, {"folder", nullptr}, {"origin", nullptr}, {"misfits", nullptr}};
-    std::string where = "no: mlbench data fetch " + name;
     const dataset::DatasetDescription& description = dataset::find_description(name);
+    std::string where = "no: " + dataset::way_to_get(description, dirs);
     const dataset::SearchResult search = dataset::search(description, dirs);
     if (description.only_made()) {
       where = "no files: made by --synthetic";

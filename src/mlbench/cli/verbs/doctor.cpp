@@ -212,7 +212,7 @@ std::vector<Finding> check_data(const Context& context) {
     } else if (search.found) {
       findings.push_back({"data", Verdict::kOk, fmt::format("{} in {}", name, search.found->folder.string()), ""});
     } else {
-      std::string advice = "mlbench data fetch " + name;
+      std::string advice = dataset::way_to_get(description, dirs);
       if (!description.system_package.empty()) advice += ", or apt-get install " + description.system_package;
       findings.push_back({"data", Verdict::kWarn, name + " is not here", advice});
     }
