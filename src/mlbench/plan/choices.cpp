@@ -17,6 +17,7 @@
 #include "mlbench/metrics/metric.h"
 #include "mlbench/models/layer_kinds.h"
 #include "mlbench/spec/algorithm.h"
+#include "mlbench/spec/former_names.h"
 #include "mlbench/spec/task.h"
 
 namespace mlbench::plan {
@@ -152,6 +153,18 @@ void check_model(const spec::RunSpec& run, const Json& row, const Json& rows) {
 }
 
 }  // namespace
+
+std::string choose_framework(const Json& catalog, const std::string& given, const spec::TaskSpec& task,
+                             const std::string& usual) {
+  if (task.framework.empty()) return choose(catalog, "frameworks", "framework", given, usual);
+  spec::refuse_former_framework(task.framework);
+  std::vector<std::string> known;
+  for (const Json& row : catalog.at("frameworks")) known.push_back(row.value("name", ""));
+  if (std::ranges::count(known, task.framework) == 0) {
+    throw UserError(fmt::format("task '{}': {}", task.name, unknown_text("framework", task.framework, known)));
+  }
+  return choose(catalog, "frameworks", "framework", given, task.framework);
+}
 
 int64_t inter_op_threads_of(const spec::RunOptions& options, const Json& catalog, const std::string& framework) {
   const auto has_them = [](const Json& row) { return row.value("inter_op", false); };

@@ -27,6 +27,11 @@ std::vector<std::string> available_names(const Json& catalog, const char* table)
 std::string choose(const Json& catalog, const char* table, std::string_view what, const std::string& given,
                    const std::string& usual);
 
+// The framework of a run, as choose(): by default that which the task names or, where it names none, `usual`. Throws
+// UserError where the task names one that the catalog does not list.
+std::string choose_framework(const Json& catalog, const std::string& given, const spec::TaskSpec& task,
+                             const std::string& usual);
+
 // The number of inter-op threads. Throws UserError for more than one where the framework's row in the catalog does not
 // say that it has such a pool.
 int64_t inter_op_threads_of(const spec::RunOptions& options, const Json& catalog, const std::string& framework);

@@ -370,9 +370,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& f
   if (options.profile) common.profile = "time";
   common.timeline = options.timeline;
 
-  const std::string& of_task = common.task.task.framework;
-  common.framework =
-      choose(facts.catalog, "frameworks", "framework", options.framework, of_task.empty() ? common.framework : of_task);
+  common.framework = choose_framework(facts.catalog, options.framework, common.task.task, common.framework);
   check_framework(common, facts.catalog);
   check_algorithm(common, facts.catalog);
   common.backend = choose(facts.catalog, "backends", "backend", options.backend, common.backend);
