@@ -443,6 +443,12 @@ std::vector<std::string> plan_warnings(const std::vector<spec::RunSpec>& runs, i
                                    fmt::join(unofficial, ", "), runs.front().task.task.name,
                                    fmt::join(runs.front().task.task.workers, ", ")));
   }
+  const std::string& of_task = runs.front().task.task.framework;
+  if (spec::trains(runs.front()) && !of_task.empty() && of_task != runs.front().framework) {
+    warnings.push_back(
+        fmt::format("{} names framework {}, and the runs take {} (mlbench list frameworks says what works)",
+                    runs.front().task.task.name, of_task, runs.front().framework));
+  }
   const spec::Communication& communication = runs.front().communication;
   if (!communication.wire_dtype.empty()) {
     warnings.push_back(fmt::format("float32 travels as {}: no official task does that", communication.wire_dtype));

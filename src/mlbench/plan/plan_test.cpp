@@ -168,6 +168,8 @@ TEST_F(Plan, ATaskHasAFrameworkOfItsOwnWhereThatWorks) {
   facts_.catalog["frameworks"].push_back(row);
   const spec::RunSpec without = plan_runs(options_, facts_).front();
   EXPECT_EQ(without.framework, "torch");
+  EXPECT_THAT(plan_warnings({without}, 8), ElementsAre(HasSubstr("1a-tf names framework tensorflow, and the runs take "
+                                                                 "torch")));
   options_.framework = "tensorflow";
   EXPECT_EQ(error(),
             "framework 'tensorflow' is not available here: it was built without TensorFlow; valid: torch, null");
@@ -175,6 +177,7 @@ TEST_F(Plan, ATaskHasAFrameworkOfItsOwnWhereThatWorks) {
   facts_.catalog["frameworks"].back()["available"] = true;
   const spec::RunSpec with = plan_runs(options_, facts_).front();
   EXPECT_EQ(with.framework, "tensorflow");
+  EXPECT_THAT(plan_warnings({with}, 8), IsEmpty());
   EXPECT_EQ(with.task.hash, without.task.hash);
   EXPECT_EQ(with.division, "closed");
   options_.framework = "null";

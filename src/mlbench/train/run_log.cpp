@@ -35,6 +35,10 @@ Json notes_on(const Json& effective, const spec::RunSpec& run) {
     notes.push_back(
         fmt::format("{:g} of the training set is held out and evaluated; split \"test\" means that part", holdout));
   }
+  if (const std::string& of_task = run.task.task.framework; !of_task.empty() && of_task != run.framework) {
+    notes.push_back(
+        fmt::format("task {} names framework {}, and this run took {}", run.task.task.name, of_task, run.framework));
+  }
   if (run.convolution != "auto" && effective.value("convolution", "") != run.convolution) {
     const auto why = effective.value("convolution_why", std::vector<std::string>{"the framework computes none"});
     notes.push_back(

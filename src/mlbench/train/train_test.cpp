@@ -277,6 +277,18 @@ TEST_P(StopTest, an_order_of_convolutions_that_no_layer_has_is_noted) {
             Json::array({"--convolution winograd: no convolution has this order (the framework computes none)"}));
 }
 
+TEST_P(StopTest, another_framework_than_the_tasks_is_noted) {
+  TestRun test(GetParam());
+  test.run.limits.max_steps = 1;
+  test.run.framework = test.run.task.task.framework = "tensorflow";
+  EXPECT_FALSE(end_of(test).spool.events.front().contains("notes"));
+  TestRun other(GetParam());
+  other.run.limits.max_steps = 1;
+  other.run.task.task.framework = "tensorflow";
+  EXPECT_EQ(end_of(other).spool.events.front()["notes"],
+            Json::array({"task known names framework tensorflow, and this run took known"}));
+}
+
 TEST_P(StopTest, emulated_steps_learn_nothing_and_nothing_is_evaluated) {
   TestRun test(GetParam());
   test.run.emulated_step_s = 0.15;
