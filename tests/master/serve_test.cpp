@@ -354,6 +354,7 @@ TEST_F(Serve, NumbersBeyondTheirRangesAreRefused) {
       if (key == "ranks_per_host" || key == "requeue") body.update({{"executor", "mpirun"}, {"hosts", "localhost"}});
       if (key == "requeue") body["checkpoint_every"] = "10";
       if (key == "threads_per_worker") body.update({{"executor", "kubernetes"}, {"image", "worker:1"}});
+      if (key == "decoding_threads" || key == "max_bad") body["task"] = "1b-resnet50";
       body[key] = list ? Json::array({value}) : value;
       return body;
     };

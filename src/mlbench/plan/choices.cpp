@@ -13,6 +13,7 @@
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/catalog/options/options.h"
 #include "mlbench/dataset/description.h"
+#include "mlbench/dataset/format.h"
 #include "mlbench/dataset/prepare.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/models/layer_kinds.h"
@@ -177,6 +178,15 @@ int64_t inter_op_threads_of(const spec::RunOptions& options, const Json& catalog
       fmt::format("--inter-op-threads {}: framework '{}' has no threads for operations beside each other; leave it "
                   "out; to have such threads: {}",
                   threads, framework, advice_of(rows, has_them)));
+}
+
+void check_image_options(const spec::RunOptions& options, const std::string& data_name) {
+  if (dataset::find_format(dataset::find_description(data_name).format)->encoded) return;
+  for (const auto member : {&spec::RunOptions::decoding_threads, &spec::RunOptions::max_bad}) {
+    if (spec::count_of(options, member, 0) == 0) continue;
+    throw UserError(fmt::format("{} {}: data set '{}' has no images that are decoded; leave it out",
+                                spec::label_of(spec::run_option(member)), options.*member, data_name));
+  }
 }
 
 void check_framework(const spec::RunSpec& run, const Json& catalog) {

@@ -36,6 +36,9 @@ std::string choose_framework(const Json& catalog, const std::string& given, cons
 // say that it has such a pool.
 int64_t inter_op_threads_of(const spec::RunOptions& options, const Json& catalog, const std::string& framework);
 
+// Throws UserError for options of images that are decoded where the data set has none.
+void check_image_options(const spec::RunOptions& options, const std::string& data_name);
+
 // Throws UserError where the framework's row in the catalog lacks what the run needs: its device, precision,
 // convolution or profile, a kind of layer of its model, sparse rows, or a decoder for the metrics of its task.
 void check_framework(const spec::RunSpec& run, const Json& catalog);

@@ -377,6 +377,7 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& f
 
   common.threads_per_worker = threads;
   common.inter_op_threads = inter_op_threads_of(options, facts.catalog, common.framework);
+  check_image_options(options, common.data_name);
   common.decoding_threads = spec::count_of(options, &RunOptions::decoding_threads, 0);
   common.max_bad = spec::count_of(options, &RunOptions::max_bad, 0);
   common.limits = limits_of(options, common.task.task);

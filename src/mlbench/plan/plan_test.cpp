@@ -55,6 +55,7 @@ class Plan : public testing::Test {
 };
 
 TEST_F(Plan, DecodingThreadsAreTheWorkersChoiceOrTheUsers) {
+  options_.task = "1b-resnet50";
   EXPECT_EQ(plan_runs(options_, facts_).front().decoding_threads, 0);
   EXPECT_EQ(plan_runs(options_, facts_).front().max_bad, 0);
   options_.decoding_threads = "3";
@@ -63,6 +64,16 @@ TEST_F(Plan, DecodingThreadsAreTheWorkersChoiceOrTheUsers) {
   EXPECT_EQ(plan_runs(options_, facts_).front().max_bad, 7);
   options_.decoding_threads = "0";
   EXPECT_THAT(error(), HasSubstr("--decoding-threads"));
+}
+
+TEST_F(Plan, OptionsOfImagesAreRefusedWhereNothingIsDecoded) {
+  options_.max_bad = "7";
+  EXPECT_EQ(error(), "--max-bad 7: data set 'fashion-mnist' has no images that are decoded; leave it out");
+  options_.task = "2a";
+  EXPECT_THAT(error(), HasSubstr("--max-bad 7: data set 'epsilon'"));
+  options_.max_bad.clear();
+  options_.decoding_threads = "3";
+  EXPECT_THAT(error(), HasSubstr("--decoding-threads 3: data set 'epsilon'"));
 }
 
 TEST_F(Plan, InterOpThreadsAreOfAFrameworkThatHasThem) {
@@ -654,6 +665,7 @@ TEST_F(Plan, WrongNumbersSayWhatIsExpected) {
 
 // No value outside of its range is planned, whether it comes over REST or from the command line.
 TEST_F(Plan, NoNumberBeyondItsRangeIsPlanned) {
+  options_.task = "1b-resnet50";  // whose images are decoded
   facts_.catalog["backends"][0]["tunables"] = {"links", "socket_buffer", "interface"};
   const Json good = spec::to_json(options_);
   const auto planned = [&](const Json& request) -> std::string {
