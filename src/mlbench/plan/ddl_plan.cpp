@@ -4,6 +4,7 @@
 
 #include "mlbench/base/sha256.h"
 #include "mlbench/plan/plan.h"
+#include "mlbench/spec/batch_scaling.h"
 
 namespace mlbench::plan {
 
@@ -49,10 +50,12 @@ spec::RunOptions stage_options(const DdlOptions& options, const DdlPoint& point,
   run.max_time.clear();
   run.max_steps = std::to_string(kDdlStageSteps);
   leave_out_goal(run);
-  if (workers == 1 && point.workers > 1 && share.global_batch > 0) {
-    run.name += fmt::format(".of{}", point.workers);
+  if (workers > 1 || point.workers == 1) return run;
+  if (share.global_batch > 0 || share.scaled_batch > 0) run.name += fmt::format(".of{}", point.workers);
+  if (share.global_batch > 0) {
     run.overrides.push_back(fmt::format("global_batch={}", (share.global_batch + point.workers - 1) / point.workers));
   }
+  if (share.scaled_batch > 0) run.overrides.push_back(fmt::format("batch_size={}", share.scaled_batch));
   return run;
 }
 
@@ -85,6 +88,15 @@ spec::RunOptions ddl_options(const DdlOptions& options, const DdlPoint& point, i
   const bool limited = !run.max_steps.empty() || !run.max_epochs.empty() || !run.max_time.empty();
   if (!limited && !run.light && !run.to_the_end) run.max_steps = std::to_string(kDdlSteps);
   return run;
+}
+
+DdlShare ddl_share(const spec::RunSpec& run) {
+  const spec::TaskSpec& task = run.task.task;
+  const int64_t batch = spec::worker_batch_of(task, run.workers);
+  return {.threads_per_worker = run.threads_per_worker,
+          .decoding_threads = run.decoding_threads,
+          .global_batch = task.global_batch,
+          .scaled_batch = batch == task.batch_size ? 0 : batch};
 }
 
 spec::RunOptions ddl_compute_options(const DdlOptions& options, const DdlPoint& point, const DdlShare& share) {

@@ -9,6 +9,7 @@
 
 #include "mlbench/report/study/ddl.h"
 #include "mlbench/spec/run_options.h"
+#include "mlbench/spec/run_spec.h"
 
 namespace mlbench::plan {
 
@@ -36,7 +37,9 @@ struct DdlShare {
   int64_t threads_per_worker = 1;
   int64_t decoding_threads = 0;  // 0: the worker's choice
   int64_t global_batch = 0;      // of the task; 0: each worker has a batch of its own
+  int64_t scaled_batch = 0;      // of a worker of the point, where it grows with their number; 0: it does not
 };
+DdlShare ddl_share(const spec::RunSpec& run);  // `run` is of the point
 // One worker computes with a fixed batch, of the size that each worker of the point has.
 spec::RunOptions ddl_compute_options(const DdlOptions& options, const report::DdlPoint& point, const DdlShare& share);
 // All workers exchange the gradients of steps that compute nothing. Precondition: the point has several workers.

@@ -5,6 +5,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/plan/plan.h"
 #include "mlbench/plan/sweep_plan.h"
+#include "mlbench/spec/batch_scaling.h"
 
 namespace mlbench::plan {
 namespace {
@@ -76,6 +77,22 @@ TEST_F(DdlPlan, OneWorkerComputesTheShareOfOne) {
   EXPECT_EQ(run.limits.max_steps, kDdlStageSteps);
   const spec::RunSpec of_each = planned(ddl_compute_options(options_, {.variant = "b32", .workers = 4}, {}));
   EXPECT_EQ(of_each.name, "d.compute.b32.t1-1") << "the same for any number of workers";
+}
+
+// Two workers of such a task have batches of twice the size, and so has the one that stands for them.
+TEST_F(DdlPlan, OneWorkerComputesABatchThatGrewWithTheWorkers) {
+  options_.run.task = "1a";
+  options_.run.overrides = {"batch_scaling=linear"};
+  const DdlPoint point{.workers = 2};
+  const spec::RunSpec whole = planned(ddl_options(options_, point, 0));
+  const spec::RunSpec run = planned(ddl_compute_options(options_, point, ddl_share(whole)));
+  EXPECT_EQ(run.workers, 1);
+  EXPECT_EQ(run.name, "d.compute.t4.of2-1");
+  EXPECT_EQ(spec::worker_batch_of(run.task.task, 1), spec::worker_batch_of(whole.task.task, 2));
+  EXPECT_EQ(spec::worker_batch_of(run.task.task, 1), 2 * whole.task.task.batch_size);
+  const DdlPoint alone{.workers = 1};
+  EXPECT_EQ(ddl_compute_options(options_, alone, ddl_share(planned(ddl_options(options_, alone, 0)))).name,
+            "d.compute.t8");
 }
 
 TEST_F(DdlPlan, AllWorkersExchangeAndComputeNothing) {

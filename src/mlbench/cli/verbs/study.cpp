@@ -167,10 +167,10 @@ class DdlRunner {
 
  private:
   static plan::DdlShare share_of(const spec::RunSpec& run, const record::Record* record) {
-    const bool decodes = record != nullptr && record->effective;
-    return {.threads_per_worker = run.threads_per_worker,
-            .decoding_threads = decodes ? record->effective->decoding_threads.value_or(0) : run.decoding_threads,
-            .global_batch = run.task.task.global_batch};
+    plan::DdlShare share = plan::ddl_share(run);
+    if (record != nullptr && record->effective)
+      share.decoding_threads = record->effective->decoding_threads.value_or(0);
+    return share;
   }
 
   std::vector<spec::RunOptions> stages_of(const DdlPoint& point, const plan::DdlShare& share) const {
