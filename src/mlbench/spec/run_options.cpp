@@ -124,7 +124,7 @@ constexpr RunOption kRows[] = {
      .compared = "threads_per_worker"},
     {.name = "inter_op_threads", .flags = "--inter-op-threads", .member = &Options::inter_op_threads,
      .kind = Kind::kCount, .applies = kTraining, .range = kThreadCounts, .usual = "1", .value = "N", .group = kHow,
-     .help = "pool for operations beside each other (torch); the steps of our tasks launch none there",
+     .help = "the framework's pool for operations beside each other (torch, tensorflow); the steps of torch launch none there",
      .compared = "inter_op_threads"},
     {.name = "decoding_threads", .flags = "--decoding-threads", .member = &Options::decoding_threads,
      .kind = Kind::kCount, .applies = kTraining, .range = kThreadCounts, .value = "N", .group = kHow,

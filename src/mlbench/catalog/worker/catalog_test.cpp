@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <vector>
 
 #include "mlbench/base/errors.h"
@@ -117,6 +118,13 @@ TEST(Catalog, AFrameworkIsRefusedSparseRowsThatItDoesNotTake) {
   options.sparse_rows = true;
   EXPECT_THAT([&] { make_framework(kProgram, "torch", options); },
               ThrowsMessage<UserError>(HasSubstr("framework 'torch' takes no sparse rows; valid: native, null")));
+}
+
+TEST(Catalog, HelpNamesTheFrameworksWithInterOpThreads) {
+  const std::string_view help = spec::run_option(&spec::RunOptions::inter_op_threads).help;
+  for (const FrameworkRow& row : every_framework()) {
+    EXPECT_EQ(help.find(row.name) != std::string_view::npos, row.inter_op) << row.name;
+  }
 }
 
 TEST(Catalog, SaysWhichTasksAFrameworkTrains) {

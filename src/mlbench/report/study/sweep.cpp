@@ -130,8 +130,8 @@ void note_labels(Sweep& sweep) {
       std::ranges::any_of(sweep.settings, [](const auto& one) { return one.request.setting.inter_op > 1; });
   if (several) {
     sweep.notes.emplace_back(
-        "inter-op: a training step of these tasks launches no operation on that pool, so what it seems to change is "
-        "noise");
+        "inter-op: a training step of framework torch launches no operation on that pool, so what it seems to change "
+        "there is noise");
   }
 }
 
