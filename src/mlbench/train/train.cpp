@@ -113,7 +113,7 @@ class TrainRun {
   std::unique_ptr<schedule::Schedule> schedule_;
   const bool replicated_;
   const bool emulated_;             // nothing is learnt: there are no losses and no metrics
-  const bool measures_throughput_;  // nothing is evaluated, and no checkpoint stands at the end
+  const bool measures_throughput_;  // nothing is evaluated, and no checkpoint stands at the end that was not due
   optim::FlatTensors tensors_;
   MetricSet train_metrics_;  // of the current epoch, on this rank
   MetricSet evaluation_metrics_;
@@ -346,7 +346,8 @@ TrainResult TrainRun::run() {
     if (c_.run.fixed_batch) continue;
     const bool evaluates = evaluations_.due(step_) || step_ == stop_rule_.last_step();
     if (evaluates && !measures_throughput_) evaluate();
-    if (checkpoints_.due(step_, plan_.ends_epoch(step_)) && !stop_rule_.ends_after(step_)) {
+    const bool last = !measures_throughput_ && stop_rule_.ends_after(step_);  // which has its checkpoint below
+    if (!last && checkpoints_.due(step_, plan_.ends_epoch(step_))) {
       write_checkpoint();
       clock_.lap(record::StepKind::kCheckpoint);
     }

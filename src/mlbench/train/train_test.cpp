@@ -307,6 +307,17 @@ TEST_P(StopTest, emulated_steps_learn_nothing_and_nothing_is_evaluated) {
   for (const record::StepRecord& step : rank.spool.steps) EXPECT_TRUE(std::isnan(step.loss_sum));
 }
 
+TEST_P(StopTest, emulated_steps_leave_the_checkpoints_that_are_asked_for) {
+  using Steps = std::vector<int64_t>;
+  for (const auto& [every, expected] : {std::pair(0, Steps()), std::pair(2, Steps{2, 4, 6}), std::pair(4, Steps{4})}) {
+    TestRun test(GetParam());
+    test.run.emulated_step_s = 0.15;
+    test.run.limits.max_steps = 6;
+    test.run.checkpoint.every_steps = every;
+    EXPECT_EQ(values_of<int64_t>(end_of(test).spool, "checkpoint", "step"), expected) << every;
+  }
+}
+
 // ---- what is computed -----------------------------------------------------------------------------------------------
 
 // Two steps with a gradient of 1, momentum 0.5 and learning rate 1 subtract 1 and then 1.5.
