@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "mlbench/base/clock.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/home/runs.h"
+#include "mlbench/record/record.h"
+#include "mlbench/supervise/lease.h"
 #include "mlbench/supervise/progress.h"
 
 namespace mlbench::home {
@@ -69,6 +73,21 @@ TEST_F(CurrentRecord, ARunThatASupervisorHadIsNoLongerJustMade) {
   progress.state = record::RunState::kQueued;  // by an engine
   supervise::write_progress(dir, progress);
   EXPECT_EQ(state(dir), "failed");
+}
+
+TEST_F(CurrentRecord, ARunIsOverOnceItsFileSaysSo) {
+  const fs::path dir = make();
+  const std::optional<supervise::Lease> lease = supervise::Lease::take(dir);
+  ASSERT_TRUE(lease);
+  record::RunProgress progress;
+  progress.state = record::RunState::kRunning;
+  supervise::write_progress(dir, progress);
+  EXPECT_EQ(state(dir), "running");
+  progress.state = record::RunState::kFinished;
+  supervise::write_progress(dir, progress);
+  EXPECT_EQ(state(dir), "queued") << "as run.json still says";
+  write_json_file(dir / "run.json", record::to_json(supervise::record_of(dir, progress)));
+  EXPECT_EQ(state(dir), "finished");
 }
 
 TEST_F(CurrentRecord, AWaitingRunThatCannotStartSaysWhy) {

@@ -192,7 +192,8 @@ record::Record current_record(const fs::path& run_dir) {
   if (!record::is_active(record)) return record;
   if (supervise::lease_held(run_dir)) {
     const auto progress = supervise::read_progress(run_dir);
-    return progress ? supervise::record_of(run_dir, *progress) : record;
+    const record::Record now = progress ? supervise::record_of(run_dir, *progress) : record;
+    return record::is_active(now) ? now : record;  // the supervisor is about to write the record of a run that is over
   }
   if (record.state == "queued" && fs::exists(waiting_path(run_dir))) return record;
   if (record.state == "queued" && just_made(run_dir, record)) return record;

@@ -64,7 +64,7 @@ record::Record first_record(const spec::RunSpec& spec);
 spec::RunSpec read_spec(const std::filesystem::path& run_dir);
 
 // The record as it is now. A run whose supervisor is gone is settled first (where nothing can be written, only in the
-// returned record). The record of a live run is built again from its spools.
+// returned record). The record of a live run is built again from its spools; the run is over once its file says so.
 record::Record current_record(const std::filesystem::path& run_dir);
 // The records of the run of that name, which must exist, and, unless it is itself a repeat, of its repeats, in the
 // order of their ids.
