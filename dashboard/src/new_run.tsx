@@ -4,7 +4,7 @@
 import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
 import {get, post, textOf, usePolled} from './api';
 import {NONE, number, plural, taskLabel} from './format';
-import {applies, commandOf, EMPTY, engineOf, isComplete, offersGpus, rangeText, requestOf, takes, type Field, type Fields, type Form, type Kind} from './request';
+import {applies, commandOf, EMPTY, engineOf, isComplete, offersGpus, rangeText, requestOf, restOf, takes, type Field, type Fields, type Form, type Kind} from './request';
 import {go, runHref} from './router';
 import type {Catalog, Choice, Plan, RunSummary, Task} from './types';
 import {Dialog, ErrorNote, Loading, Segmented} from './ui';
@@ -81,6 +81,29 @@ function OneOf({label, field, among, usual, value, onChoose}: {label: string; fi
         {names.map((name) => <option key={name} value={name}>{name}</option>)}
       </select>
     </label>
+  );
+}
+
+// What the master takes beside, in its own words.
+function Rest({fields, given, onGive}: {fields: [string, Field][]; given: Form['rest']; onGive: (part: Form['rest']) => void}) {
+  if (fields.length === 0) return null;
+  const title = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1).replaceAll('_', ' ');
+  const flags = fields.filter(([, field]) => field.type === 'boolean');
+  return (
+    <details>
+      <summary>Further options</summary>
+      <div class="fields">
+        {fields.filter((one) => !flags.includes(one)).map(([name, field]) => (
+          <label key={name}>{title(name)}
+            <input spellcheck={false} autocomplete="off" placeholder={field.default === undefined ? '' : String(field.default)} value={String(given[name] ?? '')} onInput={(event) => onGive({[name]: event.currentTarget.value})} />
+            <span class="hint">{[field.description, rangeText(field)].filter(Boolean).join('; ')}</span>
+          </label>
+        ))}
+        <div class="checks">{flags.map(([name, field]) => (
+          <label key={name} class="check"><input type="checkbox" checked={given[name] === true} onChange={(event) => onGive({[name]: event.currentTarget.checked})} /> {title(name)}: {field.description}</label>
+        ))}</div>
+      </div>
+    </details>
   );
 }
 
@@ -327,6 +350,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
             </div>
             <p class="soft">With another data type on the wire or an emulated network, the run is open.</p>
           </details>}
+          <Rest fields={restOf(offer.fields, kind, engines, form.executor)} given={form.rest} onGive={(part) => change({rest: {...form.rest, ...part}})} />
           <section class="preview" aria-live="polite">
             <h3>Planned runs</h3>
             <Preview plan={current?.plan ?? null} error={current?.error ?? ''} waiting={complete} />

@@ -5,7 +5,7 @@ import {seconds} from './format';
 // What is asked for: a task that trains, one that measures communication alone (0a), any command.
 export type Kind = 'task' | 'measure' | 'command';
 
-// The keys but `kind` are the fields of the request.
+// The keys but `kind` and `rest` are the fields of the request.
 export interface Form {
   kind: Kind;
   name: string;
@@ -62,6 +62,7 @@ export interface Form {
   set: string;          // one KEY=VALUE per line
   env: string;          // one NAME=VALUE per line
   command: string;      // words as a shell would take them; no shell runs
+  rest: Record<string, string | boolean>;  // of restOf(), by name
 }
 
 export const EMPTY: Form = {
@@ -69,7 +70,7 @@ export const EMPTY: Form = {
   threads_per_worker: '', seed: '', repeat: '', max_steps: '', max_epochs: '', max_time: '', checkpoint_every: '', requeue: '', comm_timeout: '', image: '', hosts: '', ranks_per_host: '', ssh_config: '',
   slurm: '', setup: '', scratch: '', kube_context: '', namespace: '', memory: '', data_volume: '', queue: '', host_network: false, pod_overlay: '', work_dir: '',
   algorithm: '', links: '', socket_buffer: '', interface: '', wire_dtype: '', netem: '', check_collectives: false, timeline: false,
-  gpu: false, overlap: false, light: false, to_the_end: false, synthetic: false, no_wait: false, share_host: false, set: '', env: '', command: '',
+  gpu: false, overlap: false, light: false, to_the_end: false, synthetic: false, no_wait: false, share_host: false, set: '', env: '', command: '', rest: {},
 };
 
 // A field of RunRequest in the master's description of itself.
@@ -80,6 +81,7 @@ export interface Field {
   minimum?: number;
   maximum?: number;
   default?: string | number | boolean;
+  description?: string;
   'x-unit'?: string;
   'x-applies-to'?: 'tasks' | 'training' | 'commands';
 }
@@ -112,6 +114,14 @@ export function takes(engines: Engine[], chosen: string, name: string): boolean 
   if (!engines.some((one) => one.options?.includes(name))) return true;
   return engineOf(engines, chosen)?.options?.includes(name) ?? false;
 }
+
+// Fields that only programs send: the content of a file, and names that follow by themselves.
+const OF_PROGRAMS = new Set(['task_text', 'next_repeat']);
+
+// The fields that the dialog has no place of their own for, and draws as the description has them.
+export const restOf = (fields: Fields, kind: Kind, engines: Engine[], chosen: string): [string, Field][] =>
+  Object.entries(fields).filter(([name, field]) => !(name in EMPTY) && !OF_PROGRAMS.has(name) && field.type !== 'object' &&
+    applies(fields, name, kind) && takes(engines, chosen, name));
 
 // Whether ranks of the engine may have GPUs: what the master does not know, the engine or a rank says.
 export const offersGpus = (engines: Engine[], chosen: string): boolean => engineOf(engines, chosen)?.gpus !== 0;
@@ -162,7 +172,8 @@ const FILES: Record<string, string> = {setup: 'setup.sh', pod_overlay: 'pod.yaml
 // Only what was given, and what goes with the kind of run and its engine: everything else is the server's to choose.
 export function requestOf(form: Form, fields: Fields, engines: Engine[] = []): RunRequest {
   const request: RunRequest = {name: form.name.trim(), workers: words(form.workers)};
-  for (const [name, value] of Object.entries(form)) {
+  const {rest, ...own} = form;
+  for (const [name, value] of Object.entries({...own, ...rest})) {
     if (name === 'kind' || name in request || !applies(fields, name, form.kind) || !takes(engines, form.executor, name)) continue;
     if (name === 'gpu' && !offersGpus(engines, form.executor)) continue;
     if (typeof value === 'boolean') {

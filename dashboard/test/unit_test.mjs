@@ -292,6 +292,20 @@ test('what a field takes and goes with is the master\'s to say', () => {
   assert.deepEqual(request.requestOf(form, FIELDS), {name: 'x', workers: ['1'], task: 't'});
 });
 
+test('fields without a place of their own are those that the master takes beside', () => {
+  const fields = {...FIELDS, max_bad: task(count), profile: task(flag), task_text: task(text), collectives: {type: 'object'}, disk: text};
+  const engines = [{name: 'slurm', usual: true, options: ['disk']}, {name: 'local', options: []}];
+  const rest = (kind, chosen) => request.restOf(fields, kind, engines, chosen).map(([name]) => name);
+  assert.deepEqual(rest('task', ''), ['max_bad', 'profile', 'disk']);
+  assert.deepEqual(rest('task', 'local'), ['max_bad', 'profile']);
+  assert.deepEqual(rest('command', 'local'), []);
+  const form = {...request.EMPTY, name: 'r', task: 't', rest: {max_bad: ' 3', profile: true, disk: ''}};
+  const made = request.requestOf(form, fields, engines);
+  assert.deepEqual(made, {name: 'r', workers: ['1'], task: 't', max_bad: '3', profile: true});
+  assert.equal(request.commandOf(made), 'mlbench run r 1 --task t --max-bad 3 --profile');
+  assert.deepEqual(request.requestOf({...form, kind: 'command', command: 'true'}, fields, engines), {name: 'r', workers: ['1'], command: ['true']});
+});
+
 test('the request holds what was given, and the command says the same', () => {
   const form = {...request.EMPTY, name: ' mine ', workers: '1, 2', task: '1a', rules: '2021', threads_per_worker: '2', light: true, set: "a=1\n\n b=x y's \n"};
   const made = request.requestOf(form, FIELDS);
