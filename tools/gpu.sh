@@ -15,7 +15,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-programs=(mlbench mlbench-worker mlbench-guard mlbench-pieces step_bench)
+programs=(mlbench mlbench-worker mlbench-guard step_bench)
+# Those that a worker starts beside itself.
+mapfile -t -O "${#programs[@]}" programs < <(grep -rhoP 'program_beside\("\K[^"]+' src/mlbench | sort -u)
 tests=(framework_torch_test optim_test text_models_test comm_nccl_test)
 
 pack() { # FOLDER TORCH
