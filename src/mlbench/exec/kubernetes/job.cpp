@@ -127,10 +127,14 @@ void Watch::look(Api& api) {
   if (!now.gone && now.silence.empty()) {
     const ApiAnswer pods = api.get(job_.pods_path());
     if (pods.good() && pods.body.is_object()) {
-      now.pods.clear();
+      const std::vector<PodView> earlier = std::exchange(now.pods, {});
       for (const Json& pod : pods.body.value("items", Json::array())) now.pods.push_back(pod_view(pod));
       // The job may have been deleted between the two answers: then it is the cause of its pods' ends.
-      if (std::ranges::any_of(now.pods, &PodView::deleted)) look_at_job(api, now);
+      const auto is_news = [&](const PodView& pod) {
+        const auto known = std::ranges::find(earlier, pod.uid, &PodView::uid);
+        return pod.deleted() && (known == earlier.end() || !known->deleted());
+      };
+      if (!now.deleted() && std::ranges::any_of(now.pods, is_news)) look_at_job(api, now);
     } else {
       now.silence = pods.words;
     }

@@ -994,6 +994,22 @@ TEST_F(KubernetesJob, PodsWhoseGuardsDoNotComeFail) {
   EXPECT_EQ(wait_for(*job, "not all of their guards came").state, StartState::kFailed);
 }
 
+TEST_F(KubernetesJob, IsAskedForOnceInEachLookWhileItsPodsAreDeleted) {
+  fake_.hold_pods({{"metadata", {{"deletionTimestamp", "2026-01-31T12:00:05Z"}}}, {"status", {{"phase", "Running"}}}});
+  const auto job = make_job();
+  const auto asked = [&](const std::string& what) {
+    return std::ranges::count_if(fake_.asked(), [&](const std::string& one) {
+      return one.starts_with("GET ") && one.find("/namespaces/team/" + what) != std::string::npos;
+    });
+  };
+  wait_for(*job, "was deleted");
+  const auto jobs = asked("jobs/j"), pods = asked("pods?");
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (asked("pods?") < pods + 6 && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(10ms);
+  EXPECT_GE(asked("pods?"), pods + 6);
+  EXPECT_LE(asked("jobs/j"), jobs + 8);
+}
+
 TEST_F(KubernetesJob, OneThatIsGoneIsNoErrorAtTheEnd) {
   fake_.hold_pods(Json::object());
   const auto job = make_job();

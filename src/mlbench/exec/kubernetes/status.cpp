@@ -167,15 +167,15 @@ std::string end_of(const PodView& pod) {
                      pod.reason.empty() ? "" : " (" + pod.reason + ")", behind(pod.reason_words));
 }
 
+bool Seen::deleted() const { return !text_member(member(job, "metadata"), "deletionTimestamp").empty(); }
+
 JobWords before_ranks(const Seen& seen, int ranks, const std::string& queue) {
   if (seen.gone) return {JobState::kOver, "somebody deleted it"};
   if (!seen.refused.empty() && seen.job.is_null()) return {JobState::kOver, "it cannot be seen: " + seen.refused};
   if (seen.job.is_null()) {
     return {seen.silence.empty() ? JobState::kBegins : JobState::kWaits, "is submitted" + behind(seen.silence)};
   }
-  if (!text_member(member(seen.job, "metadata"), "deletionTimestamp").empty()) {
-    return {JobState::kOver, "somebody deletes it"};
-  }
+  if (seen.deleted()) return {JobState::kOver, "somebody deletes it"};
   if (const auto pods = ending(seen.pods); !pods.empty()) return {JobState::kOver, end_of(pods.front())};
   for (const PodView& pod : seen.pods) {
     if (pod.over()) return {JobState::kOver, end_of(pod)};
@@ -209,9 +209,7 @@ JobWords before_ranks(const Seen& seen, int ranks, const std::string& queue) {
 std::vector<EngineWord> done_to(const Seen& seen, const std::vector<PodView>& first) {
   if (seen.gone) return {{EngineFact::kJobTaken, "somebody deleted it under its ranks"}};
   if (seen.job.is_null()) return {};
-  if (!text_member(member(seen.job, "metadata"), "deletionTimestamp").empty()) {
-    return {{EngineFact::kJobTaken, "somebody deletes it under its ranks"}};
-  }
+  if (seen.deleted()) return {{EngineFact::kJobTaken, "somebody deletes it under its ranks"}};
   std::vector<EngineWord> words;
   for (const PodView& pod : ending(seen.pods)) {
     words.push_back({fact_of_end(pod), end_of(pod), pod.rank, pod.exit_code, place_taken(pod)});

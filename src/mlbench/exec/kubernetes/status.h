@@ -42,6 +42,8 @@ struct Seen {
   std::string refused = {};  // why Kubernetes does not let this process see the job; "": it does
   std::string silence = {};  // why nothing newer is known; "": the last look was answered
   std::string warning = {};  // the message of the job's last event that is a warning
+
+  bool deleted() const;  // whether somebody deletes the job
 };
 
 // How a pod ended, or why Kubernetes ends it: "pod r-1-x (rank 1 on node n2) ran out of memory (OOMKilled, exit code
