@@ -25,6 +25,8 @@ MakeCoder read_identity(OptionReader&) {
 constexpr Range kShares{1e-9, 1};
 constexpr Range kCodeBits{2, 8};
 constexpr Range kBuckets{1, 1 << 20};
+constexpr Range kChunks{0, 1 << 20};
+constexpr Range kValueBits{0, 8};
 constexpr Range kRanks{1, 4096};
 constexpr Range kSteps{0, 1e12};
 constexpr Range kThresholds{1e-30, 1e30}, kThresholdsOrNone{0, 1e30};
@@ -43,9 +45,10 @@ SparseOptions read_sparse(OptionReader& options) {
 }
 
 MakeCoder read_top_k(OptionReader& options) {
-  return [sparse = read_sparse(options)](const CoderContext& context) {
-    return std::make_unique<TopKCoder>(sparse, context);
-  };
+  TopKOptions top_k{read_sparse(options)};
+  top_k.chunk = options.integer("chunk", top_k.chunk, kChunks);
+  top_k.bits = options.integer("bits", top_k.bits, kValueBits);
+  return [top_k](const CoderContext& context) { return std::make_unique<TopKCoder>(top_k, context); };
 }
 
 MakeCoder read_threshold(OptionReader& options) {
@@ -153,7 +156,7 @@ constexpr Row kCoders[] = {
     {"none", read_identity, "the gradient, summed: 4 n bytes", "PyTorch's allreduce_hook"},
     {"half", read_half, "the gradient in 16 bits, summed: 2 n bytes",
      "PyTorch's fp16_compress_hook and bf16_compress_hook"},
-    {"top_k", read_top_k, "the share of largest magnitude, gathered: 8 bytes per element",
+    {"top_k", read_top_k, "the share of largest magnitude, gathered: 8 bytes per element, less by chunks",
      "Aji & Heafield 2017, Stich et al. 2018; MLBench's SparsifiedSGD"},
     {"threshold", read_threshold, "elements above a threshold, gathered: 8 bytes per element",
      "Strom 2015, Dutta et al. 2020"},

@@ -61,6 +61,84 @@ TEST(TopK, ThreeStepsComputedByHand) {
               ElementsAre(ElementsAre(0, -2, 0), ElementsAre(1, 0, 0), ElementsAre(0, 0, 0.25)));
 }
 
+// Of four elements two are sent, and one of the other two: an index has two bits, and two means each are sent twice.
+//
+//   step  to send                      chosen         first means  left            second means
+//   1     1, -4, 0.5, 2; 0.25, -8      -4, 2, -8      2, -6        2, 0, -2        1, -2
+//   2     2, 1, 0.5, -1; 0.25, 3       2, 1, 3        2            0, -1, 1        0.5, -1
+//   3     -0.5, 0, 0.5, -1; 0.25, 0.5  -0.5, -1, 0.5  0.5, -0.75   0.25, -0.25, 0  0.125, -0.25
+//
+// Kept: 1, 1, 0.5, -1; 0.25, 0, which the second gradient is added to; then what the third step chooses from.
+TEST(TopK, ThreeStepsWithinChunksAndOfTwoBitsComputedByHand) {
+  const auto coder = make("top_k", {{"share", 0.5}, {"chunk", 4}, {"bits", 2}}, layout_with_buffer({6}));
+  EXPECT_EQ(coder->bytes_per_step(), 1U + 2U * (8U + 1U));
+  EXPECT_THAT(steps_of(*coder, {{1, -4, 0.5, 2, 0.25, -8}, {1, 0, 0, 0, 0, 3}, {0, 0, 0, 0, 0, 0}}),
+              ElementsAre(ElementsAre(0, -5, 0, 3, 0, -8), ElementsAre(2.5, 1, 0, 0, 0, 2.5),
+                          ElementsAre(-0.625, 0, 0, -1, 0, 0.625)));
+}
+
+// Chunks of 4,096, 904, 100 and 10 elements send 64, 14, 2 and 1 of them, with indices of 12 bits.
+TEST(TopK, BytesOfChunksAndBitsAreThoseOfTheFormula) {
+  const FlatLayout layout = layout_with_buffer({5000, 100, 10});
+  Json options = {{"share", 1 / 64.0}, {"chunk", 4096}};
+  EXPECT_EQ(make("top_k", options, layout)->bytes_per_step(), 122U + 4U * 81U);
+  options["bits"] = 2;
+  EXPECT_EQ(make("top_k", options, layout)->bytes_per_step(), 122U + 2U * (8U + 10U + 8U + 1U + 8U + 1U));
+  options["chunk"] = 0;
+  EXPECT_EQ(make("top_k", options, layout)->bytes_per_step(), 4U * 80U + 2U * (8U + 10U));
+}
+
+at::Tensor normal_values(int64_t count) {
+  RandomSequence random(8);
+  at::Tensor values = at::empty({count});
+  for (int64_t i = 0; i < count; ++i) values[i] = static_cast<float>(random.normal());
+  return values;
+}
+
+at::Tensor decoded(GradientCoder& coder, const at::Tensor& gradient) {
+  at::Tensor out = at::empty_like(gradient);
+  const Payload payload = coder.encode(0, gradient);
+  EXPECT_EQ(payload.bytes, coder.bytes_per_step());
+  coder.absorb(0, std::span(&payload.data, 1), out);
+  return out;
+}
+
+TEST(TopK, ChoosesTheLargestOfEachChunk) {
+  const at::Tensor values = normal_values(1024);
+  Json options = {{"share", 0.0625}, {"chunk", 64}, {"error_feedback", false}};
+  const at::Tensor out = decoded(*make("top_k", options, layout_with_buffer({1024})), values);
+  for (int64_t first = 0; first < 1024; first += 64) {
+    const at::Tensor part = values.narrow(0, first, 64), sent = out.narrow(0, first, 64);
+    EXPECT_TRUE(at::equal(sent, at::where(part.abs() >= std::get<0>(part.abs().topk(4)).min(), part, 0.0F))) << first;
+  }
+  const at::Tensor whole = decoded(*make("top_k", {{"share", 0.0625}}, layout_with_buffer({1024})), values);
+  EXPECT_FALSE(at::equal(out, whole));
+  options["chunk"] = 1024;
+  EXPECT_TRUE(at::equal(decoded(*make("top_k", options, layout_with_buffer({1024})), values), whole));
+}
+
+// Each bit leaves less of the values that are sent; the first leaves less than all of them, and two a twentieth.
+TEST(TopK, EachBitLeavesLessOfTheValues) {
+  const FlatLayout layout = layout_with_buffer({4096, 1024});
+  const at::Tensor values = normal_values(5120);
+  Json options = {{"share", 1 / 64.0}, {"chunk", 1024}, {"error_feedback", false}};
+  const at::Tensor exact = decoded(*make("top_k", options, layout), values);
+  double before = exact.square().sum().item<double>();
+  for (int bits = 1; bits <= 8; ++bits) {
+    options["bits"] = bits;
+    const auto coder = make("top_k", options, layout);
+    EXPECT_TRUE(coder->decodes_alone());
+    const at::Tensor out = decoded(*coder, values);
+    EXPECT_TRUE(at::equal(out == 0, exact == 0)) << bits;
+    const double left = (out - exact).square().sum().item<double>();
+    EXPECT_LT(left, before) << bits;
+    if (bits == 2) {
+      EXPECT_LT(std::sqrt(left / exact.square().sum().item<double>()), 0.1);
+    }
+    before = left;
+  }
+}
+
 // Kept: (0.5, 0, 0), then (0, 0, -0.75): the third step sends nothing.
 TEST(Threshold, ThreeStepsComputedByHand) {
   const auto coder = make("threshold", {{"threshold", 1}}, layout_with_buffer({3}));

@@ -63,6 +63,13 @@ class BitReader {
     take(1);
     return set;
   }
+  // The number that put() wrote with so many bits. Precondition: 0 <= length <= 56.
+  uint64_t number(int length) {
+    if (ready_ < length) refill();
+    const uint64_t number = length == 0 ? 0 : word_ >> (kWordBits - length);
+    take(length);
+    return number;
+  }
   // Precondition: the code is that of a number below 2^32.
   uint64_t elias() {
     if (ready_ < kLongestCode) refill();

@@ -3,7 +3,8 @@
 // Coders that send some elements of the gradient. With s elements sent of n:
 //
 //   top_k         the s elements of largest absolute value, chosen by each rank for itself (Aji & Heafield 2017; with
-//                 error feedback Stich et al. 2018). Gathered: 8 s bytes per rank and step (index and value).
+//                 error feedback Stich et al. 2018). Gathered: 8 s bytes per rank and step (index and value). Below are
+//                 a choice within chunks, and values of a few bits.
 //   random_k      s elements drawn from (seed, step), the same on all ranks (Stich et al. 2018). Summed: 4 s bytes.
 //   random_block  s elements in a row, beginning at an element drawn from (seed, step), around the end of the flat
 //                 gradient. Summed: 4 s bytes.
@@ -16,6 +17,18 @@
 //
 // With `error_decay` below 1 what is not sent fades, as an outer momentum does that every rank has for itself
 // (SparseLoCo, Sarfi et al. 2025).
+//
+// SparseLoCo also has top_k choose within chunks, and sends values of 2 bits:
+//
+//   chunk  Each tensor is cut into chunks of that many elements in a row, the last of which may be shorter. The largest
+//          share of each is sent, at least one element. An index within a chunk has w = ceil(log2 chunk) bits; without
+//          chunks w = 32.
+//   bits   The values that are sent of a tensor (without chunks: of the model) are coded so many times by "one_bit"
+//          (sign.h): each time what the times before left of them. A mean is what is nearest to all of its values, so
+//          each time less is left, and error feedback, which is over both, converges as it does without.
+//
+// Of s values that are ceil(w s / 8) bytes, and 4 s bytes; or with b bits b times the sum of 8 + ceil(s_t / 8), where
+// s_t elements are sent of tensor t.
 //
 // Both random ones multiply by n / s where there is no error feedback, so that their expectation is the gradient; with
 // error feedback they send elements as they are. Error feedback is added before elements are chosen, and momentum comes
@@ -32,9 +45,15 @@ struct SparseOptions {
   double error_decay = 1;      // times what was not sent, before the next gradient is added to it
 };
 
+struct TopKOptions {
+  SparseOptions sparse;
+  int64_t chunk = 0;  // elements; 0: the largest of the whole model
+  int64_t bits = 0;   // of a value; 0: float32
+};
+
 class TopKCoder final : public GradientCoder {
  public:
-  TopKCoder(const SparseOptions& options, const CoderContext& context);
+  TopKCoder(const TopKOptions& options, const CoderContext& context);
   std::string name() const override { return "top_k"; }
   bool decodes_alone() const override { return !memory_.enabled(); }
   std::optional<uint64_t> bytes_per_step() const override;
@@ -44,7 +63,28 @@ class TopKCoder final : public GradientCoder {
   void import_state(const NamedState& state) override { memory_.import_state(state); }
 
  private:
-  int64_t sent_;  // elements
+  // `sent` of the elements are sent; in a payload, `first` stand before them.
+  struct Chunk {
+    int64_t offset = 0, count = 0, first = 0, sent = 0;
+  };
+
+  // Whether a payload is that of sparse_payload.h.
+  bool is_plain() const { return options_.chunk == 0 && options_.bits == 0; }
+  void add_chunk(int64_t offset, int64_t count, int64_t sent);
+  // Places in the flat gradient, chunk by chunk.
+  std::vector<int32_t> choose(std::span<const float> values) const;
+  int64_t index_bytes() const;
+  // Indices, then values.
+  at::Tensor pack(const std::vector<int32_t>& indices, const at::Tensor& values) const;
+  std::vector<int32_t> unpack_indices(const at::Tensor& packed) const;
+  at::Tensor unpack_values(const at::Tensor& packed) const;
+
+  TopKOptions options_;
+  int index_bits_;
+  std::vector<Chunk> chunks_;
+  int64_t sent_ = 0;         // elements
+  FlatLayout chosen_;        // of the values that are sent, by tensor
+  int64_t value_bytes_ = 0;  // of a payload
   ErrorMemory memory_;
 };
 

@@ -8,10 +8,11 @@
 
 namespace mlbench::compress {
 
-int64_t count_of(double share, const FlatLayout& layout) {
-  const int64_t count = layout.parameter_count();
+int64_t count_of(double share, int64_t count) {
   return std::clamp<int64_t>(std::llround(share * static_cast<double>(count)), std::min<int64_t>(1, count), count);
 }
+
+int64_t count_of(double share, const FlatLayout& layout) { return count_of(share, layout.parameter_count()); }
 
 Payload sparse_payload(const at::Tensor& whole, const std::vector<int32_t>& indices) {
   Payload payload;

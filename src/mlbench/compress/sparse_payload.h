@@ -13,7 +13,8 @@
 
 namespace mlbench::compress {
 
-// The number of elements that are a share of all trainable ones: at least 1.
+// The number of elements that are a share of `count`, or of all trainable ones: at least 1, where there is one.
+int64_t count_of(double share, int64_t count);
 int64_t count_of(double share, const FlatLayout& layout);
 
 // The elements of `whole` at `indices`, to be gathered: the indices, then the bits of the values, as one list of whole

@@ -348,6 +348,7 @@ std::vector<Algorithm> algorithms() {
     if (one.name == "schedule_free_sgd") one.lr = 0.1;
     if (one.name == "sparse_loco") one.options = {{"every", 4}, {"share", 0.3}, {"error_decay", 0.95}};
   }
+  all.push_back({"sparse_loco", {{"every", 4}, {"share", 0.3}, {"error_decay", 0.95}, {"chunk", 4}, {"bits", 2}}});
   all.push_back({"local_sgd", {{"every", 3}, {"start_step", 4}, {"momentum", 0.5}}});
   all.push_back({"diloco", {{"every", 4}, {"outer_lr", 0.7}, {"outer_momentum", 0.5}, {"outer_nesterov", true}}});
   all.push_back({"local_sgd", {{"every", 4}, {"compression", "top_k"}, {"share", 0.3}}});
