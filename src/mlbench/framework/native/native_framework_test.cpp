@@ -20,7 +20,6 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
-#include "mlbench/base/sparse_rows.h"
 #include "mlbench/framework/contract_test.h"
 #include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/torch/torch_framework.h"
@@ -32,6 +31,7 @@ namespace mlbench::framework::native_framework {
 namespace {
 
 using contract::logistic_options;
+using contract::norm_of;
 using contract::rows_view;
 using contract::Samples;
 using contract::small_model;
@@ -150,8 +150,6 @@ class Oracle {
   int64_t step_;
   std::map<std::string, at::Tensor> p_;
 };
-
-double norm_of(const at::Tensor& values) { return values.to(at::kDouble).norm().item<double>(); }
 
 // Compares loss, outputs, gradients and running statistics after one step with the oracle and with framework torch.
 void expect_as_exact_as_torch(const FrameworkOptions& options, const Samples& batch, double multiple) {
@@ -666,119 +664,13 @@ TEST(NativeLogisticRegression, IsAsExactAsLibTorchAndReadsRowsWhereTheyLie) {
 
 // --- sparse rows
 
-// Rows of which about one value in 30 is not zero, dense and sparse; one row has none.
-struct TwiceRows {
-  TwiceRows(int64_t rows, int64_t dimension, uint64_t key) : dense(static_cast<size_t>(rows * dimension)) {
-    RandomSequence random(key);
-    for (int64_t i = 0; i < rows; ++i) {
-      offsets.push_back(std::ssize(entries));
-      labels.push_back(static_cast<int64_t>(random.below(2)));
-      for (int64_t j = 0; j < dimension && i != 3; ++j) {
-        if (random.below(30) != 0) continue;
-        const auto value = static_cast<float>(random.normal());
-        entries.push_back({static_cast<int32_t>(j), value});
-        dense[static_cast<size_t>(i * dimension + j)] = value;
-      }
-    }
-    offsets.push_back(std::ssize(entries));
-  }
-  // The rows `rows`, whose labels are the first of `labels`.
-  BatchView sparse_view(const std::vector<int64_t>& rows) const {
-    BatchView batch;
-    batch.weight = std::ssize(rows);
-    batch.tensors.push_back({"labels", {batch.weight}, {labels.data(), batch.weight, DType::kInt64}, {}});
-    set_sparse_rows(batch, {entries, offsets}, rows);
-    return batch;
-  }
-  std::vector<float> dense;
-  std::vector<SparseEntry> entries;
-  std::vector<int64_t> offsets, labels;
-};
+TEST(NativeSparseRows, GiveWhatDenseRowsGiveFromTheSameStart) { contract::expect_sparse_rows_equal_dense_ones(make); }
 
-FrameworkOptions sparse(FrameworkOptions options) {
-  options.sparse_rows = true;
-  return options;
-}
+TEST(NativeSparseRows, AreTheSameBitsForAnyNumberOfThreads) { contract::expect_sparse_rows_by_any_threads(make); }
 
-TEST(NativeSparseRows, GiveWhatDenseRowsGiveFromTheSameStart) {
-  constexpr int64_t kRows = 200, kDimension = 300;
-  const TwiceRows data(kRows, kDimension, 4);
-  std::vector<int64_t> rows(131);
-  RandomSequence random(9);
-  for (int64_t& row : rows) row = static_cast<int64_t>(random.below(kRows));
-  rows[5] = 3;
-  const std::vector<int64_t> labels(data.labels.begin(), data.labels.begin() + std::ssize(rows));
-  const BatchView dense = gathered_view(contract::rows_view(data.dense, labels, kDimension), data.dense, rows);
-  const BatchView batch = data.sparse_view(rows);
-  for (FrameworkOptions options : {logistic_options(kDimension, 0.01), logistic_options(kDimension, 0),
-                                   contract::linear_options(kDimension, 0.001, 0.01)}) {
-    SCOPED_TRACE(options.model.name);
-    const auto expected = make(options), ours = make(sparse(options));
-    expected->initialise();
-    ours->initialise();
-    EXPECT_EQ(ours->effective()["layout"], "sparse rows");
-    for (const auto& [scale, accumulate] : {std::pair{1.0, false}, {0.25, true}, {0.5, false}}) {
-      SCOPED_TRACE(scale);
-      const double loss = step(*expected, dense, 0, scale, accumulate);
-      EXPECT_NEAR(step(*ours, batch, 0, scale, accumulate), loss, 16 * kEps * loss);
-      const at::Tensor gradients = flat_tensor(expected->gradients());
-      EXPECT_LE(norm_of(flat_tensor(ours->gradients()) - gradients), 8 * kEps * norm_of(gradients));
-      EXPECT_THAT(ours->outputs(), Pointwise(FloatNear(2e-6F), expected->outputs()));
-      flat_tensor(expected->parameters()).sub_(gradients, 0.5);
-      flat_tensor(ours->parameters()).copy_(flat_tensor(expected->parameters()));
-    }
-    EXPECT_EQ(ours->metric_sums().weight, std::ssize(rows));
-  }
-}
+TEST(NativeSparseRows, TouchTheColumnsOfTheirEntriesAlone) { contract::expect_gradients_of_entries_alone(make); }
 
-TEST(NativeSparseRows, AreTheSameBitsForAnyNumberOfThreads) {
-  const TwiceRows data(50, 700, 5);
-  std::vector<int64_t> rows(50);
-  std::iota(rows.rbegin(), rows.rend(), 0);
-  const BatchView batch = data.sparse_view(rows);
-  const auto alone = make(sparse(logistic_options(700, 0.01, 1)));
-  alone->initialise();
-  const double loss = step(*alone, batch);
-  for (const int threads : {2, 3, 5}) {
-    const auto team = make(sparse(logistic_options(700, 0.01, threads)));
-    team->initialise();
-    EXPECT_EQ(step(*team, batch), loss);
-    EXPECT_TRUE(at::equal(flat_tensor(team->gradients()), flat_tensor(alone->gradients())));
-    const contract::OneThreadOnly limit;
-    EXPECT_EQ(step(*team, batch), loss);
-    EXPECT_TRUE(at::equal(flat_tensor(team->gradients()), flat_tensor(alone->gradients())));
-  }
-}
-
-// A step with three million weights, of which the rows name six.
-TEST(NativeSparseRows, TouchTheColumnsOfTheirEntriesAlone) {
-  constexpr int64_t kDimension = 3'000'000;
-  const std::vector<SparseEntry> entries = {{0, 1}, {7, -2}, {2'999'999, 0.5F}, {7, 1}, {1'500'000, 3}, {2'000'001, 1}};
-  const std::vector<int64_t> offsets = {0, 3, 6}, rows = {0, 1}, labels = {1, 0};
-  BatchView batch;
-  batch.weight = 2;
-  batch.tensors.push_back({"labels", {2}, {labels.data(), 2, DType::kInt64}, {}});
-  set_sparse_rows(batch, {entries, offsets}, rows);
-  const auto framework = make(sparse(logistic_options(kDimension, 0)));
-  EXPECT_NEAR(step(*framework, batch), std::log(2.0), 1e-7) << "all weights are 0";
-  const at::Tensor gradients = flat_tensor(framework->gradients());
-  EXPECT_EQ(gradients.count_nonzero().item<int64_t>(), 5);
-  EXPECT_FLOAT_EQ(gradients[0].item<float>(), -0.25F);
-  EXPECT_FLOAT_EQ(gradients[7].item<float>(), 0.75F) << "of both rows";
-  EXPECT_FLOAT_EQ(gradients[1'500'000].item<float>(), 0.75F);
-  EXPECT_FLOAT_EQ(gradients[2'000'001].item<float>(), 0.25F);
-  EXPECT_FLOAT_EQ(gradients[2'999'999].item<float>(), -0.125F);
-}
-
-TEST(NativeSparseRows, AreRefusedByOtherModelsAndPrecisions) {
-  FrameworkOptions options = sparse(logistic_options(5, 0));
-  options.model = models::Chain({5}).linear("linear", 2).finish();
-  options.model.name = "two outputs";
-  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("model 'two outputs' is another; valid: ")));
-  options = sparse(logistic_options(5, 0));
-  options.precision = "bf16";
-  EXPECT_THAT([&] { make(options); }, ThrowsMessage<UserError>(HasSubstr("sparse rows in float32, not bf16")));
-}
+TEST(NativeSparseRows, AreRefusedByOtherModelsAndPrecisions) { contract::expect_sparse_rows_refused_else(make); }
 
 }  // namespace
 }  // namespace mlbench::framework::native_framework

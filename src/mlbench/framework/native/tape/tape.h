@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "mlbench/base/buffer.h"
+#include "mlbench/framework/threads.h"
 
 namespace mlbench::framework::native_framework {
 
@@ -83,21 +84,6 @@ struct Pass {
   int threads = 1;
   bool accumulate = false;  // add to the gradients of parameters instead of overwriting them
 };
-
-// The share [begin, end) of one thread in some things; share_of() divides `count` things into `threads` shares, whose
-// bounds are multiples of `grain`.
-struct Share {
-  int64_t begin = 0, end = 0;
-  int64_t count() const { return end - begin; }
-};
-inline Share share_of(int64_t count, int thread, int threads, int64_t grain = 1) {
-  const int64_t units = (count + grain - 1) / grain;
-  const auto bound = [&](int64_t i) {
-    const int64_t at = units * i / threads * grain;
-    return at < count ? at : count;
-  };
-  return {bound(thread), bound(thread + 1)};
-}
 
 // A parameter's place in the flat buffers; null pointers: there is no such parameter.
 struct Parameter {

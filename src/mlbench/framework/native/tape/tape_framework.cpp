@@ -15,8 +15,8 @@
 #include "mlbench/framework/native/library.h"
 #include "mlbench/framework/native/tape/linear_rows.h"
 #include "mlbench/framework/native/tape/network.h"
-#include "mlbench/framework/native/tape/sparse_linear.h"
 #include "mlbench/framework/tensors/flat.h"
+#include "mlbench/framework/tensors/sparse_linear.h"
 #include "mlbench/framework/threads.h"
 
 namespace mlbench::framework::native_framework {
@@ -74,28 +74,9 @@ const Loss& find_loss(const models::ModelDescription& model) {
   throw UserError(fmt::format("framework 'native' has no loss '{}'; valid: {}", name, fmt::join(names, ", ")));
 }
 
-// Whether the model is a single product with one vector.
-bool is_one_product(const models::ModelDescription& model) {
-  const std::vector<models::LayerSpec>& layers = model.layers;
-  return layers.size() == 1 && layers[0].kind == "linear" && layers[0].options.at("out") == 1 &&
-         !layers[0].options.value("bias", true);
-}
-
-// Such a model for which LinearRows reads the batch once.
+// A product with one vector for which LinearRows reads the batch once.
 bool is_logistic_regression(const models::ModelDescription& model) {
   return model.loss.kind == "binary_cross_entropy" && is_one_product(model);
-}
-
-void check_sparse_rows(const FrameworkOptions& options) {
-  if (!is_one_product(options.model)) {
-    throw UserError(
-        fmt::format("framework 'native' multiplies sparse rows with one vector, and model '{}' is another; valid: "
-                    "logistic_regression, linear_regression",
-                    options.model.name));
-  }
-  if (options.precision == "float32") return;
-  throw UserError(
-      fmt::format("framework 'native' reads sparse rows in float32, not {}; valid: float32", options.precision));
 }
 
 // Says in which order convolutions add, and why: the last of the orders is winograd, where at least one layer has it.
@@ -118,7 +99,7 @@ class TapeFramework final : public Framework {
     gradients_ = make_gradients(options, layout_.parameter_elements);
     buffers_ = at::zeros({layout_.buffer_elements}, at::kFloat);
     if (options.sparse_rows) {
-      check_sparse_rows(options);
+      check_sparse_rows("native", options);
       sparse_.emplace(options.model.layers[0].options.at("in").get<int64_t>(), options.threads);
       return;
     }

@@ -1,7 +1,7 @@
 #pragma once
 
 // The part of the framework `native` for models that are chains of layers: a tape (network.h), or the single layer of
-// task 2a (linear_rows.h; sparse_linear.h for sparse rows).
+// task 2a (linear_rows.h; framework/tensors/sparse_linear.h for sparse rows).
 
 #include <memory>
 

@@ -1,13 +1,14 @@
-#include "mlbench/framework/native/tape/sparse_linear.h"
+#include "mlbench/framework/tensors/sparse_linear.h"
 
+#include <fmt/format.h>
 #include <omp.h>
 
 #include <algorithm>
 
 #include "mlbench/base/errors.h"
-#include "mlbench/framework/native/tape/tape.h"
+#include "mlbench/framework/threads.h"
 
-namespace mlbench::framework::native_framework {
+namespace mlbench::framework {
 
 namespace {
 
@@ -19,6 +20,28 @@ float product_of(SparseRow row, const float* weight) {
 }
 
 }  // namespace
+
+bool is_one_product(const models::ModelDescription& model) {
+  const std::vector<models::LayerSpec>& layers = model.layers;
+  return layers.size() == 1 && layers[0].kind == "linear" && layers[0].options.at("out") == 1 &&
+         !layers[0].options.value("bias", true);
+}
+
+void check_sparse_rows(const std::string& framework, const FrameworkOptions& options) {
+  if (!is_one_product(options.model)) {
+    throw UserError(
+        fmt::format("framework '{}' multiplies sparse rows with one vector, and model '{}' is another; valid: "
+                    "logistic_regression, linear_regression",
+                    framework, options.model.name));
+  }
+  if (options.precision != "float32") {
+    throw UserError(fmt::format("framework '{}' reads sparse rows in float32, not {}; valid: float32", framework,
+                                options.precision));
+  }
+  if (options.device == "cpu") return;
+  throw UserError(fmt::format("framework '{}' reads sparse rows on the device cpu, not on {}; valid: --device cpu",
+                              framework, options.device));
+}
 
 void SparseLinear::forward(const BatchView& batch, const float* weight) {
   rows_.clear();
@@ -51,4 +74,4 @@ void SparseLinear::gradient(std::span<const float> output_gradient, bool add, fl
   }
 }
 
-}  // namespace mlbench::framework::native_framework
+}  // namespace mlbench::framework

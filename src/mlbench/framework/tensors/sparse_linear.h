@@ -7,12 +7,21 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "mlbench/base/batch.h"
 #include "mlbench/base/sparse_rows.h"
+#include "mlbench/framework/framework.h"
 
-namespace mlbench::framework::native_framework {
+namespace mlbench::framework {
+
+// Whether the model is a single product with one vector.
+bool is_one_product(const models::ModelDescription& model);
+
+// Throws UserError where `options` ask for more than such a product of sparse rows, in float32 and on the CPU.
+// `framework` is for the message.
+void check_sparse_rows(const std::string& framework, const FrameworkOptions& options);
 
 class SparseLinear {
  public:
@@ -32,4 +41,4 @@ class SparseLinear {
   std::vector<float> outputs_;
 };
 
-}  // namespace mlbench::framework::native_framework
+}  // namespace mlbench::framework
