@@ -1,14 +1,16 @@
 // Task 2a, and the other losses and penalties of linear models, against PyTorch (logistic_regression.py, run at test
 // time by a Python that has its own PyTorch) over one and a half epochs, with 1, 2, 3 and 5 workers that share the same
-// global batches. Framework torch takes dense rows, and native sparse ones, which PyTorch gets as dense rows. Rule of
-// comparison: the norm of the error against PyTorch's float64 result is at most twice that of PyTorch's own float32
-// result, or below a stated multiple of eps x norm.
+// global batches. Framework torch takes dense rows; torch and native take sparse rows, which PyTorch gets as dense
+// ones. Rule of comparison: the norm of the error against PyTorch's float64 result is at most twice that of PyTorch's
+// own float32 result, or below a stated multiple of eps x norm.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -150,8 +152,10 @@ Golden ask_pytorch(const Rows& rows, const Objective& objective) {
   return {outcome("float64"), outcome("float32")};
 }
 
+using Make = std::function<std::unique_ptr<framework::Framework>(const framework::FrameworkOptions&)>;
+
 // As a run trains, from the loader to the optimizer; rank 0's view, losses summed over the ranks.
-Outcome train(const Rows& rows, const Objective& objective, int workers) {
+Outcome train(const Rows& rows, const Objective& objective, int workers, const Make& make) {
   const spec::TaskSpec task = task_of(objective);
   auto group = comm::make_in_process_group(workers, std::chrono::seconds(60));
   std::vector<Outcome> outcomes(static_cast<size_t>(workers));
@@ -165,8 +169,7 @@ Outcome train(const Rows& rows, const Objective& objective, int workers) {
       options.seed = kSeed;
       options.rank = rank;
       options.sparse_rows = objective.sparse;
-      const auto framework =
-          objective.sparse ? framework::native_framework::make(options) : framework::torch_framework::make(options);
+      const auto framework = make(options);
       framework->initialise();
       const auto optimizer =
           optim::make_optimizer(task.optimizer, framework->layout(), *group[static_cast<size_t>(rank)]);
@@ -227,14 +230,18 @@ TEST_P(Task2a, EqualsPyTorchWithAnyNumberOfWorkers) {
   const Rows rows(GetParam().sparse);
   const Golden golden = ask_pytorch(rows, GetParam());
   ASSERT_GT(distance(golden.exact.gradients, Values(kDimension)), 0.01) << "a case that says nothing";
-  for (const int workers : {1, 2, 3, 5}) {
-    SCOPED_TRACE(std::to_string(workers) + " workers");
-    const Outcome ours = train(rows, GetParam(), workers);
-    expect_close("losses", ours.losses, golden.peer.losses, golden.exact.losses, 4);
-    expect_close("gradient", ours.gradients, golden.peer.gradients, golden.exact.gradients, 4);
-    expect_close("weights", ours.parameters, golden.peer.parameters, golden.exact.parameters, 4);
-    if (workers == 1) {
-      expect_close("outputs", ours.outputs, golden.peer.outputs, golden.exact.outputs, 4);
+  std::vector<Make> frameworks = {framework::torch_framework::make};
+  if (GetParam().sparse) frameworks.emplace_back(framework::native_framework::make);
+  for (const Make& make : frameworks) {
+    for (const int workers : {1, 2, 3, 5}) {
+      SCOPED_TRACE(fmt::format("{}, {} workers", &make == &frameworks.front() ? "torch" : "native", workers));
+      const Outcome ours = train(rows, GetParam(), workers, make);
+      expect_close("losses", ours.losses, golden.peer.losses, golden.exact.losses, 4);
+      expect_close("gradient", ours.gradients, golden.peer.gradients, golden.exact.gradients, 4);
+      expect_close("weights", ours.parameters, golden.peer.parameters, golden.exact.parameters, 4);
+      if (workers == 1) {
+        expect_close("outputs", ours.outputs, golden.peer.outputs, golden.exact.outputs, 4);
+      }
     }
   }
 }

@@ -116,7 +116,9 @@ TEST(Catalog, AFrameworkIsRefusedConvolutionsThatItHasNot) {
 TEST(Catalog, AFrameworkIsRefusedSparseRowsThatItDoesNotTake) {
   framework::FrameworkOptions options;
   options.sparse_rows = true;
-  EXPECT_THAT([&] { make_framework(kProgram, "torch", options); },
+  WorkerProgram toy = {"mlbench-worker-toy", frameworks()};
+  toy.frameworks[0].sparse_rows = false;
+  EXPECT_THAT([&] { make_framework(toy, "torch", options); },
               ThrowsMessage<UserError>(HasSubstr("framework 'torch' takes no sparse rows; valid: native, null")));
 }
 
@@ -134,6 +136,7 @@ TEST(Catalog, SaysWhichTasksAFrameworkTrains) {
   };
   std::vector<FrameworkRow> rows = {frameworks()[0], frameworks()[0], frameworks()[2]};
   rows[0].layers = without_layers;
+  rows[0].sparse_rows = false;
   rows[1].layers = of_small_images;
   const Json described = describe({"mlbench-worker-toy", rows})["frameworks"];
   EXPECT_EQ(described[0]["tasks"], Json::array());

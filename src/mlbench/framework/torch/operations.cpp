@@ -5,6 +5,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
+#include <memory>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -15,6 +17,7 @@
 #include "mlbench/framework/tensors/dropout.h"
 #include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/tensors/products.h"
+#include "mlbench/framework/tensors/sparse_linear.h"
 #include "mlbench/framework/torch/batch_norm_layer.h"
 #include "mlbench/framework/torch/differentiable.h"
 #include "mlbench/framework/torch/dropout_on_gpu.h"
@@ -144,6 +147,28 @@ Operation make_rows_times_vector(const models::LayerSpec& layer, const BuildCont
       const at::Tensor dense = dy.contiguous();
       gradients.contribute(weight.slot, [&](at::Tensor& target, bool add) {
         rows_times_vector_backward(rows, dense.const_data_ptr<float>(), add, target.data_ptr<float>());
+      });
+      return at::Tensor();
+    });
+  };
+}
+
+// The same of sparse rows. The backward pass is of the rows of the last forward pass.
+Operation make_sparse_linear(const models::LayerSpec& layer, const BuildContext& context) {
+  const Parameter weight = context.parameter(layer.name + ".weight");
+  const auto linear = std::make_shared<SparseLinear>(weight.value.numel(), context.threads);
+  GradientBuffer& gradients = context.gradients;
+  return [=, &gradients](const at::Tensor& input, const Pass& pass) {
+    const auto forward = [&] {
+      linear->forward(*pass.sparse_rows, weight.value.const_data_ptr<float>());
+      at::Tensor output = at::empty({std::ssize(linear->outputs()), 1}, at::kFloat);
+      std::ranges::copy(linear->outputs(), output.data_ptr<float>());
+      return output;
+    };
+    return differentiable(input, forward, [=, &gradients](const at::Tensor& dy, bool) {
+      const at::Tensor dense = dy.contiguous();
+      gradients.contribute(weight.slot, [&](at::Tensor& target, bool add) {
+        linear->gradient(values_of(dense), add, target.data_ptr<float>());
       });
       return at::Tensor();
     });
@@ -351,10 +376,11 @@ Network build(const BuildContext& context) {
     Operation forward = make_chain(layers, context, fused);
     return {std::move(forward), {fused.begin(), fused.end()}, false};
   }
-  Operation read = timed(first, label_of(first), make_rows_times_vector(first, context), context.times);
+  const auto make_read = context.sparse_rows ? make_sparse_linear : make_rows_times_vector;
+  Operation read = timed(first, label_of(first), make_read(first, context), context.times);
   layers.erase(layers.begin());
   Operation rest = make_chain(layers, context, fused);
-  fused.insert("gather+linear");
+  fused.insert(context.sparse_rows ? "gather+sparse linear" : "gather+linear");
   return {[=](const at::Tensor& input, const Pass& pass) { return rest(read(input, pass), pass); },
           {fused.begin(), fused.end()},
           true};

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/base/batch.h"
 #include "mlbench/framework/tensors/gradients.h"
 #include "mlbench/framework/torch/kernels.h"
 #include "mlbench/framework/torch/layer_times.h"
@@ -23,7 +24,9 @@ struct Pass {
   int rank = 0;
   int64_t step = 0;
   int64_t micro_batch = 0;  // earlier training passes of the step
-  RowSelection rows;        // the samples, for the first operation of a network that `reads_rows`
+  // The samples, for the first operation of a network that `reads_rows`: dense or sparse ones.
+  RowSelection rows;
+  const BatchView* sparse_rows = nullptr;
 };
 
 using Operation = std::function<at::Tensor(const at::Tensor& input, const Pass& pass)>;
@@ -41,6 +44,8 @@ struct BuildContext {
   // Whether the tensors are in the host's memory, where this project's own kernels can read them; otherwise LibTorch's
   // kernels compute.
   bool on_host = true;
+  bool sparse_rows = false;  // the model is a product of sparse rows with one vector (check_sparse_rows)
+  int threads = 1;           // of that product
 };
 
 // The model's layers as one operation. Neighbours for which there is a fused kernel become one operation. build()
@@ -48,7 +53,8 @@ struct BuildContext {
 struct Network {
   Operation forward;               // maps features to outputs
   std::vector<std::string> fused;  // the fused kinds, for example "relu+max_pool2d"; each once
-  bool reads_rows = false;         // the first operation reads Pass::rows and ignores its input
+  // The first operation reads the rows of the pass, and ignores its input.
+  bool reads_rows = false;
 };
 Network build(const BuildContext& context);
 

@@ -17,6 +17,7 @@
 #include "mlbench/framework/tensors/gradients.h"
 #include "mlbench/framework/tensors/host_memory.h"
 #include "mlbench/framework/tensors/sequence_decoder.h"
+#include "mlbench/framework/tensors/sparse_linear.h"
 #include "mlbench/framework/tensors/token_inputs.h"
 #include "mlbench/framework/threads.h"
 #include "mlbench/framework/torch/losses.h"
@@ -68,12 +69,14 @@ class TorchFramework final : public Framework {
         buffers_(placement_.make_flat(layout_.buffer_elements)),
         table_(options.model, layout_, parameters_, gradients_, buffers_, gradient_buffer_) {
     const at::ScalarType product_type = product_type_of(options.precision);
+    if (options.sparse_rows) check_sparse_rows("torch", options);
     use_threads(options.threads, options.inter_op_threads);
     pinned_ = bind_threads(options.cores);
-    const BuildContext context{options_.model,   [this](const std::string& name) { return table_.get(name); },
-                               gradient_buffer_, layer_times_,
-                               options_.dropout, options_.frozen_batch_norm,
-                               product_type,     !placement_.separate()};
+    const BuildContext context{options_.model,      [this](const std::string& name) { return table_.get(name); },
+                               gradient_buffer_,    layer_times_,
+                               options_.dropout,    options_.frozen_batch_norm,
+                               product_type,        !placement_.separate(),
+                               options.sparse_rows, options.threads};
     if (options_.model.is_graph()) {
       sequence_ = std::make_unique<SequenceModel>(context);
     } else {
@@ -114,10 +117,13 @@ class TorchFramework final : public Framework {
       return;
     }
     labels_ = placement_.bring(tensor_of(batch.at(options_.model.loss.targets), {batch.samples}, at::kLong));
-    const BatchTensor& features = batch.at("features");
-    if (network_.reads_rows) pass.rows = rows_of(features, batch.samples);
-    outputs_ =
-        network_.forward(network_.reads_rows ? at::Tensor(at::empty({0})) : features_of(features, batch.samples), pass);
+    if (options_.sparse_rows) {
+      pass.sparse_rows = &batch;
+    } else if (network_.reads_rows) {
+      pass.rows = rows_of(batch.at("features"), batch.samples);
+    }
+    outputs_ = network_.forward(
+        network_.reads_rows ? at::Tensor(at::empty({0})) : features_of(batch.at("features"), batch.samples), pass);
   }
 
   double loss() override {
@@ -189,7 +195,9 @@ class TorchFramework final : public Framework {
             {"pinned", pinned_},
             {"page_locked", placement_.device().is_cuda()},
             {"precision", options_.precision},
-            {"layout", sequence_ ? "rows without padding" : "nhwc"},
+            {"layout", sequence_              ? "rows without padding"
+                       : options_.sparse_rows ? "sparse rows"
+                                              : "nhwc"},
             {"fused", false},
             {"kernels", sequence_ ? SequenceModel::kernels(product_type_of(options_.precision), placement_.device())
                                   : network_.fused}};

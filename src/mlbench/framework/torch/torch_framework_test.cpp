@@ -12,6 +12,7 @@
 #include "mlbench/base/random.h"
 #include "mlbench/framework/contract_test.h"
 #include "mlbench/framework/tensors/dropout.h"
+#include "mlbench/framework/tensors/sparse_linear.h"
 #include "mlbench/framework/torch/dropout_on_gpu.h"
 #include "mlbench/models/chain.h"
 
@@ -248,6 +249,21 @@ TEST(LogisticRegression, ReadsRowsOfTheCacheWhereTheyLie) {
   const BatchView gathered = gathered_view(rows_view(cache.features, labels, 128), cache.features, rows);
   EXPECT_EQ(step(*framework, gathered), loss);
   EXPECT_TRUE(at::equal(flat_tensor(framework->gradients()), gradients));
+}
+
+// --- sparse rows
+
+TEST(TorchSparseRows, GiveWhatDenseRowsGiveFromTheSameStart) { contract::expect_sparse_rows_equal_dense_ones(make); }
+
+TEST(TorchSparseRows, AreTheSameBitsForAnyNumberOfThreads) { contract::expect_sparse_rows_by_any_threads(make); }
+
+TEST(TorchSparseRows, TouchTheColumnsOfTheirEntriesAlone) { contract::expect_gradients_of_entries_alone(make); }
+
+TEST(TorchSparseRows, AreRefusedByOtherModelsPrecisionsAndDevices) {
+  contract::expect_sparse_rows_refused_else(make);
+  FrameworkOptions options = logistic_options(5, 0);
+  options.device = "cuda";
+  EXPECT_THAT([&] { check_sparse_rows("torch", options); }, ThrowsMessage<UserError>(HasSubstr("not on cuda; valid")));
 }
 
 models::ModelDescription model_with_everything() {
