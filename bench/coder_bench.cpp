@@ -1,8 +1,9 @@
-// What coding a gradient costs: encode and absorb of one coder, on the layout of ResNet-50 (25.6 million weights) or
-// on one vector. The payloads of k ranks are copies of this one. Prints JSON: the medians, the bytes that are sent, and
-// the time in which as many threads copy the gradient, which is the floor of whatever reads and writes it once.
+// What coding a gradient costs: encode and absorb of one coder, on the layout of ResNet-50 (25.6 million weights), of a
+// task's model, or on one vector. The payloads of k ranks are copies of this one. Prints JSON: the medians, the bytes
+// that are sent, and the time in which as many threads copy the gradient, which is the floor of whatever reads and
+// writes it once.
 //
-//   coder_bench --coder NAME [--set OPTION=VALUE]... [--elements N] [--ranks K] [--threads T] [--steps N]
+//   coder_bench --coder NAME [--set OPTION=VALUE]... [--task TASK | --elements N] [--ranks K] [--threads T] [--steps N]
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -17,9 +18,12 @@
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/input.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/random.h"
 #include "mlbench/compress/coder.h"
+#include "mlbench/models/model.h"
+#include "mlbench/spec/task.h"
 
 namespace mlbench {
 namespace {
@@ -67,6 +71,13 @@ FlatLayout resnet_50() {
   return net.layout();
 }
 
+FlatLayout layout_of_task(const std::string& name) {
+  const bool own = name.ends_with(".toml");
+  const spec::FrozenTask task =
+      own ? spec::parse_task({name, read_file(name, inputs::kTaskFile)}, "", {}) : spec::find_task(name, "", "", {});
+  return models::lay_out(models::describe_model(task.task));
+}
+
 FlatLayout one_vector(int64_t elements) {
   Layout vector;
   vector.add({elements});
@@ -92,15 +103,17 @@ Json value_of(const std::string& text) {
 }
 
 struct Request {
-  std::string coder;
+  std::string coder, task;
   Json options = Json::object();
-  int64_t elements = 0;  // 0: ResNet-50
+  int64_t elements = 0;  // 0, without a task: ResNet-50
   int ranks = 2, threads = 1, steps = 21;
 };
 
 Json measure(const Request& request) {
   at::set_num_threads(request.threads);
-  const FlatLayout layout = request.elements > 0 ? one_vector(request.elements) : resnet_50();
+  const FlatLayout layout = !request.task.empty()  ? layout_of_task(request.task)
+                            : request.elements > 0 ? one_vector(request.elements)
+                                                   : resnet_50();
   OptionReader options("coder '" + request.coder + "'", request.options);
   const compress::MakeCoder make = compress::read_coder(request.coder, options);
   options.finish();
@@ -151,7 +164,10 @@ int main(int argc, char** argv) {
   std::vector<std::string> settings;
   app.add_option("--coder", request.coder, "see 'mlbench list coders'")->required();
   app.add_option("--set", settings, "an option of the coder (repeatable)")->allow_extra_args(false);
-  app.add_option("--elements", request.elements, "one vector of so many (default: ResNet-50's tensors)");
+  auto* elements =
+      app.add_option("--elements", request.elements, "one vector of so many (default: ResNet-50's tensors)");
+  app.add_option("--task", request.task, "the tensors of this task's model: a name, or a .toml file")
+      ->excludes(elements);
   app.add_option("--ranks", request.ranks, "payloads that are absorbed (default: 2)")->check(CLI::PositiveNumber);
   app.add_option("--threads", request.threads, "threads (default: 1)")->check(CLI::PositiveNumber);
   app.add_option("--steps", request.steps, "steps (default: 21)")->check(CLI::PositiveNumber);
