@@ -7,13 +7,13 @@ both are on the GPU, ours with one worker, the peer with --peer-python; results 
 import argparse
 import csv
 import dataclasses
-import itertools
 import json
 import os
 import pathlib
 import subprocess
 import sys
 
+import kept_runs
 import ratio
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -81,18 +81,8 @@ def waiting(options):
 
 # ---- ours ----
 
-def is_finished(folder):
-    record = folder / "run.json"
-    return record.exists() and json.loads(record.read_text())["state"] == "finished"
-
-
 def find_run(study, home, seed):
-    """(name, folder) of the first run that is finished or not begun yet: one that was cut off stays as it is."""
-    for attempt in itertools.count(1):
-        name = f"{study.name}-epochs{study.epochs}-seed{seed}-try{attempt}"
-        folder = home / "runs" / f"{name}-{study.ranks}"
-        if not folder.exists() or is_finished(folder):
-            return name, folder
+    return kept_runs.find_run(home, f"{study.name}-epochs{study.epochs}-seed{seed}", study.ranks)
 
 
 def train_ours(study, options, seed):

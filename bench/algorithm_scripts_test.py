@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""What the scripts about algorithms make of results, without a build: kept_runs, compression."""
+import argparse
+import contextlib
+import io
+import json
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+import compression
+import kept_runs
+
+
+class WithFolder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.given = argparse.Namespace(output=self.folder / "kept.json", home=self.folder / "home", bin=pathlib.Path("/bin"),
+                                        data_dir=None, only="", dry_run=False, no_wait=False, workers=[2], options=[], steps=8,
+                                        tasks=["1a"], rates=[50, 200], epochs=2)
+
+    def record(self, name, **record):
+        folder = self.given.home / "runs" / name
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text(json.dumps(record))
+
+
+class Cells(WithFolder):
+    def cells(self, fails=None):
+        def measure(name):
+            if name == fails:
+                raise SystemExit(name)
+            return {"value": len(name)}
+
+        return [kept_runs.Cell(name, ["run", name], 60, lambda name=name: measure(name)) for name in ("a", "bb", "ccc")]
+
+    def make(self, cells):
+        with contextlib.redirect_stderr(io.StringIO()):
+            return kept_runs.make(cells, self.given)
+
+    def test_each_is_kept_as_soon_as_it_is_made_and_not_made_again(self):
+        with self.assertRaises(SystemExit):
+            self.make(self.cells(fails="ccc"))
+        self.assertEqual(list(kept_runs.read(self.given.output)["cells"]), ["a", "bb"])
+        made = self.make([*self.cells(fails="a")[:2], *self.cells()[2:]])
+        self.assertEqual({name: cell["value"] for name, cell in made["cells"].items()}, {"a": 1, "bb": 2, "ccc": 3})
+        self.assertEqual(made, kept_runs.read(self.given.output))
+
+    def test_one_of_other_options_is_refused(self):
+        self.make(self.cells())
+        other = kept_runs.Cell("bb", ["run", "bb", "--light"], 60, dict)
+        with self.assertRaisesRegex(SystemExit, "'bb' is of 'run bb', not of 'run bb --light'"):
+            self.make([other])
+
+    def test_only_those_that_are_found_are_made(self):
+        self.given.only = "^(a|bb)$"
+        self.assertEqual(list(self.make(self.cells())["cells"]), ["a", "bb"])
+
+    def test_a_dry_run_says_what_is_missing_and_how_long_it_takes(self):
+        self.make(self.cells()[:1])
+        self.given.dry_run = True
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            kept_runs.make(self.cells(fails="bb"), self.given)
+        lines = said.getvalue().splitlines()
+        self.assertEqual([line.split()[0] for line in lines], ["bb", "ccc", "#"])
+        self.assertEqual(lines[-1], "# about 2 min in all")
+
+    def test_a_run_that_was_cut_off_stays_and_one_that_finished_is_taken(self):
+        self.record("a-try1-2", state="lost")
+        self.assertEqual(kept_runs.find_run(self.given.home, "a", 2)[0], "a-try2")
+        self.record("a-try2-2", state="finished", value=7)
+        self.assertEqual(kept_runs.record_of(self.given, "a", 2, [])["value"], 7)
+        with mock.patch("subprocess.run", return_value=mock.Mock(returncode=2)) as ran:
+            with self.assertRaisesRegex(SystemExit, "b.c: exit code 2: /bin/mlbench run b_c-try1 4 --task 1a"):
+                kept_runs.record_of(self.given, "b.c", 4, ["--task", "1a"])
+        self.assertEqual(ran.call_args.kwargs["env"]["MLBENCH_HOME"], str(self.given.home))
+
+
+def trained(steps, reached=True):
+    return {"metric": "Prec@1", "target": 80.0, "reached": reached, "steps_to_goal": steps, "seconds_to_goal": None,
+            "best": 81.5, "rates": "task", "oversubscribed": False, "parameters": 1000}
+
+
+def at(step_s):
+    return {"step_s": step_s, "collectives_s": step_s / 2, "coding_s": 0.001}
+
+
+# 16 bits: 10 s at 50 Mbit/s, 5 s at 200. Top-k needs more steps, and takes as long at either.
+KEPT = {
+    "1a.half.2.to-goal": trained(100), "1a.half.2.at-50": at(0.1), "1a.half.2.at-200": at(0.05),
+    "1a.top_k_1.2.to-goal": trained(120), "1a.top_k_1.2.at-50": at(0.05), "1a.top_k_1.2.at-200": at(0.05),
+    "1a.local_8.2.to-goal": trained(None, reached=False), "1a.local_8.2.at-50": at(0.02), "1a.local_8.2.at-200": at(0.02),
+    **{f"1a.{method}.2.coding": {"bytes": sent, "encode_ms": 1.25, "absorb_ms": 0.5, "copy_ms": 0.1}
+       for method, sent in (("half", 2000), ("top_k_1", 80), ("local_8", 4000))}}
+
+
+class Compression(WithFolder):
+    rows = compression.rows_of({"cells": KEPT})
+
+    def test_each_method_is_trained_once_and_timed_at_each_rate(self):
+        names = [cell.name for cell in compression.cells_of(self.given)]
+        self.assertEqual(len(names), len(compression.METHODS) * 4)
+        self.assertEqual(names[:4], ["1a.half.2.to-goal", "1a.half.2.coding", "1a.half.2.at-50", "1a.half.2.at-200"])
+        self.assertGreaterEqual(len(compression.METHODS), 12)
+
+    def test_the_time_is_steps_to_the_goal_times_the_step_at_the_rate(self):
+        self.assertAlmostEqual(compression.seconds_at(self.rows["1a", 2, "half"], 50), 10)
+        self.assertIsNone(compression.seconds_at(self.rows["1a", 2, "local_8"], 50))
+        by_rate = compression.ratios(self.rows, "1a", 2, "top_k_1")
+        self.assertAlmostEqual(by_rate[50], 0.6)
+        self.assertAlmostEqual(by_rate[200], 1.2)
+
+    def test_it_pays_below_the_rate_where_both_take_as_long(self):
+        below, above, rate = compression.break_even({50: 0.6, 200: 1.2, 1000: 1.3})
+        self.assertEqual((below, above), (50, 200))
+        self.assertAlmostEqual(rate, 50 * 4 ** (0.4 / 0.6))
+        self.assertIsNone(compression.break_even({50: 1.1, 200: 1.2}))
+        self.assertIsNone(compression.break_even({50: 0.5, 200: 0.6}))
+
+    def test_whole_runs_are_of_both_sides_of_a_break_even_and_of_the_fastest(self):
+        chosen = compression.to_confirm(self.rows)
+        self.assertEqual(chosen[:2], [("1a", 2, "top_k_1", 50), ("1a", 2, "top_k_1", 200)])
+        self.assertIn(("1a", 2, "half", 200), chosen)
+        self.assertLessEqual(len(chosen), compression.CONFIRMED)
+        self.assertIn("bandwidth=50Mbit", list(compression.whole_cells(self.given, self.rows))[0].words[-1])
+
+    def test_bytes_are_those_of_the_pattern(self):
+        self.assertEqual(compression.bytes_of("local_8", 2, 4000), 500)
+        self.assertEqual([compression.bytes_of("gossip_ring", workers, 4000) for workers in (1, 2, 4)], [0, 4000, 8000])
+        self.assertEqual(compression.coding_words("1a", 2, "local_8")[1:3], ["--coder", "none"])
+        self.assertEqual(compression.coding_words("1a", 2, "top_k_1")[-2:], ["--set", "share=0.01"])
+        self.assertEqual(compression.bytes_of("sparse_loco_8", 2, 4000), 500)
+        self.assertEqual(compression.coding_words("1a", 2, "sparse_loco_8")[7:11:2], ["--set", "--set"])
+        self.assertEqual(compression.coding_words("1a", 2, "sparse_loco_8")[8:11:2], ["share=0.015625", "chunk=4096"])
+
+    def test_the_table_says_what_was_measured_and_what_was_not(self):
+        whole = {"1a.half.2.whole-50": {**trained(100), "seconds_to_goal": 11.0}}
+        table = compression.table({"cells": {**KEPT, **whole}})
+        self.assertIn("steps to Prec@1 80 without a limit x step time at the bandwidth", table)
+        self.assertIn("| top_k_1 | 6 s (0.60) | 6 s (1.20) | 126 Mbit/s | 120 | task | 80 | 1.25 | 0.50 |", table)
+        self.assertIn("| local_8 | step 20 ms | step 20 ms | nowhere here | missed, best 81.5 |", table)
+        self.assertIn("| half | 50 | 100.0 | 50.0 | 1.0 | 0.3% |", table)
+        self.assertIn("| 1a | 2 | half | 50 | 10 s | 11 s | 1.10 |", table)
+
+    def test_a_step_is_divided_into_collectives_and_coding(self):
+        record = {"throughput": {"steps": 10}, "clocks": {"train_s": 2}, "steps_s": {"agg": 1},
+                  "exchange": {"transfer_s": [0.3, 0.3], "wait_s": [0.5, 0.1], "steps": 10}}
+        found = compression.step_of(record)
+        self.assertAlmostEqual(found["step_s"], 0.2)
+        self.assertAlmostEqual(found["collectives_s"], 0.08)
+        self.assertAlmostEqual(found["coding_s"], 0.02)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
