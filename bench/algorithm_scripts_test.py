@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the scripts about algorithms make of results, without a build: kept_runs, compression."""
+"""What the scripts about algorithms make of results, without a build: kept_runs, compression, algorithms."""
 import argparse
 import contextlib
 import io
@@ -9,6 +9,7 @@ import tempfile
 import unittest
 from unittest import mock
 
+import algorithms
 import compression
 import kept_runs
 
@@ -153,6 +154,37 @@ class Compression(WithFolder):
         self.assertAlmostEqual(found["step_s"], 0.2)
         self.assertAlmostEqual(found["collectives_s"], 0.08)
         self.assertAlmostEqual(found["coding_s"], 0.02)
+
+
+class Algorithms(WithFolder):
+    def curve(self, values, **more):
+        return {"metric": "Prec@1", "values": values, "seconds": [2.0 * (number + 1) for number in range(len(values))],
+                "target": 80.0, "reached": True, "steps_to_goal": 1000, "rates": "task", "lr": 0.02, "oversubscribed": False,
+                **more}
+
+    def test_every_algorithm_runs_both_tasks(self):
+        cells = {cell.name: cell.words for cell in algorithms.cells_of(self.given)}
+        self.assertEqual(set(cells), {f"{task}.{method}.{workers}" for task, workers in (("1a", 2), ("2a", 4))
+                                      for method in algorithms.METHODS})
+        self.assertEqual(cells["2a.diloco.4"][-2:], ["--set", "schedule.lr_by_workers.4=0.1"])
+        self.assertIn("--to-the-end", cells["1a.sgd.2"])
+
+    def test_a_curve_is_that_of_the_test_set_and_its_rate_that_of_the_workers(self):
+        record = {"workers": 4, "oversubscribed": True, "weights_sha256": "0", "task": "2a",
+                  "goal": {"metric": "Prec@1", "target": 80.0, "reached": True, "step": 7},
+                  "algorithm": {"rates": "given", "lr": 200, "schedule": {"lr_by_workers": {"4": 0.1}}},
+                  "evaluations": [{"split": split, "epoch": 1.0, "train_s": 2.0, "metrics": {"Prec@1": value}}
+                                  for split, value in (("train", 99), ("test", 81))]}
+        found = algorithms.curve_of(record)
+        self.assertEqual((found["values"], found["lr"], found["steps_to_goal"]), ([81], 0.1, 7))
+
+    def test_the_table_has_curves_beside_that_of_sgd(self):
+        cells = {"1a.sgd.2": self.curve([40.0, 50.0]), "1a.muon.2": self.curve([45.0, 52.5], rates="given", lr=0.001),
+                 "2a.sgd.4": self.curve([84.5], oversubscribed=True)}
+        table = algorithms.table({"cells": cells})
+        self.assertIn("| muon | given, 0.001 | 45.00 | 52.50 | +2.50 |", table)
+        self.assertIn("2a, 4 ranks, oversubscribed, made rows: Prec@1 80", table)
+        self.assertIn("| sgd | task, 0.02 | 1000 | 2.0 | 84.50 |", table)
 
 
 if __name__ == "__main__":
