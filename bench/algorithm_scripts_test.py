@@ -147,6 +147,10 @@ class Compression(WithFolder):
         self.assertIn("| half | 50 | 100.0 | 50.0 | 1.0 | 0.3% |", table)
         self.assertIn("| 1a | 2 | half | 50 | 10 s | 11 s | 1.10 |", table)
 
+    def test_without_a_baseline_nothing_is_said_of_paying(self):
+        alone = {name: cell for name, cell in KEPT.items() if ".half." not in name}
+        self.assertIn("| top_k_1 | 6 s | 6 s |  | 120 |", compression.table({"cells": alone}))
+
     def test_a_step_is_divided_into_collectives_and_coding(self):
         record = {"throughput": {"steps": 10}, "clocks": {"train_s": 2}, "steps_s": {"agg": 1},
                   "exchange": {"transfer_s": [0.3, 0.3], "wait_s": [0.5, 0.1], "steps": 10}}

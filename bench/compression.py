@@ -211,7 +211,8 @@ def table_of_goals(rows, task, workers):
              " | pays below | steps | rates | bytes per step | encode, ms | decode, ms |", "|---" * (len(rates) + 7) + "|"]
     for key, row in own.items():
         found, by_rate = break_even(ratios(rows, *key)), ratios(rows, *key)
-        pays = (f"{found[2]:.0f} Mbit/s" if found else "everywhere here" if by_rate and max(by_rate.values()) < 1 else "nowhere here")
+        pays = (f"{found[2]:.0f} Mbit/s" if found else "" if row["goal"]["reached"] and not by_rate
+                else "everywhere here" if by_rate and max(by_rate.values()) < 1 else "nowhere here")
         steps = row["goal"]["steps_to_goal"] if row["goal"]["reached"] else f"missed, best {row['goal']['best']:.1f}"
         lines.append(f"| {key[2]} | " + " | ".join(cell_text(rows, key, rate) for rate in rates) +
                      f" | {'baseline' if key[2] == BASELINE else pays} | {steps} | {row['goal']['rates']} | "
