@@ -19,4 +19,6 @@ std::unique_ptr<Decoder> Framework::make_decoder() {
                   "torch or native");
 }
 
+void Framework::decode(int64_t /*most*/, const DecoderWork& work) { work(*make_decoder()); }
+
 }  // namespace mlbench::framework

@@ -163,6 +163,11 @@ class Framework {
   // naming the framework, for other models. The decoder uses the framework's current parameters, and no dropout. There
   // may be one decoder at a time, and none during a training step.
   virtual std::unique_ptr<Decoder> make_decoder();
+  // Calls `work` with a decoder of its own, at most `most` times (at least once), each call by another thread at the
+  // same time where the framework can have several decoders. Returns when all calls have ended, and throws what one of
+  // them threw. In float32, results do not depend on the number of calls. Precondition: `most` is at least 1.
+  using DecoderWork = std::function<void(Decoder& decoder)>;
+  virtual void decode(int64_t most, const DecoderWork& work);
 
   // backward() calls `callback` with ranges [first, first + count) of gradients() as soon as these are final, the last
   // layer's first, while the pass goes on; each element is reported once. In separate memory, final means final in the

@@ -146,6 +146,7 @@ class WatchedFramework final : public framework::Framework {
     own_->set_carried_state(state, sequences);
   }
   std::unique_ptr<framework::Decoder> make_decoder() override { return own_->make_decoder(); }
+  void decode(int64_t most, const DecoderWork& work) override { own_->decode(most, work); }
   void on_gradient_ready(GradientReady callback) override { own_->on_gradient_ready(std::move(callback)); }
   Json effective() const override { return own_->effective(); }
   Json versions() const override { return own_->versions(); }

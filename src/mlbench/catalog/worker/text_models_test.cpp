@@ -7,6 +7,7 @@
 #include <torch/cuda.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -416,6 +417,50 @@ TEST_P(Decoding, ReorderPermutesTheRows) {
   ASSERT_EQ(found.size(), static_cast<size_t>(2 * kVocabulary));
   expect_row(found, 0, reference_->log_probs[1][3]);
   expect_row(found, 1, reference_->log_probs[0][3]);
+}
+
+// All log probabilities of five steps, each of which goes on with the most probable token.
+std::vector<float> written_by(framework::Decoder& decoder, const TokenBatch& sources) {
+  std::vector<float> all;
+  decoder.start(sources.view(), 2);
+  std::vector<int64_t> tokens(static_cast<size_t>(2 * sources.samples), 2);
+  for (int i = 0; i < 5; ++i) {
+    const std::span<const float> found = decoder.step(tokens);
+    all.insert(all.end(), found.begin(), found.end());
+    for (size_t row = 0; row < tokens.size(); ++row) {
+      const auto own = found.subspan(row * kVocabulary, kVocabulary);
+      tokens[row] = std::ranges::max_element(own) - own.begin();
+    }
+  }
+  return all;
+}
+
+TEST_P(Decoding, DecodersAtOnceHaveTheBitsOfOneDecoder) {
+  std::vector<TokenBatch> sources;
+  for (uint64_t i = 0; i < 12; ++i) {
+    sources.push_back(translation_batch({sentence_pair(kVocabulary, 3 + static_cast<int64_t>(i), 4, 3 * i + 1),
+                                         sentence_pair(kVocabulary, 2, 5, 3 * i + 2)}));
+  }
+  for (const int threads : {1, 2, 3}) {
+    FrameworkOptions options = text_options(model());
+    options.threads = threads;
+    const auto framework = started(options);
+    std::vector<std::vector<float>> expected, found(sources.size());
+    {
+      const auto decoder = framework->make_decoder();
+      for (const TokenBatch& one : sources) expected.push_back(written_by(*decoder, one));
+    }
+    std::atomic<size_t> next = 0;
+    std::atomic<int> calls = 0;
+    framework->decode(3, [&](framework::Decoder& decoder) {
+      ++calls;
+      for (size_t i = next++; i < sources.size(); i = next++) found[i] = written_by(decoder, sources[i]);
+    });
+    EXPECT_EQ(found, expected) << threads << " threads";
+    EXPECT_GE(calls, 1);
+    EXPECT_LE(calls, 3);
+  }
+  EXPECT_THROW(framework_->decode(2, [](framework::Decoder&) { throw UserError("no"); }), UserError);
 }
 
 TEST_P(TextFramework, RefusesWhatItCannotDo) {
