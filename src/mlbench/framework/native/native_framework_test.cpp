@@ -11,10 +11,13 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <regex>
+#include <set>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -604,6 +607,29 @@ TEST(NativeBfloat16, KeepsMasterWeightsInFloat32AndLearns) {
     last = step(*framework, batch.view(), i);
   }
   EXPECT_LT(last, 0.3 * first);
+}
+
+// --- decoding
+
+TEST(NativeDecoding, HasADecoderForEachThread) {
+  spec::TaskSpec task;
+  task.model = {"transformer", {{"size", "tiny"}}};
+  task.data.classes = 20;
+  task.loss = "token_cross_entropy";
+  const auto framework = make(options_of(models::describe_model(task)));
+  framework->initialise();
+  const auto threads_of = [&](int64_t most) {
+    std::mutex mutex;
+    std::set<std::thread::id> threads;
+    framework->decode(most, [&](Decoder&) {
+      const std::lock_guard lock(mutex);
+      threads.insert(std::this_thread::get_id());
+    });
+    return threads.size();
+  };
+  EXPECT_EQ(threads_of(1), 1U);
+  EXPECT_EQ(threads_of(2), 2U);
+  EXPECT_EQ(threads_of(5), 2U);
 }
 
 // --- logistic regression

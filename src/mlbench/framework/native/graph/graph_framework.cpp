@@ -4,10 +4,13 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/native/graph/graph_network.h"
+#include "mlbench/framework/native/graph/token_kernels.h"
 #include "mlbench/framework/native/library.h"
 #include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/tensors/gradients.h"
@@ -36,9 +39,7 @@ class GraphFramework final : public Framework {
     if (product_type_ == at::kBFloat16) require_bfloat16();
     at::set_num_threads(options.threads);
     pinned_ = bind_threads(options.cores);
-    network_ = std::make_unique<GraphNetwork>(GraphContext{options_.model,
-                                                           [this](const std::string& name) { return table_.get(name); },
-                                                           gradient_buffer_, options_.dropout, product_type_});
+    network_ = make_network(table_, gradient_buffer_);
   }
 
   const FlatLayout& layout() const override { return layout_; }
@@ -90,7 +91,14 @@ class GraphFramework final : public Framework {
 
   std::unique_ptr<Decoder> make_decoder() override {
     if (options_.model.decoder_input.empty()) return Framework::make_decoder();
-    return make_sequence_decoder([this](const BatchView& sources) { return network_->encode(sources); });
+    // Layers keep values of their last pass, so each decoder has layers of its own, over the same parameters.
+    const auto own = std::make_shared<DecoderNetwork>(*this);
+    return make_sequence_decoder([own](const BatchView& sources) { return own->network->encode(sources); });
+  }
+
+  void decode(int64_t most, const DecoderWork& work) override {
+    // Several calls are by one thread of the pool each, which makes its products alone. A single call has all threads.
+    share_out(std::min<int64_t>(most, options_.threads), [&](int64_t) { work(*make_decoder()); });
   }
 
   void on_gradient_ready(GradientReady callback) override {
@@ -110,6 +118,21 @@ class GraphFramework final : public Framework {
   Json versions() const override { return onednn_versions(); }
 
  private:
+  struct DecoderNetwork {
+    explicit DecoderNetwork(const GraphFramework& of)
+        : table(of.options_.model, of.layout_, of.parameters_, of.gradients_, of.buffers_, slots),
+          network(of.make_network(table, slots)) {}
+    GradientBuffer slots;  // no backward pass fills them
+    ParameterTable table;
+    std::unique_ptr<GraphNetwork> network;
+  };
+
+  std::unique_ptr<GraphNetwork> make_network(ParameterTable& table, GradientBuffer& slots) const {
+    return std::make_unique<GraphNetwork>(GraphContext{options_.model,
+                                                       [&table](const std::string& name) { return table.get(name); },
+                                                       slots, options_.dropout, product_type_});
+  }
+
   FrameworkOptions options_;
   const Penalties penalties_{options_.model};
   FlatLayout layout_;
