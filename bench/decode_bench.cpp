@@ -2,9 +2,9 @@
 // bench/ctranslate2_peer.py.
 //   decode_bench --task NAME|FILE --model FILE.safetensors --sources FILE --output FILE [--size full|small|tiny]
 //     [--batch N] [--threads N] [--framework NAME]
-// Sources: ids of a sentence per line, without its end. They are sorted by length, a batch at a time, after one batch
-// to warm up. Writes per line of the sources {"tokens": ids of the best translation, "score": its score}; prints the
-// seconds of all searches.
+// Sources: ids of a sentence per line, without its end. They are sorted by length. After one batch to warm up, batches
+// are searched with the longest sentences first, a batch for each thread where the framework can do so. Writes per line
+// of the sources {"tokens": ids of the best translation, "score": its score}; prints the seconds of all searches.
 
 #include <fmt/format.h>
 
@@ -118,21 +118,25 @@ void run(const Options& chosen) {
   std::vector<size_t> order(sentences.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {}, [&](size_t i) { return sentences[i].size(); });
-  const auto decoder = framework->make_decoder();
+  const auto batch_size = static_cast<size_t>(chosen.batch);
+  std::vector<SourceBatch> memory((order.size() + batch_size - 1) / batch_size);
+  std::vector<BatchView> batches;
+  for (size_t first = 0; first < order.size(); first += batch_size) {
+    SourceBatch& batch = memory[batches.size()];
+    fill(batch, sentences, std::span(order).subspan(first, std::min(batch_size, order.size() - first)));
+    batches.push_back(batch.view);
+  }
   const train::SearchOptions search{.decoding = task.decoding};
-  std::vector<train::Hypothesis> best(sentences.size());
-  SourceBatch batch;
-  const auto translate = [&](size_t first) {
-    const size_t count = std::min(static_cast<size_t>(chosen.batch), order.size() - first);
-    const std::span<const size_t> rows = std::span(order).subspan(first, count);
-    fill(batch, sentences, rows);
-    auto found = train::search(*decoder, batch.view, search);
-    for (size_t row = 0; row < rows.size(); ++row) best[rows[row]] = std::move(found[row].front());
-  };
-  translate(0);
+  train::search(*framework, std::span(batches).first(1), search);
+  std::ranges::reverse(batches);
   const auto begin = std::chrono::steady_clock::now();
-  for (size_t first = 0; first < order.size(); first += static_cast<size_t>(chosen.batch)) translate(first);
+  auto found = train::search(*framework, batches, search);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  std::ranges::reverse(found);
+  std::vector<train::Hypothesis> best(sentences.size());
+  for (size_t place = 0; place < order.size(); ++place) {
+    best[order[place]] = std::move(found[place / batch_size][place % batch_size].front());
+  }
   write(chosen.output, best);
   fmt::print("{}\n", Json{{"seconds", took.count()},
                           {"beam", task.decoding.beam},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -232,6 +233,23 @@ std::vector<std::vector<Hypothesis>> search(framework::Decoder& decoder, const B
 
   std::vector<std::vector<Hypothesis>> results;
   for (SentenceSearch& sentence : sentences) results.push_back(sentence.result());
+  return results;
+}
+
+std::vector<std::vector<std::vector<Hypothesis>>> search(framework::Framework& framework,
+                                                         std::span<const BatchView> batches,
+                                                         const SearchOptions& options) {
+  std::vector<std::vector<std::vector<Hypothesis>>> results(batches.size());
+  if (batches.empty()) return results;
+  std::atomic<size_t> next = 0;
+  framework.decode(std::ssize(batches), [&](framework::Decoder& decoder) {
+    try {
+      for (size_t i = next++; i < batches.size(); i = next++) results[i] = search(decoder, batches[i], options);
+    } catch (...) {
+      next = batches.size();  // the other threads begin no more
+      throw;
+    }
+  });
   return results;
 }
 

@@ -6,6 +6,7 @@
 // the rounding of the model.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "mlbench/base/batch.h"
@@ -45,5 +46,12 @@ double coverage_penalty(double beta, const std::vector<double>& coverage);
 // Throws UserError where there is a coverage penalty, but the model has no attention over the source.
 std::vector<std::vector<Hypothesis>> search(framework::Decoder& decoder, const BatchView& sources,
                                             const SearchOptions& options);
+
+// Does the same for several batches, with as many decoders at once as the framework can have. Returns the hypotheses of
+// each batch, in the order of `batches`. The decoders take the batches in this order, so their work is shared out best
+// where the longest sentences come first.
+std::vector<std::vector<std::vector<Hypothesis>>> search(framework::Framework& framework,
+                                                         std::span<const BatchView> batches,
+                                                         const SearchOptions& options);
 
 }  // namespace mlbench::train

@@ -1,15 +1,19 @@
 #pragma once
 
-// A decoder whose translations are known, for tests.
+// A decoder whose translations are known, and a framework that has several of them at once, for tests.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <future>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "mlbench/base/batch.h"
 #include "mlbench/framework/framework.h"
+#include "mlbench/train/toy_test.h"
 
 namespace mlbench::train::test {
 
@@ -53,6 +57,26 @@ class EchoDecoder final : public framework::Decoder {
   std::vector<std::vector<int64_t>> rows_;
   std::vector<float> values_;
   size_t step_ = 0;
+};
+
+// Decodes with at most `threads` threads.
+class EchoFramework final : public ToyFramework {
+ public:
+  explicit EchoFramework(int64_t threads = 1) : ToyFramework(1), threads_(threads) {}
+
+  std::unique_ptr<framework::Decoder> make_decoder() override { return std::make_unique<EchoDecoder>(); }
+  void decode(int64_t most, const DecoderWork& work) override {
+    std::vector<std::future<void>> calls;
+    for (int64_t i = 0; i < std::min(most, threads_); ++i) {
+      calls.push_back(std::async(std::launch::async, [&] { work(*make_decoder()); }));
+    }
+    for (auto& call : calls) call.get();
+  }
+
+ private:
+  void compute(const BatchView&, framework::Mode) override {}
+
+  const int64_t threads_;
 };
 
 }  // namespace mlbench::train::test

@@ -76,7 +76,6 @@ SplitTranslator::SplitTranslator(const spec::TaskSpec& task, std::vector<int64_t
     : options_{.decoding = task.decoding}, held_out_(std::move(held_out)), texts_(std::move(texts)), clock_(clock) {}
 
 void SplitTranslator::add_shard(framework::Framework& framework, data::EvalLoader& loader, MetricSet& metrics) {
-  const auto decoder = framework.make_decoder();
   loader.restart();
   std::vector<int64_t> sentences;
   const auto next = [&]() -> SourceBatch {
@@ -89,7 +88,7 @@ void SplitTranslator::add_shard(framework::Framework& framework, data::EvalLoade
     }
     return {view, sentences};
   };
-  shard_ = translate_shard(*decoder, next, *texts_, options_, clock_, metrics);
+  shard_ = translate_shard(framework, next, *texts_, options_, clock_, metrics);
 }
 
 void SplitTranslator::write(comm::Communicator& comm, const std::filesystem::path& folder, int64_t step,

@@ -11,21 +11,11 @@
 #include "mlbench/dataset/text/prepared_text.h"
 #include "mlbench/metrics/metric.h"
 #include "mlbench/train/echo_decoder_test.h"
-#include "mlbench/train/toy_test.h"
 
 namespace mlbench::train::test {
 namespace {
 
 constexpr int64_t kEchoedPairs = 60, kEchoedVocabulary = EchoDecoder::kVocabulary;
-
-class EchoFramework final : public ToyFramework {
- public:
-  EchoFramework() : ToyFramework(1) {}
-  std::unique_ptr<framework::Decoder> make_decoder() override { return std::make_unique<EchoDecoder>(); }
-
- private:
-  void compute(const BatchView&, framework::Mode) override {}
-};
 
 // Pairs whose target is their source, in a vocabulary of the words "w0", "w1", and so on.
 class EchoedPairs {

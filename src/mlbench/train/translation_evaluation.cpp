@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <numeric>
 #include <utility>
 
@@ -32,6 +33,34 @@ std::string one_line(std::string text) {
       text, [](char c) { return c == '\n' || c == '\r'; }, ' ');
   return text;
 }
+
+// Copies of all batches, whose views end with the next batch.
+class KeptSources {
+ public:
+  explicit KeptSources(const NextSources& next) {
+    for (SourceBatch batch = next(); batch.view != nullptr; batch = next()) {
+      MLBENCH_CHECK(std::ssize(batch.sentences) == batch.view->samples, "numbers of other sentences than the batch's");
+      if (batch.view->samples == 0) continue;
+      BatchView& kept = batches_.emplace_back(*batch.view);
+      for (BatchTensor& tensor : kept.tensors) {
+        MLBENCH_CHECK(tensor.dense(), "tokens of a batch that are to be gathered");
+        const auto* const first = static_cast<const std::byte*>(tensor.values.data);
+        tensor.values.data = memory_.emplace_back(first, first + tensor.values.size_bytes()).data();
+      }
+      sentences_.emplace_back(batch.sentences.begin(), batch.sentences.end());
+    }
+  }
+  KeptSources(const KeptSources&) = delete;
+  KeptSources& operator=(const KeptSources&) = delete;
+
+  std::span<const BatchView> batches() const { return batches_; }
+  const std::vector<int64_t>& sentences(size_t batch) const { return sentences_[batch]; }
+
+ private:
+  std::vector<BatchView> batches_;
+  std::vector<std::vector<std::byte>> memory_;
+  std::vector<std::vector<int64_t>> sentences_;  // one vector per batch
+};
 
 // Translations as flat arrays, for the collectives.
 struct FlatTranslations {
@@ -84,18 +113,24 @@ std::vector<T> all_gathered(comm::Communicator& comm, const std::vector<T>& own)
 
 }  // namespace
 
-TranslationShard translate_shard(framework::Decoder& decoder, const NextSources& next, const TranslationTexts& texts,
-                                 const SearchOptions& options, const Clock& clock, MetricSet& metrics) {
+TranslationShard translate_shard(framework::Framework& framework, const NextSources& next,
+                                 const TranslationTexts& texts, const SearchOptions& options, const Clock& clock,
+                                 MetricSet& metrics) {
+  const KeptSources sources(next);
+  const auto seconds_since = [&](TimePoint begin) {
+    return std::chrono::duration<double>(clock.now() - begin).count();
+  };
   TranslationShard shard;
-  for (SourceBatch batch = next(); batch.view != nullptr; batch = next()) {
-    MLBENCH_CHECK(std::ssize(batch.sentences) == batch.view->samples, "numbers of other sentences than the batch's");
-    if (batch.view->samples == 0) continue;
+  const TimePoint search_begin = clock.now();
+  const auto results = search(framework, sources.batches(), options);
+  shard.seconds = seconds_since(search_begin);
+  for (size_t batch = 0; batch < results.size(); ++batch) {
+    const std::vector<std::vector<Hypothesis>>& found = results[batch];
     const TimePoint begin = clock.now();
-    const std::vector<std::vector<Hypothesis>> found = search(decoder, *batch.view, options);
     std::vector<std::string> best, references;
     for (size_t i = 0; i < found.size(); ++i) {
       Translation& translation = shard.translations.emplace_back();
-      translation.sentence = batch.sentences[i];
+      translation.sentence = sources.sentences(batch)[i];
       const auto wanted = std::min(found[i].size(), static_cast<size_t>(options.decoding.n_best));
       for (size_t n = 0; n < wanted; ++n) {
         translation.best.push_back({found[i][n].score, one_line(texts.text_of(found[i][n].tokens))});
@@ -103,7 +138,7 @@ TranslationShard translate_shard(framework::Decoder& decoder, const NextSources&
       best.push_back(translation.best.front().text);
       references.push_back(texts.reference(translation.sentence));
     }
-    shard.seconds += std::chrono::duration<double>(clock.now() - begin).count();
+    shard.seconds += seconds_since(begin);
     metrics::Outputs outputs;
     outputs.hypotheses = best;
     outputs.references = references;

@@ -54,10 +54,11 @@ struct TranslationShard {
   double seconds = 0;  // time of searching, without the metrics
 };
 
-// Translates the sentences that `next` returns, with the decoder of the current model. Adds the best texts to
-// `metrics`, without a reset. `options` and `clock` are used during the call alone.
-TranslationShard translate_shard(framework::Decoder& decoder, const NextSources& next, const TranslationTexts& texts,
-                                 const SearchOptions& options, const Clock& clock, MetricSet& metrics);
+// Translates the sentences that `next` returns, with the framework's current model. Adds the best texts to `metrics`,
+// without a reset. `options` and `clock` are used during the call alone.
+TranslationShard translate_shard(framework::Framework& framework, const NextSources& next,
+                                 const TranslationTexts& texts, const SearchOptions& options, const Clock& clock,
+                                 MetricSet& metrics);
 
 // The translations of all ranks, in the split's order. `words` counts the words, separated by white space, of the best
 // texts.

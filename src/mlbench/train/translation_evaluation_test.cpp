@@ -14,7 +14,7 @@
 namespace mlbench::train {
 namespace {
 
-using test::EchoDecoder;
+using test::EchoFramework;
 using testing::HasSubstr;
 
 // Token i is the word "w<i>".
@@ -77,15 +77,16 @@ struct Outcome {
   Json metrics;
 };
 
-Outcome translate(comm::Communicator& comm, const std::vector<int64_t>& shard, const ToyTexts& texts, int64_t n_best) {
-  EchoDecoder decoder;
+Outcome translate(comm::Communicator& comm, const std::vector<int64_t>& shard, const ToyTexts& texts, int64_t n_best,
+                  int64_t threads) {
+  EchoFramework framework(threads);
   SearchOptions search;
   search.decoding.beam = 3;
   search.decoding.n_best = n_best;
   search.decoding.length_extra = 20;
   MetricSet metrics(metrics::of_translations({"BLEU", "loss", "chrF2"}));
   ManualClock clock;
-  TranslationShard own = translate_shard(decoder, ToySources(shard), texts, search, clock, metrics);
+  TranslationShard own = translate_shard(framework, ToySources(shard), texts, search, clock, metrics);
   own.seconds = 2.0 * (comm.rank() + 1);
   Outcome outcome;
   outcome.split = gather_translations(comm, texts, std::move(own));
@@ -96,12 +97,12 @@ Outcome translate(comm::Communicator& comm, const std::vector<int64_t>& shard, c
 
 // Translates on one rank per shard, and returns one outcome per rank.
 std::vector<Outcome> translate_on(const std::vector<std::vector<int64_t>>& shards, const ToyTexts& texts,
-                                  int64_t n_best) {
+                                  int64_t n_best, int64_t threads = 1) {
   auto group = comm::make_in_process_group(static_cast<int>(shards.size()), std::chrono::seconds(30));
   std::vector<std::future<Outcome>> ranks;
   for (size_t rank = 0; rank < shards.size(); ++rank) {
-    ranks.push_back(
-        std::async(std::launch::async, [&, rank] { return translate(*group[rank], shards[rank], texts, n_best); }));
+    ranks.push_back(std::async(std::launch::async,
+                               [&, rank] { return translate(*group[rank], shards[rank], texts, n_best, threads); }));
   }
   std::vector<Outcome> outcomes;
   for (auto& rank : ranks) outcomes.push_back(rank.get());
@@ -114,6 +115,19 @@ ToyTexts toy_texts() {
   for (int64_t i = 0; i < kSentences; ++i)
     references.push_back(texts.text_of(sentence(i)) + (i % 3 == 0 ? " more" : ""));
   return ToyTexts(references);
+}
+
+// Both have two translations of each sentence.
+void expect_same_translations(const Outcome& outcome, const Outcome& expected) {
+  ASSERT_EQ(outcome.split.translations.size(), expected.split.translations.size());
+  for (size_t i = 0; i < expected.split.translations.size(); ++i) {
+    const auto &one = outcome.split.translations[i].best, &same = expected.split.translations[i].best;
+    ASSERT_EQ(one.size(), 2U);
+    for (size_t n = 0; n < 2; ++n) {
+      EXPECT_EQ(one[n].text, same[n].text);
+      EXPECT_EQ(one[n].score, same[n].score);
+    }
+  }
 }
 
 TEST(TranslationEvaluation, TranslatesInTheSplitsOrder) {
@@ -143,16 +157,30 @@ TEST(TranslationEvaluation, RanksMergeExactly) {
     EXPECT_EQ(rank.split.words, whole.split.words);
     EXPECT_EQ(rank.split.seconds, 6);
   }
-  ASSERT_EQ(ranks[0].split.translations.size(), whole.split.translations.size());
   EXPECT_TRUE(ranks[1].split.translations.empty());
-  for (size_t i = 0; i < whole.split.translations.size(); ++i) {
-    const auto &one = ranks[0].split.translations[i].best, &same = whole.split.translations[i].best;
-    ASSERT_EQ(one.size(), 2U);
-    for (size_t n = 0; n < 2; ++n) {
-      EXPECT_EQ(one[n].text, same[n].text);
-      EXPECT_EQ(one[n].score, same[n].score);
-    }
+  expect_same_translations(ranks[0], whole);
+}
+
+TEST(TranslationEvaluation, AnyNumberOfThreadsGivesTheSame) {
+  const ToyTexts texts = toy_texts();
+  const std::vector<std::vector<int64_t>> shards = {{9, 4, 0, 1, 8, 3, 2, 7, 5, 6}};
+  const Outcome one = std::move(translate_on(shards, texts, 2).front());
+  for (const int64_t threads : {2, 3, 8}) {  // there are 5 batches
+    const Outcome several = std::move(translate_on(shards, texts, 2, threads).front());
+    expect_same_translations(several, one);
+    for (const char* name : {"BLEU", "chrF2"}) EXPECT_EQ(several.metrics[name], one.metrics[name]) << name;
   }
+}
+
+TEST(TranslationEvaluation, ThrowsWhatADecoderThrows) {
+  const ToyTexts texts = toy_texts();
+  EchoFramework framework(2);
+  SearchOptions search;
+  search.decoding.beam = 2;
+  search.decoding.coverage_penalty = 0.2;  // the decoder has no attention
+  MetricSet metrics(metrics::of_translations({"BLEU"}));
+  const ManualClock clock;
+  EXPECT_THROW(translate_shard(framework, ToySources({3, 4, 5}), texts, search, clock, metrics), UserError);
 }
 
 TEST(TranslationEvaluation, ASentenceLeftOutIsABug) {
