@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Decoding beside CTranslate2: the same weights, sentences, beam and threads, float32 on both sides.
 
-    ctranslate2_peer.py MODEL.safetensors --task TASK --cache FOLDER [--bin FOLDER] [--pairs N] [--limit R] [--output FILE]
+    ctranslate2_peer.py MODEL.safetensors --task TASK --cache FOLDER [--bin FOLDER] [--framework NAME] [--pairs N]
+                        [--limit R] [--output FILE]
 
 MODEL is of task 4b at any size (a checkpoint's model.safetensors); other models CTranslate2 does not have, GNMT among them.
 TASK names a task or a file: beam, exponent, least length and size are its. The length penalty is |Y|^exponent on both sides,
@@ -50,6 +51,7 @@ def parse():
                         help="where decode_bench is")
     parser.add_argument("--batch", type=int, default=64, help="sentences at once")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--framework", default="torch", help="ours; native translates a batch with each thread")
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--limit", type=float, default=0.5, help="words per second of CTranslate2's")
     parser.add_argument("--output", type=pathlib.Path)
@@ -151,9 +153,9 @@ def main():
 
         def ours():
             # The program binds its threads itself.
-            return run([decode_bench, "--task", options.task, "--size", size, "--length-penalty", "power", "--model",
-                        options.model, "--sources", sources, "--batch", options.batch, "--threads", options.threads,
-                        "--output"], "ours")
+            return run([decode_bench, "--framework", options.framework, "--task", options.task, "--size", size,
+                        "--length-penalty", "power", "--model", options.model, "--sources", sources, "--batch",
+                        options.batch, "--threads", options.threads, "--output"], "ours")
 
         def theirs(way):
             # Places bind the first thread of each batch to the same core: where there are several, the system places them.
