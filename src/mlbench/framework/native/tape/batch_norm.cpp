@@ -5,6 +5,10 @@
 #include <cstring>
 #include <utility>
 
+#include "mlbench/framework/native/tape/elements.h"
+#include "mlbench/framework/native/tape/memory_plan.h"
+#include "mlbench/framework/native/tape/profile.h"
+
 namespace mlbench::framework::native_framework {
 
 class NormState {
@@ -100,6 +104,39 @@ void for_planes(const Value& value, const Chunk& chunk, int lanes, const Body& b
   for (int64_t i = 0; i < chunk.count * value.blocks; ++i) body(i * plane, i % value.blocks * lanes);
 }
 
+// The kernels of one chunk alone, again and again: what Operation::measure_floor() gives. Values are neither zero nor
+// denormal.
+template <typename T>
+class ChunkAlone {
+ public:
+  ChunkAlone(const Value& value, int64_t samples, const VectorKernels<T>& kernels)
+      : value_(value), samples_(samples), lanes_(kernels.lanes), memory_(4 * bytes()) {
+    std::fill_n(at(0), 4 * bytes() / static_cast<int64_t>(sizeof(T)), rounded_to<T>(0.25F));
+  }
+  T* at(int number) const { return reinterpret_cast<T*>(memory_.get() + number * bytes()); }  // one of four values
+  const float* channels() const { return channels_.data(); }
+  double* sums() { return sums_.data(); }
+
+  // Calls body(offset of the plane) for each plane. Returns the seconds per sample.
+  template <typename Body>
+  double fastest_s(const Body& body) const {
+    return fastest_call_s([&] {
+             for_planes(value_, {0, 0, samples_}, lanes_, [&](int64_t plane, int64_t) { body(plane); });
+           }) /
+           static_cast<double>(samples_);
+  }
+
+ private:
+  int64_t bytes() const { return samples_ * value_.data.bytes_per_sample; }
+
+  const Value& value_;
+  int64_t samples_;
+  int lanes_;
+  HugePages memory_;
+  std::vector<float> channels_ = std::vector<float>(static_cast<size_t>(lanes_), 0.5F);
+  std::vector<double> sums_ = std::vector<double>(static_cast<size_t>(lanes_));
+};
+
 template <typename T>
 class BatchStatistics final : public Operation {
  public:
@@ -109,6 +146,10 @@ class BatchStatistics final : public Operation {
     keeps = {x};
     writes_gradient_of = {x};
     reads_gradient_of = {normalised};
+  }
+
+  void prepare(const std::vector<int64_t>& counts) override {
+    for (const int64_t count : counts) most_samples_ = std::max(most_samples_, count);
   }
 
   void pack(int thread, const Pass&) override { state_->clear_sums(thread); }
@@ -139,7 +180,26 @@ class BatchStatistics final : public Operation {
     });
   }
 
+  Floor measure_floor() override {
+    if (most_samples_ == 0) return {};
+    const int64_t rows = inputs[0]->shape.pixels();
+    ChunkAlone<T> alone(*inputs[0], most_samples_, kernels_);
+    const float* of_channel = alone.channels();
+    Floor floor;
+    if (!state_->options().frozen) {
+      floor.forward_s = alone.fastest_s(
+          [&](int64_t plane) { kernels_.moments(alone.at(0) + plane, rows, alone.sums(), alone.sums()); });
+    }
+    floor.backward_s = alone.fastest_s([&](int64_t plane) {
+      T* dx = alone.at(2) + plane;
+      kernels_.norm_input(alone.at(0) + plane, alone.at(1) + plane, adds[0] ? dx : nullptr, rows, of_channel,
+                          of_channel, of_channel, of_channel, dx);
+    });
+    return floor;
+  }
+
  private:
+  int64_t most_samples_ = 0;
   const Value* normalised_;
   std::shared_ptr<NormState> state_;
   const VectorKernels<T>& kernels_;
@@ -158,6 +218,10 @@ class Normalise final : public Operation {
     keeps = {x};
     if (state_->options().relu) keeps.push_back(y);
     parameters = {state_->options().bias, state_->options().weight};
+  }
+
+  void prepare(const std::vector<int64_t>& counts) override {
+    for (const int64_t count : counts) most_samples_ = std::max(most_samples_, count);
   }
 
   void forward(const Chunk& chunk, const Pass&) override {
@@ -206,7 +270,29 @@ class Normalise final : public Operation {
     state_->finish_backward(thread, static_cast<double>(pass.samples * inputs[0]->shape.pixels()), pass);
   }
 
+  // The floor leaves out the copy of a gradient to an addend, which few norms make.
+  Floor measure_floor() override {
+    if (most_samples_ == 0) return {};
+    const int64_t rows = inputs[0]->shape.pixels();
+    const bool relu = state_->options().relu, extra = output->writers > 0 && output->alias != nullptr;
+    ChunkAlone<T> alone(*inputs[0], most_samples_, kernels_);
+    const float* of_channel = alone.channels();
+    Floor floor;
+    floor.forward_s = alone.fastest_s([&](int64_t plane) {
+      kernels_.normalise(alone.at(0) + plane, inputs.size() > 1 ? alone.at(1) + plane : nullptr, rows, of_channel,
+                         of_channel, of_channel, relu, alone.at(2) + plane);
+    });
+    floor.backward_s = alone.fastest_s([&](int64_t plane) {
+      kernels_.norm_sums(alone.at(0) + plane, relu ? alone.at(2) + plane : nullptr, alone.at(3) + plane,
+                         extra ? alone.at(1) + plane : nullptr, rows, of_channel,
+                         relu || extra ? alone.at(3) + plane : nullptr, alone.sums(), alone.sums());
+    });
+    if (recompute) floor.backward_s += floor.forward_s;
+    return floor;
+  }
+
  private:
+  int64_t most_samples_ = 0;
   std::shared_ptr<NormState> state_;
   const VectorKernels<T>& kernels_;
 };

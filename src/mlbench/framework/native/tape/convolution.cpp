@@ -1,12 +1,11 @@
 #include "mlbench/framework/native/tape/convolution.h"
 
 #include <algorithm>
-#include <chrono>
-#include <limits>
 #include <type_traits>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/native/tape/bfloat16.h"
+#include "mlbench/framework/native/tape/profile.h"
 
 namespace mlbench::framework::native_framework {
 
@@ -92,17 +91,6 @@ void describe_convolution(Value* input, Value* output, const ConvolutionOptions&
   if (options.bias.value != nullptr) operation.parameters.push_back(options.bias);
   operation.parameters.push_back(options.weight);
   operation.flops = 2.0 * static_cast<double>(options.weight.count * output->shape.pixels());
-}
-
-double fastest_call_s(const std::function<void()>& call) {
-  constexpr int kCalls = 20;
-  double fastest_s = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kCalls; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    call();
-    fastest_s = std::min(fastest_s, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
-  return fastest_s;
 }
 
 template <typename T>

@@ -10,7 +10,6 @@
 // gradient is a third faster than its forward kernel (onednn_floor). There, the kernel for the gradient computes the
 // forward pass, too.
 
-#include <functional>
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
@@ -29,8 +28,6 @@ struct ConvolutionOptions {
 
 // Says of an operation that it is this convolution, however it computes it.
 void describe_convolution(Value* input, Value* output, const ConvolutionOptions& options, Operation& operation);
-// The seconds of the fastest of twenty calls.
-double fastest_call_s(const std::function<void()>& call);
 
 // T is the type of the activations.
 template <typename T>

@@ -1,8 +1,21 @@
 #include "mlbench/framework/native/tape/profile.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace mlbench::framework::native_framework {
+
+double fastest_call_s(const std::function<void()>& call) {
+  constexpr int kCalls = 20;
+  double fastest_s = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kCalls; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    call();
+    fastest_s = std::min(fastest_s, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return fastest_s;
+}
 
 void Profile::count(bool on) {
   on_ = on;

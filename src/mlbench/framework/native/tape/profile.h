@@ -3,6 +3,7 @@
 // Measures what each operation of a tape costs: seconds of the first thread in training passes.
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -10,6 +11,9 @@
 #include "mlbench/framework/native/tape/tape.h"
 
 namespace mlbench::framework::native_framework {
+
+// The seconds of the fastest of twenty calls.
+double fastest_call_s(const std::function<void()>& call);
 
 class Profile {
  public:

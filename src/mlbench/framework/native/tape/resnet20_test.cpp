@@ -313,6 +313,20 @@ TEST_P(ResNet20, EachLayerIsAsExactAsLibTorchFromTheSameInputs) {
   EXPECT_GE(compared_, 44 + 19 + 42 + 21);
 }
 
+TEST_P(ResNet20, ConvolutionsAndNormsHaveFloors) {
+  const SingleThreaded single;
+  int known = 0;
+  for (const auto& operation : tape_->operations) {
+    const auto [forward_s, backward_s] = operation->measure_floor();
+    const bool has_floor =
+        operation->name.find("conv") != std::string::npos || operation->name.find("bn") != std::string::npos;
+    EXPECT_EQ(forward_s > 0, has_floor) << operation->name;
+    EXPECT_EQ(backward_s > 0, has_floor) << operation->name;
+    known += has_floor ? 1 : 0;
+  }
+  EXPECT_EQ(known, 21 + 2 * 21) << "each norm is two operations";
+}
+
 INSTANTIATE_TEST_SUITE_P(Orders, ResNet20, testing::Bool(),
                          [](const auto& info) { return info.param ? "Winograd" : "Direct"; });
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mlbench/framework/native/tape/memory_plan.h"
+#include "mlbench/framework/native/tape/profile.h"
 
 namespace mlbench::framework::native_framework {
 
