@@ -8,7 +8,8 @@ objects of a real store, with as many connections: OpenStack Swift with its S3 f
 
 Of each kind of objects, both read all once, in turn, for a number of pairs fixed beforehand. The time is that of the whole
 process: start, list and signatures are in it. curl is told all addresses with their signatures. Bytes are counted on both
-sides. Verdicts are those of pairs.py; exits with 1 where one is missed. Root, and `tools/setup.sh engines`.
+sides. mlbench compares the MD5 of each object with its ETag, and curl does not. So each kind is read without that, too: both do
+the same then, and the difference is the price of the check. Verdicts are those of pairs.py; exits with 1 where one is missed. Root, and `tools/setup.sh engines`.
 """
 import argparse
 import datetime
@@ -71,13 +72,14 @@ def signed(endpoint, path, now):
 class Readers:
     """Both read all objects of one kind, and say bytes per second."""
 
-    def __init__(self, given, store, name, count, size, folder):
+    def __init__(self, given, store, name, count, size, folder, unchecked):
         self.total, self.counters = count * size, None
         clean = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
         self.environment = {**clean, "AWS_ACCESS_KEY_ID": s3_test.USER, "AWS_SECRET_ACCESS_KEY": s3_test.SECRET,
                             "AWS_CONFIG_FILE": "/nonexistent"}
         self.ours = [given.bin / "mlbench", "bench", "storage", f"s3://{BUCKET}/{name}", "--s3-endpoint", store.endpoint,
-                     "--threads", str(given.threads), "--range", "object", "--seconds", f"{ENDS_WITHIN_S}s", "--json"]
+                     "--threads", str(given.threads), "--range", "object", "--seconds", f"{ENDS_WITHIN_S}s", "--json",
+                     *(["--unchecked"] if unchecked else [])]
         addresses = folder / f"{name}.curl"
         now = datetime.datetime.now(datetime.timezone.utc)
         places = [signed(store.endpoint, f"/{BUCKET}/{name}/{number:05}", now) for number in range(count)]
@@ -108,23 +110,22 @@ class Readers:
         return rate
 
 
-def compare(given, store, folder, count, size):
-    name = f"{count}x{size}"
-    fill(store, name, count, size)
-    readers = Readers(given, store, name, count, size, folder)
+def compare(given, store, folder, count, size, unchecked):
+    readers = Readers(given, store, f"{count}x{size}", count, size, folder, unchecked)
     for warm_up in (readers.by_mlbench, readers.by_curl):
         warm_up()
     ours, curl = pairs.measure(readers.by_mlbench, readers.by_curl, given.pairs, ratio.say)
-    return {"objects": count, "object_bytes": size, "threads": given.threads, "pairs": given.pairs, "limit": given.limit,
+    return {"objects": count, "object_bytes": size, "threads": given.threads, "unchecked": unchecked,
+            "check_s": readers.counters["check_s"], "pairs": given.pairs, "limit": given.limit,
             **ratio.figures(ours, curl, given.limit), "copies_per_byte": readers.counters["copied_bytes"] / readers.counters["bytes"],
             "retries": readers.counters["retries"], "ours_bytes_per_s": ours, "peer_bytes_per_s": curl}
 
 
 def table_of(document):
-    lines = ["| objects | here, MB/s | curl, MB/s | ratio | limit | |", "|---|---|---|---|---|---|"]
+    lines = ["| objects | compared | here, MB/s | curl, MB/s | ratio | limit | |", "|---|---|---|---|---|---|---|"]
     for row in document["rows"]:
         low, high = row["interval_95"]
-        lines.append(f"| {row['objects']:,} of {row['object_bytes'] >> 10:,} KiB | {row['ours_median'] / 1e6:.0f} | "
+        lines.append(f"| {row['objects']:,} of {row['object_bytes'] >> 10:,} KiB | {'no' if row.get('unchecked') else 'yes'} | {row['ours_median'] / 1e6:.0f} | "
                      f"{row['peer_median'] / 1e6:.0f} | {row['ratio']:.2f} ({low:.2f} to {high:.2f}) | {row['limit']} | "
                      f"{row['verdict']} |")
     return "\n".join(lines)
@@ -150,8 +151,10 @@ def main():
         try:
             store.put(BUCKET)
             for count, size in given.objects:
-                document["rows"].append(compare(given, store, pathlib.Path(folder), count, size))
-                ratio.write(given.output, document)
+                fill(store, f"{count}x{size}", count, size)
+                for unchecked in (False, True):
+                    document["rows"].append(compare(given, store, pathlib.Path(folder), count, size, unchecked))
+                    ratio.write(given.output, document)
         finally:
             store.stop()
     print(table_of(document))

@@ -162,6 +162,7 @@ class ObjectStore(unittest.TestCase):
             self.assertEqual(result["reads"], len(self.odd))
             self.assertTrue(result["complete"])
             self.assertEqual(result["bytes"], sum(len(f"content of {key}".encode()) for key in self.odd))
+            self.assertEqual(result["counters"]["checked_bytes"], result["bytes"])
 
     def test_ranges_on_several_connections(self):
         result = self.bench("s3://shards/train", "--range", "100K", "--threads", "6", "--connections", "3", "--seconds", "200")
@@ -169,6 +170,7 @@ class ObjectStore(unittest.TestCase):
         self.assertEqual(result["bytes"], 2 * len(self.shard))
         self.assertEqual(result["counters"]["bytes"], result["bytes"])
         self.assertEqual(result["counters"]["copied_bytes"], result["bytes"])
+        self.assertEqual(result["counters"]["checked_bytes"], 0)
 
     def test_a_list_of_several_pages(self):
         for number in range(1001):

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/relative_key.h"
@@ -16,10 +17,16 @@
 namespace mlbench::objects {
 
 Json to_json(const Counters& counters) {
-  return {{"objects", counters.objects},       {"reads", counters.reads},
-          {"bytes", counters.bytes},           {"copied_bytes", counters.copied_bytes},
-          {"requests", counters.requests},     {"retries", counters.retries},
-          {"cache_hits", counters.cache_hits}, {"cache_misses", counters.cache_misses}};
+  return {{"objects", counters.objects},
+          {"reads", counters.reads},
+          {"bytes", counters.bytes},
+          {"copied_bytes", counters.copied_bytes},
+          {"checked_bytes", counters.checked_bytes},
+          {"check_s", to_seconds(std::chrono::nanoseconds(counters.check_ns))},
+          {"requests", counters.requests},
+          {"retries", counters.retries},
+          {"cache_hits", counters.cache_hits},
+          {"cache_misses", counters.cache_misses}};
 }
 
 std::unique_ptr<ObjectStore> open_store(const std::string& place, const StoreOptions& options) {

@@ -30,6 +30,8 @@ struct Counters {
   int64_t reads = 0;                         // that were asked for
   int64_t bytes = 0;                         // of objects, as they came from the place; what came twice counts twice
   int64_t copied_bytes = 0;                  // by this program, behind the callback of libcurl or the system's read
+  int64_t checked_bytes = 0;                 // whose MD5 was compared with the ETag
+  int64_t check_ns = 0;                      // of the processor, for that
   int64_t requests = 0;                      // to the store, lists and repeated ones included
   int64_t retries = 0;                       // of these: repeated after a failure that may pass
   int64_t cache_hits = 0, cache_misses = 0;  // blocks of the local cache
@@ -67,6 +69,7 @@ struct StoreOptions {
   std::chrono::milliseconds patience{120'000};  // for a read or a page of a list, with all that is repeated
   std::chrono::milliseconds first_pause{100};   // before the first repetition; doubled each time, up to 10 s
   int attempts = 8;                             // in a row that brought nothing
+  bool compares = true;                         // the MD5 of whole objects with their ETag
 
   std::filesystem::path cache = {};         // a folder for blocks of objects; "": none
   int64_t cache_bytes = int64_t{64} << 30;  // the most that lies there

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <openssl/evp.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -105,6 +106,12 @@ std::string_view advice_for(std::string_view code, int status) {
   return std::ranges::find_if(kAdvice, fits)->text;
 }
 
+int64_t processor_ns_of_thread() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
 std::string md5_hex(std::span<const std::byte> bytes) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned length = 0;
@@ -141,6 +148,8 @@ class S3Store final : public ObjectStore {
             .reads = reads_,
             .bytes = bytes_,
             .copied_bytes = copied_bytes_,
+            .checked_bytes = checked_bytes_,
+            .check_ns = check_ns_,
             .requests = requests_,
             .retries = retries_};
   }
@@ -167,7 +176,7 @@ class S3Store final : public ObjectStore {
   ListPage list_page(const std::string& token);
   Attempt read_once(Read& read, TimePoint deadline);
   void check_start(Read& read, const ClientResponse& answer) const;
-  bool has_right_bytes(const Read& read) const;
+  bool has_right_bytes(const Read& read);
   ClientResponse send(const std::string& url, Fields headers, TimePoint deadline,
                       const std::function<void(ClientRequest&)>& more);
   template <typename Once>
@@ -181,7 +190,8 @@ class S3Store final : public ObjectStore {
   CredentialSource credentials_;
   Connections connections_;
   const uint64_t pause_key_;
-  std::atomic<int64_t> objects_{0}, reads_{0}, bytes_{0}, copied_bytes_{0}, requests_{0}, retries_{0};
+  std::atomic<int64_t> objects_{0}, reads_{0}, bytes_{0}, copied_bytes_{0}, checked_bytes_{0}, check_ns_{0},
+      requests_{0}, retries_{0};
 };
 
 ClientResponse S3Store::send(const std::string& url, Fields headers, TimePoint deadline,
@@ -340,10 +350,13 @@ void S3Store::check_start(Read& read, const ClientResponse& answer) const {
                    !net::http::field(answer.headers, "x-amz-server-side-encryption-customer-algorithm").empty();
 }
 
-bool S3Store::has_right_bytes(const Read& read) const {
+bool S3Store::has_right_bytes(const Read& read) {
   const bool whole = read.offset == 0 && std::ssize(read.into) == read.object.bytes;
-  if (!whole || read.encrypted || !is_md5(read.etag)) return true;
+  if (!options_.compares || !whole || read.encrypted || !is_md5(read.etag)) return true;
+  const int64_t begin = processor_ns_of_thread();
   const std::string md5 = md5_hex(read.into);
+  check_ns_ += processor_ns_of_thread() - begin;
+  if (!md5.empty()) checked_bytes_ += std::ssize(read.into);
   return md5.empty() || md5 == read.etag;
 }
 

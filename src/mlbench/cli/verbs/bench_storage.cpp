@@ -69,6 +69,9 @@ std::string text_of(const Json& result) {
   table.add_row({"from disks of this host", number(result["device_bytes"], 1e-6, "MB")});
   table.add_row({"requests", fmt::format("{}, of these {} again", counters["requests"].get<int64_t>(),
                                          counters["retries"].get<int64_t>())});
+  table.add_row(
+      {"compared with an MD5", fmt::format("{}, {} of the processor", number(counters["checked_bytes"], 1e-6, "MB"),
+                                           number(counters["check_s"], 1, "s"))});
   table.add_row({"cache", fmt::format("{} hits, {} misses", counters["cache_hits"].get<int64_t>(),
                                       counters["cache_misses"].get<int64_t>())});
   return table.render();
@@ -119,6 +122,8 @@ void add_bench_storage(CLI::App& group, Program& program) {
   verb->add_option("--s3-style", options->store.style,
                    "path or virtual: where addresses have the bucket (default: path with an endpoint)")
       ->type_name("STYLE")
+      ->group(where);
+  verb->add_flag("!--unchecked", options->store.compares, "do not compare the MD5 of whole objects, to know its price")
       ->group(where);
   verb->add_option("--cache", options->store.cache, "keep blocks of objects in this folder")
       ->type_name("FOLDER")
