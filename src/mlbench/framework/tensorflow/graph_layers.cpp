@@ -24,10 +24,6 @@ Output rows_at(Graph& graph, Output x, Output index) {
   return graph.operation("GatherV2").input(x).input(index).input(graph.integer(0)).output();
 }
 
-Output extent_of(Graph& graph, Output x, int32_t axis) {
-  return rows_at(graph, graph.operation("Shape").input(x).set("out_type", TF_INT64).output(), graph.integer(axis));
-}
-
 // Of each position.
 BuiltLayer build_linear_of_positions(const LayerInput& in, const LayerContext& context) {
   std::vector<std::string> parameters = {models::parameter_name(in.layer, "weight")};
@@ -45,6 +41,22 @@ BuiltLayer build_as_in_chains(const LayerInput& in, const LayerContext& context)
 
 BuiltLayer build_add(const LayerInput& in, const LayerContext& context) {
   return with_own_gradients(in, context, context.graph.binary("AddV2", in.x, in.others[0]));
+}
+
+BuiltLayer build_concat(const LayerInput& in, const LayerContext& context) {
+  Graph& graph = context.graph;
+  return with_own_gradients(in, context,
+                            graph.operation("ConcatV2").inputs({in.x, in.others[0]}).input(graph.integer(-1)).output());
+}
+
+// Ids pass as float32, which has every integer below 2^24: oneDNN, which transposes, complains of integers.
+BuiltLayer build_transpose(const LayerInput& in, const LayerContext& context) {
+  Graph& graph = context.graph;
+  if (library().TF_OperationOutputType(in.x) == TF_INT64) {
+    const Output turned = graph.binary("Transpose", graph.cast(in.x, TF_FLOAT), graph.integers({1, 0}));
+    return with_own_gradients(in, context, graph.cast(turned, TF_INT64));
+  }
+  return with_own_gradients(in, context, graph.binary("Transpose", in.x, graph.integers({1, 0, 2})));
 }
 
 BuiltLayer build_embedding(const LayerInput& in, const LayerContext& context) {
@@ -127,13 +139,29 @@ Output columns_of(Graph& graph, Output matrix, int64_t first, int64_t count) {
   return graph.binary("Transpose", rows, graph.integers({1, 0}));
 }
 
+// The states in which an LSTM begins: those of the pass before, or zeros.
+LstmState lstm_start(const LayerInput& in, const LayerContext& context, bool goes_on) {
+  if (goes_on) return context.carried(in);
+  Graph& graph = context.graph;
+  const Output shape =
+      graph.operation("Pack")
+          .inputs({extent_of(graph, in.x, 1), graph.long_integer(option_in<int64_t>(in.layer, "hidden"))})
+          .output();
+  const Output zeros = graph.binary("Fill", shape, graph.constant(0.0F));
+  return {zeros, zeros};
+}
+
 // TensorFlow's operation for whole sequences takes both weights as one matrix {in + hidden, 4 hidden}, with gates in
 // the order i f g o. Its rules have no gradient of that operation, but another operation computes it.
 BuiltLayer build_lstm_sequence(const LayerInput& in, const LayerContext& context) {
   Graph& graph = context.graph;
   constexpr int kOutputs = 7, kCells = 1, kStates = 6;
-  MLBENCH_CHECK(option_in<bool>(in.layer, "carried") && !option_in<bool>(in.layer, "reverse"),
-                "an LSTM that is reversed, or carries no state");
+  const bool goes_on = option_in<bool>(in.layer, "carried") || context.decode != nullptr;
+  const auto turned = [reverse = option_in<bool>(in.layer, "reverse"), others = in.others, &graph](Output x) {
+    if (!reverse) return x;
+    OperationWriter writer = graph.operation("ReverseSequence").input(x).input(others[0]);
+    return writer.set("seq_dim", int64_t{0}).set("batch_dim", int64_t{1}).output();
+  };
   const auto features = option_in<int64_t>(in.layer, "in"), hidden = option_in<int64_t>(in.layer, "hidden");
   const auto p = option_in<double>(in.layer, "weight_dropout");
   std::map<std::string, std::string> names;
@@ -151,10 +179,10 @@ BuiltLayer build_lstm_sequence(const LayerInput& in, const LayerContext& context
                              .output();
   const Output positions = extent_of(graph, in.x, 0);
   const Output no_peephole = graph.vector(std::vector<float>(static_cast<size_t>(hidden)));
-  const LstmState start = context.carried(in);
+  const LstmState start = lstm_start(in, context, goes_on);
   const std::vector<Output> inputs = {
       positions,
-      in.x,
+      turned(in.x),
       start.cells,
       start.hidden,
       graph.binary("Transpose", weights, graph.integers({1, 0})),
@@ -168,13 +196,15 @@ BuiltLayer build_lstm_sequence(const LayerInput& in, const LayerContext& context
     return writer;
   };
   TF_Operation* const sequence = with_inputs("BlockLSTMV2").finish();
-  const Output last = graph.binary("Sub", positions, graph.long_integer(1));
-  context.carry({rows_at(graph, {sequence, kStates}, last), rows_at(graph, {sequence, kCells}, last)});
+  if (goes_on) {
+    const Output last = graph.binary("Sub", positions, graph.long_integer(1));
+    context.carry({rows_at(graph, {sequence, kStates}, last), rows_at(graph, {sequence, kCells}, last)});
+  }
   const auto backward = [=, &graph](Output dy, bool input_wanted) {
     OperationWriter writer = with_inputs("BlockLSTMGradV2");
     for (int i = 0; i < kOutputs; ++i) writer.input({sequence, i});
     TF_Operation* const found =
-        writer.input(graph.unary("ZerosLike", dy)).input(dy).set("use_peephole", false).finish();
+        writer.input(graph.unary("ZerosLike", dy)).input(turned(dy)).set("use_peephole", false).finish();
     const Output of_weights = {found, 3}, of_bias = {found, 7};
     Output of_weight_hh = columns_of(graph, of_weights, features, hidden);
     if (mask.oper != nullptr) of_weight_hh = graph.binary("Mul", of_weight_hh, mask);
@@ -183,10 +213,10 @@ BuiltLayer build_lstm_sequence(const LayerInput& in, const LayerContext& context
                             {names.at("bias_ih"), of_bias},
                             {names.at("weight_hh"), of_weight_hh},
                             {names.at("weight_ih"), columns_of(graph, of_weights, 0, features)}};
-    if (input_wanted) gradients.inputs = {{found, 0}};
+    if (input_wanted) gradients.inputs = {turned({found, 0})};
     return gradients;
   };
-  return {{sequence, kStates}, backward};
+  return {turned({sequence, kStates}), backward};
 }
 
 // `x` without its first or its last position.
@@ -224,16 +254,23 @@ constexpr GraphRow kGraphRows[] = {
     {"relu", build_as_in_chains},
     {"dropout", build_as_in_chains},
     {"embedding", build_embedding},
+    {"transpose", build_transpose},
     {"positions", build_positions},
     {"layer_norm", build_layer_norm},
     {"add", build_add},
+    {"concat", build_concat},
     {"locked_dropout", build_locked_dropout},
     {"lstm_sequence", build_lstm_sequence},
     {"multi_head_attention", build_multi_head_attention},
+    {"additive_attention", build_additive_attention},
     {"activation_penalty", build_activation_penalty},
 };
 
 }  // namespace
+
+Output extent_of(Graph& graph, Output x, int32_t axis) {
+  return rows_at(graph, graph.operation("Shape").input(x).set("out_type", TF_INT64).output(), graph.integer(axis));
+}
 
 Output numbers_below(Graph& graph, Output x, int32_t axis) {
   return graph.operation("Range")

@@ -16,10 +16,13 @@ BuiltLayer build_graph_layer(const LayerInput& input, const LayerContext& contex
 // The kinds that build_graph_layer() takes.
 std::vector<std::string_view> graph_layers();
 
+// An extent of x, as int64.
+Output extent_of(Graph& graph, Output x, int32_t axis);
 // The numbers from 0 below an extent of x, {extent}, as int64.
 Output numbers_below(Graph& graph, Output x, int32_t axis);
 
 // ---- Attention is in attention_layers.cpp.
 BuiltLayer build_multi_head_attention(const LayerInput& in, const LayerContext& context);
+BuiltLayer build_additive_attention(const LayerInput& in, const LayerContext& context);
 
 }  // namespace mlbench::framework::tensorflow_framework

@@ -57,6 +57,8 @@ struct DecodeContext {
   std::function<Output(Output x)> from_sources;
   // `x`, {rows, heads, 1, width}, behind what the passes before had there.
   std::function<Output(Output x, int64_t heads, int64_t width)> grown;
+  // Notes the weights of attention, {rows, 1, source positions}.
+  std::function<void(Output weights)> attention;
 };
 
 // What layers ask of the network that they are built for.

@@ -154,7 +154,7 @@ at::Tensor SequenceNetwork::decode(const at::Tensor& tokens, const std::vector<a
     for (const at::Tensor& one : memory) state.memory.push_back(one.repeat_interleave(pass.rows_per_sample, 0));
     for (Shape shape : decoding_.row_shapes) {
       shape.insert(shape.begin(), tokens.size(0));
-      state.rows.push_back(at::empty(shape, at::kFloat));
+      state.rows.push_back(at::zeros(shape, at::kFloat));
     }
   }
   const at::Tensor column = tokens.unsqueeze(1);
@@ -164,6 +164,7 @@ at::Tensor SequenceNetwork::decode(const at::Tensor& tokens, const std::vector<a
   for (size_t i = 0; i < state.rows.size(); ++i) decoding_.rows[i].tensor = alias_of(state.rows[i]);
   const std::vector<Tensor> fetched = run(decoding_.step);
   for (size_t i = 0; i < state.rows.size(); ++i) state.rows[i] = tensor_of(fetched[i + 1]);
+  if (decoding_.attention.oper != nullptr) pass.attention = tensor_of(fetched.back()).squeeze(1);
   ++pass.position;
   return tensor_of(fetched[0]);
 }
@@ -266,23 +267,32 @@ Output SequenceNetwork::logits_of(Run& run, Output rows) {
   return graph_.binary("BiasAdd", logits, value_of(models::parameter_name(layer, "bias"), run));
 }
 
+Output SequenceNetwork::rows_before(const Shape& first) {
+  Shape any = first;
+  std::ranges::replace(any, 0, -1);
+  any.insert(any.begin(), -1);
+  const Fed& before = decoding_.rows.emplace_back(Fed{graph_.placeholder(TF_FLOAT, any), nullptr});
+  decoding_.row_shapes.push_back(first);
+  decoding_.step.feed(before);
+  return before.input;
+}
+
 DecodeContext SequenceNetwork::decode_context() {
   decoding_.position.input = graph_.placeholder(TF_INT64, {});
   decoding_.step.feed(decoding_.position);
-  DecodeContext context{decoding_.position.input, {}, {}};
+  DecodeContext context{decoding_.position.input, {}, {}, {}};
   context.from_sources = [this](Output x) {
     decoding_.encode.fetches.push_back(x);
     decoding_.step.feed(decoding_.memory.emplace_back(Fed{x, nullptr}));
     return x;
   };
   context.grown = [this](Output x, int64_t heads, int64_t width) {
-    Fed& before = decoding_.rows.emplace_back(Fed{graph_.placeholder(TF_FLOAT, {-1, heads, -1, width}), nullptr});
-    decoding_.row_shapes.push_back({heads, 0, width});
-    decoding_.step.feed(before);
-    const Output grown = graph_.operation("ConcatV2").inputs({before.input, x}).input(graph_.integer(2)).output();
+    const Output before = rows_before({heads, 0, width});
+    const Output grown = graph_.operation("ConcatV2").inputs({before, x}).input(graph_.integer(2)).output();
     decoding_.step.fetches.push_back(grown);
     return grown;
   };
+  context.attention = [this](Output weights) { decoding_.attention = weights; };
   return context;
 }
 
@@ -299,6 +309,13 @@ void SequenceNetwork::build_decoding(std::map<std::string, Output> values) {
   const DecodeContext decode = decode_context();
   LayerContext context = context_for(decoding_.step, false);
   context.decode = &decode;
+  context.carried = [this](const LayerInput& in) -> LstmState {
+    const Shape row = {in.layer.options.at("hidden").get<int64_t>()};
+    return {rows_before(row), rows_before(row)};
+  };
+  context.carry = [this](const LstmState& state) {
+    decoding_.step.fetches.insert(decoding_.step.fetches.end(), {state.hidden, state.cells});
+  };
   for (size_t i = 0; i + 1 < model_.layers.size(); ++i) {
     if (!order.decodes(i)) continue;
     const models::LayerSpec& layer = model_.layers[i];
@@ -309,6 +326,7 @@ void SequenceNetwork::build_decoding(std::map<std::string, Output> values) {
   }
   const Output rows = rows_of(values.at(model_.layers.back().inputs[0]));
   decoding_.step.fetches[0] = graph_.unary("LogSoftmax", logits_of(decoding_.step, rows));
+  if (decoding_.attention.oper != nullptr) decoding_.step.fetches.push_back(decoding_.attention);
   feed_values(decoding_.encode);
 }
 

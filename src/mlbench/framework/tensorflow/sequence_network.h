@@ -61,13 +61,15 @@ class SequenceNetwork : public Passes {
   };
 
   // The passes of a decoder. `encode` fetches what `memory` is fed with in each step. A step fetches the log
-  // probabilities, and behind them what `rows` is fed with in the next one.
+  // probabilities, behind them what `rows` is fed with in the next one, and last the weights of attention, where a
+  // layer tells them.
   struct Decoding {
     Run encode, step;
     Fed position;
     std::deque<Fed> memory;         // made from the sources
-    std::deque<Fed> rows;           // keys and values of the positions so far
+    std::deque<Fed> rows;           // keys and values of the positions so far, and states of LSTMs
     std::vector<Shape> row_shapes;  // of one row of `rows` before the first step
+    Output attention = {nullptr, 0};
   };
 
   BuiltPass build_pass(Run& run, bool training, Carried& carried);
@@ -78,6 +80,9 @@ class SequenceNetwork : public Passes {
   // A step has parts of its own in the graph, behind the encoder's values of the evaluation.
   void build_decoding(std::map<std::string, Output> values);
   DecodeContext decode_context();
+  // What a step is fed with from the step before. `first` is the shape of one row before the first step, where 0 stands
+  // for an extent that grows, and where all values are zero.
+  Output rows_before(const Shape& first);
   void build_backward(const BuiltPass& pass);
   std::vector<Shape> input_shapes(const models::LayerSpec& layer) const;
   void feed_tensor(const std::string& name, const BatchTensor& tensor);
