@@ -75,10 +75,11 @@ class Cells(WithFolder):
         self.assertEqual(kept_runs.find_run(self.given.home, "a", 2)[0], "a-try2")
         self.record("a-try2-2", state="finished", value=7)
         self.assertEqual(kept_runs.record_of(self.given, "a", 2, [])["value"], 7)
-        with mock.patch("subprocess.run", return_value=mock.Mock(returncode=2)) as ran:
-            with self.assertRaisesRegex(SystemExit, "b.c: exit code 2: /bin/mlbench run b_c-try1 4 --task 1a"):
-                kept_runs.record_of(self.given, "b.c", 4, ["--task", "1a"])
-        self.assertEqual(ran.call_args.kwargs["env"]["MLBENCH_HOME"], str(self.given.home))
+        for code in (1, 2, 5):
+            with mock.patch("subprocess.run", return_value=mock.Mock(returncode=code)) as ran:
+                with self.assertRaisesRegex(SystemExit, f"b.c: exit code {code}: /bin/mlbench run b_c-try1 4 --task 1a"):
+                    kept_runs.record_of(self.given, "b.c", 4, ["--task", "1a"])
+            self.assertEqual(ran.call_args.kwargs["env"]["MLBENCH_HOME"], str(self.given.home))
 
 
 def trained(steps, reached=True):
