@@ -152,6 +152,16 @@ class Compression(WithFolder):
         alone = {name: cell for name, cell in KEPT.items() if ".half." not in name}
         self.assertIn("| top_k_1 | 6 s | 6 s |  | 120 |", compression.table({"cells": alone}))
 
+    def test_a_goal_that_was_missed_has_no_steps_and_no_seconds(self):
+        goal = {"metric": "Prec@1", "target": 80.0, "reached": False, "step": 7, "train_s": 2.0, "best": {"value": 79.0}}
+        record = {"goal": goal, "algorithm": {"rates": "task"}, "oversubscribed": False, "parameters": 1000}
+        found = compression.goal_of(record)
+        self.assertEqual((found["steps_to_goal"], found["seconds_to_goal"], found["best"]), (None, None, 79.0))
+        whole = {"1a.half.2.whole-50": found}
+        self.assertIn("| 1a | 2 | half | 50 | 10 s | missed | |", compression.table({"cells": {**KEPT, **whole}}))
+        found = compression.goal_of({**record, "goal": {**goal, "reached": True}})
+        self.assertEqual((found["steps_to_goal"], found["seconds_to_goal"]), (7, 2.0))
+
     def test_a_step_is_divided_into_collectives_and_coding(self):
         record = {"throughput": {"steps": 10}, "clocks": {"train_s": 2}, "steps_s": {"agg": 1},
                   "exchange": {"transfer_s": [0.3, 0.3], "wait_s": [0.5, 0.1], "steps": 10}}

@@ -70,9 +70,11 @@ def about(task, workers):
 
 
 def goal_of(record):
+    """Where the goal was missed, the record's step and time are those of the best value."""
     goal = record["goal"]
+    place = goal if goal["reached"] else {}
     return {"metric": goal["metric"], "target": goal["target"], "reached": goal["reached"],
-            "steps_to_goal": goal.get("step"), "seconds_to_goal": goal.get("train_s"), "best": goal["best"]["value"],
+            "steps_to_goal": place.get("step"), "seconds_to_goal": place.get("train_s"), "best": goal["best"]["value"],
             "rates": record["algorithm"]["rates"], "oversubscribed": record["oversubscribed"],
             "parameters": record["parameters"]}
 
