@@ -11,6 +11,7 @@ NumPy and the packages of --decoders (image_decode_peer.py).
 """
 import json
 import pathlib
+import shlex
 import sys
 
 import ratio
@@ -21,8 +22,9 @@ DECODERS = ("pillow", "simplejpeg", "opencv", "torchvision")  # of PEER
 
 def rows_of(given):
     """(name of a row, arguments of ratio.py)"""
-    ours = f"{given.bin / 'mlbench'} bench decode {given.images} --rounds 1 --json"
-    peers = [f"PYTHON -B {PEER} --images {given.images} --work decode --decoder {name}" for name in given.decoders]
+    images = shlex.quote(str(given.images))
+    ours = f"{shlex.quote(str(given.bin / 'mlbench'))} bench decode {images} --rounds 1 --json"
+    peers = [f"PYTHON -B {shlex.quote(str(PEER))} --images {images} --work decode --decoder {name}" for name in given.decoders]
     same = ["--pairs", str(given.pairs), "--python", given.python]
     yield "beside the best library, one core", ["--ours", ours, *(word for peer in peers for word in ("--peer", peer)), *same,
                                                 "--key", "median_samples_per_cpu_s", "--limit", "0.97"]

@@ -8,6 +8,7 @@ import datetime
 import http.client
 import http.server
 import pathlib
+import shlex
 import threading
 import unittest
 from unittest import mock
@@ -134,9 +135,11 @@ class Emulation(unittest.TestCase):
 
 class Decoding(unittest.TestCase):
     def test_two_threads_stand_beside_one_and_the_best_library_beside_one_core(self):
-        given = argparse.Namespace(bin=pathlib.Path("bin"), images="a.tar", decoders=["pillow", "opencv"], pairs=21, python="python3")
+        given = argparse.Namespace(bin=pathlib.Path("bin"), images="a b.tar", decoders=["pillow", "opencv"], pairs=21,
+                                   python="python3")
         library, threads = (ratio.parse(words) for _, words in image_decoding.rows_of(given))
         self.assertEqual([peer.split()[-1] for peer in library.peer], given.decoders)
+        self.assertTrue(all("a b.tar" in shlex.split(command) for command in [library.ours, threads.ours, *library.peer]))
         self.assertEqual((library.limit, library.key, library.pairs), (0.97, "median_samples_per_cpu_s", 21))
         self.assertEqual((threads.limit, threads.key, threads.pairs), (1.9, "median_samples_per_s", 21))
         self.assertEqual((threads.ours.split()[-2:], threads.peer[0].split()[-2:]), (["--threads", "2"], ["--threads", "1"]))
