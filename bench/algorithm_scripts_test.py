@@ -56,6 +56,11 @@ class Cells(WithFolder):
         with self.assertRaisesRegex(SystemExit, "'bb' is of 'run bb', not of 'run bb --light'"):
             self.make([other])
 
+    def test_those_of_another_machine_are_not_added_to(self):
+        self.make(self.cells()[:1])
+        with mock.patch("ratio.machine", return_value={"cpu": "another"}), self.assertRaisesRegex(SystemExit, "another machine"):
+            self.make(self.cells())
+
     def test_only_those_that_are_found_are_made(self):
         self.given.only = "^(a|bb)$"
         self.assertEqual(list(self.make(self.cells())["cells"]), ["a", "bb"])

@@ -84,6 +84,8 @@ def run_cell(given, name, workers, words, about_s, figures):
 def make(cells, given):
     """Makes those that are missing, and returns what is kept; with --dry-run says what that would be."""
     document, left_s = read(given.output), 0
+    if document["machine"] != ratio.machine() and not given.dry_run:
+        raise SystemExit(f"{given.output} is of another machine, and times of two do not compare: give another --output")
     for cell in cells:
         kept = document["cells"].get(cell.name)
         if kept and kept["words"] != cell.words:
