@@ -195,7 +195,7 @@ class Run:
         figures["clocks.prepare_s"] = sum(prepared) if prepared else None
         for name, ns in zip(KINDS, self.kinds_ns):
             figures[f"steps_s.{name}"] = ns / 1e9
-        steps = [[step for one in rank for step in one.steps] for rank in self.spool.values()]
+        steps = [[step for one in self.spool.get(rank, []) for step in one.steps] for rank in range(self.record["workers"])]
         figures["waited_for_data_s"] = [sum(step.kinds[0] for step in rank) / 1e9 for rank in steps] if all(steps) else None
         figures["throughput.steps"] = sum(one["steps"] for one in self.segments)
         figures["throughput.samples"] = self.samples

@@ -157,6 +157,11 @@ class Rederive(Case):
         self.write()
         self.expect(0, ", none different\n")
 
+    def test_the_waiting_of_a_rank_without_a_spool_is_not_known(self):
+        self.write(steps=(STEPS[:1],), events=(EVENTS[:1],))
+        run = rederive.Run(RECORD, rederive.read_spool(self.root / "r-2" / "spool", 1))
+        self.assertIsNone(run.figures["waited_for_data_s"])
+
     def test_each_wrong_figure_is_found(self):
         given = {"goal": ["target", "higher_is_better"], "exchange": ["exact"]}  # by the task, or not derived
         for place in numbers({key: RECORD[key] for key in ("segments", "goal", "clocks", "steps_s", "waited_for_data_s",
