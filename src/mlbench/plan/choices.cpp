@@ -138,9 +138,14 @@ void check_model(const spec::RunSpec& run, const Json& row, const Json& rows) {
                                 advice_of(rows, [](const Json& other) { return other.value("decodes", true); })));
   }
   const auto takes_sparse = [](const Json& other) { return other.value("sparse_rows", false); };
-  if (dataset::is_sparse(dataset::find_description(run.data_name)) && !takes_sparse(row)) {
+  const bool sparse = dataset::is_sparse(dataset::find_description(run.data_name));
+  if (sparse && !takes_sparse(row)) {
     throw UserError(fmt::format("framework '{}' takes no sparse rows, which data set '{}' has; {}", run.framework,
                                 run.data_name, advice_of(rows, takes_sparse)));
+  }
+  if (sparse && run.device != "cpu") {
+    throw UserError(fmt::format(
+        "--gpu: data set '{}' has sparse rows, which frameworks multiply on the CPU; leave it out", run.data_name));
   }
   if (!row.value("layers", Json()).is_array()) return;
   for (const std::string& kind : models::kinds_in(models::describe_model(task))) {

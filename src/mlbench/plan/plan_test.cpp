@@ -213,6 +213,12 @@ TEST_F(Plan, AFrameworkIsRefusedSparseRowsThatItDoesNotTake) {
   EXPECT_EQ(run.task.task.data.sample_shape, std::vector<int64_t>{123});
   EXPECT_EQ(run.division, "open");
   options_.framework = "torch";
+  facts_.catalog["frameworks"][0]["sparse_rows"] = true;
+  EXPECT_EQ(error(), "no error");
+  options_.gpu = true;
+  EXPECT_EQ(error(), "--gpu: data set 'a9a' has sparse rows, which frameworks multiply on the CPU; leave it out");
+  options_.gpu = false;
+  facts_.catalog["frameworks"][0].erase("sparse_rows");
   options_.data = "madelon";
   EXPECT_EQ(error(), "no error");
 }
