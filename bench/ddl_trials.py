@@ -55,22 +55,26 @@ INPUTS, SLOWED_INPUT = ("read", "decode"), (2.2, 3.0)
 RIGHT = 19 / 20
 LO_BURST = 128 * 1024             # a packet of the loopback has up to 64 KiB
 DATA, BUCKET, PORT = "tiny-imagenet-10-tar", "trials", 9000
-TASK = f"""name = "trials"
-title = "Images whose parts of a step are alike"
-workers = [{WORKERS}]
+
+
+def task_of(name, title, workers, batch, epochs, side, evaluation_batch):
+    """A task file: a small model on the images of this script, cut to squares of `side` pixels."""
+    return f"""name = "{name}"
+title = "{title}"
+workers = [{workers}]
 loss = "cross_entropy"
-batch_size = {BATCH}
-epochs = 1000
+batch_size = {batch}
+epochs = {epochs}
 
 [data]
 name = "{DATA}"
-sample_shape = [3, 224, 224]
+sample_shape = [3, {side}, {side}]
 classes = {CLASSES}
 train_transform = ["resize_center_crop", "scale_255", "normalise"]
 eval_transform = ["resize_center_crop", "scale_255", "normalise"]
 mean = [0.485, 0.456, 0.406]
 stddev = [0.229, 0.224, 0.225]
-evaluation_batch = {BATCH}
+evaluation_batch = {evaluation_batch}
 
 [model]
 name = "resnet-cifar"
@@ -205,7 +209,7 @@ class Lab:
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")} | {
             "AWS_ACCESS_KEY_ID": "trials", "AWS_SECRET_ACCESS_KEY": "trials", "AWS_CONFIG_FILE": "/nonexistent",
             "AWS_ENDPOINT_URL_S3": f"http://{network.addresses['h2']}:{PORT}", "MLBENCH_CORE_LOCK": str(folder / "lock")}
-        (folder / "task.toml").write_text(TASK)
+        (folder / "task.toml").write_text(task_of("trials", "Images whose parts of a step are alike", WORKERS, BATCH, 1000, 224, BATCH))
 
     def mlbench(self, home, *words):
         done = self.network.run("h1", [self.given.bin / "mlbench", *words, "--home", home, "--json"], check=False, timeout=600,

@@ -31,41 +31,6 @@ AREAS = {"small": 0.05, "large": 0.6}  # times the pixels of an image of ddl_tri
 STEPS, BATCH = 60, 8
 LIMIT = 0.02  # of 1, the utilisation of an accelerator that never waits
 PASSES = ("fwd_pass", "comp_loss", "backprop")
-EXIT_CODES = {"missed": 1, "undecided": 3}
-TASK = f"""name = "emulation"
-title = "A small model on images"
-workers = [1]
-loss = "cross_entropy"
-batch_size = {BATCH}
-epochs = 100
-
-[data]
-name = "{ddl_trials.DATA}"
-sample_shape = [3, 32, 32]
-classes = {ddl_trials.CLASSES}
-train_transform = ["resize_center_crop", "scale_255", "normalise"]
-eval_transform = ["resize_center_crop", "scale_255", "normalise"]
-mean = [0.485, 0.456, 0.406]
-stddev = [0.229, 0.224, 0.225]
-evaluation_batch = 100
-
-[model]
-name = "resnet-cifar"
-
-[optimizer]
-name = "centralized_sgd"
-lr = 0.1
-
-[evaluation]
-every_epoch = true
-metrics = ["Prec@1", "loss"]
-
-[goal]
-metric = "Prec@1"
-split = "test"
-target = 100
-light_target = 100
-"""
 
 
 def make_images(given, folder, area):
@@ -140,7 +105,7 @@ def main():
                 "limit": LIMIT, "rows": []}
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made)
-        (folder / "task.toml").write_text(TASK)
+        (folder / "task.toml").write_text(ddl_trials.task_of("emulation", "A small model on images", 1, BATCH, 100, 32, 100))
         for size, area in AREAS.items():
             data, measured = make_images(given, folder / size, area), []
             for number in range(given.pairs):
@@ -149,8 +114,7 @@ def main():
             document["rows"].append(row_of(size, measured))
             ratio.write(given.output, document)
     print(table_of(document))
-    verdicts = [row["verdict"] for row in document["rows"]]
-    return next((code for kind, code in EXIT_CODES.items() if kind in verdicts), 0)
+    return ratio.exit_code_of(document["rows"])
 
 
 if __name__ == "__main__":

@@ -57,8 +57,7 @@ def main():
         document["rows"].append({"what": what, **ratio.compare(ratio.parse(words))})
         ratio.write(given.output, document)
     print(table_of(document))
-    verdicts = [row["verdict"] for row in document["rows"]]
-    return ratio.EXIT_CODES["missed" if "missed" in verdicts else "undecided" if "undecided" in verdicts else "met"]
+    return ratio.exit_code_of(document["rows"])
 
 
 if __name__ == "__main__":

@@ -45,6 +45,12 @@ def now():
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def exit_code_of(rows):
+    """Of rows with verdicts: one that is missed counts before one that is undecided."""
+    verdicts = {row["verdict"] for row in rows}
+    return next((EXIT_CODES[kind] for kind in ("missed", "undecided") if kind in verdicts), EXIT_CODES["met"])
+
+
 def machine():
     cpu = next((line.split(":")[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
                 if line.startswith("model name")), "unknown")

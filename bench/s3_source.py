@@ -9,7 +9,8 @@ objects of a real store, with as many connections: OpenStack Swift with its S3 f
 Of each kind of objects, both read all once, in turn, for a number of pairs fixed beforehand. The time is that of the whole
 process: start, list and signatures are in it. curl is told all addresses with their signatures. Bytes are counted on both
 sides. mlbench compares the MD5 of each object with its ETag, and curl does not. So each kind is read without that, too: both do
-the same then, and the difference is the price of the check. Verdicts are those of pairs.py; exits with 1 where one is missed. Root, and `tools/setup.sh engines`.
+the same then, and the difference is the price of the check. Verdicts are those of pairs.py; exits with 1 where one is missed.
+Root, and `tools/setup.sh engines`.
 """
 import argparse
 import datetime
@@ -125,8 +126,8 @@ def table_of(document):
     lines = ["| objects | compared | here, MB/s | curl, MB/s | ratio | limit | |", "|---|---|---|---|---|---|---|"]
     for row in document["rows"]:
         low, high = row["interval_95"]
-        lines.append(f"| {row['objects']:,} of {row['object_bytes'] >> 10:,} KiB | {'no' if row.get('unchecked') else 'yes'} | {row['ours_median'] / 1e6:.0f} | "
-                     f"{row['peer_median'] / 1e6:.0f} | {row['ratio']:.2f} ({low:.2f} to {high:.2f}) | {row['limit']} | "
+        lines.append(f"| {row['objects']:,} of {row['object_bytes'] >> 10:,} KiB | {'no' if row['unchecked'] else 'yes'} | "
+                     f"{row['ours_median'] / 1e6:.0f} | {row['peer_median'] / 1e6:.0f} | {row['ratio']:.2f} ({low:.2f} to {high:.2f}) | {row['limit']} | "
                      f"{row['verdict']} |")
     return "\n".join(lines)
 
