@@ -11,7 +11,6 @@ NumPy and the packages of --decoders (image_decode_peer.py).
 """
 import json
 import pathlib
-import shlex
 import sys
 
 import ratio
@@ -22,10 +21,10 @@ DECODERS = ("pillow", "simplejpeg", "opencv", "torchvision")  # of PEER
 
 def rows_of(given):
     """(name of a row, arguments of ratio.py)"""
-    images = shlex.quote(str(given.images))
-    ours = f"{shlex.quote(str(given.bin / 'mlbench'))} bench decode {images} --rounds 1 --json"
-    peers = [f"PYTHON -B {shlex.quote(str(PEER))} --images {images} --work decode --decoder {name}" for name in given.decoders]
-    same = ["--pairs", str(given.pairs), "--python", given.python]
+    places = {"PYTHON": given.python, "mlbench": given.bin / "mlbench", "bench/image_decode_peer.py": PEER, "FILE.tar": given.images}
+    ours = "mlbench bench decode FILE.tar --rounds 1 --json"
+    peers = [f"PYTHON -B bench/image_decode_peer.py --images FILE.tar --work decode --decoder {name}" for name in given.decoders]
+    same = ["--pairs", str(given.pairs), *(word for name, place in places.items() for word in ("--word", f"{name}={place}"))]
     yield "beside the best library, one core", ["--ours", ours, *(word for peer in peers for word in ("--peer", peer)), *same,
                                                 "--key", "median_samples_per_cpu_s", "--limit", "0.97"]
     yield "two threads beside one", ["--ours", ours + " --threads 2", "--peer", ours + " --threads 1", *same,

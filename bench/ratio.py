@@ -114,11 +114,11 @@ class Side:
     """One of two programs: measures, and remembers what it was and how often a run of it failed."""
 
     def __init__(self, key, options):
-        self.key, self.python, self.timeout = key, options.python, options.timeout
+        self.key, self.values, self.timeout = key, options.word, options.timeout
         self.settings, self.failures = None, 0
 
     def words(self, command):
-        return [self.python if self.python and word == "PYTHON" else word for word in shlex.split(command)]
+        return [self.values.get(word, word) for word in shlex.split(command)]
 
     def output(self, command):
         process = subprocess.Popen(self.words(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -305,13 +305,18 @@ def parse(arguments):
     parser.add_argument("--choices", metavar="FILE", help="where choices are kept, as JSON")
     parser.add_argument("--configuration", metavar="NAME", help="what the choice is for, e.g. '1a float32 1x2'")
     parser.add_argument("--choose-again", action="store_true", help="whatever is kept")
-    parser.add_argument("--python", metavar="PATH", help="stands where a command says PYTHON")
+    parser.add_argument("--word", metavar="NAME=VALUE", action="append", default=[], type=lambda text: text.split("=", 1),
+                        help="VALUE is run where a command says NAME, which is what is kept (repeatable)")
+    parser.add_argument("--python", metavar="PATH", help="the same as --word PYTHON=PATH")
     parser.add_argument("--output", metavar="FILE", help="where to write the JSON, too")
     parser.add_argument("--timeout", type=float, default=600,
                         help="seconds of a command, of a start or turn with --turns (default: %(default)s)")
     options = parser.parse_args(arguments)
     if (options.choices is None) != (options.configuration is None):
         parser.error("--choices and --configuration go together")
+    if any(len(word) != 2 for word in options.word):
+        parser.error("--word: expected NAME=VALUE")
+    options.word = dict(options.word) | ({"PYTHON": options.python} if options.python else {})
     return options
 
 

@@ -8,7 +8,6 @@ import datetime
 import http.client
 import http.server
 import pathlib
-import shlex
 import threading
 import unittest
 from unittest import mock
@@ -139,7 +138,9 @@ class Decoding(unittest.TestCase):
                                    python="python3")
         library, threads = (ratio.parse(words) for _, words in image_decoding.rows_of(given))
         self.assertEqual([peer.split()[-1] for peer in library.peer], given.decoders)
-        self.assertTrue(all("a b.tar" in shlex.split(command) for command in [library.ours, threads.ours, *library.peer]))
+        for options, command in [(library, library.ours), (threads, threads.ours), *((library, peer) for peer in library.peer)]:
+            self.assertIn("a b.tar", ratio.Side("key", options).words(command))
+            self.assertNotIn("a b.tar", command, "a path of this machine would be kept")
         self.assertEqual((library.limit, library.key, library.pairs), (0.97, "median_samples_per_cpu_s", 21))
         self.assertEqual((threads.limit, threads.key, threads.pairs), (1.9, "median_samples_per_s", 21))
         self.assertEqual((threads.ours.split()[-2:], threads.peer[0].split()[-2:]), (["--threads", "2"], ["--threads", "1"]))
