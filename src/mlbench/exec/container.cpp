@@ -13,7 +13,6 @@
 #include "mlbench/base/process.h"
 #include "mlbench/base/run_folder.h"
 #include "mlbench/exec/linked.h"
-#include "mlbench/spec/communication.h"
 
 namespace mlbench::exec {
 namespace {
@@ -175,7 +174,7 @@ std::span<const char* const> openmpi_variables() {
 
 std::vector<std::string> container_command(const ContainerOptions& options, const LaunchRequest& request,
                                            const std::string& launcher, const std::vector<std::string>& command) {
-  if (spec::needs_mpirun(request.backend) && !options.below_mpirun) {
+  if (request.by_mpirun && !options.below_mpirun) {
     throw UserError(
         "--image with --backend mpi: on other hosts, ranks in containers do not find their mpirun; use gloo, or the "
         "executor local, slurm or kubernetes");

@@ -113,7 +113,7 @@ TEST(Container, GpusAreNamedAsEachEngineTakesThem) {
 TEST(Container, WhatCannotBeIsRefused) {
   const ContainerOptions options{.engine = "podman", .image = "i"};
   LaunchRequest request = in_container();
-  request.backend = "mpi";
+  request.by_mpirun = true;
   EXPECT_THAT([&] { container_command(options, request, "openmpi", {"true"}); },
               ThrowsMessage<UserError>(HasSubstr("--image with --backend mpi: on other hosts")));
   ContainerOptions docker{.engine = "docker", .image = "i", .below_mpirun = true};

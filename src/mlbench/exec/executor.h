@@ -48,10 +48,13 @@ struct SharedFolder {
 
 // What an executor needs to know to start the ranks of one segment of a run.
 struct LaunchRequest {
-  std::string run_name = {};         // letters, digits, '.', '_', '-'; becomes part of the name of an engine's job
-  int64_t run_id = 0;                // the run's number in its home
-  std::string run_identity = {};     // spec::RunSpec::identity; "" in plans
-  std::string backend;               // the communicator's; spec::needs_mpirun() makes exec/local use one local mpirun
+  std::string run_name = {};      // letters, digits, '.', '_', '-'; becomes part of the name of an engine's job
+  int64_t run_id = 0;             // the run's number in its home
+  std::string run_identity = {};  // spec::RunSpec::identity; "" in plans
+  std::string backend;            // the communicator's, for messages
+  // Whether the ranks find each other through Open MPI's launcher, so that mpirun, or an engine in its place, must
+  // start them (catalog/programs says it of the back end). Else they need only a guard each.
+  bool by_mpirun = false;
   std::vector<std::string> command;  // program (a worker, or the user's) and arguments, the same for all ranks
   // Whether `command` is the user's. Then "{rank}" within its words stands for each rank's number, except under a local
   // mpirun. "{hosts}" stands for the hosts of all ranks where ranks are on other hosts. The executor adds the variables

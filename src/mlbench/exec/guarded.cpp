@@ -24,7 +24,6 @@
 #include "mlbench/guard/shared_memory.h"
 #include "mlbench/guard/usage.h"
 #include "mlbench/guard/words.h"
-#include "mlbench/spec/communication.h"
 
 namespace mlbench::exec {
 namespace {
@@ -50,7 +49,7 @@ class GuardedGroup final : public RankGroup {
   // Starts the launchers. The constructor does not: where this fails, the destructor is to end what has been started.
   void launch(std::vector<ProcessOptions> launchers) {
     guard::become_subreaper();
-    if (spec::needs_mpirun(request_.backend)) above_guards_ = launchers.front();
+    if (request_.by_mpirun) above_guards_ = launchers.front();
     in_containers_ = request_.in_image;
     listener_.emplace();
     for (ProcessOptions& options : launchers) {

@@ -1,7 +1,5 @@
 #include "mlbench/exec/horovod.h"
 
-#include "mlbench/spec/communication.h"
-
 #include <map>
 #include <utility>
 
@@ -9,7 +7,7 @@ namespace mlbench::exec {
 
 void add_horovod(LaunchRequest& request) {
   auto& environment = request.environment;
-  const std::string library = spec::needs_mpirun(request.backend) ? "mpi" : "gloo";
+  const std::string library = request.by_mpirun ? "mpi" : "gloo";
   environment.emplace("HOROVOD_CONTROLLER", library);
   environment.emplace("HOROVOD_CPU_OPERATIONS", library);
   const auto address = environment.find("MASTER_ADDR"), port = environment.find("MASTER_PORT");

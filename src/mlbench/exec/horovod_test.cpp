@@ -15,7 +15,7 @@ using testing::UnorderedElementsAre;
 
 LaunchRequest custom_request(const std::string& backend) {
   LaunchRequest request;
-  request.backend = backend;
+  request.by_mpirun = backend == "mpi";
   request.command = {"python3", "train.py"};
   request.rank_words = true;
   request.workers = 2;

@@ -17,7 +17,6 @@
 #include "mlbench/exec/horovod.h"
 #include "mlbench/exec/linked_hosts.h"
 #include "mlbench/exec/openmpi.h"
-#include "mlbench/spec/communication.h"
 
 namespace mlbench::exec {
 
@@ -126,7 +125,7 @@ class LinkedLaunch {
     const std::string all_names = fmt::format("{}", fmt::join(names, ","));
     for (size_t rank = 0; rank < hosts_.size(); ++rank) {
       auto variables = told.environment;
-      if (!spec::needs_mpirun(request_.backend)) add_horovod(variables, horovod[rank]);
+      if (!request_.by_mpirun) add_horovod(variables, horovod[rank]);
       guard::PeersWord word{all_names, {}};
       for (const auto& [name, value] : variables) {
         const auto known = request_.environment.find(name);

@@ -27,7 +27,6 @@
 #include "mlbench/objects/object_store.h"
 #include "mlbench/plan/choices.h"
 #include "mlbench/plan/engine.h"
-#include "mlbench/spec/communication.h"
 #include "mlbench/spec/compute.h"
 #include "mlbench/spec/crop.h"
 #include "mlbench/spec/declaration.h"
@@ -317,7 +316,7 @@ std::vector<spec::RunSpec> plan_custom_runs(const RunOptions& options, const Pla
   if (options.gpu) common.device = "cuda";
   const bool rank_word = std::any_of(options.command.begin(), options.command.end(),
                                      [](const std::string& word) { return word.find("{rank}") != std::string::npos; });
-  if (spec::needs_mpirun(common.backend) && rank_word && engine.facts().on_this_host) {
+  if (catalog::backend_facts(common.backend).needs_mpirun && rank_word && engine.facts().on_this_host) {
     throw UserError("{rank} cannot be filled in under mpirun, which --backend mpi starts: read OMPI_COMM_WORLD_RANK");
   }
   return for_each_count(options, facts, engine, common, [](spec::RunSpec&) {});

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iterator>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -111,11 +110,6 @@ class NetemReader {
 };
 
 }  // namespace
-
-bool needs_mpirun(std::string_view backend) {
-  constexpr std::string_view kThose[] = {"mpi"};
-  return std::ranges::find(kThose, backend) != std::end(kThose);
-}
 
 bool opens(const Communication& communication) {
   return !communication.wire_dtype.empty() || !communication.netem.empty();

@@ -43,10 +43,6 @@ void describe(V& v, T& communication) {
   v.field_or_null("interface", communication.network_interface, std::string());
 }
 
-// Whether the ranks of `backend` find each other through Open MPI's launcher, so that mpirun, or an engine in its
-// place, must start them. Ranks of other back ends need only a guard each.
-bool needs_mpirun(std::string_view backend);
-
 // Whether the communication opens a run: official tasks have no other precision on the wire and no emulated network.
 bool opens(const Communication& communication);
 

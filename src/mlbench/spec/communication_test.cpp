@@ -87,10 +87,5 @@ TEST(Communication, AMadeNetworkShowsInTheStack) {
   EXPECT_FALSE(on_made_network("check(gloo)"));
 }
 
-TEST(Communication, MpirunStartsTheRanksOfMpiAlone) {
-  EXPECT_TRUE(needs_mpirun("mpi"));
-  for (const char* backend : {"gloo", "nccl", "shm", "theirs", ""}) EXPECT_FALSE(needs_mpirun(backend)) << backend;
-}
-
 }  // namespace
 }  // namespace mlbench::spec

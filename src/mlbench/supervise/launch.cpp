@@ -74,6 +74,7 @@ exec::LaunchRequest launch_request(const spec::RunSpec& run, const exec::Executo
   request.run_id = run.id;
   request.run_identity = run.identity;
   request.backend = run.backend;
+  request.by_mpirun = catalog::backend_facts(run.backend).needs_mpirun;
   request.threads = static_cast<int>(run.threads_per_worker);
   request.cpus = run.cpus;
   request.gpu = run.device == "cuda";

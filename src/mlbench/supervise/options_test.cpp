@@ -86,6 +86,10 @@ TEST(LaunchRequest, HoldsWhatARankNeeds) {
 
   request = launch_request(run, Somewhere(false), "/opt/mlbench-worker", 1, std::nullopt, false);
   EXPECT_FALSE(request.environment.contains("MLBENCH_CORES")) << "they are of this host";
+
+  EXPECT_FALSE(request.by_mpirun);
+  run.backend = "mpi";
+  EXPECT_TRUE(launch_request(run, Somewhere(true), "/opt/mlbench-worker", 1, std::nullopt, false).by_mpirun);
 }
 
 TEST(LaunchRequest, AllRanksAreOfTheProgramThatHasTheFramework) {

@@ -19,6 +19,7 @@
 #include "mlbench/base/text.h"
 #include "mlbench/catalog/control/catalog.h"
 #include "mlbench/catalog/options/options.h"
+#include "mlbench/catalog/programs/programs.h"
 #include "mlbench/exec/horovod.h"
 #include "mlbench/exec/kubernetes/test_fake_kubernetes.h"
 #include "mlbench/exec/linked.h"
@@ -101,6 +102,7 @@ class ExecutorContractTest : public testing::TestWithParam<Case> {
   LaunchRequest request(const std::string& script, int workers) const {
     LaunchRequest result;
     result.backend = GetParam().backend;
+    result.by_mpirun = backend_facts(result.backend).needs_mpirun;
     result.guard = GUARD;
     result.command = {"/bin/sh", "-c", script};
     result.workers = workers;
@@ -444,6 +446,7 @@ TEST(ExecutorContract, AnEngineThatIsMissingIsAnObstacle) {
   setenv("KUBECONFIG", (nothing / "no-such-config").c_str(), 1);
   LaunchRequest request;
   request.backend = "mpi";
+  request.by_mpirun = true;
   request.workers = 2;
   const std::map<std::string, std::string> expected = {{"local", "back end mpi: there is no mpirun in PATH"},
                                                        {"mpirun", "executor mpirun: there is no mpirun in PATH"},

@@ -18,6 +18,12 @@ constexpr ProgramRow kPrograms[] = {
      .modules = "libtensorflow"},
 };
 
+struct BackendRow {
+  std::string_view name;
+  BackendFacts facts;
+};
+constexpr BackendRow kBackends[] = {{"mpi", {.needs_mpirun = true}}};
+
 }  // namespace
 
 std::span<const ProgramRow> programs() { return kPrograms; }
@@ -29,6 +35,11 @@ const ProgramRow& program_with(std::string_view framework) {
 
 std::filesystem::path path_of(const ProgramRow& program, const std::filesystem::path& worker) {
   return &program == kPrograms ? worker : worker.parent_path() / program.name;
+}
+
+BackendFacts backend_facts(std::string_view backend) {
+  const auto* const row = std::ranges::find(kBackends, backend, &BackendRow::name);
+  return row == std::end(kBackends) ? BackendFacts() : row->facts;
 }
 
 std::string advice_for(const ProgramRow& program) {

@@ -2,7 +2,7 @@
 
 // The worker programs, one row each. A framework that cannot share a process with others has a program of its own,
 // which an installation may lack. Every program has all back ends, optimizers and models; what a program has beside
-// that, it says itself (`--catalog`). This table says only what must be known without it.
+// that, it says itself (`--catalog`). These tables say only what must be known without it.
 
 #include <filesystem>
 #include <span>
@@ -29,6 +29,15 @@ const ProgramRow& program_with(std::string_view framework);
 
 // Where a program lies: beside the first, which is `worker`.
 std::filesystem::path path_of(const ProgramRow& program, const std::filesystem::path& worker);
+
+// What must be known of a communication back end without any program, as a run of a user's command has none.
+struct BackendFacts {
+  // Whether ranks find each other through Open MPI's launcher, so that mpirun, or an engine in its place, starts them.
+  bool needs_mpirun = false;
+};
+
+// The facts about a back end; those of a default BackendFacts for one that is not listed, as a script's own is not.
+BackendFacts backend_facts(std::string_view backend);
 
 // What a user can do where the program is not there, or does not work.
 std::string advice_for(const ProgramRow& program);

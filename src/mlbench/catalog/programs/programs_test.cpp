@@ -19,6 +19,13 @@ TEST(Programs, LieBesideTheFirst) {
   EXPECT_EQ(path_of(other, "mlbench-worker"), "mlbench-worker-tensorflow");
 }
 
+TEST(Backends, MpirunStartsTheRanksOfMpiAlone) {
+  EXPECT_TRUE(backend_facts("mpi").needs_mpirun);
+  for (const char* backend : {"gloo", "nccl", "shm", "theirs", ""}) {
+    EXPECT_FALSE(backend_facts(backend).needs_mpirun) << backend;
+  }
+}
+
 TEST(Programs, AMissingOneIsBuiltOrInstalled) {
   EXPECT_EQ(advice_for(programs()[0]),
             "build it (-DMLBENCH_WORKER=ON), install the package mlbench-worker, or set MLBENCH_WORKER");

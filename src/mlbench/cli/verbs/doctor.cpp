@@ -31,7 +31,6 @@
 #include "mlbench/plan/plan.h"
 #include "mlbench/record/bfloat16_speed.h"
 #include "mlbench/report/draw/table.h"
-#include "mlbench/spec/communication.h"
 #include "mlbench/supervise/core_lock.h"
 #include "mlbench/supervise/supervisor.h"
 
@@ -114,7 +113,7 @@ Finding check_table(const Json& catalog, const char* table, const Finding& mpi) 
   std::vector<std::string> missing;
   if (mpi.verdict != Verdict::kOk) {
     std::erase_if(names, [&](const std::string& name) {
-      const bool lacks = spec::needs_mpirun(name);
+      const bool lacks = catalog::backend_facts(name).needs_mpirun;
       if (lacks) missing.push_back(fmt::format("{} ({})", name, mpi.message));
       return lacks;
     });

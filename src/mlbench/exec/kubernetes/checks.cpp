@@ -12,7 +12,6 @@
 #include "mlbench/base/own_variables.h"
 #include "mlbench/base/text.h"
 #include "mlbench/exec/kubernetes/manifest.h"
-#include "mlbench/spec/communication.h"
 
 namespace mlbench::exec::kubernetes {
 namespace {
@@ -74,8 +73,8 @@ void check(const LaunchRequest& request, const Options& engine, const Defaults& 
   check_utf8(request, "Kubernetes");
   expect(is_image(image), "--image", image, "an image as in registry.example/mlbench-worker:1");
   // Open MPI's agent gives the interface to a shell of the pods.
-  expect(!spec::needs_mpirun(request.backend) || is_interface(request.network_interface), "--interface",
-         request.network_interface, "a name (eth0), an address or a network (10.244.0.0/16)");
+  expect(!request.by_mpirun || is_interface(request.network_interface), "--interface", request.network_interface,
+         "a name (eth0), an address or a network (10.244.0.0/16)");
   if (!engine.name_space.empty()) {
     expect(is_label(engine.name_space), "--namespace", engine.name_space, "small letters, digits and '-'");
   }

@@ -30,7 +30,6 @@
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/openmpi.h"
 #include "mlbench/net/sockets.h"
-#include "mlbench/spec/communication.h"
 
 namespace mlbench::exec::kubernetes {
 namespace {
@@ -209,7 +208,7 @@ class KubernetesExecutor final : public Executor {
 
   // The words of mpirun, which runs in the first pod; empty where none is needed.
   static std::vector<std::string> mpirun_of(const LaunchRequest& request) {
-    return spec::needs_mpirun(request.backend) ? mpirun_over_links(request) : std::vector<std::string>();
+    return request.by_mpirun ? mpirun_over_links(request) : std::vector<std::string>();
   }
 
   const Cluster& cluster() const {

@@ -294,13 +294,13 @@ TEST(KubernetesOptions, WhatIsWrongIsNamed) {
   EXPECT_THAT(refused([](auto& engine, auto&) { engine.image = "a b"; }), HasSubstr("--image 'a b'"));
   for (const char* interface : {"", "eth0", "10.244.0.0/16", "10.0.0.1", "fd00::1"}) {
     const auto by = [&](auto&, auto& request) {
-      request.backend = "mpi";
+      request.by_mpirun = true;
       request.network_interface = interface;
     };
     EXPECT_EQ(refused(by), "no error") << interface;
   }
   EXPECT_THAT(refused([](auto&, auto& request) {
-                request.backend = "mpi";
+                request.by_mpirun = true;
                 request.network_interface = "$(id)";
               }),
               HasSubstr("--interface '$(id)'"));
@@ -1299,7 +1299,7 @@ TEST_F(KubernetesRun, DescribesObjectsWithoutTheirSecrets) {
 class KubernetesMpi : public KubernetesRun {
  protected:
   KubernetesMpi() {
-    request_.backend = "mpi";
+    request_.by_mpirun = true;
     mpirun_does("wait");
     fs::permissions(folder_ / "mpirun", fs::perms::owner_all);
     setenv("PATH", (folder_.path().string() + ":" + path_).c_str(), 1);
@@ -1450,7 +1450,7 @@ TEST(KubernetesEmit, JobSetsAndTrainJobsHaveNamesOfTheirOwn) {
 
 TEST(KubernetesEmit, AnMpiJobHasALauncherAndWorkersWithAnSshd) {
   LaunchRequest request = plain_request();
-  request.backend = "mpi";
+  request.by_mpirun = true;
   request.workers = 2;
   Options engine = with_image();
   engine.ranks_per_host = 1;
@@ -1555,7 +1555,7 @@ TEST(KubernetesEmit, AnMpiJobHasALauncherAndWorkersWithAnSshd) {
                          "persistentVolumeClaim": {"claimName": "corpora", "readOnly": true}}]}}}}}})");
   // The shell's script in the launcher's words is that of a Job, which another test looks at.
   const Json& words = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"];
-  request.backend = "gloo";
+  request.by_mpirun = false;
   const Json plain = launched_by_others("job", request, {{"name", "r-2"}}, with_image(), {}).at(1);
   const Json& script = plain["spec"]["template"]["spec"]["containers"][0]["command"][2];
   std::string text = expected.dump();
@@ -1581,7 +1581,7 @@ TEST(KubernetesEmit, WhatWouldNotWorkIsRefused) {
   EXPECT_THAT(refused("pod", with_image()), HasSubstr("expected job, jobset, trainjob, mpijob"));
   EXPECT_THAT(refused("job", {}), HasSubstr("--image REF"));
   LaunchRequest over_mpi = request;
-  over_mpi.backend = "mpi";
+  over_mpi.by_mpirun = true;
   EXPECT_THAT(error_of([&] { launched_by_others("job", over_mpi, Json::object(), with_image(), {}); }),
               AllOf(HasSubstr("--emit mpijob"), HasSubstr("--backend gloo")));
   LaunchRequest theirs = request;

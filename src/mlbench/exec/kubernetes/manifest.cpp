@@ -20,7 +20,6 @@
 #include "mlbench/base/text_blocks.h"
 #include "mlbench/exec/kubernetes/overlay.h"
 #include "mlbench/exec/linked.h"
-#include "mlbench/spec/communication.h"
 
 namespace mlbench::exec::kubernetes {
 namespace {
@@ -226,7 +225,7 @@ Json place_variables(const LaunchRequest& request) {
   Json list = Json::array({variable("WORLD_SIZE", std::to_string(request.workers)), variable("LOCAL_RANK", "0"),
                            variable("LOCAL_WORLD_SIZE", "1")});
   if (gives_own_gpu(request)) list.push_back(variable(kVisibleGpus, "0"));  // the GPU of its pod
-  if (!request.rank_words || spec::needs_mpirun(request.backend)) return list;
+  if (!request.rank_words || request.by_mpirun) return list;
   // The variables of exec/horovod.h, with one rank per host.
   const std::string index = fmt::format("metadata.annotations['{}']", kIndexLabel), one = "1",
                     size = std::to_string(request.workers);
@@ -411,7 +410,7 @@ Json launched_by_others(const std::string& kind, const LaunchRequest& request, c
   }
   check(request, engine, defaults);
   const bool by_mpirun = kind == "mpijob";
-  if (spec::needs_mpirun(request.backend) && !by_mpirun) {
+  if (request.by_mpirun && !by_mpirun) {
     throw UserError(
         fmt::format("--emit {} with --backend mpi: nobody starts Open MPI's daemons there; give --emit mpijob or "
                     "--backend gloo, or "

@@ -23,7 +23,6 @@
 #include "mlbench/exec/obstacles.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/launcher_words.h"
-#include "mlbench/spec/communication.h"
 
 namespace mlbench::exec::local {
 namespace {
@@ -88,7 +87,7 @@ std::vector<std::string> gpus_in_image(const LaunchRequest& request, int rank) {
   return gpus;
 }
 
-bool under_mpirun(const LaunchRequest& request) { return spec::needs_mpirun(request.backend); }
+bool under_mpirun(const LaunchRequest& request) { return request.by_mpirun; }
 
 // The variables that are the same for all ranks.
 std::map<std::string, std::string> common_environment_in_image(const LaunchRequest& request) {

@@ -34,7 +34,7 @@ class LocalExecutorTest : public testing::TestWithParam<const char*> {
 
   LaunchRequest request(const std::string& script, int workers) const {
     LaunchRequest result;
-    result.backend = GetParam();
+    result.by_mpirun = GetParam() == std::string_view("mpi");
     result.guard = GUARD;
     result.command = {"/bin/sh", "-c", script};
     result.workers = workers;
@@ -73,7 +73,7 @@ TEST(LocalExecutor, DescribesExactCommands) {
 
 TEST(LocalExecutor, DescribesTheOneMpirun) {
   LaunchRequest request;
-  request.backend = "mpi";
+  request.by_mpirun = true;
   request.command = {"/opt/mlbench-worker", "--run-dir", "/home/x/runs/r-1"};
   request.guard = "/opt/mlbench-guard";
   request.workers = 1;
@@ -530,7 +530,7 @@ TEST(LocalExecutor, MpirunThatFailsIsQuoted) {
   if (!program_exists("mpirun")) GTEST_SKIP() << "missing capability: mpirun";
   const TemporaryFolder logs;
   LaunchRequest request;
-  request.backend = "mpi";
+  request.by_mpirun = true;
   request.guard = "/no/such/guard";
   request.command = {"/bin/true"};
   request.log_dir = logs.path();

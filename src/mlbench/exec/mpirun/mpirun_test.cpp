@@ -99,7 +99,7 @@ TEST(Mpirun, InAnImageItStartsContainersOnAllHosts) {
   EXPECT_THAT(line, Not(HasSubstr("--cpus")));
   request.cpus = 2.5;
   EXPECT_THAT(make(engine)->describe(request).front(), HasSubstr(" --cpus 2.5 --volume "));
-  request.backend = "mpi";
+  request.by_mpirun = true;
   EXPECT_THAT([&] { make(engine)->describe(request); },
               ThrowsMessage<UserError>(HasSubstr("--image with --backend mpi: on other hosts")));
 }

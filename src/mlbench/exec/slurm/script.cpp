@@ -19,7 +19,6 @@
 #include "mlbench/exec/openmpi.h"
 #include "mlbench/guard/channel.h"
 #include "mlbench/guard/launcher_words.h"
-#include "mlbench/spec/communication.h"
 
 namespace mlbench::exec::slurm {
 namespace {
@@ -162,9 +161,8 @@ std::vector<std::string> srun(const LaunchRequest& request, const Options& engin
     if (!gives_own_gpu(request)) words.emplace_back("--gpu-bind=none");
   }
   // A site may set each of these otherwise. The supervisor judges which end of a rank ends the run.
-  words.insert(words.end(), {"--distribution=block", "--cpu-bind=none",
-                             spec::needs_mpirun(request.backend) ? "--mpi=pmix" : "--mpi=none", "--kill-on-bad-exit=0",
-                             "--wait=0", "--export=ALL", "--input=none", "--label"});
+  words.insert(words.end(), {"--distribution=block", "--cpu-bind=none", request.by_mpirun ? "--mpi=pmix" : "--mpi=none",
+                             "--kill-on-bad-exit=0", "--wait=0", "--export=ALL", "--input=none", "--label"});
   if (is_of_apptainer(engine.image)) {
     for (std::string& word : apptainer(request, engine)) words.push_back(std::move(word));
   } else if (!engine.image.empty()) {
@@ -226,7 +224,7 @@ LaunchRequest on_hosts(const LaunchRequest& request, const Options& engine) {
   if (gives_own_gpu(request) && who_gives_gpus(request, engine.slurm) == GpusBy::kJob) {
     theirs.environment[variables::kGuardOwnGpu] = "1";
   }
-  if (spec::needs_mpirun(request.backend)) {
+  if (request.by_mpirun) {
     if (request.environment.contains(variables::kOversubscribed)) {
       theirs.environment["OMPI_MCA_mpi_yield_when_idle"] = "1";
     }

@@ -75,7 +75,7 @@ TEST(SlurmScript, HasAllThatASiteMaySetOtherwise) {
 
 TEST(SlurmScript, HasWhatWasAskedFor) {
   LaunchRequest request = plain_request();
-  request.backend = "mpi";
+  request.by_mpirun = true;
   request.workers = 5;
   request.threads = 3;
   request.working_directory = "/home/x/my work";
@@ -284,7 +284,7 @@ TEST(SlurmScript, TheFolderOnTheHostsIsOneRunsAlone) {
 
 TEST(SlurmScript, OpenMpiIsToldWhatItNeeds) {
   LaunchRequest request = plain_request();
-  request.backend = "mpi";
+  request.by_mpirun = true;
   request.network_interface = "ib0";
   request.environment["MLBENCH_OVERSUBSCRIBED"] = "1";
   const auto environment = on_hosts(request, {}).environment;
