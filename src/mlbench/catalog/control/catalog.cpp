@@ -6,10 +6,6 @@
 #include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/catalog/options/options.h"
-#include "mlbench/exec/kubernetes/kubernetes.h"
-#include "mlbench/exec/local/local.h"
-#include "mlbench/exec/mpirun/mpirun.h"
-#include "mlbench/exec/slurm/slurm.h"
 
 namespace mlbench::catalog {
 namespace {
@@ -29,17 +25,6 @@ void check_options(const ExecutorRow& row, const Json& engine) {
 }
 
 }  // namespace
-
-const std::vector<ExecutorRow>& executors() {
-  static const std::vector<ExecutorRow> rows = {
-      {"local", "processes on this host", exec::local::available, exec::local::make},
-      {"mpirun", "processes on hosts that ssh reaches, by Open MPI's mpirun", exec::mpirun::available,
-       exec::mpirun::make},
-      {"slurm", "a job of Slurm", exec::slurm::available, exec::slurm::make},
-      {"kubernetes", "pods of a Job of Kubernetes", exec::kubernetes::available, exec::kubernetes::make},
-  };
-  return rows;
-}
 
 std::unique_ptr<exec::Executor> make_executor(const std::string& name, const Json& engine) {
   const ExecutorRow& row = row_named(executors(), "executor", name);

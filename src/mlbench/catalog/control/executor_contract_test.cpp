@@ -65,13 +65,13 @@ std::unique_ptr<exec::Executor> make_in_image(const Json& engine) {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  std::vector<ExecutorRow> rows = executors();
-  rows.push_back({"queueing", "", exec::local::available, make_queueing});
+  std::vector<ExecutorRow> rows(executors().begin(), executors().end());
+  rows.push_back({"queueing", "", {}, {}, exec::local::available, make_queueing});
   for (const ExecutorRow& row : rows) {
     for (const char* backend : {"gloo", "mpi"}) all.push_back({row, backend});
   }
-  all.push_back({{"image", "", exec::local::available, make_in_image}, "gloo"});
-  all.push_back({{"linked", "", exec::local::available, make_linked}, "gloo"});
+  all.push_back({{"image", "", {}, {}, exec::local::available, make_in_image}, "gloo"});
+  all.push_back({{"linked", "", {}, {}, exec::local::available, make_linked}, "gloo"});
   return all;
 }
 
@@ -448,14 +448,15 @@ TEST(ExecutorContract, AnEngineThatIsMissingIsAnObstacle) {
   request.backend = "mpi";
   request.by_mpirun = true;
   request.workers = 2;
-  const std::map<std::string, std::string> expected = {{"local", "back end mpi: there is no mpirun in PATH"},
-                                                       {"mpirun", "executor mpirun: there is no mpirun in PATH"},
+  const std::map<std::string, std::string> programs = {{"mpirun", "executor mpirun: there is no mpirun in PATH"},
                                                        {"slurm", "executor slurm: there is no sbatch in PATH"},
                                                        {"kubernetes", "executor kubernetes: "}};
   for (const ExecutorRow& row : executors()) {
     Json engine = Json::object();
     if (takes(row.name, "hosts")) engine["hosts"] = "h1:2";
-    EXPECT_THAT(row.make(engine)->obstacle(request), HasSubstr(expected.at(row.name))) << row.name;
+    EXPECT_THAT(row.make(engine)->obstacle(request),
+                HasSubstr(row.facts.on_this_host ? "back end mpi: there is no mpirun in PATH" : programs.at(row.name)))
+        << row.name;
   }
   setenv("PATH", path.c_str(), 1);
   unsetenv("KUBECONFIG");

@@ -1,42 +1,33 @@
 #include "mlbench/catalog/options/options.h"
 
 #include <algorithm>
-#include <iterator>
 #include <vector>
 
-#include "mlbench/exec/kubernetes/options.h"
-#include "mlbench/exec/local/options.h"
-#include "mlbench/exec/mpirun/options.h"
-#include "mlbench/exec/slurm/options.h"
+#include "mlbench/catalog/options/executors.h"
 
 namespace mlbench::catalog {
 namespace {
 
-struct Row {
-  std::string_view name;
-  exec::ExecutorFacts facts;
-  spec::RunOptionRows options;
-};
-constexpr Row kExecutors[] = {
-    {"mpirun", exec::mpirun::kFacts, exec::mpirun::kOptions},
-    {"slurm", exec::slurm::kFacts, exec::slurm::kOptions},
-    {"kubernetes", exec::kubernetes::kFacts, exec::kubernetes::kOptions},
-    {"local", exec::local::kFacts, exec::local::kOptions},
-};
-
-const Row* row_of(std::string_view executor) {
-  const auto* found = std::ranges::find(kExecutors, executor, &Row::name);
-  return found == std::end(kExecutors) ? nullptr : found;
+const ExecutorRow* row_of(std::string_view executor) {
+  const auto named = [&](const ExecutorRow& row) { return row.name == executor; };
+  const auto found = std::ranges::find_if(executors(), named);
+  return found == executors().end() ? nullptr : &*found;
 }
 
 std::vector<spec::RunOption> all_options() {
   const auto own = spec::run_options();
   std::vector<spec::RunOption> rows(own.begin(), own.end());
-  for (const Row& executor : kExecutors) {
+  const auto add_those_of = [&](const ExecutorRow& executor) {
     for (const spec::RunOption& option : executor.options) {
       if (std::ranges::find(rows, option.name, &spec::RunOption::name) != rows.end()) continue;
       rows.push_back(option);
       rows.back().group = "Where ranks run";
+    }
+  };
+  // In help, what chooses hosts stands first.
+  for (const bool here : {false, true}) {
+    for (const ExecutorRow& executor : executors()) {
+      if (executor.facts.on_this_host == here) add_those_of(executor);
     }
   }
   return rows;
@@ -50,12 +41,12 @@ spec::RunOptionRows run_options() {
 }
 
 exec::ExecutorFacts facts_of(std::string_view executor) {
-  const Row* row = row_of(executor);
+  const ExecutorRow* row = row_of(executor);
   return row == nullptr ? exec::ExecutorFacts() : row->facts;
 }
 
 spec::RunOptionRows options_of(std::string_view executor) {
-  const Row* row = row_of(executor);
+  const ExecutorRow* row = row_of(executor);
   return row == nullptr ? spec::RunOptionRows() : row->options;
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "mlbench/base/json.h"
+#include "mlbench/catalog/options/executors.h"
 
 namespace mlbench::catalog {
 namespace {
@@ -21,8 +22,8 @@ TEST(ExecutorOptions, WhatSeveralTakeMeansTheSame) {
   std::set<std::string_view> names;
   for (const spec::RunOption& option : run_options()) {
     EXPECT_TRUE(names.insert(option.name).second) << option.name;
-    for (const char* executor : {"local", "mpirun", "slurm", "kubernetes"}) {
-      for (const spec::RunOption& its : options_of(executor)) {
+    for (const ExecutorRow& executor : executors()) {
+      for (const spec::RunOption& its : executor.options) {
         EXPECT_TRUE(its.of_executor()) << its.name;
         if (its.name != option.name) continue;
         EXPECT_EQ(its.flags, option.flags);

@@ -5,6 +5,8 @@
 #include "mlbench/base/availability.h"
 #include "mlbench/base/json.h"
 #include "mlbench/exec/executor.h"
+#include "mlbench/exec/kubernetes/options.h"
+#include "mlbench/exec/row.h"
 
 namespace mlbench::exec::kubernetes {
 
@@ -13,5 +15,8 @@ namespace mlbench::exec::kubernetes {
 std::unique_ptr<Executor> make(const Json& engine);
 // Whether there is a kubeconfig or a service account. Whether the server answers is not asked.
 Availability available();
+
+inline constexpr ExecutorRow kExecutor = {"kubernetes", "pods of a Job of Kubernetes", kFacts, kOptions, available,
+                                          make};
 
 }  // namespace mlbench::exec::kubernetes

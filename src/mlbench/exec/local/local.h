@@ -5,6 +5,8 @@
 #include "mlbench/base/availability.h"
 #include "mlbench/base/json.h"
 #include "mlbench/exec/executor.h"
+#include "mlbench/exec/local/options.h"
+#include "mlbench/exec/row.h"
 
 namespace mlbench::exec::local {
 
@@ -14,5 +16,7 @@ namespace mlbench::exec::local {
 // option `image`: then each rank is in a container (container.h).
 std::unique_ptr<Executor> make(const Json& engine = Json::object());
 Availability available();  // always true; a start that needs mpirun looks for it
+
+inline constexpr ExecutorRow kExecutor = {"local", "processes on this host", kFacts, kOptions, available, make};
 
 }  // namespace mlbench::exec::local

@@ -5,6 +5,8 @@
 #include "mlbench/base/availability.h"
 #include "mlbench/base/json.h"
 #include "mlbench/exec/executor.h"
+#include "mlbench/exec/mpirun/options.h"
+#include "mlbench/exec/row.h"
 
 namespace mlbench::exec::mpirun {
 
@@ -14,5 +16,8 @@ namespace mlbench::exec::mpirun {
 // rendezvous(), start() and describe() throw UserError where no hosts are named, or hosts that cannot be used together.
 std::unique_ptr<Executor> make(const Json& engine);
 Availability available();
+
+inline constexpr ExecutorRow kExecutor = {
+    "mpirun", "processes on hosts that ssh reaches, by Open MPI's mpirun", kFacts, kOptions, available, make};
 
 }  // namespace mlbench::exec::mpirun

@@ -5,6 +5,8 @@
 #include "mlbench/base/availability.h"
 #include "mlbench/base/json.h"
 #include "mlbench/exec/executor.h"
+#include "mlbench/exec/row.h"
+#include "mlbench/exec/slurm/options.h"
 
 namespace mlbench::exec::slurm {
 
@@ -14,5 +16,7 @@ namespace mlbench::exec::slurm {
 std::unique_ptr<Executor> make(const Json& engine);
 // Whether Slurm's commands are in PATH.
 Availability available();
+
+inline constexpr ExecutorRow kExecutor = {"slurm", "a job of Slurm", kFacts, kOptions, available, make};
 
 }  // namespace mlbench::exec::slurm
