@@ -55,8 +55,8 @@ TEST(ExecutorTable, ImagesHaveFilesOfTheirOwn) {
   for (const char* name : {"local", "mpirun", "slurm", "slrum"}) EXPECT_FALSE(facts_of(name).in_images) << name;
   Json engine;
   engine["image"] = "worker:1";
-  for (const ExecutorRow& row : executors()) {
-    EXPECT_EQ(make_executor(row.name, engine)->name(), row.name) << "ranks of all may run in containers";
+  for (const char* name : {"local", "mpirun", "slurm", "kubernetes"}) {
+    EXPECT_EQ(make_executor(name, engine)->name(), name) << "ranks of all these may run in containers";
   }
   engine = nullptr;
   engine["memory"] = "4Gi";
