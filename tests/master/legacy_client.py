@@ -148,6 +148,17 @@ for form in (dict(params={"metric_type": "run", "format": "zip"}, url=base + "me
     check("milliseconds", all(re.match(r"^[-0-9T:]{19}(\.\d{3})?Z$", p["date"]) for p in points), points[:2])
     check("keys", all(set(p) == {"date", "value", "cumulative"} for p in points))
 
+
+def members_of_pod(**params):
+    return zipfile.ZipFile(io.BytesIO(get("metrics/%s.zip" % pods[0]["name"], **params).content)).namelist()
+
+
+deadline = time.monotonic() + 60
+while not members_of_pod() and time.monotonic() < deadline:  # the host's first figures come after two seconds
+    time.sleep(0.05)
+check("a pod's archive", members_of_pod())
+check("since of a pod's archive", members_of_pod(since="2100-01-01T00:00:00.000Z") == [])
+
 # ---- runs: what ApiClient.create_run sends
 fields = {"name": "refused", "num_workers": "1", "num_cpus": "1.0", "max_bandwidth": "1000", "gpu_enabled": "false",
           "light_target": "true", "run_all_nodes": "false", "backend": "GLOO",

@@ -772,6 +772,44 @@ TEST_F(Serve, WhatAScriptRecordsIsInTheOrderOfItsLines) {
   EXPECT_EQ(series[0]["points"]["mean"], Json({3.0, 4.0, 1.0, 2.0}));
 }
 
+// Appends, for each epoch of $2 to $3, what a script says at its end, which is dated $1 s and one second later each.
+const std::string kEpochs =
+    R"(epochs() { mkdir -p "$MLBENCH_RUN_DIR/metrics"; for e in $(seq $2 $3); do )"
+    R"(echo "{\"rank\":0,\"sequence\":$e,\"step\":${e}0,\"time\":$(($1 + e)),\"epoch\":$((e - 1)),\"values\":)"
+    R"({\"CumulativeTrainTimeEpoch\":1.5,\"val_global_Prec@1\":${e}0}}"; )"
+    R"(done >> "$MLBENCH_RUN_DIR/metrics/rank-0.jsonl"; }; )";
+
+// The script is resumed from its checkpoint after the wall clock went back by an hour.
+TEST_F(Serve, WhatAResumedScriptRecordsStaysInOrderWhereTheClockWentBack) {
+  start({"--legacy-api"});
+  const std::string script = kEpochs +
+                             R"(case "$*" in *--resume-step*) epochs 1769857200 3 4; exit 0;; esac; )"
+                             R"(epochs 1769860800 1 2; mkdir -p "$MLBENCH_RUN_DIR/checkpoints/step-000000020"; )"
+                             R"(echo x > "$MLBENCH_RUN_DIR/checkpoints/step-000000020/x"; exit 1)";
+  post("/runs", custom("c", script), 201);
+  ASSERT_TRUE(becomes("c-1", "failed")) << get("/runs/c-1").dump(1);
+  const ProcessOutput resumed = mlbench({"resume", "c-1"});
+  ASSERT_EQ(resumed.end.code, 0) << resumed.standard_error;
+  ASSERT_TRUE(becomes("c-1", "finished")) << get("/runs/c-1").dump(1);
+
+  const Json record = get("/runs/c-1");
+  std::vector<int> epochs, evaluated;
+  for (const Json& epoch : record["epochs"]) epochs.push_back(epoch["epoch"]);
+  for (const Json& evaluation : record["evaluations"]) evaluated.push_back(evaluation["step"]);
+  EXPECT_THAT(epochs, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(evaluated, ElementsAre(10, 20, 30, 40));
+  const auto accuracies = [&] {
+    const Json series = get("/runs/c-1/series?metric=Prec@1&points=10")["series"];
+    return series.empty() ? Json::array() : series[0]["points"]["mean"];
+  };
+  EXPECT_TRUE(eventually([&] { return accuracies() == Json({10.0, 20.0, 30.0, 40.0}); })) << accuracies();
+  const Json lists =
+      Json::parse(send("GET", fmt::format("/api/metrics/{}/?metric_type=run", record["id"].dump())).body);
+  std::vector<std::string> listed;
+  for (const Json& value : lists["val_global_Prec@1 @ 0"]) listed.push_back(value["value"]);
+  EXPECT_THAT(listed, ElementsAre("10", "20", "30", "40"));
+}
+
 TEST_F(Serve, AnyCommandIsARun) {
   start();
   const fs::path folder = folder_.path() / "work";

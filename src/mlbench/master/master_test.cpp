@@ -30,6 +30,7 @@
 #include "mlbench/net/http/client.h"
 #include "mlbench/report/study/study.h"
 #include "mlbench/report/study/test_comparisons.h"
+#include "mlbench/report/test_records.h"
 #include "mlbench/spec/hosts.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/run_spec.h"
@@ -45,6 +46,7 @@ using net::http::Fields;
 using testing::AllOf;
 using testing::AnyOf;
 using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -780,6 +782,50 @@ TEST_F(MasterTest, ACustomImageIsForThoseWhoShowTheToken) {
   EXPECT_EQ(planned["command"], Json({"python3", "train.py", "a b", "{rank}"}));
   EXPECT_EQ(planned["backend"], "ucx");
   EXPECT_FALSE(planned.contains("task") || planned.contains("light"));
+}
+
+// The second segment's wall clock is an hour behind: its points stand before the run was made.
+TEST_F(MasterTest, AClockThatWentBackNeitherSortsNorHidesARunsPoints) {
+  options_.legacy_api = true;
+  report::RecordJson record = report::make_record("r-1", 1, 40, 5400, true);
+  record["segments"] = Json::array({Json::object(), Json::object()});
+  write_run(record);
+  const fs::path folder = home() / "runs" / "r-1";
+  report::start_spool(folder, 1, 0);
+  report::append_step(folder, 1, 0, report::make_step(0, 25, 0, 4.0, 1'000'000, 20'000'000));
+  report::append_step(folder, 1, 0, report::make_step(25, 25, 1, 3.0, 1'000'000, 40'000'000));
+  report::start_spool(folder, 2, 0, -3'600'000'000);
+  report::append_step(folder, 2, 0, report::make_step(50, 25, 2, 2.0, 1'000'000, 20'000'000));
+  report::append_step(folder, 2, 0, report::make_step(75, 25, 3, 1.0, 1'000'000, 40'000'000));
+
+  const auto ask = [&](const std::string& query) {
+    const ClientResponse answer = send("GET", "/api/metrics/1/?metric_type=run" + query, "", "", {}, false);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return answer.body;
+  };
+  const auto values_of = [](const Json& points) {
+    std::vector<std::string> values;
+    for (const Json& point : points) values.push_back(point["value"]);
+    return values;
+  };
+  // A client's value has the date that the client gave.
+  const std::string posted =
+      "run_id=1&name=posted+%40+0&value=7&metadata=&cumulative=False&date=2026-01-31+11%3A30%3A00";
+  EXPECT_EQ(send("POST", "/api/metrics/", posted, "application/x-www-form-urlencoded", {}, false).status, 201);
+  const Json lists = Json::parse(ask(""));
+  EXPECT_THAT(lists["posted @ 0"], SizeIs(1));
+  EXPECT_THAT(values_of(lists["train_loss @ 0"]), ElementsAre("4", "3", "2", "1"));
+  EXPECT_THAT(lists["CumulativeTrainTimeEpoch @ 0"], SizeIs(4));
+  const Json all = Json::parse(send("GET", "/api/metrics/", "", "", {}, false).body);
+  EXPECT_THAT(values_of(all["run_metrics"]["r-1"]["train_loss @ 0"]), ElementsAre("4", "3", "2", "1"));
+  // What a client asks for by date, it gets by date.
+  EXPECT_THAT(Json::parse(ask("&since=2026-01-31T12:00:00.000Z"))["train_loss @ 0"], SizeIs(2));
+  Json zipped;
+  for (const report::ZipMember& member : report::read_zip(ask("&format=zip"))) {
+    EXPECT_NE(member.name, "result_posted @ 0.json") << "before the run was made";
+    if (member.name == "result_train_loss @ 0.json") zipped = Json::parse(member.content);
+  }
+  EXPECT_THAT(values_of(zipped), ElementsAre("4", "3", "2", "1"));
 }
 
 // MLBench's clients write CPUs with a fraction.

@@ -35,7 +35,7 @@ struct BatchResult {
 // A value that one of MLBench's clients posted. The value is returned as it came: text.
 struct PostedMetric {
   std::string name, value, metadata;
-  int64_t time_us = 0;
+  int64_t time_us = 0;  // the client's own date, which is all that orders values: clients post in parallel
   bool cumulative = false;
 };
 
@@ -60,7 +60,7 @@ class Journal {
   SeriesStore& series();
 
   void post(int64_t run, const PostedMetric& metric);
-  std::vector<PostedMetric> posted(int64_t run, const PostedQuery& query = {}) const;  // by name, then time
+  std::vector<PostedMetric> posted(int64_t run, const PostedQuery& query = {}) const;  // by name, then time_us
 
   void remove_run(int64_t run);
   void flush();

@@ -37,12 +37,13 @@ std::vector<T> values_of(std::string_view bytes) {
 
 Bucket bucket_of(std::span<const Point> points) {
   Bucket bucket;
-  bucket.first_time_us = points.front().time_us;
-  bucket.last_time_us = points.back().time_us;
+  bucket.first_time_us = bucket.last_time_us = points.front().time_us;
   bucket.first_step = bucket.last_step = points.front().step;
   bucket.min = std::numeric_limits<double>::infinity();
   bucket.max = -bucket.min;
   for (const Point& point : points) {
+    bucket.first_time_us = std::min(bucket.first_time_us, point.time_us);
+    bucket.last_time_us = std::max(bucket.last_time_us, point.time_us);
     bucket.first_step = std::min(bucket.first_step, point.step);
     bucket.last_step = std::max(bucket.last_step, point.step);
     bucket.min = std::min(bucket.min, point.value);
@@ -54,7 +55,8 @@ Bucket bucket_of(std::span<const Point> points) {
 }
 
 void merge(Bucket& into, const Bucket& next) {
-  into.last_time_us = next.last_time_us;
+  into.first_time_us = std::min(into.first_time_us, next.first_time_us);
+  into.last_time_us = std::max(into.last_time_us, next.last_time_us);
   into.first_step = std::min(into.first_step, next.first_step);
   into.last_step = std::max(into.last_step, next.last_step);
   into.min = std::min(into.min, next.min);

@@ -35,9 +35,9 @@ struct SeriesInfo {
 
 // Several consecutive points as one.
 struct Bucket {
-  int64_t first_time_us = 0, last_time_us = 0;
-  int64_t first_step = 0, last_step = 0;  // the smallest and the largest
-  double min = 0, max = 0, sum = 0;       // NaN where a point was not a number
+  int64_t first_time_us = 0, last_time_us = 0;  // the smallest and the largest: a clock may have gone back
+  int64_t first_step = 0, last_step = 0;        // the smallest and the largest
+  double min = 0, max = 0, sum = 0;             // NaN where a point was not a number
   int64_t count = 0;
   double mean() const { return sum / static_cast<double>(count); }
 };

@@ -79,6 +79,21 @@ TEST_F(SeriesTest, ARangeIsReadAlone) {
   EXPECT_THAT(store().read(1, kLoss, {.from_step = 30'000}), IsEmpty());
 }
 
+// Points stay in the order in which they came, and a bucket says all times that it holds.
+TEST_F(SeriesTest, AClockThatWentBackHidesNoPoint) {
+  std::vector<Point> points = line(100, 103);
+  for (const Point& point : line(3, 6)) points.push_back({point.time_us, point.step + 100, point.value + 100});
+  store().append(1, {{kLoss, points}});
+  const auto whole = store().read(1, kLoss, {.buckets = 1});
+  ASSERT_THAT(whole, SizeIs(1));
+  EXPECT_EQ(whole[0].first_time_us, 3'000);
+  EXPECT_EQ(whole[0].last_time_us, 102'000);
+  EXPECT_EQ(store().read(1, kLoss, {.from_time_us = 100'000}).size(), 3);
+  const auto later = store().read(1, kLoss, {.to_time_us = 5'000});
+  ASSERT_THAT(later, SizeIs(3));
+  EXPECT_EQ(later[0].first_step, 103);
+}
+
 TEST_F(SeriesTest, SmallAppendsAreAsGoodAsOne) {
   for (int64_t i = 0; i < 2'500; i += 7) store().append(1, {{kLoss, line(i, std::min<int64_t>(i + 7, 2'500))}});
   expect_whole(store().read(1, kLoss, {.buckets = 10'000}), 2'500);

@@ -74,6 +74,8 @@ std::function<std::string()> json_of(Lists lists, std::function<std::string(cons
   };
 }
 
+// The values are in the order of measurement, which a clock that went back does not change. Then come those that
+// clients posted, by the clients' own dates.
 Metrics metrics_of_run(Services& services, const fs::path& run_dir, const record::Record& record) {
   Metrics metrics;
   for (const auto& [name, points] : report::run_series(run_dir, record)) {
@@ -93,10 +95,6 @@ Metrics metrics_of_run(Services& services, const fs::path& run_dir, const record
     const bool cumulative = posted.cumulative;
     posted.name = {};
     values.push_back({time_us, 0, false, cumulative, std::make_shared<const store::PostedMetric>(std::move(posted))});
-  }
-  for (auto& [name, values] : metrics) {
-    std::stable_sort(values.begin(), values.end(),
-                     [](const Value& a, const Value& b) { return a.time_us < b.time_us; });
   }
   return metrics;
 }
@@ -165,8 +163,9 @@ struct Selection {
   int64_t last_n = 0;  // 0: all
   std::optional<std::string> name;
 
+  bool in_time(const Value& value) const { return value.time_us >= since && value.time_us <= until; }
   std::vector<Value> in_time(std::vector<Value> values) const {
-    std::erase_if(values, [&](const Value& value) { return value.time_us < since || value.time_us > until; });
+    std::erase_if(values, [&](const Value& value) { return !in_time(value); });
     return values;
   }
 };
@@ -188,7 +187,7 @@ Selection selection_of(const Request& request) {
   return selection;
 }
 
-// An archive of `metrics` and of the figures of `slots` pods.
+// An archive of what a run measured, and of what clients posted and `slots` pods used in the time of `selection`.
 Response archive_of(const Services& services, const Metrics& metrics, const Selection& selection, int64_t slots,
                     const std::string& name) {
   std::vector<report::ZipPart> parts;
@@ -198,10 +197,11 @@ Response archive_of(const Services& services, const Metrics& metrics, const Sele
     response.held_bytes += values.size() * sizeof(Value);
     if (names.insert(member).second) parts.push_back(part_of(std::move(member), std::move(values)));
   };
-  for (const auto& [metric, values] : metrics) {
+  for (auto [metric, values] : metrics) {
     if (metric == "TaskResult @ 0") parts.push_back(report::text_part("official_result.txt", values.back().text()));
     if (metric.find("TaskResult") != std::string::npos) continue;
-    if (auto kept = selection.in_time(values); !kept.empty()) add(member_name("result_", metric), std::move(kept));
+    std::erase_if(values, [&](const Value& value) { return value.posted && !selection.in_time(value); });
+    if (!values.empty()) add(member_name("result_", metric), std::move(values));
   }
   for (int64_t slot = 0; slot < slots; ++slot) {
     for (const auto& [metric, values] : metrics_of_host(services, 0)) {
@@ -319,7 +319,7 @@ Response metrics_of_key(Services& services, const Call& call) {
   int64_t slots = 0;  // number of pods whose figures go into a run's archive, too
   if (of_pod) {
     if (!is_pod(services, key)) throw HttpError(404, fmt::format("there is no pod '{}'", key.substr(0, 80)));
-    metrics = metrics_of_host(services, 0);
+    metrics = metrics_of_host(services, selection.since);
   } else {
     const fs::path run_dir = folder_of(services, key);
     const record::Record record = home::current_record(run_dir);
