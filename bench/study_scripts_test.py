@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the scripts about images, stores and the study of distributed training make of results, without a build:
 tiny_imagenet_losses, ddl_trials, ddl_networks, emulation_check,
-image_decoding, s3_source."""
+image_decoding, s3_source, socket_sizes."""
 import argparse
 import collections
 import datetime
@@ -18,6 +18,7 @@ import emulation_check
 import image_decoding
 import ratio
 import s3_source
+import socket_sizes
 import tiny_imagenet_losses as losses
 
 
@@ -162,6 +163,25 @@ class Source(unittest.TestCase):
         for wrong in ("64", "x4M", "64x4", "64x4G", "64xM"):
             with self.assertRaises(argparse.ArgumentTypeError):
                 s3_source.kind_of(wrong)
+
+
+class SocketSizes(unittest.TestCase):
+    def test_messages_come_back_in_each_size(self):
+        times = socket_sizes.sockets(3)
+        self.assertEqual(list(times), socket_sizes.SIZES_KIB)
+        self.assertTrue(all(0 < of_size["p50"] <= of_size["max"] for of_size in times.values()))
+
+    def test_a_row_has_the_ratio_of_the_pairs_and_the_longest_time(self):
+        def of(p50, longest):
+            return {kib: {"p50": p50, "max": longest} for kib in socket_sizes.SIZES_KIB}
+
+        rows = list(socket_sizes.rows_of([{"sockets": of(10, 11), "broadcast": of(20, 21), "all_reduce": of(30, 40000)},
+                                          {"sockets": of(20, 22), "broadcast": of(40, 41), "all_reduce": of(60, 61)}]))
+        self.assertEqual([(row["operation"], row["kib"]) for row in rows[:2]], [("broadcast", 16), ("broadcast", 32)])
+        self.assertEqual((rows[0]["us"], rows[0]["sockets_us"], rows[0]["ratio"], rows[0]["interval_95"]), (30, 15, 2, (2, 2)))
+        self.assertEqual((rows[-1]["ratio"], rows[-1]["longest_us"], rows[-1]["sockets_longest_us"]), (3, 40000, 22))
+        self.assertIn("| all_reduce | 128 | 45.0 | 15.0 | 3.00 (3.00 to 3.00) | 40,000 | 22 |",
+                      socket_sizes.table_of({"rows": rows}))
 
 
 if __name__ == "__main__":
