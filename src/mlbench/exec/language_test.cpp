@@ -14,6 +14,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/process.h"
 #include "mlbench/base/test_words.h"
+#include "mlbench/base/text.h"
 #include "mlbench/exec/container.h"
 #include "mlbench/exec/kubernetes/manifest.h"
 #include "mlbench/exec/kubernetes/test_kubelet.h"
@@ -140,6 +141,57 @@ Arrived of_podman(const Words& words, const Variables& environment, const Launch
   return arrived;
 }
 
+// The folders of `mounts` without those that each container has.
+std::vector<std::string> asked_for(const std::vector<std::string>& mounts) {
+  std::vector<std::string> folders;
+  std::ranges::copy_if(mounts, std::back_inserter(folders),
+                       [](const std::string& path) { return path != kGuardPath && path != "/tmp"; });
+  return folders;
+}
+
+// What Apptainer makes of `--bind SOURCE:DESTINATION[:OPTIONS][,...]` (its ParseBindPath): it splits at commas and at
+// colons, takes ^ for neither, and cuts blanks off each part that no colon follows.
+std::vector<std::string> by_apptainer(const std::string& text) {
+  std::vector<std::string> folders;
+  for (const std::string& bind : split_at(text, ',')) {
+    if (bind.find_first_of("^\\") != std::string::npos) return {"Apptainer cuts the path"};
+    std::vector<std::string> parts = split_at(bind, ':');
+    std::string& last = parts.back();
+    while (!last.empty() && std::isspace(static_cast<unsigned char>(last.back())) != 0) last.pop_back();
+    if (parts.size() != 3 || parts[0] != parts[1] || (parts[2] != "ro" && parts[2] != "rw")) {
+      return {"Apptainer takes the bind apart"};
+    }
+    folders.push_back(parts[1]);
+  }
+  return asked_for(folders);
+}
+
+// What pyxis makes of `--container-mounts=SOURCE:DESTINATION[:FLAGS][,...]` (its args.c): a script of bash that prints
+// a table of mounts, with blanks between its columns.
+std::vector<std::string> by_pyxis(const std::string& text) {
+  std::string script;
+  for (const std::string& mount : split_at(text, ',')) {
+    const std::vector<std::string> parts = split_at(mount, ':');
+    if (parts.size() < 2) return {"pyxis refuses the mount"};
+    script += "echo \"" + parts[0] + " " + parts[1] + " x-create=auto,rbind" +
+              (parts.size() > 2 ? "," + parts[2] : "") + "\"\n";
+  }
+  ProcessOptions bash;
+  bash.arguments = {"/bin/bash", "-c", script};
+  std::vector<std::string> folders;
+  std::istringstream table(run_process(bash, std::chrono::seconds(30)).standard_output);
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream columns(line);
+    std::string source, destination, options, more;
+    columns >> source >> destination >> options;
+    if (columns >> more || source != destination || !options.starts_with("x-create=auto,rbind")) {
+      return {"the table of mounts is wrong: " + line};
+    }
+    folders.push_back(destination);
+  }
+  return asked_for(folders);
+}
+
 // What sbatch makes of a value of "#SBATCH --KEY=VALUE": blanks end it, quotes hold it together, # begins a comment,
 // and \ keeps what follows.
 std::string by_sbatch(const std::string& text) {
@@ -233,10 +285,11 @@ Arrived through_podman(const LaunchRequest& request) {
   return of_podman(container_command(options, request, "direct", request.command), variables, request);
 }
 
-// Runs the script by the real bash, with an srun that prints its words.
-Arrived through_slurm(const LaunchRequest& request) {
-  const LaunchRequest theirs = slurm::on_hosts(request, {});
-  const std::string script = slurm::batch_script(theirs, {});
+// Runs the script by the real bash, with an srun that prints its words. `image_of` adds what these say of a container.
+Arrived through_slurm_with(const LaunchRequest& request, const slurm::Options& engine,
+                           const std::function<void(Arrived&, const Words&)>& image_of) {
+  const LaunchRequest theirs = slurm::on_hosts(request, engine);
+  const std::string script = slurm::batch_script(theirs, engine);
   const auto value_of = [&](const std::string& key) {
     const std::string before = "#SBATCH --" + key + "=";
     const size_t begin = script.find("\n" + before) + 1 + before.size();
@@ -250,9 +303,41 @@ Arrived through_slurm(const LaunchRequest& request) {
   ProcessOptions bash;
   bash.arguments = {"/bin/bash", (folder / "script").string()};
   bash.environment = {{"PATH", folder.path().string() + ":/usr/bin:/bin"}};
-  Arrived arrived = of_launcher(said_by(bash), theirs.environment, request);
+  const Words srun = said_by(bash);
+  Arrived arrived = of_launcher(srun, theirs.environment, request);
   arrived.working_directory = value_of("chdir");
+  image_of(arrived, srun);
   return arrived;
+}
+
+Arrived through_slurm(const LaunchRequest& request) {
+  return through_slurm_with(request, {}, [](Arrived&, const Words&) {});
+}
+
+// Apptainer takes its --pwd as it is, and hands on the words behind the image and the variables.
+Arrived through_apptainer(const LaunchRequest& request) {
+  slurm::Options engine;
+  engine.image = "/images/one.sif";
+  return through_slurm_with(request, engine, [&](Arrived& arrived, const Words& srun) {
+    const auto image = std::ranges::find(srun, engine.image);
+    for (auto word = std::ranges::find(srun, "apptainer"); word < image; ++word) {
+      if (*word == "--bind") arrived.folders = by_apptainer(*(word + 1));
+      if (*word == "--pwd") arrived.working_directory = *(word + 1);
+    }
+  });
+}
+
+// pyxis takes its --container-workdir as it is.
+Arrived through_pyxis(const LaunchRequest& request) {
+  slurm::Options engine;
+  engine.image = "team/image";
+  return through_slurm_with(request, engine, [](Arrived& arrived, const Words& srun) {
+    const std::string mounts = "--container-mounts=", folder = "--container-workdir=";
+    for (const std::string& word : Words(srun.begin(), std::ranges::find(srun, kGuardPath))) {
+      if (word.starts_with(mounts)) arrived.folders = by_pyxis(word.substr(mounts.size()));
+      if (word.starts_with(folder)) arrived.working_directory = word.substr(folder.size());
+    }
+  });
 }
 
 // Runs a plain command, which has no variables and folders, by the shell of the other host.
@@ -282,6 +367,8 @@ const Engine kEngines[] = {
     {.name = "local_mpirun", .through = through_local_mpirun, .takes_bytes = true},
     {.name = "podman", .through = through_podman, .has_folders = true},
     {.name = "slurm", .through = through_slurm, .takes_bytes = true, .tries = 60},
+    {.name = "apptainer", .through = through_apptainer, .takes_bytes = true, .has_folders = true, .tries = 200},
+    {.name = "pyxis", .through = through_pyxis, .takes_bytes = true, .has_folders = true, .tries = 200},
     {.name = "ssh", .through = through_ssh, .takes_bytes = true, .tries = 60},
 };
 
@@ -331,18 +418,28 @@ TEST(EngineWords, TheKubeletReplacesNothing) {
   }
 }
 
-TEST(EngineWords, AFileThatApptainerMountsHasNoLanguageInItsPath) {
+TEST(EngineWords, AFileThatApptainerOrPyxisMountsHasNoLanguageInItsPath) {
+  RandomWords random(1);
+  LaunchRequest request = request_of(random, true);
+  request.working_directory = "/w";
+  request.log_dir = "/logs";
   for (const char* path : {"/a,b", "/a:b", "/a\\b"}) {
-    RandomWords random(1);
-    LaunchRequest request = request_of(random, true);
-    request.working_directory = "/w";
     request.folders = {{path, true}};
-    slurm::Options engine;
-    for (const char* image : {"/images/one.sif", "team/image"}) {
-      engine.image = image;
-      EXPECT_THROW(slurm::batch_script(slurm::on_hosts(request, engine), engine), UserError) << path << " " << image;
-    }
+    EXPECT_THROW(through_apptainer(request), UserError) << path;
+    EXPECT_THROW(through_pyxis(request), UserError) << path;
   }
+  request.folders = {{"/a^b", true}};
+  EXPECT_THROW(through_apptainer(request), UserError);
+  EXPECT_EQ(through_pyxis(request).folders, Words{"/a^b"});
+  for (const char* path : {"/a b", "/a ", "/a$(id)b", "/a`id`b", "/a\"b", "/a\tb", "/a\nb"}) {
+    request.folders = {{path, true}};
+    EXPECT_THROW(through_pyxis(request), UserError) << path;
+    EXPECT_EQ(through_apptainer(request).folders, Words{path});
+  }
+  request.folders = {{"/w", true}};
+  request.working_directory = "/a, b:c$";
+  EXPECT_EQ(through_apptainer(request).working_directory, request.working_directory);
+  EXPECT_EQ(through_pyxis(request).working_directory, request.working_directory);
 }
 
 }  // namespace

@@ -107,21 +107,34 @@ std::filesystem::path start_folder(const LaunchRequest& request, const Options& 
   return engine.scratch.empty() ? kScratch : engine.scratch;
 }
 
+// Who reads the mounts, and what none of their paths may hold: neither has an escape for it.
+struct MountLanguage {
+  std::string_view reader, taken, names;
+};
+// Apptainer splits at commas and colons, and drops ^ (ParseBindPath).
+constexpr MountLanguage kApptainerMounts = {"Apptainer", ",:\\^", "a comma, a colon, a backslash or ^"};
+// pyxis writes a mount, within double quotes, into a script of bash, which prints a line of a table of mounts.
+constexpr MountLanguage kPyxisMounts = {"pyxis", ",:\\\"$` \t\n",
+                                        "a comma, a colon, a backslash, \", $, `, a blank or a line break"};
+
 // The mounts of the guard and of the folders that ranks need, at the same paths in the container, as Apptainer and
 // pyxis take them.
 std::string mounts(const LaunchRequest& request, const Options& engine) {
+  const bool by_apptainer = is_of_apptainer(engine.image);
+  const MountLanguage& language = by_apptainer ? kApptainerMounts : kPyxisMounts;
   std::vector<SharedFolder> folders = {{request.guard, false},
                                        {engine.scratch.empty() ? kScratch : engine.scratch, true}};
   folders.insert(folders.end(), request.folders.begin(), request.folders.end());
   std::string text;
   for (const SharedFolder& folder : folders) {
-    const std::string path = folder.path.string();
-    if (path.find_first_of(",:\\") != std::string::npos) {
-      throw UserError(
-          fmt::format("--image: the path {} has a comma, a colon or a backslash in it, where {} takes it apart", path,
-                      is_of_apptainer(engine.image) ? "Apptainer" : "pyxis"));
+    const std::string& path = folder.path.native();
+    if (path.find_first_of(language.taken) != std::string::npos) {
+      throw UserError(fmt::format("--image: the path {} has {} in it, where {} takes it apart: use another folder",
+                                  path, language.names, language.reader));
     }
-    text += fmt::format("{}{}:{}{}", text.empty() ? "" : ",", path, path, folder.writable ? "" : ":ro");
+    // Behind a colon, Apptainer keeps the blanks at the end of a path.
+    const char* writable = by_apptainer ? ":rw" : "";
+    text += fmt::format("{}{}:{}{}", text.empty() ? "" : ",", path, path, folder.writable ? writable : ":ro");
   }
   return text;
 }

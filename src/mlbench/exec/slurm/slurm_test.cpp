@@ -142,6 +142,9 @@ TEST(SlurmScript, TheImageIsThatOfTheRanks) {
   request.folders = {{"/a,b", true}};
   EXPECT_THAT([&] { batch_script(on_hosts(request, engine), engine); },
               testing::ThrowsMessage<UserError>(HasSubstr("/a,b has a comma")));
+  request.folders = {{"/a$(reboot)", true}};
+  EXPECT_THAT([&] { batch_script(on_hosts(request, engine), engine); },
+              testing::ThrowsMessage<UserError>(HasSubstr("where pyxis takes it apart: use another folder")));
   EXPECT_THAT(
       [&] {
         make({{"image", engine.image}, {"slurm", {"container-image=other"}}});
@@ -158,20 +161,21 @@ TEST(SlurmScript, AFileOfApptainersIsItsToRun) {
   std::string script = batch_script(on_hosts(request, engine), engine);
   EXPECT_THAT(
       script,
-      testing::EndsWith("\nexec srun --ntasks=4 --cpus-per-task=1 --distribution=block --cpu-bind=none --mpi=none "
-                        "--kill-on-bad-exit=0 --wait=0 --export=ALL --input=none --label apptainer exec --no-mount "
-                        "home,cwd,tmp --bind /opt/mlbench-guard:/opt/mlbench-guard:ro,/tmp:/tmp,/home/x/cache:"
-                        "/home/x/cache,/data:/data:ro '/images/my worker.sif' /opt/mlbench-guard slurm mlbench-worker "
-                        "--run-dir " +
-                        scratch_of(request) + " --segment 2\n"));
+      testing::EndsWith(
+          "\nexec srun --ntasks=4 --cpus-per-task=1 --distribution=block --cpu-bind=none --mpi=none "
+          "--kill-on-bad-exit=0 --wait=0 --export=ALL --input=none --label apptainer exec --no-mount "
+          "home,cwd,tmp --bind /opt/mlbench-guard:/opt/mlbench-guard:ro,/tmp:/tmp:rw,/home/x/"
+          "cache:/home/x/cache:rw,/data:/data:ro '/images/my worker.sif' /opt/mlbench-guard slurm mlbench-worker "
+          "--run-dir " +
+          scratch_of(request) + " --segment 2\n"));
   request.gpu = true;
   request.working_directory = "/home/x/work";
   script = batch_script(on_hosts(request, engine), engine);
   EXPECT_THAT(script, HasSubstr("/data:/data:ro --nv --pwd /home/x/work '/images/my worker.sif' "));
   EXPECT_THAT(script, Not(HasSubstr("--container")));
-  request.folders = {{"/a:b", true}};
+  request.folders = {{"/a^b", true}};
   EXPECT_THAT([&] { batch_script(on_hosts(request, engine), engine); },
-              testing::ThrowsMessage<UserError>(HasSubstr("where Apptainer takes it apart")));
+              testing::ThrowsMessage<UserError>(HasSubstr("where Apptainer takes it apart: use another folder")));
   engine.image = "worker.sif";
   EXPECT_THAT([&] { batch_script(request, engine); }, testing::ThrowsMessage<UserError>(HasSubstr("absolute path")));
 }
