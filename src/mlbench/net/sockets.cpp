@@ -94,12 +94,11 @@ constexpr std::chrono::seconds kNoWayPatience{10};
 
 }  // namespace
 
-bool NoWay::lasts(int error) {
+bool NoWay::lasts(int error, std::chrono::steady_clock::time_point now) {
   if (std::ranges::find(kNoWay, error) == std::end(kNoWay)) {
     since_.reset();
     return false;
   }
-  const auto now = std::chrono::steady_clock::now();
   if (!since_) since_ = now;
   return now - *since_ >= kNoWayPatience;
 }

@@ -46,8 +46,9 @@ FileDescriptor connect_to(const std::string& host, int port, std::chrono::steady
 // address of its own), waiting does not help, except that an interface may be about to come up.
 class NoWay {
  public:
-  // Takes the errno of a failed attempt. Returns whether all attempts for at least 10 s failed for want of a route.
-  bool lasts(int error);
+  // Takes the errno of an attempt that failed `now`. Returns whether all attempts for at least 10 s failed for want of
+  // a route.
+  bool lasts(int error, std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
 
  private:
   std::optional<std::chrono::steady_clock::time_point> since_;

@@ -4,6 +4,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <cerrno>
+
 #include "mlbench/base/clock.h"
 #include "mlbench/base/errors.h"
 
@@ -90,6 +92,26 @@ TEST(Sockets, ANameIsWaitedForUntilItHasAnAddress) {
   EXPECT_LT(waited("127.0.0.1", std::chrono::seconds(60)), std::chrono::seconds(30));
   EXPECT_LT(waited("no-such-host.invalid", std::chrono::milliseconds(500)), std::chrono::seconds(30));
   EXPECT_GE(waited("no-such-host.invalid", std::chrono::milliseconds(500)), std::chrono::milliseconds(200));
+}
+
+TEST(Sockets, NoWayIsWhatLastsForTenSeconds) {
+  using std::chrono::seconds;
+  const std::chrono::steady_clock::time_point begin{};
+  for (const int error : {ENETUNREACH, EHOSTUNREACH, ENETDOWN, EADDRNOTAVAIL, EAFNOSUPPORT, EACCES, EPERM}) {
+    NoWay no_way;
+    EXPECT_FALSE(no_way.lasts(error, begin)) << error;
+    EXPECT_FALSE(no_way.lasts(ENETUNREACH, begin + seconds(9))) << error;
+    EXPECT_TRUE(no_way.lasts(error, begin + seconds(10))) << error;
+  }
+  // Whoever refuses or does not answer can be reached, and the 10 s begin anew.
+  for (const int error : {ECONNREFUSED, ETIMEDOUT, ECONNRESET, 0}) {
+    NoWay no_way;
+    EXPECT_FALSE(no_way.lasts(ENETUNREACH, begin)) << error;
+    EXPECT_FALSE(no_way.lasts(error, begin + seconds(60))) << error;
+    EXPECT_FALSE(no_way.lasts(ENETUNREACH, begin + seconds(61))) << error;
+    EXPECT_FALSE(no_way.lasts(ENETUNREACH, begin + seconds(70))) << error;
+    EXPECT_TRUE(no_way.lasts(ENETUNREACH, begin + seconds(71))) << error;
+  }
 }
 
 TEST(Sockets, TheAddressTowardsAHostIsOfThisOne) {

@@ -126,6 +126,17 @@ TEST(PeerSockets, ARankOfAnotherGroupOrSizeIsNone) {
   }
 }
 
+// No connection goes to the address of all hosts: the system says that the network is unreachable.
+TEST(PeerSockets, ARankToWhichNoRouteLeadsIsNamedBeforeTheTimeIsOver) {
+  PeerSockets one(peer_options(1, 2));
+  EXPECT_THAT(
+      [&] {
+        one.connect({{0, 0}}, {"255.255.255.255:9", one.address()}, 600s);
+      },
+      ThrowsMessage<CommError>(
+          AllOf(HasSubstr("no way to rank 0 at 255.255.255.255:9: "), HasSubstr("Network is unreachable"))));
+}
+
 TEST(PeerSockets, AMissingRankAndAGoneOneAreNamed) {
   PeerSockets zero(peer_options(0, 3));
   EXPECT_THAT(
