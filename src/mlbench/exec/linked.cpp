@@ -202,7 +202,7 @@ class LinkedGroup final : public RankGroup {
   void take(size_t rank, const guard::Message& message) {
     Rank& one = ranks_[rank];
     if (guard::is<guard::HostWord>(message)) {
-      const std::string problem = hosts_.place(rank, guard::HostWord::parse(message.text), message.text.size());
+      const std::string problem = hosts_.place(rank, guard::HostWord::parse(message.text));
       if (!problem.empty()) fail_to_start(rank, problem);
       files_.give(rank, hosts_[rank]);
     } else if (guard::is<guard::Usage>(message)) {
@@ -252,9 +252,11 @@ class LinkedGroup final : public RankGroup {
     rank.usage_came = steady_clock::now();
   }
 
-  // Notes what a rank's host used. A report of another meter, or of less energy than before, is left out.
-  static void take_energy(Rank& rank, guard::EnergyWord said) {
+  // Notes what a rank's host used. A report of another meter, or of less energy than before, is left out. The energy is
+  // not known where the record has no room for the meter's name.
+  void take_energy(Rank& rank, guard::EnergyWord said) {
     const auto& before = rank.energy;
+    if (!before && !hosts_.has_room_for(said.meter)) said.meter.clear();
     const bool goes_on = !before || (said.boot == before->boot && said.meter == before->meter &&
                                      said.microjoules >= before->microjoules);
     if (goes_on) rank.energy = std::move(said);

@@ -73,9 +73,9 @@ class LinkedHosts {
   // The connections of guards that have not said their rank yet.
   const std::vector<std::unique_ptr<guard::Channel>>& strangers() const { return strangers_; }
 
-  // Takes what the rank's guard says of its host, a message of `bytes` bytes. Returns why the rank cannot run there; ""
-  // where it can. Throws PeerFault where the guard said that before.
-  std::string place(size_t rank, const guard::HostWord& said, size_t bytes) {
+  // Takes what the rank's guard says of its host. Returns why the rank cannot run there; "" where it can. Throws
+  // PeerFault where the guard said that before.
+  std::string place(size_t rank, const guard::HostWord& said) {
     LinkedHost& host = hosts_[rank];
     if (host.placed) throw PeerFault("it says twice where it is");
     host.placed = true;
@@ -89,15 +89,22 @@ class LinkedHosts {
     if (guards_place_) {
       place.host = said.node.empty() ? request_.links.server->host(static_cast<int>(rank)) : said.node;
       place.local_rank = said.local_rank;
-      place.cores = said.cores;
+      if (has_room_for(core_list(said.cores))) place.cores = said.cores;
     }
     if (std::ranges::find(captures_, place.host, &HostCapture::name) == captures_.end()) {
-      captured_bytes_ += bytes;
-      const bool fits = captured_bytes_ <= peer_words::kMostCaptures;
+      const bool fits = has_room_for({said.host, said.environment});
       captures_.push_back({place.host, fits ? said.host : Json::object(), fits ? said.environment : Json::object()});
     }
     const std::string problem = other_build(request_.guard, guard_build_, said.guard_build_id());
     return problem.empty() ? other_build(request_.command.front(), worker_build_, said.build_id) : problem;
+  }
+
+  // Counts what a host said and the record would keep, as it stands there. Returns whether that is still within what
+  // all hosts may say.
+  bool has_room_for(const Json& said) {
+    constexpr int kIndent = 2;
+    kept_bytes_ += Json::array({Json::array({said})}).dump(kIndent, ' ', false, Json::error_handler_t::replace).size();
+    return kept_bytes_ <= peer_words::kMostCaptures;
   }
 
   const LinkedHost& operator[](size_t rank) const { return hosts_[rank]; }
@@ -151,7 +158,7 @@ class LinkedHosts {
   std::vector<std::unique_ptr<guard::Channel>> strangers_;
   std::vector<LinkedHost> hosts_;  // by rank
   std::vector<HostCapture> captures_;
-  size_t captured_bytes_ = 0;
+  size_t kept_bytes_ = 0;  // as has_room_for() counts
 };
 
 }  // namespace mlbench::exec

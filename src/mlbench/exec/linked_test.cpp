@@ -2,15 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
+#include "mlbench/base/peer_words.h"
 #include "mlbench/exec/test_executor.h"
 #include "mlbench/exec/test_links.h"
 #include "mlbench/guard/words.h"
@@ -23,7 +26,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kPatience = 30s;
 
-// Two ranks whose guards say what the test wants.
+// Ranks, two of them unless the test wants more, whose guards say what the test wants.
 class LinkedTest : public testing::Test {
  protected:
   LinkedTest() {
@@ -34,7 +37,7 @@ class LinkedTest : public testing::Test {
   void serve(std::chrono::milliseconds patience = net::kLinkPatience) {
     group_.reset();
     guards_.clear();
-    request_.workers = 2;
+    request_.workers = workers_;
     request_.in_image = true;  // no builds to compare
     request_.command = {"worker"};
     request_.log_dir = folder_ / "here/logs";
@@ -48,7 +51,7 @@ class LinkedTest : public testing::Test {
     options.address = "127.0.0.1";
     options.port = links_->port();
     options.rank = rank;
-    options.size = 2;
+    options.size = workers_;
     options.run_id = "1";
     options.secret = "sesame";
     options.folder = folder_.path();
@@ -58,7 +61,7 @@ class LinkedTest : public testing::Test {
   // Starts the ranks. `hosts` has what the guard of each rank says of its host.
   void start(const std::vector<std::string>& hosts) {
     auto start = start_linked(request_, {}, {});
-    for (int rank = 0; rank < 2; ++rank) {
+    for (int rank = 0; rank < workers_; ++rank) {
       connect(rank);
       guards_.back()->send("rank", std::to_string(rank));
       guards_.back()->send("host", hosts[static_cast<size_t>(rank)]);
@@ -85,6 +88,7 @@ class LinkedTest : public testing::Test {
     return group_->usage();
   }
 
+  int workers_ = 2;
   TemporaryFolder folder_;
   LaunchRequest request_;
   std::optional<TestLinks> links_;
@@ -208,6 +212,43 @@ TEST_F(LinkedTest, RanksHaveCoresOfTheirOwn) {
 TEST_F(LinkedTest, ContainersMayHaveFewerThanTheySee) {
   start({R"({"host": {"cores": 1}, "cores": [0, 1, 2, 3]})", R"({"host": {"cores": 1}, "cores": [0, 1, 2, 3]})"});
   EXPECT_EQ(group_->usage().cores, 2);
+}
+
+// What hosts say takes more room in the record than on its way here: each of these numbers has a line of its own there.
+TEST_F(LinkedTest, BeyondWhatHostsMaySayTheRecordHasTheirNamesAlone) {
+  workers_ = 24;
+  serve();
+  std::vector<std::string> hosts;
+  for (int rank = 0; rank < workers_; ++rank) {
+    const Json numbers(std::vector<int>(20'000, 7));
+    Json cores = Json::array();
+    for (int core = 0; core < 1'000; ++core) cores.push_back(2 * core);
+    hosts.push_back(Json{{"node", "n" + std::to_string(rank)},
+                         {"host", {{"cores", 4}, {"numbers", numbers}}},
+                         {"cores", cores},
+                         {"environment", {{"numbers", numbers}}}}
+                        .dump());
+  }
+  start(hosts);
+  ASSERT_NE(group_, nullptr);
+  const std::vector<HostCapture> captures = group_->captures();
+  const std::vector<Placement> placement = group_->placement();
+  ASSERT_EQ(captures.size(), 24u);
+  std::set<std::string> names;
+  size_t whole = 0;
+  for (const HostCapture& capture : captures) {
+    names.insert(capture.name);
+    EXPECT_EQ(capture.host.empty(), capture.environment.empty());
+    whole += capture.host.empty() ? 0 : 1;
+  }
+  EXPECT_EQ(names.size(), 24u);
+  EXPECT_GT(whole, 0u);
+  EXPECT_LT(whole, 24u);
+  const auto with_cores = std::ranges::count_if(placement, [](const Placement& place) { return !place.cores.empty(); });
+  EXPECT_GT(with_cores, 0);
+  EXPECT_LT(with_cores, 24);
+  const Json kept = {{"hosts", hosts_of(placement, captures, {})}, {"placement", to_json(placement)}};
+  EXPECT_LT(kept.dump(2).size(), peer_words::kMostCaptures + (size_t{64} << 10));
 }
 
 // ---- a host that is broken, or not what it says ---------------------------------------------------------------------

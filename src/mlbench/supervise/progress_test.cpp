@@ -1,10 +1,14 @@
 #include "mlbench/supervise/progress.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
+#include "mlbench/base/peer_words.h"
+#include "mlbench/exec/placement.h"
+#include "mlbench/record/record_fields.h"
 
 namespace mlbench::supervise {
 namespace {
@@ -58,6 +62,38 @@ TEST(Progress, ComesBackFromDisk) {
   EXPECT_EQ(read->segments[0].exit_codes, written.segments[0].exit_codes);
   EXPECT_EQ(read->failure->log_tail, written.failure->log_tail);
   EXPECT_EQ(read->state, record::RunState::kFailed);
+}
+
+// The longest names and the largest numbers that 10,000 peers may say, and all that hosts may say of themselves.
+TEST(Progress, WhatTenThousandRanksSayFits) {
+  constexpr int kRanks = 10'000;
+  record::RunProgress progress = complete_progress();
+  std::vector<exec::Placement> placement;
+  record::Energy energy;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    std::string host = fmt::format("n{:04}", rank);
+    host.resize(peer_words::kHost.most_bytes, 'x');
+    placement.push_back({.host = host,
+                         .rank = rank,
+                         .local_rank = static_cast<int>(peer_words::kRank.most),
+                         .cores = {},
+                         .gpu = static_cast<int>(peer_words::kGpu.most)});
+    energy.hosts.push_back({host, "", 1e9 / 7});
+  }
+  const Json said = std::string(peer_words::kMostCaptures, 'x');
+  progress.placement = exec::to_json(placement);
+  progress.hosts = exec::hosts_of(placement, std::vector{exec::HostCapture{placement.front().host, {}, said}}, {});
+  for (Json& host : progress.hosts) host.emplace("environment", Json::object());
+  progress.energy = record::written(energy);
+  for (record::Segment& segment : progress.segments) segment.exit_codes.assign(kRanks, 255);
+  progress.failure->message.assign(peer_words::kMessage.most_bytes, 'x');
+  progress.failure->operation = std::string(peer_words::kOperation.most_bytes, 'x');
+  const TemporaryFolder folder;
+  write_progress(folder.path(), progress);
+  const auto read = read_progress(folder.path());
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->hosts.size(), size_t{kRanks});
+  EXPECT_EQ(read->placement.size(), size_t{kRanks});
 }
 
 // JSON's numbers include some that fit no integer.
