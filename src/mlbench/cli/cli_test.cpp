@@ -734,6 +734,15 @@ TEST_F(Cli, StatusOfAnEmptyHome) {
   expect_error({"status", "r-1"}, HasSubstr("no run 'r-1'"));
 }
 
+TEST_F(Cli, StatusReadsTheRecordsOfRunsAlone) {
+  for (const char* name : {"z", "a"}) ASSERT_EQ(mlbench({"run", name, "1", "--", "true"}).code, 0);
+  std::ofstream(home() / "runs" / "a-1" / "spec.json") << "damaged";
+  const Json runs = mlbench({"status", "--json"}).json();
+  ASSERT_EQ(runs.size(), 2U);
+  EXPECT_EQ(runs[0]["name"], "z-1") << "runs are in the order of their ids";
+  EXPECT_EQ(runs[1]["name"], "a-1");
+}
+
 TEST_F(Cli, VerbsOnAFinishedRun) {
   ASSERT_EQ(run({"2"}).code, 0);
   EXPECT_THAT(mlbench({"status"}).out, AllOf(StartsWith("id  name  state "), HasSubstr("\n 1  r-2   finished")));

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -9,6 +10,7 @@
 
 #include "mlbench/base/clock.h"
 #include "mlbench/base/printable.h"
+#include "mlbench/base/run_folder.h"
 #include "mlbench/base/system_error.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
@@ -53,6 +55,12 @@ struct StatusOptions {
   std::string name, search, metric = "Prec@1";
   bool all = false;
 };
+
+// Whether a search finds the run. Words are collected only where there is a search.
+bool is_found_by_search(const record::Record& record, const fs::path& run, const std::string& search) {
+  return search.empty() ||
+         home::is_found(run.filename(), home::words_of(home::summary_of(record), report::notes_or_none(run)), search);
+}
 
 // The runs with their repeats, in the order of the first of each; `all`: each run alone.
 std::vector<report::RepeatedRun> with_repeats(std::vector<record::Record> records, bool all) {
@@ -126,17 +134,17 @@ ExitCode status(const Context& context, const StatusOptions& options) {
     return show_run(context, home::current_record(run), report::notes_or_none(run), options.metric);
   }
   std::vector<record::Record> records;
-  for (const fs::path& run : report::list_runs(home)) {
+  for (const std::string& name : report::run_names(home)) {
     try {
+      const fs::path run = runs_dir(home) / name;
       record::Record record = home::current_record(run);
-      const std::string words = home::words_of(home::summary_of(record), report::notes_or_none(run));
-      if (home::is_found(run.filename(), words, options.search)) records.push_back(std::move(record));
+      if (is_found_by_search(record, run, options.search)) records.push_back(std::move(record));
     } catch (const std::exception& error) {
-      const std::string name = run.filename();
       say(is_transient(error) ? fmt::format("run '{}' cannot be read now: {}", name, error.what())
                               : fmt::format("run '{}' is damaged ({}): mlbench delete {}", name, error.what(), name));
     }
   }
+  std::ranges::stable_sort(records, {}, &record::Record::id);
   if (context.json) {
     print_json(record::to_json(records));
   } else if (records.empty() && !options.search.empty()) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "mlbench/base/errors.h"
@@ -17,9 +18,20 @@ namespace {
 
 constexpr size_t kHashDigits = 8;
 
+// What records of today say of their task, and those of earlier programs lack.
+struct Said {
+  record::Algorithm algorithm;
+  std::string problem_hash;
+};
+
+Said said_of(const spec::FrozenTask& task, const std::vector<spec::Override>& overrides) {
+  return {record::algorithm_of(task, overrides), spec::problem_hash_of(task.canonical)};
+}
+
 struct OfficialVariant {
   spec::TaskSource source;
   std::string variant;
+  Said said;  // of the task without overrides, as most runs have it
 };
 
 // The built-in tasks and variants by their hash.
@@ -29,19 +41,24 @@ const std::map<std::string, OfficialVariant>& official_variants() {
     for (const spec::TaskSource& source : spec::embedded_tasks()) {
       std::vector<std::string> names = spec::parse_task(source, "", {}).task.variants;
       if (names.empty()) names.emplace_back();
-      for (const std::string& name : names) variants[spec::parse_task(source, name, {}).hash] = {source, name};
+      for (const std::string& name : names) {
+        const spec::FrozenTask task = spec::parse_task(source, name, {});
+        variants[task.hash] = {source, name, said_of(task, {})};
+      }
     }
     return variants;
   }();
   return kVariants;
 }
 
-std::optional<spec::FrozenTask> official_task_of(const record::Record& record) {
+std::optional<Said> said_of_official_task(const record::Record& record) {
   const auto found = official_variants().find(record.task_hash);
   if (found == official_variants().end()) return std::nullopt;
+  const OfficialVariant& official = found->second;
+  const auto overrides = record.overrides.value_or(std::vector<spec::Override>{});
+  if (overrides.empty()) return official.said;
   try {
-    return spec::parse_task(found->second.source, found->second.variant,
-                            record.overrides.value_or(std::vector<spec::Override>{}));
+    return said_of(spec::parse_task(official.source, official.variant, overrides), overrides);
   } catch (const UserError&) {
     return std::nullopt;  // an override that tasks no longer take
   }
@@ -60,12 +77,10 @@ std::string words_of_rates(const record::Algorithm& algorithm) {
 
 record::Record with_algorithm(record::Record record) {
   if (record.custom || (record.algorithm && !record.problem_hash.empty())) return record;
-  const auto task = official_task_of(record);
-  if (!task) return record;
-  if (!record.algorithm) {
-    record.algorithm = record::algorithm_of(*task, record.overrides.value_or(std::vector<spec::Override>{}));
-  }
-  if (record.problem_hash.empty()) record.problem_hash = spec::problem_hash_of(task->canonical);
+  auto said = said_of_official_task(record);
+  if (!said) return record;
+  if (!record.algorithm) record.algorithm = std::move(said->algorithm);
+  if (record.problem_hash.empty()) record.problem_hash = std::move(said->problem_hash);
   return record;
 }
 
