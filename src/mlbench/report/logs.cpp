@@ -70,10 +70,11 @@ size_t place_of(const LogFile& log) {
 }  // namespace
 
 std::optional<LogFile> log_named(const std::string& name) {
-  static const std::regex kName(R"(rank-(\d{1,5})\.seg-(\d{1,9})\.(out|err))");
+  static const std::regex kName(R"(rank-(\d{1,5})\.seg-(\d{1,9})\.(out|err|log))");
   if (name == kSupervisorLog) return LogFile{};
   std::smatch match;
   if (!std::regex_match(name, match, kName)) return std::nullopt;
+  // Earlier programs wrote both streams of a rank to one log.
   const LogStream stream = match[3] == "out" ? LogStream::kStdout : LogStream::kStderr;
   return LogFile{.rank = std::stoll(match[1]), .segment = std::stoll(match[2]), .stream = stream};
 }

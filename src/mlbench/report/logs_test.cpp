@@ -76,6 +76,12 @@ TEST_F(CombinedLogs, HaveTheStreamsOfARankApart) {
                                                    "supervisor | 10:00:03 warn"));
 }
 
+TEST_F(CombinedLogs, OfEarlierProgramsAreReadAsErrors) {
+  write("rank-0.seg-1.log", "10:00:01 a\n");
+  write("mpirun.seg-1.log", "no rank\n");
+  EXPECT_THAT(all(), ElementsAre("rank 0 err | 10:00:01 a"));
+}
+
 TEST_F(CombinedLogs, GoOnOverMidnight) {
   write("rank-0.seg-1.out", "23:59:59 a\n00:00:02 d\n");
   write("rank-1.seg-1.out", "00:00:01 c\n");
