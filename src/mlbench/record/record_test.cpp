@@ -34,24 +34,30 @@ void erase_nulls(Json& json) {
 
 // Every record that the documents quote is written as it was read, but for names that have changed since.
 TEST(RecordMembers, AreExactInversesOnRecordedResults) {
-  const fs::path results = fs::path(environment_variable("MLBENCH_TEST_SOURCE_DIR").value()) / "docs/results";
-  int records = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(results)) {
-    if (entry.path().filename() != "run.json") continue;
+  const fs::path docs = fs::path(environment_variable("MLBENCH_TEST_SOURCE_DIR").value()) / "docs";
+  int results = 0, earlier = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(docs)) {
+    const bool is_earlier = *entry.path().lexically_relative(docs).begin() == "earlier";
+    if (is_earlier ? entry.path().extension() != ".json" : entry.path().filename() != "run.json") continue;
     SCOPED_TRACE(entry.path());
     Json given = read_json_file(entry.path(), inputs::kRecord);
     for (const char* place : {"/framework", "/effective/name"}) {
       const Json::json_pointer pointer(place);
       if (given.contains(pointer) && given[pointer] == "onednn") given[pointer] = "native";
     }
+    if (is_earlier) {  // these members are younger than the record; emplace() changes none that it has
+      given["limits"].emplace("to_the_end", false);
+      given.emplace("operations", Json::array());
+    }
     Json written = to_json(record_from_json(given, entry.path()));
     EXPECT_EQ(to_json(record_from_json(written, "written")), written);
     erase_nulls(given);
     erase_nulls(written);
     EXPECT_EQ(Json::diff(given, written), Json::array());
-    ++records;
+    ++(is_earlier ? earlier : results);
   }
-  EXPECT_GE(records, 20);
+  EXPECT_GE(results, 20);
+  EXPECT_GE(earlier, 16);
 }
 
 // A record of which nothing is left out.
