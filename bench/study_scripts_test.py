@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the scripts about images, stores and the study of distributed training make of results, without a build:
 tiny_imagenet_losses, ddl_trials, ddl_networks, emulation_check,
-image_decoding, s3_source, socket_sizes."""
+image_decoding, s3_source, socket_sizes, start_times."""
 import argparse
 import collections
 import datetime
@@ -19,6 +19,7 @@ import image_decoding
 import ratio
 import s3_source
 import socket_sizes
+import start_times
 import tiny_imagenet_losses as losses
 
 
@@ -182,6 +183,34 @@ class SocketSizes(unittest.TestCase):
         self.assertEqual((rows[-1]["ratio"], rows[-1]["longest_us"], rows[-1]["sockets_longest_us"]), (3, 40000, 22))
         self.assertIn("| all_reduce | 128 | 45.0 | 15.0 | 3.00 (3.00 to 3.00) | 40,000 | 22 |",
                       socket_sizes.table_of({"rows": rows}))
+
+
+class StartTimes(unittest.TestCase):
+    def test_a_build_is_held_against_the_first_of_its_round(self):
+        times = {"old": iter([(9, 9), (2, 1), (4, 2)]), "new": iter([(9, 9), (3, 3), (8, 4)])}  # the first of each warms
+        with mock.patch.object(start_times, "seconds", lambda command: next(times[command[0].parent.name])):
+            rows = start_times.measure(["status"], {name: pathlib.Path(name) for name in times}, 2)
+        self.assertEqual(rows["new"]["wall"]["values_s"], (3, 8))
+        self.assertEqual((rows["new"]["processor"]["median_s"], rows["new"]["processor"]["ratio"]), (3.5, 2.5))
+        self.assertEqual(rows["old"]["processor"]["ratio"], 1)
+        self.assertIn("| 2.50 (2.00 to 3.00) | missed |", start_times.table_of({"cases": {"status": rows}}).splitlines()[-1])
+
+    def test_status_is_to_be_no_slower_and_a_start_below_its_limit(self):
+        for low, high, said in ((0.8, 1, "met"), (0.9, 1.1, "undecided"), (1.1, 1.2, "missed")):
+            row = {"processor": {"interval_95": (low, high)}, "wall": {"values_s": [start_times.MOST_START_S * low] * 3}}
+            self.assertEqual(start_times.verdict_of("status", row), said)
+            self.assertEqual(start_times.verdict_of("--version", row), "met" if low <= 1 else "missed")
+
+    def test_a_build_that_fails_is_no_time(self):
+        self.assertGreater(start_times.seconds(["true"])[0], 0)
+        with self.assertRaisesRegex(SystemExit, "exit code 1"):
+            start_times.seconds(["false"])
+
+    def test_sizes_are_counted_to_their_modules(self):
+        builds = {"old": {"stripped_bytes": 7000, "symbol_bytes": {"report": 10}},
+                  "new": {"stripped_bytes": 9000, "symbol_bytes": {"report": 11, "image": 5}}}
+        self.assertEqual(start_times.size_table_of({"builds": builds}).splitlines()[2:],
+                         ["| stripped program | 7,000 | 9,000 |", "| image | 0 | 5 |", "| report | 10 | 11 |"])
 
 
 if __name__ == "__main__":
