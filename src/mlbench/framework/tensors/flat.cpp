@@ -1,5 +1,6 @@
 #include "mlbench/framework/tensors/flat.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 
@@ -32,6 +33,16 @@ at::Tensor make_gradients(const FrameworkOptions& options, int64_t elements) {
       memory.get(), {elements}, [memory](void*) {}, at::kFloat);
 }
 
+namespace {
+
+// The elements [begin, end) of a flat tensor. A slice costs as much as the arithmetic of a small model's penalties, so
+// that the whole tensor stands for all of its elements.
+at::Tensor part_of(const at::Tensor& flat, int64_t begin, int64_t end) {
+  return begin == 0 && end == flat.numel() ? flat : flat.slice(0, begin, end);
+}
+
+}  // namespace
+
 Penalties::Penalties(const models::ModelDescription& model) : l1_(model.l1), l2_(model.l2) {
   if (l1_ == 0 && l2_ == 0) return;
   const FlatLayout layout = models::lay_out(model);
@@ -49,7 +60,7 @@ Penalties::Penalties(const models::ModelDescription& model) : l1_(model.l1), l2_
 double Penalties::of(const at::Tensor& parameters) const {
   double penalty = 0;
   for (const auto& [begin, end] : stretches_) {
-    const at::Tensor part = parameters.slice(0, begin, end);
+    const at::Tensor part = part_of(parameters, begin, end);
     if (l1_ > 0) penalty += l1_ * part.abs().sum().item<double>();
     if (l2_ > 0) penalty += l2_ / 2 * part.dot(part).item<double>();
   }
@@ -60,12 +71,16 @@ bool Penalties::begin_gradients(const at::Tensor& parameters, at::Tensor& gradie
                                 const BackwardOptions& options) const {
   if (leaves_out_ && !options.accumulate) gradients.zero_();
   for (const auto& [begin, end] : stretches_) {
-    const at::Tensor part = parameters.slice(0, begin, end);
-    at::Tensor gradient = gradients.slice(0, begin, end);
+    const at::Tensor part = part_of(parameters, begin, end);
+    at::Tensor gradient = part_of(gradients, begin, end);
     bool adds = options.accumulate;
     const auto begin_with = [&](const at::Tensor& direction, double weight) {
       if (adds) {
         gradient.add_(direction, weight);
+      } else if (gradient.is_cpu()) {
+        const auto factor = static_cast<float>(weight);
+        std::ranges::transform(values_of(direction), values_of(gradient).begin(),
+                               [factor](float value) { return value * factor; });
       } else {
         at::mul_out(gradient, direction, at::scalar_tensor(weight, at::kFloat));
       }

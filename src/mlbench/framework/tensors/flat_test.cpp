@@ -1,9 +1,14 @@
 #include "mlbench/framework/tensors/flat.h"
 
+#include <ATen/record_function.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "mlbench/models/chain.h"
 
@@ -59,6 +64,37 @@ TEST(Penalties, LeaveTheGradientsToTheModelWhereThereAreNone) {
   EXPECT_FALSE(Penalties(model).begin_gradients(parameters, gradients, {}));
   EXPECT_TRUE(Penalties(model).begin_gradients(parameters, gradients, {.accumulate = true}));
   EXPECT_TRUE(at::equal(gradients, at::full_like(parameters, 9))) << gradients;
+}
+
+// The operations of LibTorch that this thread calls in `action`, with those that they call.
+thread_local std::vector<std::string> called_operations;
+std::vector<std::string> operations_of(const std::function<void()>& action) {
+  called_operations.clear();
+  const auto observe = [](const at::RecordFunction& call) -> std::unique_ptr<at::ObserverContext> {
+    called_operations.emplace_back(call.name());
+    return nullptr;
+  };
+  const at::CallbackHandle handle =
+      at::addThreadLocalCallback(at::RecordFunctionCallback(observe).scopes({at::RecordScope::FUNCTION}));
+  action();
+  at::removeCallback(handle);
+  return called_operations;
+}
+
+// A step of a small model is short beside an operation of LibTorch: about 5,000 instructions for a slice.
+TEST(Penalties, OfAWholeModelSliceNothing) {
+  models::ModelDescription model = models::Chain({1, 1, 1}).flatten().linear("fc", 1).finish();
+  model.l2 = 0.5;
+  const Penalties penalties(model);
+  const at::Tensor parameters = flat_values(model, kParameters);
+  at::Tensor gradients = at::full_like(parameters, 9);
+  double penalty = 0;
+  EXPECT_THAT(operations_of([&] { penalty = penalties.of(parameters); }),
+              testing::AllOf(testing::Contains("aten::dot"), testing::Not(testing::Contains("aten::slice"))));
+  EXPECT_DOUBLE_EQ(penalty, 0.25 * (4 + 1));
+  EXPECT_THAT(operations_of([&] { penalties.begin_gradients(parameters, gradients, {.scale = 0.5}); }),
+              testing::IsEmpty());
+  EXPECT_TRUE(at::equal(gradients, parameters * 0.25)) << gradients;
 }
 
 }  // namespace
