@@ -23,7 +23,7 @@ class LinearRows {
   double mean_loss() const { return mean_loss_; }
   std::span<const float> logits() const { return logits_; }
   // Sets gradient to, or with `add` adds to it, scale * the gradient of the mean loss.
-  void gradient(float scale, bool add, float* gradient) const;
+  void gradient(float scale, bool add, float* gradient);
 
  private:
   struct PerThread {
@@ -33,7 +33,8 @@ class LinearRows {
   int64_t features_;
   const RowKernels& kernels_;
   std::vector<PerThread> threads_;
-  size_t team_ = 0;  // threads that the last pass had, which may be fewer than asked for
+  std::vector<float> sum_;  // of the threads' gradients
+  size_t team_ = 0;         // threads that the last pass had, which may be fewer than asked for
   std::vector<float> logits_;
   double mean_loss_ = 0;
 };
