@@ -1,6 +1,7 @@
 #pragma once
 
-// What lists tell of a run: the members of its summary (RunSummary in api/openapi.json) and the columns of tables.
+// What lists tell of a run: the members of its summary (RunSummary in api/openapi.json) and the columns of tables and
+// of the page.
 
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ struct ShownRun {
 
 // All figures of a run in the order of its summary.
 const Figures<ShownRun>& run_figures();
+// Those members of a run's goal by which lists are ordered, and which they show.
+const Figures<record::Goal>& goal_figures();
 
 // A table with the columns `keys`, of runs whose summaries are given, as a master sends them. Figures that a summary
 // lacks are null.

@@ -43,17 +43,19 @@ std::string metric_text(const Json& value) {
 }  // namespace
 
 namespace forms {
-const Form kText{plain_text, Align::kLeft};
-const Form kList{list_text, Align::kLeft};
-const Form kNumber{number_text};
-const Form kCount{count_text};
-const Form kFixed1{fixed_text<1>}, kFixed2{fixed_text<2>}, kFixed4{fixed_text<4>};
-const Form kShort{short_text};
-const Form kSeconds{[](const Json& value) { return format_seconds(as_number(value)); }};
-const Form kRate{[](const Json& value) { return format_rate(as_number(value)); }};
-const Form kPercent{[](const Json& value) { return format_percent(as_number(value)); }};
-const Form kRatio{[](const Json& value) { return format_ratio(as_number(value)); }};
-const Form kMetric{metric_text};
+const Form kText{"text", plain_text, Align::kLeft};
+const Form kList{"list", list_text, Align::kLeft};
+const Form kNumber{"number", number_text};
+const Form kCount{"count", count_text};
+const Form kFixed1{"fixed1", fixed_text<1>}, kFixed2{"fixed2", fixed_text<2>}, kFixed4{"fixed4", fixed_text<4>};
+const Form kShort{"short", short_text};
+const Form kSeconds{"seconds", [](const Json& value) { return format_seconds(as_number(value)); }};
+const Form kRate{"rate", [](const Json& value) { return format_rate(as_number(value)); }};
+const Form kPercent{"percent", [](const Json& value) { return format_percent(as_number(value)); }};
+const Form kRatio{"ratio", [](const Json& value) { return format_ratio(as_number(value)); }};
+const Form kMetric{"metric", metric_text};
+const Form kKilojoules{"kilojoules", [](const Json& value) { return format_kilojoules(as_number(value)); }};
+const Form kStamp{"stamp", [](const Json& value) { return short_stamp(plain_text(value)); }, Align::kLeft};
 }  // namespace forms
 
 }  // namespace mlbench::report

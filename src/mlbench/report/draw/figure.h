@@ -1,8 +1,9 @@
 #pragma once
 
-// Describes a figure once: key, heading, unit, form and getter are one row, from which a table's column, a member of
-// JSON and a cell of CSV are made.
+// Describes a figure once: key, title, heading, unit, form and getter are one row, from which a table's column, a
+// member of JSON, a cell of CSV and what pages show are made.
 
+#include <concepts>
 #include <functional>
 #include <optional>
 #include <string>
@@ -19,6 +20,7 @@ namespace mlbench::report {
 
 // How a JSON value is written for people, and how a column is aligned. null becomes kNone for numbers, "" for texts.
 struct Form {
+  const char* name = "text";  // by which a page chooses how it writes the value
   std::string (*write)(const Json& value) = nullptr;
   Align align = Align::kRight;
 };
@@ -30,6 +32,7 @@ extern const Form kCount;                                      // "60,000"
 extern const Form kFixed1, kFixed2, kFixed4;                   // "1.2", "1.25", "1.2500"
 extern const Form kShort;                                      // "0.0016"
 extern const Form kSeconds, kRate, kPercent, kRatio, kMetric;  // as table.h formats them
+extern const Form kKilojoules, kStamp;                         // the same, of joules and of a UTC text
 }  // namespace forms
 
 // What a getter returns, as JSON: an empty optional is null.
@@ -42,9 +45,17 @@ Json figure_value(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+struct Named {
+  std::string key;    // the name in JSON and CSV; "" for a figure that only tables show
+  std::string title;  // the name on pages; "" for a figure that these do not offer
+  template <std::convertible_to<std::string> Key>
+  Named(Key key_, std::string title_ = "")  // NOLINT: keys without a title are plain texts
+      : key(std::move(key_)), title(std::move(title_)) {}
+};
+
 template <typename Row>
 struct Figure {
-  std::string key;            // the name in JSON and CSV; "" for a figure that only tables show
+  std::string key, title;     // Named's
   std::string heading, unit;  // the column's
   std::function<Json(const Row& row)> value;
   std::function<std::string(const Row& row)> cell;  // as people read it; empty: the figure has no column
@@ -55,21 +66,23 @@ struct Figure {
   // `get` is a member of the row, or a function of the row. `form_` writes the value that it gives; `shown` writes the
   // cell from the whole row.
   template <typename Get>
-  Figure(std::string key_, Get get)
-      : key(std::move(key_)), value([get](const Row& row) { return figure_value(std::invoke(get, row)); }) {}
+  Figure(Named name, Get get, Form form_ = {})
+      : key(std::move(name.key)),
+        title(std::move(name.title)),
+        value([get](const Row& row) { return figure_value(std::invoke(get, row)); }),
+        form(form_) {}
   template <typename Get>
-  Figure(std::string key_, std::string heading_, std::string unit_, Get get, Form form_)
-      : Figure(std::move(key_), get) {
+  Figure(Named name, std::string heading_, std::string unit_, Get get, Form form_)
+      : Figure(std::move(name), get, form_) {
     heading = std::move(heading_);
     unit = std::move(unit_);
     align = form_.align;
-    form = form_;
     cell = [value = value, write = form_.write](const Row& row) { return write(value(row)); };
   }
   template <typename Get, typename Shown>
-  requires std::is_invocable_v<Shown, const Row&> Figure(std::string key_, std::string heading_, std::string unit_,
-                                                         Get get, Shown shown, Align align_ = Align::kRight)
-      : Figure(std::move(key_), get) {
+  requires std::is_invocable_v<Shown, const Row&> Figure(Named name, std::string heading_, std::string unit_, Get get,
+                                                         Shown shown, Align align_ = Align::kRight, Form form_ = {})
+      : Figure(std::move(name), get, form_) {
     heading = std::move(heading_);
     unit = std::move(unit_);
     align = align_;
@@ -138,6 +151,17 @@ Json json_of(const Figures<Row>& figures, const Row& row) {
     if (!figure.key.empty()) object[figure.key] = figure.value(row);
   }
   return object;
+}
+
+// What a page needs to draw the figures that have a title: key, title, unit and form of each, in their order.
+template <typename Row>
+Json described(const Figures<Row>& figures) {
+  Json rows = Json::array();
+  for (const Figure<Row>& one : figures) {
+    if (one.title.empty()) continue;
+    rows.push_back({{"key", one.key}, {"title", one.title}, {"unit", one.unit}, {"form", one.form.name}});
+  }
+  return rows;
 }
 
 // The keys of the figures, and the cells of a row, with commas between them and a line end.

@@ -17,15 +17,15 @@ struct Toy {
 // A further figure needs only a further row here.
 const Figures<Toy> kToys = {
     {"name", "toy", "", &Toy::name, forms::kText},
-    {"seconds", "time", "s", &Toy::seconds, forms::kSeconds},
-    {"exact", &Toy::exact},
+    {Named("seconds", "Time"), "time", "s", &Toy::seconds, forms::kSeconds},
+    {Named("exact", "Exact"), &Toy::exact},
     {"", "twice", "s", [](const Toy& toy) { return toy.seconds ? std::optional(*toy.seconds * 2) : std::nullopt; },
      forms::kSeconds},
-    {"words", "in words", "", [](const Toy& toy) { return toy.name.size(); },
-     [](const Toy& toy) { return toy.exact ? "exact" : "about"; }, Align::kLeft},
+    {Named("words", "In words"), "in words", "", [](const Toy& toy) { return toy.name.size(); },
+     [](const Toy& toy) { return toy.exact ? "exact" : "about"; }, Align::kLeft, forms::kNumber},
 };
 
-TEST(Figure, OneRowDrawsTableJsonAndCsv) {
+TEST(Figure, OneRowDrawsTableJsonCsvAndPage) {
   const std::vector<Toy> toys = {{"ball", 1.5}, {"top", {}, false}};
   EXPECT_EQ(table_of(kToys, toys).render(),
             "toy   time  twice  in words\n"
@@ -36,6 +36,9 @@ TEST(Figure, OneRowDrawsTableJsonAndCsv) {
   EXPECT_EQ(json_of(kToys, toys[1])["seconds"], nullptr);
   const Figures<Toy> keyed = chosen(kToys, {"exact", "seconds", "", "no such"});
   EXPECT_EQ(csv_heading(keyed) + csv_line(keyed, toys[0]) + csv_line(keyed, toys[1]), "exact,seconds\n1,1.5\n0,\n");
+  EXPECT_EQ(described(kToys), Json::parse(R"([{"key": "seconds", "title": "Time", "unit": "s", "form": "seconds"},
+                                              {"key": "exact", "title": "Exact", "unit": "", "form": "text"},
+                                              {"key": "words", "title": "In words", "unit": "", "form": "number"}])"));
 }
 
 TEST(RunFigures, TableOfSummariesIsThatOfTheirRuns) {
