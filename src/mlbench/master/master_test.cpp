@@ -27,6 +27,7 @@
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/openapi.h"
 #include "mlbench/master/http/points.h"
+#include "mlbench/master/run_list.h"
 #include "mlbench/net/http/client.h"
 #include "mlbench/report/study/study.h"
 #include "mlbench/report/study/test_comparisons.h"
@@ -396,6 +397,13 @@ TEST_F(MasterTest, EveryReferenceOfTheDescriptionExists) {
   for (const std::string& reference : references) {
     EXPECT_TRUE(document.contains(Json::json_pointer(reference.substr(1)))) << reference;
   }
+}
+
+TEST_F(MasterTest, ServesTheFiguresThatAPageCanShow) {
+  const Json figures = get("/api/v1/figures")["figures"];
+  EXPECT_THAT(figures,
+              Contains(Json{{"key", "energy_joules"}, {"title", "Energy"}, {"unit", "kJ"}, {"form", "kilojoules"}}));
+  EXPECT_EQ(figures, list_figures());
 }
 
 // Compares row by row: names, types, ranges, units, defaults, and what a field goes with.

@@ -21,11 +21,11 @@ namespace {
 using store::FigureValue;
 using store::ListedRun;
 
-constexpr std::array<const char*, 4> kGoalMembers = {"metric", "target", "value", "epoch"};
 constexpr std::array<std::string_view, 2> kListed = {"labels", "tags"};  // figures without an order
 constexpr const char* kTimeToGoal = "time_to_goal_s";
 constexpr const char* kRate = "samples_per_s";
 constexpr const char* kSharedHost = "shared_host";
+constexpr const char* kExperiment = "experiment";  // of runs of MLflow's clients
 
 std::string lower(std::string text) {
   for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -62,10 +62,25 @@ const std::vector<std::string>& list_orders() {
     for (const report::Figure<report::ShownRun>& figure : report::run_figures()) {
       if (std::ranges::count(kListed, figure.key) == 0) orders.push_back(figure.key);
     }
-    for (const char* member : kGoalMembers) orders.push_back(fmt::format("goal_{}", member));
+    for (const auto& figure : report::goal_figures()) orders.push_back("goal_" + figure.key);
+    orders.emplace_back(kExperiment);
     return orders;
   }();
   return kOrders;
+}
+
+Json list_figures() {
+  Json figures = Json::array();
+  for (Json& figure : report::described(report::run_figures())) {
+    figures.push_back(std::move(figure));
+    if (figures.back()["key"] != "goal") continue;
+    for (Json& of_goal : report::described(report::goal_figures())) {
+      of_goal["key"] = "goal_" + of_goal["key"].get<std::string>();
+      figures.push_back(std::move(of_goal));
+    }
+  }
+  figures.push_back({{"key", kExperiment}, {"title", "Experiment"}, {"unit", ""}, {"form", report::forms::kText.name}});
+  return figures;
 }
 
 store::IndexedRun indexed_run(const Json& summary, const std::string& words) {
@@ -84,7 +99,9 @@ store::IndexedRun indexed_run(const Json& summary, const std::string& words) {
   for (const std::string& key : list_orders()) run.figures[key] = order_of(member(key.c_str()));
   if (const Json goal = member("goal"); goal.is_object()) {
     run.figures["goal"] = goal.value("reached", false) ? "reached" : "not reached";
-    for (const char* one : kGoalMembers) run.figures[fmt::format("goal_{}", one)] = order_of(goal.value(one, Json()));
+    for (const auto& figure : report::goal_figures()) {
+      run.figures["goal_" + figure.key] = order_of(goal.value(figure.key, Json()));
+    }
   }
   return run;
 }

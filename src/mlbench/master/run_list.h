@@ -20,6 +20,8 @@ store::IndexedRun indexed_run(const Json& summary, const std::string& words);
 const std::vector<std::string>& list_filters();
 // The names of figures by which a list can be ordered: members of the summary, and goal_MEMBER for those of its goal.
 const std::vector<std::string>& list_orders();
+// The rows of those that a page offers as columns (Figures in api/openapi.json), in the order of the columns.
+Json list_figures();
 
 struct ListQuery {
   std::vector<std::pair<std::string, std::string>> filters = {};  // of list_filters(), each with the value to have

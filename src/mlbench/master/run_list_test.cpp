@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "mlbench/base/run_folder.h"
+#include "mlbench/master/http/openapi.h"
 #include "mlbench/master/repeats.h"
 #include "mlbench/master/test_runs.h"
 #include "mlbench/master/tracked_runs.h"
@@ -14,8 +15,10 @@ namespace {
 
 using report::make_record;
 using report::RecordJson;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::IsEmpty;
+using testing::Not;
 
 class RunListTest : public testing::Test {
  protected:
@@ -81,6 +84,31 @@ TEST_F(RunListTest, OrdersByAFigureAndPages) {
   EXPECT_THAT(names({.sort = "id", .descending = false, .limit = 1, .offset = 1}), ElementsAre("a-2"));
   EXPECT_EQ(list({.limit = 1, .offset = 7})["total"], 3);
   for (const std::string& order : list_orders()) EXPECT_EQ(names({.sort = order}).size(), 3U) << order;
+}
+
+// The page draws its columns from these rows: each has a value in a summary, an order, and a form that is described.
+TEST_F(RunListTest, ServesTheFiguresOfItsSummaries) {
+  runs_.add(make_record("a-1", 1, 20, 300, false));
+  const Json run = list({})["runs"][0];
+  const Json document = Json::parse(openapi_document());
+  const Json& row = document["components"]["schemas"]["Figures"]["properties"]["figures"]["items"]["properties"];
+  std::vector<std::string> keys;
+  const Json figures = list_figures();
+  for (const Json& figure : figures) {
+    const std::string& key = keys.emplace_back(figure["key"]);
+    EXPECT_THAT(list_orders(), Contains(key));
+    EXPECT_NE(figure["title"], "") << key;
+    EXPECT_THAT(row["form"]["enum"], Contains(figure["form"])) << key;
+    if (key == "experiment") continue;  // of runs of MLflow's clients
+    EXPECT_TRUE(key.starts_with("goal_") ? run["goal"].contains(key.substr(5)) : run.contains(key)) << key;
+  }
+  for (const auto& [key, unused] : run.items()) {
+    EXPECT_TRUE(document["components"]["schemas"]["RunSummary"]["properties"].contains(key))
+        << "api/openapi.json: " << key;
+  }
+  EXPECT_THAT(keys, testing::IsSupersetOf({"state", "task", "goal", "goal_metric", "goal_target", "goal_value",
+                                           "goal_epoch", "energy_joules", "created_at", "experiment"}));
+  EXPECT_THAT(keys, Not(Contains("labels")));
 }
 
 TEST_F(RunListTest, RepeatsHaveTheMeansOfCompare) {

@@ -3,6 +3,7 @@
 #include "mlbench/master/http/dates.h"
 #include "mlbench/master/http/openapi.h"
 #include "mlbench/master/http/services.h"
+#include "mlbench/master/run_list.h"
 
 namespace mlbench::master {
 
@@ -77,6 +78,11 @@ std::vector<Route> system_routes(Services& services) {
        }},
       {"GET", "/api/v1/catalog", Access::kToken, [s](const Call&) { return json_response(200, s->planner.catalog()); },
        Lane::kSlow},
+      {"GET", "/api/v1/figures", Access::kToken,
+       [](const Call&) {
+         return json_response(200, {{"figures", list_figures()}});
+       },
+       Lane::kAtOnce},
       {"GET", "/api/v1/clusters", Access::kToken, [s](const Call&) { return clusters(*s); }},
       {"GET", "/api/v1/hosts", Access::kToken, [s](const Call& call) { return hosts(*s, call.request); }},
   };
