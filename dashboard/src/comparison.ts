@@ -1,7 +1,8 @@
 // Speed-ups and differences of runs as the master tells them, which alone knows what may be compared. Pure.
 
 import {NONE, percent} from './format';
-import type {Comparison, RepeatedRun, Sample, Scaled} from './types';
+import type {Column} from './run_list';
+import type {ComparedRun, Comparison, RepeatedRun, Sample, Scaled} from './types';
 
 export const heading = (of: Comparison): string =>
   of.baseline !== '' ? `Speed-up against ${of.baseline}`
@@ -44,3 +45,11 @@ export const rangeText = (values: (number | null | undefined)[], format: Format)
   const least = format(Math.min(...known)), most = format(Math.max(...known));
   return least === most ? least : `${least} to ${most}`;
 };
+
+// A row of the table of figures: its name, the cell of each run, and whether it is a setting.
+export type ComparedRow = [string, (i: number) => string, boolean];
+
+// Figures that the master serves, but those of which the command line has words: the range of each run's repeats.
+export const measuredRows = (columns: Column[], groups: RepeatedRun[], repeats: ComparedRun[][]): ComparedRow[] =>
+  columns.filter((column) => column.measured && !groups.some((group) => column.key in group.words)).map((column): ComparedRow =>
+    [column.title, (i) => rangeText(repeats[i]!.map((run) => column.value(run) as number | null), column.text), false]);

@@ -1,11 +1,11 @@
-// The list of runs: columns, cells of rows, and the link that says filters, order and columns. The master filters, groups
-// and orders. Pure.
+// The list of runs: columns, cells of rows, and the link that says filters, order and columns. The master says which
+// figures there are, filters, groups and orders. Pure.
 
 import {rangeText, sampleText} from './comparison';
 import {kilojoules, NONE, number, percent, seconds, stamp, taskLabel} from './format';
 import {mlflowHref, runHref} from './router';
 import {csv} from './series';
-import type {Filter, RunSummary} from './types';
+import type {Figure, Filter, RunSummary, Sample} from './types';
 
 export type Cell = string | number | null;
 
@@ -15,8 +15,8 @@ export interface Column {
   value: (run: RunSummary) => Cell;  // what the CSV has
   text: (value: Cell) => string;
   numeric: boolean;
-  mean?: 'time_to_goal_s' | 'samples_per_s';  // the master gives the mean of repeats
-  date?: true;                                // the last one stands for repeats
+  date: boolean;      // the last one stands for repeats
+  measured: boolean;  // no setting: repeats differ in it
 }
 
 export type View = Record<Filter | 'q', string> & {
@@ -31,51 +31,32 @@ const NEWEST = '-created_at';
 
 // ---- columns ---------------------------------------------------------------------------------------------------------
 
+// Numbers in the master's forms of figures; those in another form stand with their unit.
+const FORMS: Record<string, (value: number) => string> = {
+  number: String, count: (value) => value.toLocaleString('en'), rate: number, seconds, percent, kilojoules, metric: (value) => number(value, 5),
+};
 const scalar = (value: unknown): Cell =>
   typeof value === 'number' || typeof value === 'string' ? value : typeof value === 'boolean' ? (value ? 'yes' : 'no') : null;
-const member = (key: string) => (run: RunSummary): Cell => scalar((run as unknown as Record<string, unknown>)[key]);
-const ofGoal = (key: string) => (run: RunSummary): Cell => scalar((run.goal as Record<string, unknown> | null | undefined)?.[key]);
-const words = (value: Cell): string => value === null || value === '' ? NONE : String(value);
-const asNumber = (format: (value: number) => string) => (value: Cell): string => typeof value === 'number' ? format(value) : NONE;
 
-const text = (key: string, title: string, value = member(key)): Column => ({key, title, value, text: words, numeric: false});
-const figure = (key: string, title: string, format: (value: number) => string, value = member(key)): Column =>
-  ({key, title, value, text: asNumber(format), numeric: true});
-const time = (key: string, title: string): Column => ({key, title, value: member(key), text: (value) => stamp(value as string | null), numeric: true, date: true});
-
-const plain = (value: number) => String(value);
-export const COLUMNS: Column[] = [
-  text('state', 'State'), text('task', 'Task', (run) => run.task ? taskLabel(run) : null),
-  figure('workers', 'Workers', plain), figure('threads_per_worker', 'Threads per worker', plain),
-  text('framework', 'Framework'), text('backend', 'Backend'), text('executor', 'Executor'), text('division', 'Division'),
-  text('goal', 'Goal', (run) => run.goal ? (run.goal.reached ? 'reached' : 'not reached') : null),
-  text('goal_metric', 'Metric of the goal', ofGoal('metric')), figure('goal_target', 'Target', (value) => number(value, 4), ofGoal('target')),
-  figure('goal_value', 'Value for the goal', (value) => number(value, 4), ofGoal('value')),
-  figure('goal_epoch', 'Epoch of the goal', (value) => number(value, 4), ofGoal('epoch')),
-  {...figure('time_to_goal_s', 'Time to goal', seconds), mean: 'time_to_goal_s'}, figure('train_s', 'Train clock', seconds),
-  figure('wall_s', 'Wall clock', seconds),
-  figure('energy_joules', 'Energy', kilojoules), figure('energy_to_goal_joules', 'Energy to goal', kilojoules),
-  {...figure('samples_per_s', 'Samples/s', (value) => number(value)), mean: 'samples_per_s'},
-  figure('communication_share', 'Communication', percent), text('evaluation', 'Last evaluation'), text('failure', 'Failure'),
-  text('light', 'Light goal'), figure('seed', 'Seed', plain), figure('repeat', 'Repeat', plain), figure('id', 'Number', plain),
-  time('created_at', 'Made'), time('started_at', 'Started'), time('finished_at', 'Ended'),
-];
-export const USUAL_COLUMNS = ['state', 'task', 'workers', 'framework', 'backend', 'goal', 'time_to_goal_s', 'samples_per_s', 'created_at'];
-
-const KNOWN = new Set(['name', 'labels', 'tags', 'goal', 'rules', 'variant', 'shared_host', 'configuration', 'repeats', 'title', 'experiment_id', ...COLUMNS.map((column) => column.key)]);
-
-// Also what a later master says of each run in its list.
-export function columnsOf(runs: RunSummary[]): Column[] {
-  const more = new Map<string, Column>();
-  for (const run of runs) {
-    for (const [key, value] of Object.entries(run)) {
-      if (KNOWN.has(key) || more.has(key) || scalar(value) === null) continue;
-      const title = key.charAt(0).toUpperCase() + key.slice(1).replaceAll('_', ' ');
-      more.set(key, typeof value === 'number' ? figure(key, title, (one) => number(one, 4)) : text(key, title));
-    }
-  }
-  return [...COLUMNS, ...more.values()];
+function textOf({form, unit}: Figure, value: Cell): string {
+  if (form === 'stamp') return stamp(value as string | null);
+  if (form === 'text') return value === null || value === '' ? NONE : String(value);
+  return typeof value !== 'number' ? NONE : FORMS[form]?.(value) ?? [number(value, 4), unit].filter(Boolean).join(' ');
 }
+
+function valueOf(key: string, run: RunSummary): Cell {
+  if (key === 'task') return run.task ? taskLabel(run) : null;
+  if (key === 'goal') return run.goal ? (run.goal.reached ? 'reached' : 'not reached') : null;
+  const of: object | null | undefined = key.startsWith('goal_') ? run.goal : run;
+  return scalar((of as Record<string, unknown> | null | undefined)?.[key.replace(/^goal_/, '')]);
+}
+
+// A figure that the master serves, as a column.
+export const columnOf = (figure: Figure): Column => ({
+  key: figure.key, title: figure.title, value: (run) => valueOf(figure.key, run), text: (value) => textOf(figure, value),
+  numeric: figure.form !== 'text', date: figure.form === 'stamp', measured: !['text', 'number', 'stamp'].includes(figure.form),
+});
+export const USUAL_COLUMNS = ['state', 'task', 'workers', 'framework', 'backend', 'goal', 'time_to_goal_s', 'samples_per_s', 'created_at'];
 
 // ---- the link --------------------------------------------------------------------------------------------------------
 
@@ -134,16 +115,19 @@ export function rowsOf(runs: RunSummary[], grouped: boolean): Row[] {
   return rows;
 }
 
+// The mean of the repeats, of figures that the master gives one of.
+function sampleOf(column: Column, row: Row): Sample | undefined {
+  const found = (row.runs[0]!.repeats as Record<string, Sample | number> | undefined)?.[column.key];
+  return typeof found === 'object' ? found : undefined;
+}
+
 export const reachedText = (row: Row): string => `${row.runs[0]!.repeats?.reached ?? 0} of ${row.runs.length} reached`;
 
 export function rowText(column: Column, row: Row): string {
   const values = row.runs.map(column.value).filter((value) => value !== null), [first, ...others] = values;
   if (row.runs.length === 1 || first === undefined) return column.text(first ?? null);
-  if (column.mean) {
-    const sample = row.runs[0]!.repeats?.[column.mean];
-    if (sample && sample.mean !== null) return column.text(sample.mean);
-    return column.mean === 'time_to_goal_s' ? reachedText(row) : NONE;
-  }
+  const sample = sampleOf(column, row);
+  if (sample) return sample.mean !== null ? column.text(sample.mean) : column.key === 'time_to_goal_s' ? reachedText(row) : NONE;
   if (column.date) return column.text(others.at(-1) ?? first);
   if (typeof first === 'number' && others.length > 1) return rangeText(values as number[], column.text);
   return [...new Set(values.map(column.text))].join(', ');
@@ -151,7 +135,7 @@ export function rowText(column: Column, row: Row): string {
 
 // "12.1 s [11.2 s, 13.1 s], of 12.1 s, 12.4 s, 11.9 s"; '' where there is no mean.
 export function meanText(column: Column, row: Row): string {
-  const sample = row.runs.length > 1 && column.mean ? row.runs[0]!.repeats?.[column.mean] : undefined;
+  const sample = row.runs.length > 1 ? sampleOf(column, row) : undefined;
   if (!sample || sample.mean === null) return '';
   return `${sampleText(sample, column.text)}, of ${sample.values.map(column.text).join(', ')}`;
 }

@@ -29,20 +29,15 @@ export interface RunSummary {
   executor?: string | null;
   created_at?: string | null;
   started_at?: string | null;
-  finished_at?: string | null;
   workers?: number | null;
   threads_per_worker?: number | null;
-  repeat?: number | null;
   seed?: number | null;
-  light?: boolean;
   labels?: string[];
   tags?: string[];
   goal?: Goal | null;
   time_to_goal_s?: number | null;
   train_s?: number | null;
   wall_s?: number | null;
-  energy_joules?: number | null;
-  energy_to_goal_joules?: number | null;
   samples_per_s?: number | null;
   communication_share?: number | null;
   evaluation?: string;
@@ -55,6 +50,14 @@ export interface RunSummary {
   // In lists:
   configuration?: string | null;  // runs with the same one repeat each other; null: damaged
   repeats?: RepeatSamples;
+}
+
+// What lists can show of runs, also of those members of a summary that RunSummary does not name.
+export interface Figure {
+  key: string;   // a member of RunSummary; goal_MEMBER: of its goal
+  title: string;
+  unit: string;
+  form: string;  // how people read the value
 }
 
 // A run with its repeats, as `mlbench compare` has it.

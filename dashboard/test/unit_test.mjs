@@ -59,7 +59,17 @@ test('differences are those that the master tells', () => {
 });
 
 const summary = (name, more = {}) => ({id: 1, name, state: 'finished', task: 'mnist', workers: 2, framework: 'torch', backend: 'gloo', labels: [], tags: [], ...more});
-const column = (key) => runList.COLUMNS.find((one) => one.key === key);
+// Rows of figures as the master serves them.
+const figure = (key, title, form, unit = '') => ({key, title, unit, form});
+const FIGURES = [
+  figure('state', 'State', 'text'), figure('task', 'Task', 'text'), figure('workers', 'Workers', 'number'), figure('framework', 'Framework', 'text'), figure('backend', 'Backend', 'text'),
+  figure('goal', 'Goal', 'text'), figure('goal_target', 'Target', 'number'), figure('goal_value', 'Value for the goal', 'metric'), figure('goal_epoch', 'Epoch of the goal', 'short'),
+  figure('time_to_goal_s', 'Time to goal', 'seconds', 's'), figure('train_s', 'Train clock', 'seconds', 's'), figure('energy_joules', 'Energy', 'kilojoules', 'kJ'),
+  figure('energy_to_goal_joules', 'Energy to goal', 'kilojoules', 'kJ to goal'), figure('samples_per_s', 'Samples/s', 'rate', 'samples/s'), figure('device_read_bytes', 'Device read bytes', 'count'),
+  figure('communication_share', 'Communication', 'percent', 'of train'), figure('light', 'Light goal', 'text'), figure('seed', 'Seed', 'number'), figure('created_at', 'Made', 'stamp', 'UTC'),
+  figure('power_watts', 'Power', 'fixed1', 'W'),  // the page knows nothing of this one
+];
+const column = (key) => runList.columnOf(FIGURES.find((one) => one.key === key));
 
 test('the energy of a run is that of all its hosts, or is not known', () => {
   const host = (name, joules) => ({host: name, meter: joules === null ? null : 'RAPL: package-0', joules});
@@ -125,13 +135,28 @@ test('a view of the list is its link, and the usual one is none', () => {
   assert.deepEqual(runList.viewOf(new URLSearchParams(said('columns=,'))).columns, []);
 });
 
-test('what a later master says of runs becomes a column, and a CSV has each run', () => {
-  const runs = [summary('a-2', {cost: 1.5, labels: ['open', 'light'], train_s: 61}), summary('a-2.2', {labels: ['open', 'light']})];
-  const added = runList.columnsOf(runs).at(-1);
-  assert.deepEqual([added.key, added.title, added.value(runs[0]), added.text(1.5)], ['cost', 'Cost', 1.5, '1.5']);
-  assert.equal(runList.columnsOf([summary('a')]).length, runList.COLUMNS.length);
+test('a figure is written as its row says', () => {
+  const run = summary('a-2', {rules: '2021', light: true, seed: 4242, created_at: '2026-01-05T00:00:00Z', train_s: 61, samples_per_s: 12345.6, communication_share: 0.125, device_read_bytes: 1234567890,
+    goal: {reached: false, target: 85, value: 84.253, epoch: 3}});
+  const text = (key) => runList.rowText(column(key), {name: 'a-2', runs: [run]});
+  assert.deepEqual(['task', 'workers', 'light', 'seed', 'train_s', 'samples_per_s', 'communication_share', 'device_read_bytes', 'time_to_goal_s'].map(text),
+    ['mnist · 2021', '2', 'yes', '4242', '61.0 s', '12,346', '12.5 %', '1,234,567,890', '–']);
+  assert.deepEqual(['goal', 'goal_target', 'goal_value', 'goal_epoch'].map(text), ['not reached', '85', '84.253', '3']);
+  assert.match(text('created_at'), /^2026-01-0/);
+  assert.equal(runList.rowText(column('goal_value'), {name: 'a-1', runs: [summary('a-1', {goal: null})]}), '–');
+  assert.deepEqual(['state', 'workers', 'created_at', 'power_watts'].map((key) => column(key).numeric), [false, true, true, true]);
+});
+
+test('a figure that only the master knows becomes a column, a row of Compare and a part of the CSV', () => {
+  const runs = [summary('a-2', {power_watts: 12.5, labels: ['open', 'light'], train_s: 61, seed: 7}), summary('a-2.2', {power_watts: 14, labels: ['open', 'light']})];
+  const added = column('power_watts');
+  assert.equal(runList.rowText(added, {name: 'a-2', runs: runs.slice(0, 1)}), '12.5 W');
   assert.equal(runList.listCsv(runs, [column('train_s'), added]),
-    'Run,Labels,Tags,Train clock,Cost\r\na-2,"open, light",,61,1.5\r\na-2.2,"open, light",,,\r\n');
+    'Run,Labels,Tags,Train clock,Power\r\na-2,"open, light",,61,12.5\r\na-2.2,"open, light",,,14\r\n');
+  const groups = [{words: {time_to_goal_s: '61', samples_per_s: '100'}}];
+  const rows = comparison.measuredRows(FIGURES.map(runList.columnOf), groups, [runs]).map(([name, cell, setting]) => [name, cell(0), setting]);
+  assert.deepEqual(rows, [['Value for the goal', '–', false], ['Epoch of the goal', '–', false], ['Train clock', '61.0 s', false], ['Energy', '–', false],
+    ['Energy to goal', '–', false], ['Device read bytes', '–', false], ['Communication', '–', false], ['Power', '12.5 W to 14 W', false]], 'neither settings nor what the command line has words of');
 });
 
 test('text of others is shown as what it is', () => {

@@ -5,13 +5,14 @@ import {get, segment, usePolled} from '../api';
 import {Chart, useZoom} from '../chart';
 import {ChosenRuns} from '../chosen_runs';
 import {CollectiveCharts} from '../collectives_view';
-import {heading, pairing, rangeText, speedUps, wordsOf} from '../comparison';
-import {kilojoules, NONE, number, percent, plural, seconds, taskLabel} from '../format';
+import {heading, measuredRows, pairing, speedUps, wordsOf, type ComparedRow} from '../comparison';
+import {NONE, number, plural, seconds, taskLabel} from '../format';
 import {compareHref, go, runHref} from '../router';
+import {columnOf, type Column} from '../run_list';
 import {KIND_TITLES, kinds, loadSeries, LOSS, RATE, type Measured} from '../run_series';
 import {lines, type Line} from '../series';
 import {TableBox} from '../table';
-import type {ComparedRun, Comparison, FullRecord, RepeatedRun, RunPage} from '../types';
+import type {ComparedRun, Comparison, Figure, FullRecord, RepeatedRun, RunPage} from '../types';
 import {Empty, ErrorNote, Loading, Segmented, StateBadge} from '../ui';
 
 const PERIOD_MS = 3000;
@@ -20,6 +21,7 @@ const COMPARED = [LOSS, RATE];
 interface Loaded {
   key: string;  // what was asked for
   comparison: Comparison;
+  columns: Column[];
   groups: RepeatedRun[];
   repeats: ComparedRun[][];  // of each group
   records: FullRecord[];     // of the repeat shown
@@ -27,14 +29,14 @@ interface Loaded {
 }
 
 async function load(names: string[]): Promise<Loaded> {
-  const comparison = await get<Comparison>(`/compare?runs=${names.map(segment).join(',')}`);
+  const [comparison, {figures}] = await Promise.all([get<Comparison>(`/compare?runs=${names.map(segment).join(',')}`), get<{figures: Figure[]}>('/figures')]);
   const groups = comparison.repeated.runs;
   const [records, series] = await Promise.all([
     Promise.all(groups.map((group) => get<FullRecord>(`/runs/${segment(group.shown)}`))),
     Promise.all(groups.map((group) => loadSeries(group.shown, COMPARED, 'merged'))),
   ]);
   const repeats = groups.map((group) => comparison.runs.filter((run) => group.repeats.includes(run.name)));
-  return {key: names.join(','), comparison, groups, repeats, records, series};
+  return {key: names.join(','), comparison, columns: figures.map(columnOf), groups, repeats, records, series};
 }
 
 type Axis = 'time' | 'epoch';
@@ -90,11 +92,10 @@ function Charts({data}: {data: Loaded}) {
 }
 
 function Figures({data}: {data: Loaded}) {
-  const {comparison: {repeated}, groups, repeats, records} = data;
-  const over = (i: number, figure: (run: ComparedRun) => number | null | undefined, format: (value: number) => string) => rangeText(repeats[i]!.map(figure), format);
+  const {comparison: {repeated}, columns, groups, repeats, records} = data;
   const said = (figure: string) => (i: number) => wordsOf(groups[i]!, figure);
   const after = `${repeated.metric} after ${seconds(repeated.after_s)}`;
-  const rows: [string, (i: number) => string, boolean][] = [
+  const rows: ComparedRow[] = [
     ['Task', (i) => taskLabel(records[i]!), true], ['Goal', (i) => records[i]!.goal ? `${records[i]!.goal!.metric} ${number(records[i]!.goal!.target, 4)}${records[i]!.limits['light'] ? ', light' : ''}` : 'none', true],
     ['Division', (i) => records[i]!.division ?? NONE, true], ['Workers', (i) => String(records[i]!.workers), true], ['CPUs per worker', (i) => String(records[i]!.engine?.cpus ?? records[i]!.threads_per_worker), true],
     ['Framework', (i) => records[i]!.framework ?? NONE, true], ['Backend', (i) => records[i]!.comm_stack ?? records[i]!.backend ?? NONE, true], ['Seeds', (i) => repeats[i]!.map((run) => run.seed ?? NONE).join(', '), true],
@@ -102,14 +103,12 @@ function Figures({data}: {data: Loaded}) {
     ['Build', (i) => String(records[i]!.environment['git_describe'] ?? NONE), true],
     ['Repeats', (i) => String(groups[i]!.runs), false],
     ['Time to goal, s', (i) => records[i]!.goal ? said('time_to_goal_s')(i) : NONE, false],
-    ['Best value', (i) => over(i, (run) => run.goal?.value, (value) => number(value, 5)), false], ['Train clock', (i) => over(i, (run) => run.train_s, seconds), false],
-    ['Energy', (i) => over(i, (run) => run.energy_joules, kilojoules), false], ['Energy to goal', (i) => over(i, (run) => run.energy_to_goal_joules, kilojoules), false],
-    ['Samples/s', said('samples_per_s'), false], [after, said('value_after'), false],
-    ['Communication', (i) => over(i, (run) => run.communication_share, percent), false], ['Communication / compute', said('communication_per_compute'), false],
+    ...measuredRows(columns, groups, repeats),
+    ['Samples/s', said('samples_per_s'), false], [after, said('value_after'), false], ['Communication / compute', said('communication_per_compute'), false],
     ['Ratio of time to goal', said('time_to_goal_ratio'), false], ['Ratio of samples/s', said('samples_per_s_ratio'), false],
     [`Ratio of ${after}`, said('value_after_ratio'), false], ['Repeats were compared', (i) => pairing(groups[i]!), false],
     ['Differs in', (i) => groups[i]!.differs_in.join(', ').replaceAll('_', ' ') || NONE, false],
-    ...speedUps.map(([name, cell]): [string, (i: number) => string, boolean] => [name, (i) => cell(groups[i]!.scaling), false]),
+    ...speedUps.map(([name, cell]): ComparedRow => [name, (i) => cell(groups[i]!.scaling), false]),
   ];
   return (
     <>

@@ -2,12 +2,12 @@
 
 import {Fragment} from 'preact';
 import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
-import {save, textOf} from '../api';
+import {get, save, textOf, usePolled} from '../api';
 import {ago, plural, stamp} from '../format';
 import {allRuns, useListedRuns} from '../listed_runs';
 import {compareHref, go, runsHref, scalingHref} from '../router';
-import {askedOf, COLUMNS, columnsOf, hrefOf, isFiltered, listCsv, meanText, queryOf, reachedText, rowsOf, rowText, USUAL_COLUMNS, viewOf, type Column, type Row, type View} from '../run_list';
-import type {Filter as FilterName, RunSummary, State} from '../types';
+import {askedOf, columnOf, hrefOf, isFiltered, listCsv, meanText, queryOf, reachedText, rowsOf, rowText, USUAL_COLUMNS, viewOf, type Column, type Row, type View} from '../run_list';
+import type {Figure, Filter as FilterName, RunSummary, State} from '../types';
 import {Empty, ErrorNote, GoalBar, Loading, Menu, StateBadge, useNow} from '../ui';
 
 const STATES: State[] = ['queued', 'running', 'finished', 'failed', 'stopped', 'damaged'];
@@ -53,8 +53,8 @@ const Marks = ({run}: {run: RunSummary}) => (
 );
 
 // The means of repeats with their intervals, which are the master's.
-function Intervals({row}: {row: Row}) {
-  const known = COLUMNS.flatMap((column) => meanText(column, row) === '' ? [] : [`${column.title}: ${meanText(column, row)}`]);
+function Intervals({row, columns}: {row: Row; columns: Column[]}) {
+  const known = columns.flatMap((column) => meanText(column, row) === '' ? [] : [`${column.title}: ${meanText(column, row)}`]);
   const interval = row.runs[0]!.repeats?.samples_per_s.interval ?? row.runs[0]!.repeats?.time_to_goal_s.interval;
   return known.length === 0 ? <span class="soft">These repeats have no mean.</span> : (
     <span class="soft">{known.join(' · ')}{interval ? ' (geometric mean, 95 % interval)' : ' (geometric mean; these repeats have no interval)'}</span>
@@ -79,6 +79,7 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
   const now = useNow(10_000);
   const typing = useRef(0);   // a search that waits for more letters
   const view: View = {...linked, q: search.trim()};
+  const served = usePolled('figures', () => get<{figures: Figure[]}>('/figures'), 0);
   const list = useListedRuns(askedOf(linked), (linked.page - 1) * PER_PAGE, PER_PAGE);
   const [csvError, setCsvError] = useState('');
   const change = (part: Partial<View>) => {
@@ -93,7 +94,7 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
     typing.current = setTimeout(() => change({q: text.trim()}), 250);
   };
   const choices = (filter: FilterName) => list.page?.choices[filter] ?? {};
-  const columns = useMemo(() => columnsOf(list.page?.runs ?? []), [list.page]);
+  const columns = useMemo(() => (served.data?.figures ?? []).map(columnOf), [served.data]);
   const rows = useMemo(() => rowsOf(list.page?.runs ?? [], view.grouped), [list.page, view.grouped]);
   const shown = view.columns.flatMap((key) => columns.find((column) => column.key === key) ?? []);
   const total = list.page?.total ?? 0, pages = Math.max(1, Math.ceil(total / PER_PAGE));
@@ -161,7 +162,7 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
         </select>
         <button type="button" disabled={rows.length === 0} onClick={saveCsv}>CSV</button>
       </div>
-      <ErrorNote text={list.error || csvError} again={list.again} />
+      <ErrorNote text={list.error || served.error || csvError} again={() => { list.again(); served.again(); }} />
       {list.page === null && list.error === '' && <Loading what="runs" />}
       {list.page !== null && total === 0 && (isFiltered(view)
         ? <Empty title="No run fits."><button type="button" onClick={() => change({q: '', state: '', task: '', tag: '', label: '', workers: '', executor: ''})}>Show all</button></Empty>
@@ -169,7 +170,7 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
             <p class="soft">Start one here, or with <code>mlbench run</code>.</p>
             <button type="button" class="primary" onClick={onNew}>New run</button>
           </Empty>)}
-      {rows.length > 0 && (
+      {rows.length > 0 && columns.length > 0 && (
         <div class="run-list" tabIndex={0} role="region" aria-label="List of runs">
           <table class="runs">
             <thead><tr><th class="pick"><span class="hidden">Compare</span></th>{head('name', 'Run', false)}{shown.map((column) => head(column.key, column.title, column.numeric))}</tr></thead>
@@ -179,7 +180,7 @@ export function RunsPage({query, onNew}: {query: URLSearchParams; onNew: () => v
                 return (
                   <Fragment key={row.name}>
                     {line(row, false)}
-                    {expanded && <tr class="child"><td class="pick" /><td class="intervals" colSpan={shown.length + 1}><Intervals row={row} /></td></tr>}
+                    {expanded && <tr class="child"><td class="pick" /><td class="intervals" colSpan={shown.length + 1}><Intervals row={row} columns={columns} /></td></tr>}
                     {expanded && row.runs.map((run) => line({name: run.name, runs: [run]}, true))}
                   </Fragment>
                 );
