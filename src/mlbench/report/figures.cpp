@@ -139,6 +139,8 @@ std::optional<double> of_rank_0(const std::vector<double>& of_ranks) {
   return of_ranks.empty() ? std::nullopt : std::optional(of_ranks.front());
 }
 
+std::optional<double> cpus_of(const record::Record& record) { return number(record.engine, "/cpus"); }
+
 RunFigures figures_of(const record::Record& record) {
   RunFigures figures;
   figures.name = record.name;

@@ -49,6 +49,9 @@ int64_t bad_images_of(const record::Record& record);
 // The goal's metric at its last evaluation; empty where there is none.
 std::optional<double> last_value(const record::Record& record);
 
+// The limit of each worker's container, in CPUs; empty where there is none.
+std::optional<double> cpus_of(const record::Record& record);
+
 // The figures that tables show of one run.
 struct RunFigures {
   std::string name, state;

@@ -395,7 +395,7 @@ Section run_section(const Record& record) {
     task += fmt::format(", {}={}", key, value);
   }
   line("task", task);
-  const auto cpus = number(record.engine, "/cpus");
+  const auto cpus = cpus_of(record);
   line("run",
        fmt::format("{} x {}{}, {}, {}, {}, seed {}", plural(figures.workers, "worker"),
                    plural(figures.threads_per_worker, "thread"), cpus ? fmt::format(" with {:.7g} CPUs", *cpus) : "",

@@ -19,9 +19,9 @@
 #include "mlbench/base/run_folder.h"
 #include "mlbench/cli/context.h"
 #include "mlbench/cli/remote.h"
+#include "mlbench/cli/remote_runs.h"
 #include "mlbench/cli/verbs/verbs.h"
 #include "mlbench/home/runs.h"
-#include "mlbench/report/figures.h"
 #include "mlbench/report/logs.h"
 #include "mlbench/report/records.h"
 #include "mlbench/spec/run_options.h"
@@ -126,9 +126,12 @@ class FolderLogs final : public LogSource {
 class RemoteLogs final : public LogSource {
  public:
   RemoteLogs(const MasterClient& master, const std::string& name, std::optional<LogStream> only)
-      : master_(master), path_(path_of_run(name)), only_(only ? fmt::format("stream={}&", name_of(*only)) : "") {}
+      : master_(master),
+        name_(name),
+        path_(path_of_run(name)),
+        only_(only ? fmt::format("stream={}&", name_of(*only)) : "") {}
   std::chrono::milliseconds poll() const override { return kRemoteLogsPoll; }
-  bool active() const override { return record::is_active_state(report::text(master_.get(path_), "/state")); }
+  bool active() const override { return record::is_active(remote_record(master_, name_)); }
   std::vector<ShownLog> logs() const override {
     std::vector<ShownLog> found;
     const Json answer = master_.get(path_ + "/logs?" + only_);
@@ -159,7 +162,7 @@ class RemoteLogs final : public LogSource {
 
  private:
   const MasterClient& master_;
-  const std::string path_, only_;  // `only_` is a parameter of the query, or ""
+  const std::string name_, path_, only_;  // `only_` is a parameter of the query, or ""
   std::string cursor_;
 };
 

@@ -183,7 +183,7 @@ std::string workers(const Record& record) { return counted_if_known(record.worke
 // decode its images.
 std::string threads_per_worker(const Record& record) {
   const std::string threads = counted_if_known(record.threads_per_worker, "thread");
-  const auto cpus = number(record.engine, "/cpus");
+  const auto cpus = cpus_of(record);
   std::string text = cpus ? fmt::format("{} with {:.7g} CPUs", threads, *cpus) : threads;
   if (!record.effective || !record.effective->decoding_threads) return text;
   return fmt::format("{} and {}", text, counted(*record.effective->decoding_threads, "decoding thread"));
