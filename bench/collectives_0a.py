@@ -27,7 +27,7 @@ BEGIN, END = "<!-- table of bench/collectives_0a.py -->", "<!-- end of table -->
 BACKENDS, RANKS = ["mpi", "gloo", "shm"], [2, 4, 8]
 TYPES = ["float32", "float16"]
 SIZES = 80
-# Of the 80 sizes those nearest to so many elements are quoted.
+# The page quotes those of the 80 sizes that are nearest to so many elements.
 QUOTED = [1, 1_000, 16_000, 1_000_000, 100_000_000]
 IDLE = 0.5  # load average of a minute that an idle machine stays below
 

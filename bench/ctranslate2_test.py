@@ -27,7 +27,7 @@ def only(paths):
 
 def train(home):
     environment = {**os.environ, "MLBENCH_HOME": str(home)}
-    # Of the checkpoints of a run the last one stays.
+    # The last checkpoint of a run stays.
     subprocess.run([os.environ["MLBENCH_TEST_MLBENCH"], "run", "made", "1", "--task", TASK, "--synthetic", "--max-epochs", "3",
                     "--threads-per-worker", "2", "--local"], env=environment, check=True, timeout=1800)
     record = json.loads((home / "runs/made-1/run.json").read_text())

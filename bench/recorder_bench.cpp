@@ -153,7 +153,7 @@ bool measure_spans(const Settings& settings, const track::RecorderOptions& optio
   return report("span", cost, static_cast<double>(bytes) / static_cast<double>(spans));
 }
 
-// Of a run's first segment.
+// Reports the recorder's share of a run's first segment.
 bool report_run(const std::string& run, const Cost& span) {
   fmt::print("rank  steps  spans_per_step  ns_per_span   step_ms     share\n");
   bool right = true;

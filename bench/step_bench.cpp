@@ -144,7 +144,7 @@ int run(const Options& chosen) {
       step_s.push_back(seconds(end - begin));
     }
   };
-  // Of target tokens without padding; of images the same as samples.
+  // Target tokens count without padding; an image is one.
   const auto tokens_per_s = [&] { return static_cast<double>(batch.view.weight) / median(step_s); };
   take_steps(warm_up);
   if (chosen.turns) {

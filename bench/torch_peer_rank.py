@@ -79,7 +79,7 @@ def fixed_batch(net, options, batch, shape):
 def shuffled_rows(net, weight, options, batch):
     """(loss of a batch, batch of a step): this rank's next rows of one permutation after the other of the whole set."""
     features = torch.from_file(str(options.rows_file), size=options.rows * weight.numel()).view(options.rows, -1)
-    # The same on all ranks. Drawing the labels reads each row once, so that all are mapped before the clock starts.
+    # All ranks have the same labels. Drawing them reads each row once, so that all are mapped before the clock starts.
     shared = torch.Generator().manual_seed(0)
     scores = features @ torch.randn(weight.numel(), generator=shared)
     labels = torch.bernoulli(torch.sigmoid(6 * scores), generator=shared)

@@ -84,8 +84,8 @@ if(TARGET mlbench-worker)
   _mlbench_install_tree(libtorch ${_torch_lib} ${_libtorch}/torch/lib ${_torch_libraries})
   _mlbench_install_tree(libtorch ${_wheels} ${_libtorch} ${_nvidia_libraries})
 
-  # The same in the build tree, by links, so that the program is installed as it was linked: of a path that is replaced
-  # when it is installed CMake leaves an empty end, and the loader takes that for the current folder.
+  # The build tree has the same folders, as links, so that the program is installed as it was linked: of a path that is
+  # replaced when it is installed CMake leaves an empty end, and the loader takes that for the current folder.
   _mlbench_library_folder(libtorch/torch/lib ${_torch_lib} ${_workers})
   if(MLBENCH_NCCL)
     get_target_property(_nccl_libraries mlbench_nccl INTERFACE_LINK_LIBRARIES)  # nvidia/*/lib/*.so of wheels, too

@@ -13,7 +13,7 @@ export const MEASURES: Record<Measure, {title: string; unit: string}> = {
 export const FORMS = [['out_of_place', 'out of place'], ['in_place', 'in place']] as const;
 type FormName = typeof FORMS[number][0];
 
-// Of the time the median, where the iterations are known.
+// A time is the median, where the iterations are known.
 const valueOf = (form: CollectiveForm, measure: Measure): number | null =>
   measure === 'time' ? form.iterations?.p50 ?? form.time : form[measure];
 
@@ -41,7 +41,7 @@ function lineOf(label: string, rows: CollectiveRow[], form: (row: CollectiveRow)
 
 const typesOf = (rows: CollectiveRow[]): string[] => [...new Set(rows.map((row) => row.type))];
 
-// Of one run: a line per type and form.
+// One run has a line per type and form.
 export function linesOfRun(rows: CollectiveRow[], group: string, measure: Measure): Line[] {
   const own = rows.filter((row) => groupOf(row) === group);
   return typesOf(own).flatMap((type) => FORMS.flatMap(([name, words]) =>
@@ -54,7 +54,7 @@ function ownForm(row: CollectiveRow): CollectiveForm | null {
   return there.find((form) => !form.copies) ?? there[0] ?? null;
 }
 
-// Of several runs: a line per run and type.
+// Several runs have a line per run and type.
 export function linesOfRuns(runs: {label: string; rows: CollectiveRow[]}[], group: string, measure: Measure): Line[] {
   const own = runs.map((run) => ({...run, rows: run.rows.filter((row) => groupOf(row) === group)}));
   const several = new Set(own.flatMap((run) => typesOf(run.rows))).size > 1;

@@ -10,7 +10,7 @@ import {Segmented} from './ui';
 
 const CHOICES = (Object.keys(MEASURES) as Measure[]).map((name) => [name, MEASURES[name].title] as const);
 
-// Of one run, or of several side by side.
+// The charts of one run, or of several side by side.
 export function CollectiveCharts({runs, file, empty}: {runs: {label: string; rows: CollectiveRow[]}[]; file: string; empty: string}) {
   const [measure, setMeasure] = useState<Measure>('time');
   const charts = useMemo(() => groupsOf(runs.flatMap((run) => run.rows)).map((group) => ({

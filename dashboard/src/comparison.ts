@@ -38,7 +38,7 @@ export const wordsOf = (run: RepeatedRun, figure: string): string => {
 export const pairing = (run: RepeatedRun): string =>
   run.runs > 1 && (run.time_to_goal_ratio || run.samples_per_s_ratio || run.value_after_ratio) ? wordsOf(run, 'paired_by_seed') : NONE;
 
-// Of the repeats: "85.2", "84.1 to 85.2".
+// The range of the repeats: "85.2", "84.1 to 85.2".
 export const rangeText = (values: (number | null | undefined)[], format: Format): string => {
   const known = values.filter((value) => value !== null && value !== undefined);
   if (known.length === 0) return NONE;

@@ -190,7 +190,7 @@ export function requestOf(form: Form, fields: Fields, engines: Engine[] = []): R
 
 const quoted = (word: string): string => /^[A-Za-z0-9_./:=,@%+{}-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 
-// Of the command line, where it is not the field's name.
+// The name of the command line's option, where it is not the field's.
 const FLAGS: Record<string, string> = {slurm: '--slurm-option'};
 // Their value may be left out, so it does not stand in a word of its own.
 const OPTIONAL_VALUE = new Set(['requeue']);

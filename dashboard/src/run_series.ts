@@ -28,7 +28,7 @@ export interface Title {
   quantity?: Quantity;
 }
 
-// Of what belongs to no split, the most telling first.
+// The titles of what belongs to no split, the most telling first.
 const TITLES = new Map<string, Title>([
   ['samples_per_s', {title: 'Throughput', unit: 'samples per second'}],
   ['step_s', {title: 'Step time', unit: 'time per step', quantity: 'seconds'}],

@@ -43,7 +43,7 @@ export interface RunSummary {
   evaluation?: string;
   failure?: string;
   shared_host?: boolean;
-  // Of a run of MLflow's clients, whose name is "mlflow:" and its id:
+  // A run of MLflow's clients, whose name is "mlflow:" and its id, has these:
   title?: string;
   experiment?: string;
   experiment_id?: string;
@@ -106,7 +106,7 @@ export interface Failure {
   log_tail: string[];
 }
 
-// Of each rank. Not exact: the true wait is at least, the true transfer at most this.
+// The times of each rank. Not exact: the true wait is at least, the true transfer at most this.
 export interface Exchange {
   wait_s: number[];
   transfer_s: number[];
@@ -348,7 +348,7 @@ export interface Scaled {
 
 export type ComparedRun = RunSummary & Scaled;
 
-// Of repeats: mean and its 95 % interval.
+// The mean of repeats and its 95 % interval.
 export interface Sample {
   values: number[];
   mean: number | null;

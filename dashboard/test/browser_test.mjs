@@ -299,7 +299,7 @@ test('an engine is told what it takes', async () => {
   await page.getByLabel('Timeout of an operation').fill('2m');
   const said = (words) => page.locator('.preview code').getByText(words, {exact: true}).waitFor();
   await said('mlbench run told 4 --task fashion-mnist --comm-timeout 2m --overlap --synthetic');
-  // Of this machine there is little to say.
+  // There is little to say of this machine.
   await page.getByText('Options of the executor local').click();
   await page.getByLabel('Image of the ranks').waitFor();
   assert.equal(await page.getByLabel('Ranks per host').count(), 0);

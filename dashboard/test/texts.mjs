@@ -12,7 +12,7 @@ const VALUE = 'Value';
 const templateText = node =>
   node.quasis.map((part, at) => part.value.cooked + (at < node.expressions.length ? VALUE : '')).join('');
 
-// Of an element without its block elements, which stand alone.
+// The text of an element without its block elements, which stand alone.
 function elementText(node) {
   return node.children.map(child => {
     if (child.type === 'JSXText') return child.value;

@@ -258,7 +258,7 @@ TEST_F(EndToEnd, BackEndsAgree) {
   EXPECT_EQ(record("five-mpi-3")["weights_sha256"], record("again-mpi-3")["weights_sha256"]);
 }
 
-// Of two numbers there is one sum; three are added in another order.
+// Two numbers have one sum; three are added in another order.
 TEST_F(EndToEnd, SharedMemoryAgreesWithGloo) {
   const auto train = [](const std::string& backend, const char* steps, const char* workers) {
     const std::string name = "twin-" + backend;

@@ -68,7 +68,7 @@ TEST_F(HostileHost, IsNamedAndHarmsNobody) {
   }
 }
 
-// The same without a fault: what the test above finds is the faults' doing.
+// Without a fault the run finishes: what the test above finds is the faults' doing.
 TEST_F(HostileHost, WithoutAFaultTheRunFinishes) { EXPECT_EQ(run("well", {}, "echo {hosts}"), 0) << said_; }
 
 }  // namespace

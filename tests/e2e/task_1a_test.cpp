@@ -204,9 +204,9 @@ TEST_P(Task1aOnEach, BucketsExchangedBesideTheBackwardPassGiveTheSameWeightsToTh
   }
 }
 
-// The same start, images and augmentation, in the arithmetic of two libraries: rounding alone tells them apart, and a
-// ReLU that falls on its other side makes more of it with every step. Seen were 8e-9 of the loss after the first step
-// and 9e-6 after the fourth; at the task's own rate, ten times this one, 5e-3.
+// Two libraries compute with the same start, images and augmentation: rounding alone tells them apart, and a ReLU that
+// falls on its other side makes more of it with every step. Seen were 8e-9 of the loss after the first step and 9e-6
+// after the fourth; at the task's own rate, ten times this one, 5e-3.
 TEST_F(Task1a, FrameworksAgreeOnTheLossAfterSomeSteps) {
   require("native");
   if (IsSkipped()) return;

@@ -107,7 +107,7 @@ TEST(AwdLstm, ResumesBeforeAtAndBehindTheSwitchToAveragedSgdWithTheSameBits) {
     for (const int64_t step : {from - 2, from, from + 1, from + 4, whole.steps - 1}) {
       expect_same(test.start(step), whole, step);
     }
-    // Of a step behind the switch nothing is left when it is cut off.
+    // Nothing is left of a step behind the switch that is cut off.
     test.cut_off = {from + 3, 1};
     EXPECT_THROW(test.start(from), CutOff);
     test.cut_off = {};
@@ -115,7 +115,7 @@ TEST(AwdLstm, ResumesBeforeAtAndBehindTheSwitchToAveragedSgdWithTheSameBits) {
   }
 }
 
-// Of real float16: the gradient of a token's logits is S times less than 1, or that divided by the tokens of the step.
+// In real float16 the gradient of a token's logits is S times less than 1, or that divided by the tokens of the step.
 TEST(Fp16, AnOverflowIsSeenWhereTheSumIsDividedBehindTheExchange) {
   for (const bool behind : {false, true}) {
     SCOPED_TRACE(behind);
@@ -146,7 +146,7 @@ TEST_P(Accumulation, AStepCutOffInItsSecondMicroBatchIsTakenAgainWithTheSameBits
     test.run.task.task.epochs = 2;
     test.run.task.task.label_smoothing = 0.1;
     test.run.task.task.optimizer = {"centralized_adam", 2e-3, {{"clip_norm", 5}}};
-    // So high that steps are skipped first, and that the scale falls and grows within the run.
+    // The scale is so high that steps are skipped first, and falls and grows within the run.
     if (std::string(GetParam().precision) == "fp16") {
       test.run.task.task.optimizer.options.update(
           {{"loss_scale", 1 << 24}, {"loss_scale_interval", 3}, {"loss_scale_growth", 2}, {"loss_scale_backoff", 0.5}});

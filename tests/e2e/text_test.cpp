@@ -204,7 +204,7 @@ TEST_P(Text, EvaluatesWhatItStored) {
   EXPECT_EQ(stored.json()["weights_sha256"], records[0]["weights_sha256"]);
   EXPECT_EQ(stored.json()["samples"], GetParam().samples);
 
-  // The same tensors as another program leaves them, and in one shard.
+  // The same tensors are evaluated as another program leaves them, and in one shard.
   std::vector<std::string> words = {"evaluate", checkpoint("stored", 2, 3) / "model.safetensors", "--json"};
   const std::vector<std::string> task = task_words({});
   words.insert(words.end(), task.begin(), task.end());
@@ -219,7 +219,7 @@ TEST_P(Text, EvaluatesWhatItStored) {
   EXPECT_EQ(weights.json()["goal"]["reached"], false);
 }
 
-// Of a dictionary of 33,708 entries whose ids are padded to a multiple of 8.
+// A dictionary has 33,708 entries, and its ids are padded to a multiple of 8.
 TEST_P(Dictionary, IsReadAndPadded) {
   const Json records = train("padded", {"1"}, {"--max-steps", "1"});
   ASSERT_EQ(records.size(), 1U);
@@ -240,7 +240,7 @@ TEST_P(Dictionary, IsReadAndPadded) {
 
 // ---- predictions of other solvers -----------------------------------------------------------------------------------
 
-// Of a file with these lines.
+// evaluate() reads predictions from a file with these lines.
 class Predictions : public Text {
  protected:
   static Result evaluate(const std::vector<Json>& lines) {

@@ -80,7 +80,7 @@ TEST_F(TimelineEndToEnd, AWrongClockIsRemovedAndASlowLoaderBlamed) {
   for (const Json& rank : summary["ranks"]) EXPECT_LE(rank["unattributed_share"].get<double>(), 0.02);
 }
 
-// Of ranks that compute layer by layer and communicate beside that, evaluate, and write checkpoints.
+// The ranks of this run compute layer by layer and communicate beside that, evaluate, and write checkpoints.
 TEST_F(TimelineEndToEnd, ARealTraceMeetsTheSchemaAndNests) {
   if (const std::string missing = record::SchemaValidator::missing(); !missing.empty()) GTEST_SKIP() << missing;
   const fs::path file = folder_ / "out.json";

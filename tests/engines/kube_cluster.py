@@ -555,7 +555,7 @@ class KubeCluster(Started):
                     with contextlib.suppress(OSError):
                         os.rmdir(folder)
         self.settings_back()
-        # Of the nodes, images are large.
+        # The images of the nodes are large.
         for name in [*self.nodes, "etcd", "pids", "cluster.json"]:
             subprocess.run(["rm", "-rf", "--one-file-system", self.folder / name], timeout=300, check=False)
         if self.lock:

@@ -410,7 +410,7 @@ class RunsTest(ClusterTest, RunsCase):
         self.command("second", 2, "echo ready", "--detach", "--ranks-per-host", "1")
         self.wait_for(lambda: any("anti-affinity" in note for note in self.record("second-2")["notes"]),
                       "the second says what it waits for", PATIENCE_S, lambda: self.told("second-2"))
-        # Nor does one that would share a node, with who does not.
+        # A run that would share a node does not come to one of a run that does not share.
         self.command("third", 1, "echo ready", "--detach", "--share-host")
         self.wait_for(lambda: any("anti-affinity" in note for note in self.record("third-1")["notes"]),
                       "the third says what it waits for", PATIENCE_S, lambda: self.told("third-1"))

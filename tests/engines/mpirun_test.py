@@ -237,7 +237,7 @@ class MpirunTest(EngineCase):
                 self.assertEqual(record["failure"]["host"], "h3")
                 self.assertIn("rank 2 on h3", record["failure"]["message"])
                 self.assertIsNone(record["exit_codes"][2])
-                # Also there, where nobody can tell anybody to end.
+                # The ranks end on h3, too, where nobody can tell them to.
                 self.wait_for(lambda: not self.left(), f"something stays: {self.left()}", GONE_WITHIN_S)
                 self.network.heal("h3")
 

@@ -21,7 +21,7 @@ import subprocess
 import time
 
 NETWORK = "10.77.0"
-# Of the token bucket: what may leave at once, and how long a packet may wait.
+# The token bucket says what may leave at once, and how long a packet may wait.
 BURST_S, LEAST_BURST, WAIT = 0.001, 32 * 1024, "50ms"
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}

@@ -42,7 +42,7 @@ int64_t elements_of(const CoderCase& test) {
   return count;
 }
 
-// Of one step and rank: matrix, then vector.
+// The gradient of one step and rank: matrix, then vector.
 std::vector<float> gradient_of(const CoderCase& test, int step, int rank) {
   return golden::drawn(elements_of(test) + kVector, static_cast<uint64_t>(kRanks * step + rank));
 }

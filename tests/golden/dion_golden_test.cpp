@@ -70,7 +70,7 @@ double length_of(const std::vector<double>& exact) {
 
 using DionGolden = golden::OracleTest;
 
-// Of ranks 1, 3 and 6 of the smaller extents 6 and 9 (rounded up), and whole.
+// The fractions give the ranks 1, 3 and 6 where the smaller extent is 6, and 1, 5 and 9 where it is 9.
 TEST_F(DionGolden, FiftyStepsEqualThoseOfThePaper) {
   const FlatLayout layout = dion_layout();
   for (const double fraction : {0.1, 0.5, 1.0}) {

@@ -57,7 +57,7 @@ class Wire {
     return true;
   }
   void end() const { shutdown(fd_.get(), SHUT_WR); }
-  // Of the first answer; 0 when the server closed without one, -1 when it did neither in time.
+  // The status of the first answer; 0 when the server closed without one, -1 when it did neither in time.
   int status() const {
     std::string head;
     const auto deadline = std::chrono::steady_clock::now() + kAnswerPatience;

@@ -14,7 +14,7 @@
 //       full           cannot write the checkpoint when it stops: an error of its own
 //       outlive        goes on (without communication) when the supervisor is lost
 //       wrong:COUNT    of a benchmark of collectives: so many wrong elements in the row of that step
-// Of a benchmark of collectives rank 0 has a row for each step.
+// In a benchmark of collectives rank 0 has a row for each step.
 
 #include <fmt/format.h>
 #include <signal.h>

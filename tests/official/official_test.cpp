@@ -110,7 +110,7 @@ const std::vector<Attempt>& attempts() {
          asked.set("optimizer.lr=0.05");
        },
        "own"},
-      // The same task, however it is written.
+      // These are the same task, however it is written.
       {"other comments and another order",
        [](Asked& asked) {
          asked.edit("target = 91.5\nlight_target = 85", "light_target = 85.0  # easy\ntarget = 91.5");

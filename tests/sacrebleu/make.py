@@ -162,7 +162,7 @@ def paired():
         _, results = PairedTest([("even", systems[0]), ("odd", systems[1])], {name: metric}, references, "bs",
                                 resamples)()
         even, odd = next(results[key] for key in results if key != "System")
-        # The same seed, so the same draws for both.
+        # Both have the same seed, so the same draws.
         draws = [_bootstrap_resample(metric._extract_corpus_statistics(one, references), metric, resamples)[1]
                  for one in systems]
         differences = sorted(b.score - a.score for a, b in zip(*draws))

@@ -148,8 +148,8 @@ std::optional<FileLock> FileLock::acquire(const std::filesystem::path& path, std
 }
 
 namespace {
-// Of all temporary folders of a process. Processes that share the system's temporary files may have the same number in
-// several PID namespaces.
+// The prefix begins the name of every temporary folder of a process. Processes that share the system's temporary files
+// may have the same number in several PID namespaces.
 std::string prefix_of_temporary_folders(pid_t pid) { return fmt::format("mlbench-{}.{}-", own_pid_namespace(), pid); }
 }  // namespace
 

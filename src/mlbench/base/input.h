@@ -92,7 +92,7 @@ inline constexpr Input kIdentityAnswer{"an answer of an identity endpoint", 64 *
 // most ..." for any other text, for what is not JSON, for more than 2,000,000 values, and for an object of so many keys
 // that looking them up would take seconds (some 20,000).
 Json parse_json(std::string_view text, const Input& input);
-// As parse_json(), but returns nothing where parse_json() throws.
+// Parses a text as parse_json() does, but returns nothing where parse_json() throws.
 std::optional<Json> try_parse_json(std::string_view text, const Input& input);
 
 // The value, if it is a whole number between -10^17 and 10^17, so that a sum of a few does not overflow. Empty for
@@ -108,7 +108,7 @@ std::string text_member(const Json& object, const char* name);
 std::string read_file(const std::filesystem::path& path, const Input& input);
 // Reads a file as read_file() does and parses it as parse_json() does. Errors name the path.
 Json read_json_file(const std::filesystem::path& path, const Input& input);
-// As write_json_file() of json.h, for a file that is to be read again. Throws UserError when it is too large.
+// Writes a file to be read again, as write_json_file() of json.h does. Throws UserError when the text is too large.
 void write_json_file(const std::filesystem::path& path, const Json& value, const Input& input);
 
 // Throws UserError "SUBJECT has N bytes: WHAT has at most M".

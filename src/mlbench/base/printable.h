@@ -13,12 +13,12 @@ namespace mlbench {
 // If the text is longer than `max_bytes`, only so many bytes are kept, followed by the number of those left out.
 std::string printable(std::string_view text, size_t max_bytes = 500);
 
-// As printable() without a limit, but lines stay lines. Each line after the first begins with `indent`, so that in a
-// log none passes for a message of its own (set_up_logging() does that to every message).
+// Makes a text printable as printable() does, without a limit, but lines stay lines. Each line after the first begins
+// with `indent`, so that in a log none passes for a message of its own (set_up_logging() does that to every message).
 std::string printable_lines(std::string_view text, std::string_view indent = "    ");
 
-// The same JSON value, written so that a character which printable() would escape appears as \u202e, never as itself.
-// Precondition: `json` is UTF-8, as Json::dump() returns it.
+// Returns the same JSON value, written so that a character which printable() would escape appears as \u202e, never as
+// itself. Precondition: `json` is UTF-8, as Json::dump() returns it.
 std::string printable_json(std::string json);
 
 }  // namespace mlbench

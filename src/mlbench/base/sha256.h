@@ -33,7 +33,7 @@ std::string hex_of(std::span<const std::byte> bytes);
 inline std::string hex_of(std::string_view bytes) {
   return hex_of(std::as_bytes(std::span(bytes.data(), bytes.size())));
 }
-// So many random bytes from the system, in hexadecimal, for ids and secrets. Throws SystemError.
+// Returns `bytes` random bytes from the system, in hexadecimal, for ids and secrets. Throws SystemError.
 std::string random_hex(size_t bytes);
 
 }  // namespace mlbench

@@ -14,7 +14,7 @@ inline int64_t volume_of(std::span<const int64_t> shape) {
   return volume;
 }
 
-// As volume_of(), for extents that nobody has checked: their product may not fit into an integer.
+// Returns the volume of extents that nobody has checked: their product may not fit into an integer.
 inline double unchecked_volume_of(std::span<const int64_t> shape) {
   double volume = 1;
   for (const int64_t extent : shape) volume *= static_cast<double>(extent);

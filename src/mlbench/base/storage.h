@@ -10,7 +10,7 @@ namespace mlbench {
 // disk or in memory. A file system of another machine has the name of its kind, "nfs" or "lustre". One that a program
 // serves is "fuse". "" where the kind is not known.
 std::string storage_kind(const std::filesystem::path& path);
-// As storage_kind(), for the number `type` by which statfs(2) calls a kind.
+// Returns what storage_kind() does, for the number `type` by which statfs(2) calls a kind.
 std::string storage_kind_of(uint32_t type);
 
 }  // namespace mlbench

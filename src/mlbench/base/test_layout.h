@@ -21,7 +21,7 @@ inline FlatLayout layout_of(const std::vector<int64_t>& counts) {
   return layout;
 }
 
-// As layout_of(), with a buffer beside the parameters that has no gradient.
+// Adds to layout_of() a buffer beside the parameters, which has no gradient.
 inline FlatLayout layout_with_buffer(const std::vector<int64_t>& counts) {
   FlatLayout layout = layout_of(counts);
   layout.ranges.push_back({"mean", {7}, 0, 7, false});

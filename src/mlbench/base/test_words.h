@@ -29,7 +29,7 @@ class RandomWords {
     for (const char c : bytes()) word += static_cast<unsigned char>(c) < 0x80 ? std::string(1, c) : "\u00fc";
     return word;
   }
-  // As text(), but sometimes a word that means something to a launcher.
+  // Draws a word as text() does, but sometimes one that means something to a launcher.
   std::string word() {
     constexpr std::array<const char*, 10> kTaken = {":",   "--mca", "-mca",    "--am",     "--tune",
                                                     "\\:", "\\\\",  "$(HOME)", "$$(RANK)", "-x"};

@@ -79,7 +79,7 @@ class Cli : public testing::Test {
     return {output.end.code, std::move(output.standard_output), std::move(output.standard_error)};
   }
 
-  // The same without waiting for its end. What it writes is in the file.
+  // Starts the program as mlbench() does, without waiting for its end. What the program writes is in the file.
   ChildProcess start(std::vector<std::string> arguments, const char* file = "output") const {
     ProcessOptions options;
     options.arguments = std::move(arguments);

@@ -60,7 +60,7 @@ std::string whole_url(std::string given);
 
 // The master of given_master(), or else the one that serves this home; empty when there is neither.
 std::optional<MasterClient> find_master(const Context& context);
-// The same. Throws UserError when there is none.
+// Returns the master that find_master() finds. Throws UserError when there is none.
 MasterClient the_master(const Context& context);
 // The master of -u, or else that of the chosen cluster (clusters/config.h); empty when there is neither.
 std::optional<MasterClient> given_master(const Context& context);

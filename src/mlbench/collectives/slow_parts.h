@@ -18,7 +18,7 @@
 //   (1 + 4 / links)). Among at most 6 links, those of three hosts, the middle distance is small by chance too often.
 //   There the noise is the largest distance (x (1 / 4 + 4 / links)). A second slow part then hides the first, and noise
 //   of 20 % to 60 % names a part in 6 of 100 matrices.
-// Of several such parts, the one is named that explains the matrix best (least sum of distances); its links are left
+// Among several such parts, the one that explains the matrix best (least sum of distances) is named; its links are left
 // out, and the rest is looked at again. Fewer than three hosts or ranks cannot be compared.
 
 #include <cstddef>

@@ -373,7 +373,7 @@ TEST_P(ContractTest, DestroyedWorkIsFinished) {
   });
 }
 
-// Same bits on every rank and again, on numbers whose sums round; close to the sum in float64.
+// A reduction gives the same bits on every rank and again, on numbers whose sums round; close to the sum in float64.
 TEST_P(ContractTest, ReductionsAreDeterministic) {
   const int size = GetParam().size;
   const Float32Precision& float32 = GetParam().back_end.float32;

@@ -61,7 +61,7 @@ TEST(TopK, ThreeStepsComputedByHand) {
               ElementsAre(ElementsAre(0, -2, 0), ElementsAre(1, 0, 0), ElementsAre(0, 0, 0.25)));
 }
 
-// Of four elements two are sent, and one of the other two: an index has two bits, and two means each are sent twice.
+// Two of four elements are sent, and one of the other two: an index has two bits, and two means each are sent twice.
 //
 //   step  to send                      chosen         first means  left            second means
 //   1     1, -4, 0.5, 2; 0.25, -8      -4, 2, -8      2, -6        2, 0, -2        1, -2
@@ -147,7 +147,7 @@ TEST(Threshold, ThreeStepsComputedByHand) {
               ElementsAre(ElementsAre(0, -2, 1), ElementsAre(1.25, 0, 0), ElementsAre(0, 0, 0)));
 }
 
-// Of 12 elements: 8 bytes for each of up to 5 that are not zero, then the 48 of all, without those of the padding.
+// With 12 elements, each of up to 5 that are not zero takes 8 bytes; beyond, all together take 48, without the padding.
 TEST(NonZero, ThreeStepsComputedByHandAndBytesByTheFormula) {
   const FlatLayout layout = layout_with_buffer({12});
   const auto coder = make("nonzero", Json::object(), layout);
@@ -212,7 +212,7 @@ TEST(DeepGradient, ClipsTheMeanGradientOfARank) {
   EXPECT_THAT(clipped(4, 0.25), ElementsAre(FloatEq(0.1875), FloatEq(-0.25)));
 }
 
-// Of 1,000 elements: 250, then 25 % times (0.01 / 0.25)^(1/2), then 10.
+// The steps send these of 1,000 elements: 250, then 25 % times (0.01 / 0.25)^(1/2), then 10.
 TEST(DeepGradient, SendsLessFromStepToStepOfItsWarmUp) {
   const auto coder = make("deep_gradient", {{"share", 0.01}, {"coder_warmup_steps", 2}}, layout_with_buffer({1000}));
   EXPECT_EQ(coder->bytes_per_step(), std::nullopt);
@@ -578,8 +578,8 @@ TEST(AcpSgd, SixStepsComputedInFloat64) {
   }
 }
 
-// Of M = a b^T the first step sends M q q^T and keeps the rest. The second has P = a / |a|, and sends all that is left:
-// both together are 2 M.
+// With M = a b^T the first step sends M q q^T and keeps the rest. The second has P = a / |a|, and sends all that is
+// left: both together are 2 M.
 TEST(AcpSgd, AMatrixOfItsRankArrivesWholeInTwoSteps) {
   const auto coder = make("acp_sgd", {{"min_compression", 1}}, matrix_and_vector());
   const at::Tensor matrix = at::outer(at::arange(1, 4, at::kFloat), at::arange(-1, 3, at::kFloat)).view({-1});

@@ -28,7 +28,7 @@ class LowRankParts {
   LowRankParts(const FlatLayout& layout, int64_t rank, double min_compression);
 
   const std::vector<Matrix>& matrices() const { return matrices_; }
-  // Of the factors of all matrices, of what is sent as it is, and of the whole gradient without padding.
+  // How many elements the factors of all matrices have (P, Q), and how many the tensors that are sent as they are.
   int64_t p_elements() const { return p_elements_; }
   int64_t q_elements() const { return q_elements_; }
   int64_t plain_elements() const { return plain_elements_; }

@@ -76,7 +76,7 @@ std::optional<uint64_t> QsgdCoder::bytes_per_step() const {
 float QsgdCoder::quantise(const Bucket& bucket, const float* values, uint64_t key, uint8_t* codes) const {
   const float* from = values + bucket.offset;
   const float norm = norm_of(from, bucket.count, options_.largest);
-  // Of a norm that is not finite, nothing but the norm arrives: infinity or NaN times zero is NaN.
+  // Where the norm is not finite, nothing but the norm arrives: infinity or NaN times zero is NaN.
   const float scale = norm > 0 && std::isfinite(norm) ? static_cast<float>(levels()) / norm : 0;
   std::array<uint32_t, 4> drawn{};
   for (int64_t i = 0; i < bucket.count; ++i) {

@@ -110,7 +110,7 @@ Payload RowCoder::encode(int /*round*/, const at::Tensor& gradient) {
     for (int64_t number = begin; number < end; ++number) {
       const Row& row = rows_[static_cast<size_t>(number)];
       const float scale = largest_magnitude(values + row.offset, row.count) / largest_of(format);
-      // Of a scale that is not finite, nothing but the scale arrives: infinity or NaN times zero is NaN.
+      // Where the scale is not finite, nothing but the scale arrives: infinity or NaN times zero is NaN.
       const float inverse = scale > 0 && std::isfinite(scale) ? 1 / scale : 0;
       std::memcpy(bytes + row.payload, &scale, sizeof scale);
       unpacked.resize(packed ? static_cast<size_t>(row.count) : 0);

@@ -33,7 +33,7 @@ void check(std::span<const float> values, int64_t count) {
   return any != 0;
 }
 
-// Of evenly spread values the one that about `count` of all reach.
+// Returns, of evenly spread values, the one that about `count` of all values reach.
 int32_t likely_bound(std::span<const float> values, double count) {
   const auto size = static_cast<int64_t>(values.size());
   const int64_t samples = std::min(kSamples, size);

@@ -27,8 +27,8 @@
 //          (sign.h): each time what the times before left of them. A mean is what is nearest to all of its values, so
 //          each time less is left, and error feedback, which is over both, converges as it does without.
 //
-// Of s values that are ceil(w s / 8) bytes, and 4 s bytes; or with b bits b times the sum of 8 + ceil(s_t / 8), where
-// s_t elements are sent of tensor t.
+// Indices of s values take ceil(w s / 8) bytes. The values take 4 s bytes, or with b bits b times the sum of 8 +
+// ceil(s_t / 8), where s_t elements are sent of tensor t.
 //
 // Both random ones multiply by n / s where there is no error feedback, so that their expectation is the gradient; with
 // error feedback they send elements as they are. Error feedback is added before elements are chosen, and momentum comes

@@ -46,7 +46,7 @@ std::unique_ptr<EvalLoader> make_sample_eval_loader(const dataset::CachedSplit& 
                                                     std::unique_ptr<Transform> transform, const EvalShard& shard,
                                                     int64_t batch_size);
 
-// The same of these samples of a source, which are decoded in that order.
+// The loader takes rows as the one above does, but of `records` of a source, which are decoded in that order.
 std::unique_ptr<EvalLoader> make_sample_eval_loader(std::shared_ptr<const SampleSource> source,
                                                     const std::vector<int64_t>& records, const EvalShard& shard,
                                                     int64_t batch_size);

@@ -713,7 +713,7 @@ BadSampleRule told_to(Told& told, int64_t most) {
           }};
 }
 
-// Of the images 0 to 49, 19 stands in for 17 and 18, and 0 for 49, with their own labels and crops.
+// Image 19 of the images 0 to 49 stands in for 17 and 18, and 0 for 49, with their own labels and crops.
 TEST(BadSamples, TheNextGoodOneStandsInWhateverTheNumberOfThreads) {
   const Encoded images(50, {17, 18, 49});
   const std::map<int64_t, int64_t> stand_ins = {{17, 19}, {18, 19}, {49, 0}};

@@ -36,7 +36,7 @@ class Transform {
   // Whether samples of this column already are what apply() would write, so that batches may point into the cache.
   // Throws UserError when apply() would refuse them.
   virtual bool leaves_as_is(const dataset::FixedColumn&) const { return false; }
-  // The same of sparse rows, which no transform changes.
+  // Says what leaves_as_is() says, of sparse rows, which no transform changes.
   virtual bool leaves_sparse(const dataset::SparseColumn&) const { return false; }
 };
 

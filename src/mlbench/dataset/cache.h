@@ -48,7 +48,7 @@ struct CacheId {
   std::vector<ColumnSpec> columns;  // of each split
   std::string generator;            // made data: name, version and seed of its generator; decoded files: ""
   std::string key;                  // cache_key() of what the records are made from
-  // Of each split, CachedSplit::shards and stored; no part of the file.
+  // CachedSplit::shards and CachedSplit::stored of each split, which are no part of the file.
   std::vector<std::vector<std::filesystem::path>> shards = {};
   std::vector<std::shared_ptr<const StoredShards>> stored = {};
 

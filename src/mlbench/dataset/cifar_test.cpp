@@ -176,7 +176,7 @@ TEST(Cifar, ThePythonLayoutIsRecognised) {
               AllOf(HasSubstr("small-py is the Python layout"), HasSubstr("put small.tar into ")));
 }
 
-// Of the groups of CIFAR-100, fine labels 0 (apple), 1 (aquarium fish) and 2 (baby) lie in fruit and vegetables (4),
+// In the groups of CIFAR-100, fine labels 0 (apple), 1 (aquarium fish) and 2 (baby) lie in fruit and vegetables (4),
 // fish (1) and people (14).
 std::string two_label_records(int first, std::initializer_list<std::pair<int, int>> labels) {
   std::string bytes;

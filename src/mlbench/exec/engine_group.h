@@ -30,13 +30,13 @@ class EngineJob {
   virtual void extend_start() {}
   // What became of the job since the last call, each fact once. Called once the ranks run; returns within a moment.
   virtual std::vector<EngineWord> news() = 0;
-  // As RankGroup::verdict_time().
+  // Answers what RankGroup::verdict_time() asks.
   virtual std::chrono::milliseconds verdict_time() const { return std::chrono::milliseconds(0); }
   // Called when a rank has ended: the engine is asked within a second whether that was its doing.
   virtual void hurry() {}
-  // As RankGroup::notes().
+  // Answers what RankGroup::notes() asks.
   virtual std::vector<std::string> notes() { return {}; }
-  // As RankGroup::allocation(); called while ranks run.
+  // Answers what RankGroup::allocation() asks. Called while ranks run.
   virtual Json allocation() { return nullptr; }
   // Ends the job. Called once, after the guards that came were told to end, for which they need up to `patience`. The
   // job has that time to end by itself, and as long as the engine takes to notice its end; then end() cancels it.

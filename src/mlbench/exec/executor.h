@@ -185,7 +185,7 @@ class Start {
   virtual bool gives_files() const { return false; }
   // The rank that is waited for, where ranks say themselves how far they are; else empty, as where nothing is missing.
   virtual std::optional<MissingRank> missing() const { return std::nullopt; }
-  // As RankGroup::notes(), which later returns the notes that were not asked for here.
+  // Returns the notes so far. RankGroup::notes() later returns the notes that were not asked for here.
   virtual std::vector<std::string> notes() { return {}; }
   // Returns the running ranks. Precondition: poll() returned kStarted, and take() was not called before.
   virtual std::unique_ptr<RankGroup> take() = 0;

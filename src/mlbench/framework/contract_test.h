@@ -142,7 +142,7 @@ inline void expect_logistic_regression_by_hand(const Make& make) {
   EXPECT_NEAR(framework->loss(), loss, 1e-6);
 }
 
-// The same w and rows, with outputs 0 and 2 and targets 1 and -1; penalties 0.2 * 3 and 0.1 / 2 * 5.
+// w and the rows are as above, with outputs 0 and 2 and targets 1 and -1; penalties 0.2 * 3 and 0.1 / 2 * 5.
 //   loss      (1 + 9) / 2 + 0.6 + 0.25
 //   gradient  (2 (0 - 1) (1, 2) + 2 (2 + 1) (1, 0)) / 2 + 0.2 (1, -1) + 0.1 (2, -1)
 inline void expect_linear_regression_by_hand(const Make& make) {

@@ -21,7 +21,7 @@ inline BatchView samples_view(const float* features, const int64_t* labels, std:
   return batch;
 }
 
-// The same batch with the samples `rows` of `matrix` instead of its own. The result is a view of both arguments.
+// The batch with the samples `rows` of `matrix` instead of its own. The result is a view of both arguments.
 inline BatchView gathered_view(BatchView batch, const std::vector<float>& matrix, const std::vector<int64_t>& rows) {
   BatchTensor& features = batch.tensors.front();
   features.values = {matrix.data(), static_cast<int64_t>(matrix.size()), DType::kFloat32};

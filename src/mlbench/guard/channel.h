@@ -53,7 +53,7 @@ class Channel {
   // At a guard's end of a link: from now on, a folder that a rename brings into the rank's folders is the rank's, and
   // is sent. Elsewhere does nothing.
   virtual void offer_folders() {}
-  // As send(), but after all that the rank wrote to its files and folders has arrived. May be called once.
+  // Sends a word once all that the rank wrote to its files and folders has arrived. May be called once.
   virtual void send_behind_files(const std::string& word) { send(word, ""); }
   // Whether the other end is on another host: then descriptors do not travel, and files do.
   virtual bool elsewhere() const { return false; }

@@ -27,7 +27,7 @@ struct RandomCrop {
 // the ratio, then the largest centred part of an allowed ratio. The flip has probability 1/2. Precondition: the
 // options are positive, least <= most.
 RandomCrop draw_crop(const Size& size, const RandomCropOptions& options, RandomSequence random);
-// The same as a function of (seed, epoch, sample) alone, as all augmentation.
+// Draws the crop as a function of (seed, epoch, sample) alone, as all augmentation is.
 RandomCrop draw_crop(const Size& size, const RandomCropOptions& options, uint64_t seed, int64_t epoch, int64_t sample);
 
 // The size whose shorter side is `shorter` (torchvision's Resize), and the square in its centre (CenterCrop, whose
@@ -62,7 +62,7 @@ void write_training_crop(const EncodedImage& image, const RandomCrop& crop, cons
                          const PixelValues& values, std::span<float> out);
 void write_evaluation_crop(const EncodedImage& image, int64_t shorter, const CropOptions& options,
                            const PixelValues& values, std::span<float> out);
-// The same as bytes.
+// These return the crops as bytes.
 Pixels training_crop(const EncodedImage& image, const RandomCrop& crop, const CropOptions& options);
 Pixels evaluation_crop(const EncodedImage& image, int64_t shorter, const CropOptions& options);
 

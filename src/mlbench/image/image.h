@@ -82,7 +82,7 @@ Pixels decode(const EncodedImage& image, const Box& part, const Limits& limits =
 inline constexpr int64_t kDivisors[] = {8, 4, 2, 1};
 bool can_shrink(const EncodedImage& image);
 Size shrunk(const Size& size, int64_t divisor);
-// As decode(); `part` is in pixels of the smaller image. Precondition: can_shrink(image), or a divisor of 1.
+// Decodes as decode() does, with `part` in pixels of the result. Precondition: can_shrink(image), or a divisor of 1.
 Pixels decode_shrunk(const EncodedImage& image, const Box& part, int64_t divisor, const Limits& limits = {});
 
 }  // namespace mlbench::image

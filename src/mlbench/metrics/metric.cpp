@@ -149,7 +149,7 @@ class TopK final : public ScoreMetric<2> {
     sums_[1] += static_cast<double>(correct);
   }
 
-  // Of equal scores, the first counts as the larger; a NaN is larger than all and never right.
+  // The first of equal scores counts as the larger; a NaN is larger than all and never right.
   bool in_top_k(std::span<const float> scores, size_t label) const {
     const float own = scores[label];
     if (std::isnan(own)) return false;

@@ -19,15 +19,15 @@ class Chain {
 
   // The stride is 1, and zero padding keeps height and width. `kernel` must be odd.
   Chain& conv2d_same(const std::string& name, int64_t out_channels, int64_t kernel);
-  // The same, but weights start as those of conv2d_normal() and biases as zeros.
+  // Adds the layer of conv2d_same(), but weights start as those of conv2d_normal() and biases as zeros.
   Chain& conv2d_same_normal(const std::string& name, int64_t out_channels, int64_t kernel);
   // A convolution without bias, padded by kernel / 2 (`kernel` must be odd). Weights are normal with deviation sqrt(2 /
   // fan_out), where fan_out = out_channels * kernel^2 (He et al. 2015). Throws UserError when height or width is no
   // multiple of `stride`.
   Chain& conv2d_normal(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride);
-  // The same, but the deviation is sqrt(1 / fan_in), where fan_in = in_channels * kernel^2.
+  // Adds the layer of conv2d_normal(), but the deviation is sqrt(1 / fan_in), where fan_in = in_channels * kernel^2.
   Chain& conv2d_fan_in(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride);
-  // The same, but weights start as PyTorch's.
+  // Adds the layer of conv2d_normal(), but weights start as PyTorch's.
   Chain& conv2d_uniform(const std::string& name, int64_t out_channels, int64_t kernel, int64_t stride);
   Chain& batch_norm2d(const std::string& name, double momentum = 0.1);  // weight 1, bias 0, eps 1e-5
   // Both chains begin with the current shape and must end with the same shape. Without `shortcut` it is the identity.
@@ -36,9 +36,9 @@ class Chain {
   Chain& global_avg_pool2d();
   Chain& global_avg_max_pool2d();
   Chain& linear(const std::string& name, int64_t outputs);
-  // The same, but weights are normal with this deviation and biases start as zeros.
+  // Adds the layer of linear(), but weights are normal with this deviation and biases start as zeros.
   Chain& linear_normal(const std::string& name, int64_t outputs, double deviation);
-  // The same, but weights are uniform within +-sqrt(6 / (inputs + outputs)) (Glorot and Bengio 2010).
+  // Adds the layer of linear(), but weights are uniform within +-sqrt(6 / (inputs + outputs)) (Glorot and Bengio 2010).
   Chain& linear_glorot(const std::string& name, int64_t outputs);
   Chain& linear_without_bias(const std::string& name, int64_t outputs);
   Chain& activation(const std::string& kind);  // `kind`: "relu" or "softplus"

@@ -23,7 +23,7 @@
 // residual            those of its chains       none: body(x) + shortcut(x); an empty shortcut is the identity
 // dropout             none                      p: probability of zero; what is kept is scaled by 1 / (1 - p)
 //
-// Of graphs alone; T positions, B sequences, D features:
+// These belong to graphs alone; T positions, B sequences, D features:
 // embedding           weight (vocabulary, D)    vocabulary, features (D), scale, row_dropout: ids to scale * rows. A
 //                                               row is dropped with probability row_dropout, wherever its id stands
 //                                               (Gal & Ghahramani 2016; mask [vocabulary]), the others are scaled

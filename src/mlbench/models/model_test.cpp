@@ -118,7 +118,7 @@ TEST(ResNetCifar, HasTheParametersOfEachVariant) {
   EXPECT_EQ(parameters("v1", 20), 272474);
   EXPECT_EQ(parameters("v2", 20), 272474);
   EXPECT_EQ(parameters("v2-mlbench", 20), 272378);
-  // Of v2, without two norms of projections (32 and 64 channels), and with one more projection, of 16 to 16 channels.
+  // The count is that of v2, less two norms of projections (32 and 64 channels), plus a projection of 16 to 16.
   EXPECT_EQ(parameters("v2-tensorflow", 20), 272474 - 2 * 32 - 2 * 64 + 16 * 16);
   for (const int64_t depth : {20, 32, 44, 56}) {
     const int64_t n = (depth - 2) / 6;

@@ -48,7 +48,7 @@ class Planner {
   // The executor of requests that name none, and what its hosts have for ranks. offer() may wait seconds for an engine.
   virtual std::string executor();
   virtual ClusterOffer offer();
-  // As obstacle_to(run).
+  // Says what obstacle_to(run) says.
   virtual std::string obstacle(const spec::RunSpec& run);
   // The nodes of the cluster that `executor` uses with the options `engine`. Waits for the engine's answer.
   virtual exec::ClusterNodes nodes(const std::string& executor, const Json& engine);

@@ -673,7 +673,7 @@ TEST_F(BuildRecord, TellsTheAlgorithmAndHowItsRatesWereChosen) {
   EXPECT_EQ(record["algorithm"]["tuned_trials"], 7);
 }
 
-// Of a later program, or of a damaged specification.
+// A later program, or a damaged specification, names such an algorithm.
 TEST_F(BuildRecord, AnAlgorithmThatIsNotKnownIsNotedAndNothingElseIsLost) {
   spec_.task.task.optimizer.name = "later";
   Json record = build();

@@ -235,7 +235,7 @@ struct Goal {
   std::optional<bool> higher_is_better;
   std::optional<double> target_loss;  // training loss that charts draw
   bool reached = false;
-  // Of the moment when it was reached, else of the best value so far.
+  // These are of the moment when the goal was reached, else of the best value so far.
   std::optional<double> value, epoch;
   std::optional<int64_t> step;
   std::optional<double> train_s;

@@ -13,7 +13,7 @@
 
 namespace mlbench::record {
 
-// Also null when `object` is no object: a rank may not have said it yet.
+// Returns null also where `object` is no object: a rank may not have said it yet.
 inline Json field_of(const Json& object, std::string_view name) {
   return object.is_object() ? object.value(name, Json(nullptr)) : Json(nullptr);
 }

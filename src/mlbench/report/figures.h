@@ -72,7 +72,7 @@ struct RunFigures {
   // The share of time in which rank 0's accelerator did not wait for data (docs/rules.md). Empty for real steps on a
   // GPU, since the host does not see when its passes end.
   std::optional<double> accelerator_utilisation;
-  // Of all hosts of the ranks, by all their programs; empty where a host's is not known.
+  // The energy of all hosts of the ranks, by all their programs; empty where a host's is not known.
   std::optional<double> energy_joules, energy_to_goal_joules;
   // The goal's metric at its last evaluation, "Prec@1 84.21". For collectives: "160 rows, 3.21 GB/s, 0 wrong".
   std::string evaluation;

@@ -44,7 +44,7 @@ RunNotes notes_from_json(const Json& json);
 // Reads RUN/notes.json; empty where it does not exist. Throws IoError where it cannot be read and UserError where it is
 // damaged, both with its path.
 RunNotes read_notes(const std::filesystem::path& run_dir);
-// As read_notes(), but empty also where the notes cannot be read: for lists of runs.
+// Reads as read_notes() does, but is empty also where the notes cannot be read: for lists of runs.
 RunNotes notes_or_none(const std::filesystem::path& run_dir);
 
 // All texts and tags, each with a line end behind it: what a search looks through.

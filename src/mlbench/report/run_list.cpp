@@ -38,7 +38,7 @@ std::string state_words(const ListRow& row) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-// Of a single run its value, whatever its state; of repeats the values of those that finished.
+// A single run gives its value, whatever its state; repeats give the values of those that finished.
 std::vector<double> values_over(const ListRow& row, const auto& figure) {
   std::vector<double> values;
   for (const ShownRun& run : row.repeats) {

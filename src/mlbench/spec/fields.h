@@ -116,7 +116,7 @@ class FieldReader {
     leave();
   }
 
-  // As table(), but body() is not called where the table is absent.
+  // Reads a table as table() does, but does not call body() where the table is absent.
   template <typename Body>
   void optional_table(const char* name, Body&& body) {
     const Json* found = find(name, {});

@@ -37,7 +37,7 @@ std::string hosts_of_file(const std::string& content, const std::string& file);
 // 0, up to `ranks_per_host`. Throws UserError where there are too few slots.
 std::vector<std::string> place_ranks(const std::vector<HostSlots>& hosts, int64_t ranks_per_host, int64_t ranks);
 
-// The same for an executor's options "hosts" and "ranks_per_host" in `engine`. Empty where `engine` names no hosts.
+// Places ranks by an executor's options "hosts" and "ranks_per_host" in `engine`. Empty where these name no hosts.
 std::optional<std::vector<std::string>> named_places(const Json& engine, int64_t ranks);
 
 // The value of an executor's option in `engine`; "" and 0 where it has none, or one of another type.

@@ -77,7 +77,7 @@ struct RunSpec {
   // The limit of CPUs for each worker's container or pod, in thousandths, such as 2.5; 0: as many as threads.
   double cpus = 0;
   int64_t inter_op_threads = 1;  // of the framework's pool for operations that run beside each other
-  // Of each worker, for encoded images; 0: the cores of its host that do not compute, shared evenly, at least 1.
+  // How many each worker has for encoded images; 0: an even share of its host's cores that do not compute, at least 1.
   int64_t decoding_threads = 0;
   int64_t max_bad = 0;          // how many images may be impossible to decode; others then stand in (docs/images.md)
   bool oversubscribed = false;  // workers * threads > cores of the host, or --no-wait beside another run
@@ -118,7 +118,7 @@ void set_collectives(RunSpec& spec, CollectivesSpec collectives);
 
 // The CPUs of each worker: its threads, or the limit of its container where that is higher.
 double cpus_per_worker(const RunSpec& spec);
-// The same for people: "2 threads", "2 threads with 2.5 CPUs".
+// The CPUs of each worker for people: "2 threads", "2 threads with 2.5 CPUs".
 std::string cpus_text(const RunSpec& spec);
 // The number of whole cores that all workers need together.
 int64_t cores_needed(const RunSpec& spec);

@@ -62,7 +62,7 @@ bool try_flock(const FileDescriptor& fd, int kind) {
   return false;
 }
 
-// Like flock(2), but for one byte: the open file keeps the lock, whichever process has its descriptor.
+// Locks one byte as flock(2) locks a file: the open file keeps the lock, whichever process has its descriptor.
 bool try_byte(const FileDescriptor& fd, int at) {
   struct flock range {};
   range.l_type = F_WRLCK;

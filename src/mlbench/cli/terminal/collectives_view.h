@@ -24,7 +24,7 @@ class CollectivesView {
   void row(const record::CollectiveRow& row, const std::function<record::Record()>& record_of);
   // Prints the rows of a record that were not printed yet.
   void update(const record::Record& record);
-  // As update(), and prints the end of the table. Precondition: the run is over.
+  // Does what update() does, and prints the end of the table. Precondition: the run is over.
   void finish(const record::Record& record);
 
  private:

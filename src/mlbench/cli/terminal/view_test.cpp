@@ -218,7 +218,7 @@ TEST(SchedulePlot, StepsOfTextsAreExpectedFromTheDescription) {
   EXPECT_EQ(plan::expected_steps_per_epoch(task, 16, 4'590'101), 1401);
 }
 
-// Of 1a-tf, a step of k workers has 128 k^2 images, there are 164 k epochs, and the rate falls at 32000 / k steps.
+// In 1a-tf a step of k workers has 128 k^2 images, there are 164 k epochs, and the rate falls at 32000 / k steps.
 TEST(SchedulePlot, BatchesAndEpochsGrowWithTheWorkersWhereTheTaskSaysSo) {
   const spec::TaskSpec task = spec::find_task("1a-tf", "", "", {}).task;
   struct Case {

@@ -40,7 +40,7 @@ class KeptRuns {
   };
   // Keeps the run that is there, else makes it and waits for its end. Precondition: the caller has an InterruptGuard.
   Made make(const spec::RunOptions& options);
-  // The same for each repeat of a point, counted from 0, until one is interrupted.
+  // Makes each repeat of a point, counted from 0, as make() does, until one is interrupted.
   Made make_repeats(int64_t repeats, const std::function<spec::RunOptions(int64_t repeat)>& options_of);
   // Makes nothing. Returns the records of the runs that have finished, and appends the plans of the others to
   // `missing`, each once.

@@ -23,7 +23,7 @@ void add_run_option(CLI::App& verb, spec::RunOptions& options, const spec::RunOp
                     const std::string& help = "");
 // Adds all options of `run`.
 void add_run_options(CLI::App& verb, spec::RunOptions& options);
-// The same without those of commands, and those that the verb sets itself.
+// Adds all options of `run` but those of commands, and those that the verb sets itself (`set_here`).
 void add_run_options(CLI::App& verb, spec::RunOptions& options, const std::vector<std::string_view>& set_here);
 
 }  // namespace mlbench::cli

@@ -24,7 +24,7 @@ inline constexpr size_t kPayloadBytes = kCacheLineBytes - sizeof(uint64_t);
 // How many chunks of one collective a rank can have under way. Three stages (fill, reduce, take) overlap; the fourth
 // slot avoids waiting for ranks that are a little behind.
 inline constexpr int kSlots = 4;
-// So large that a chunk's work outweighs its two signals, so small that all slots of a few ranks stay in their caches.
+// A slot is so large that a chunk's work outweighs its two signals, yet all slots of a few ranks stay in their caches.
 inline constexpr size_t kSlotBytes = 128 << 10;
 
 struct Line {

@@ -59,8 +59,8 @@ void pipeline(Group& group, size_t chunks, const Fill& fill, const Take& take) {
   }
 }
 
-// As pipeline(), for what fits into a payload: `mine` goes along with this rank's next step, and take(step) reads the
-// peers' payloads.
+// Does what pipeline() does, for what fits into a payload: `mine` goes along with this rank's next step, and take(step)
+// reads the peers' payloads.
 template <typename Take>
 void with_payload(Group& group, std::span<const std::byte> mine, const Take& take) {
   if (!mine.empty()) std::memcpy(group.next_payload(), mine.data(), mine.size());

@@ -34,8 +34,8 @@ std::optional<std::string> own_address_on(const std::string& interface);
 // its configuration; "": the user's own.
 std::vector<std::string> ssh_options(const std::string& ssh_config);
 
-// The same options as one text for Open MPI, which splits it at blanks. Throws UserError where that would break the
-// path `ssh_config`.
+// Returns ssh_options() as one text for Open MPI, which splits it at blanks. Throws UserError where that would break
+// the path `ssh_config`.
 std::string ssh_arguments(const std::string& ssh_config);
 
 // mpirun with the guards and the command of `moved`, the request as moved_to() the hosts. mpirun gets the ranks'

@@ -24,7 +24,7 @@ Output rows_at(Graph& graph, Output x, Output index) {
   return graph.operation("GatherV2").input(x).input(index).input(graph.integer(0)).output();
 }
 
-// Of each position.
+// The layer multiplies the features of each position.
 BuiltLayer build_linear_of_positions(const LayerInput& in, const LayerContext& context) {
   std::vector<std::string> parameters = {models::parameter_name(in.layer, "weight")};
   Output y = context.graph.einsum("btd,od->bto", in.x, context.value(parameters[0]));

@@ -29,7 +29,7 @@ class Network : public Passes {
   // losses and hands them to the listener.
   void backward(double scale);
 
-  // Of the last forward pass, valid until the next one.
+  // The outputs of the last forward pass, valid until the next one.
   std::span<const float> logits() const { return values_of(kept_[0]); }
   std::span<const float> losses() const { return values_of(kept_[1]); }
 

@@ -222,7 +222,7 @@ const Kernels* kernels_for(Factors factors) {
   return nullptr;
 }
 
-// The same for any product. For bfloat16, LibTorch's products (oneDNN's) are faster, so null.
+// Returns the fastest kernels for any product. For bfloat16, LibTorch's products (oneDNN's) are faster, so null.
 const Kernels* kernels_for_all(Factors factors) {
   return factors == Factors::kBFloat16 ? nullptr : kernels_for(factors);
 }

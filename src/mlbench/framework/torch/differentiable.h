@@ -53,7 +53,7 @@ at::Tensor differentiable_of_many(std::vector<at::Tensor> inputs, const Forward&
   return Custom::apply(at::TensorList(inputs), std::function<at::Tensor()>(forward), std::move(backward));
 }
 
-// The same for an operation with one input: `backward(output_gradient, input_wanted)` returns the input's gradient.
+// Differentiates an operation with one input: `backward(output_gradient, input_wanted)` returns the input's gradient.
 template <typename Forward, typename OneBackward>
 at::Tensor differentiable(const at::Tensor& input, const Forward& forward, OneBackward backward) {
   return differentiable_of_many(

@@ -153,7 +153,7 @@ Operation make_rows_times_vector(const models::LayerSpec& layer, const BuildCont
   };
 }
 
-// The same of sparse rows. The backward pass is of the rows of the last forward pass.
+// A linear layer with one output that reads sparse rows. The backward pass is of the last forward pass's rows.
 Operation make_sparse_linear(const models::LayerSpec& layer, const BuildContext& context) {
   const Parameter weight = context.parameter(layer.name + ".weight");
   const auto linear = std::make_shared<SparseLinear>(weight.value.numel(), context.threads);

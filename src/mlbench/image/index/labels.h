@@ -19,7 +19,7 @@ bool has_image_name(std::string_view name);
 
 // Throws UserError "WHERE: label ..., expected 0 to N" unless `label` is one of so many.
 int64_t checked_label(int64_t label, int64_t labels, const std::string& where);
-// The same of a text of digits.
+// Checks a text of digits as checked_label() checks a number, and returns its label.
 int64_t label_in(std::string_view text, int64_t labels, const std::string& where);
 
 }  // namespace mlbench::image

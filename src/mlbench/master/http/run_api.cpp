@@ -76,7 +76,7 @@ Response list_runs(const Services& services, const Request& request) {
   return {200, "application/json", {}, list_of_runs(services.index, query, others), {}};
 }
 
-// Also refreshes the index, so that lists are never older than a record that was given out.
+// Refreshes the index, too, so that lists are never older than a record that was given out.
 Response run_record(Services& services, const fs::path& run_dir) {
   const record::Record record = home::current_record(run_dir);
   services.watcher.refresh(run_dir.filename());

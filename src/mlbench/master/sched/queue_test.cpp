@@ -44,7 +44,7 @@ TEST(Queue, SmallRunsNeverStarveALargeOne) {
       startable(kHere, {on("x", {"h1"})}, {on("large", {"h1", "h2"}), on("small", {"h2"}), on("other", {"h3"})}),
       ElementsAre(2));
   EXPECT_THAT(startable(kHere, {}, {on("large", {"h1", "h2"}), on("small", {"h2"})}), ElementsAre(0));
-  // Nor does a job behind `large` come first to a host that `large` and it need.
+  // A job behind `large` does not come first, either, to a host that `large` and it need.
   EXPECT_THAT(
       startable(kHere, {on("x", {"h1"})}, {on("large", {"h1", "h2"}), on("next", {"h2", "h3"}), on("z", {"h3"})}),
       IsEmpty());

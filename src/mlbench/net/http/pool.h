@@ -25,7 +25,7 @@ class Pool {
 
   // Takes the job. Returns false, and drops the job, when the queue is full or the pool has stopped.
   bool offer(Job job, bool known);
-  // As offer(), but without the limit: for the next part of what was begun before. False when the pool has stopped.
+  // Takes the next part of a job that was begun before, without the limit of offer(). False when the pool has stopped.
   bool go_on(Job job, bool known);
   // Waits for the running jobs; calls the waiting ones with `run` false.
   void stop();

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMostFilesOfFolder = 10'000;
-// So many bytes are flushed at a time: flushing a large file at its end would keep all links waiting.
+// A file is flushed in pieces of so many bytes: flushing a large file at its end would keep all links waiting.
 constexpr int64_t kSyncedBytes = int64_t{8} << 20;
 
 // Refuses a file with the name of another file, or of a folder in which another lies: it would end the writing of both.

@@ -122,7 +122,7 @@ class LinkClient {
   void send(const std::string& word, const std::string& text);
   // From now on, folders that appear are offered; folders that exist already are not.
   void offer_folders();
-  // As send(), but once the server has all that files and folders contain at this moment. May be called once.
+  // Sends as send() does, once the server has all that files and folders hold at this moment. May be called once.
   void send_behind_files(const std::string& word, const std::string& text);
 
  private:

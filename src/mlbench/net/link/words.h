@@ -68,7 +68,7 @@ struct Piece {
 class Spoken {
  public:
   void add(const std::string& word, const std::string& text) { words_.push_back({++last_, {word, text}, {}}); }
-  // As LinkServer::send_file().
+  // Adds a file as LinkServer::send_file() sends one.
   void add_file(const std::string& word, const std::string& name, const std::filesystem::path& path) {
     auto file = std::make_shared<FileDescriptor>(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat info {};

@@ -40,7 +40,7 @@ FlatTensors all_zero(const FlatLayout& layout) {
 // How long the backward pass of a rank takes in a step, in milliseconds.
 using Pace = std::function<int(int rank, int step)>;
 
-// As step_with(), but in the time of the pace, during which gradients become final bit by bit.
+// Takes a step as step_with() does, but in the time of the pace, during which gradients become final bit by bit.
 uint64_t paced_step(Optimizer& optimizer, FlatTensors& tensors, const at::Tensor& gradient,
                     const compress::StepContext& step, int time) {
   optimizer.begin(step, tensors);

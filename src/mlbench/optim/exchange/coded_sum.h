@@ -17,7 +17,7 @@ class CodedSum {
 
   // Where values go by way of the host's memory; else null.
   Staging* staging() const { return staging_.get(); }
-  // Of what the transport gets.
+  // The stream of values that the transport gets.
   const Stream& stream() const { return stream_; }
 
   // `values` become what the coder makes of those of all ranks: on every rank the same. Precondition: coder.begin() was

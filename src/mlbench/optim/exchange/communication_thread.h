@@ -28,7 +28,7 @@ struct CommunicationPlace {
 class CommunicationThread {
  public:
   explicit CommunicationThread(const std::vector<int>& cores);
-  // As abandon().
+  // Does what abandon() does.
   ~CommunicationThread();
   CommunicationThread(const CommunicationThread&) = delete;
   CommunicationThread& operator=(const CommunicationThread&) = delete;

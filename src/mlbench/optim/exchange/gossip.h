@@ -22,7 +22,7 @@ class GossipExchange final : public NeighbourExchange {
   // doubly stochastic.
   GossipExchange(const ExchangeContext& context, const GossipOptions& options);
   uint64_t after_update(FlatTensors& tensors) override;
-  // Also "exchange/rounds".
+  // Exports "exchange/rounds", too.
   void export_state(NamedState& state) const override;
   void import_state(const NamedState& state) override;
 

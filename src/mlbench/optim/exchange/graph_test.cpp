@@ -135,7 +135,7 @@ struct Contraction {
 std::vector<Contraction> contractions() {
   std::vector<Contraction> all;
   for (const int size : {4, 5, 6, 9}) all.push_back({"", {{"topology", "ring"}}, size, ring_rate(size)});
-  // Of a grid of 2 x 3 (1 + v + h) / 4 with v = 1, -1 and h = 2, -1; of 3 x 3 and 4 x 4 (1 + v + h) / 5 with
+  // A grid of 2 x 3 has (1 + v + h) / 4 with v = 1, -1 and h = 2, -1; 3 x 3 and 4 x 4 have (1 + v + h) / 5 with
   // v, h = 2 cos(2 pi a / rows).
   all.push_back({"", {{"topology", "torus"}}, 6, 0.5});
   all.push_back({"", {{"topology", "torus"}}, 9, 0.4});

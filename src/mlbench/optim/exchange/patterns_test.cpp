@@ -93,8 +93,7 @@ TEST(SparseLoco, ThreeRoundsComputedByHand) {
 
 // ---- weights are averaged instead of gradients (MLBench's agg_grad = False): local with every = 1 -------------------
 
-// As weights_behind_steps(), with the gradients of each rank in each step, at the rate 0.5. Every step sends the one
-// weight.
+// Returns weights[rank][step] of a model with one weight, which each step sends, at the rate 0.5.
 std::vector<std::vector<float>> weights_with(const spec::OptimizerSpec& spec,
                                              const std::vector<std::vector<double>>& gradients,
                                              const std::vector<double>& shares) {

@@ -33,7 +33,7 @@ class PushSumExchange final : public NeighbourExchange {
   PushSumExchange(const ExchangeContext& context, const PushSumOptions& options);
   void begin(const compress::StepContext& step, FlatTensors& tensors) override;
   uint64_t after_update(FlatTensors& tensors) override;
-  // Also "exchange/rounds" and "exchange/push_sum_weight".
+  // Exports "exchange/rounds", too, and "exchange/push_sum_weight".
   void export_state(NamedState& state) const override;
   void import_state(const NamedState& state) override;
 

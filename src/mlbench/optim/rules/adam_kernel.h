@@ -28,7 +28,7 @@ struct AdamMoments {
 
 void adam_update_reference(float* parameters, const float* gradients, const AdamMoments& moments, int64_t count,
                            const AdamCoefficients& coefficients);
-// The same bits, vectorised and on all threads of the process's pool.
+// Gives the bits of the reference, vectorised and on all threads of the process's pool.
 void adam_update(float* parameters, const float* gradients, const AdamMoments& moments, int64_t count,
                  const AdamCoefficients& coefficients);
 

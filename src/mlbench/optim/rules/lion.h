@@ -27,7 +27,7 @@ struct LionCoefficients {
 // The arithmetic on plain arrays, one element at a time in the order above, each operation rounded by itself.
 void lion_update_reference(float* parameters, const float* gradients, float* momentum, int64_t count,
                            const LionCoefficients& coefficients);
-// The same to the bit, vectorised and on all threads of the process's pool.
+// Gives the bits of the reference, vectorised and on all threads of the process's pool.
 void lion_update(float* parameters, const float* gradients, float* momentum, int64_t count,
                  const LionCoefficients& coefficients);
 

@@ -214,7 +214,7 @@ TEST(Rules, LambScalesMatricesByTheirNorms) {
 
 // ---- Muon -----------------------------------------------------------------------------------------------------------
 
-// Of 2 x 3: X <- a X + (b A + c A A) X with A = X X^T, five times, from u / |u|.
+// Takes a matrix of 2 x 3 through X <- a X + (b A + c A A) X with A = X X^T, five times, from u / |u|.
 Vector newton_schulz(const Vector& u) {
   Vector x = u;
   const double length = std::max(norm(u), 1e-7);

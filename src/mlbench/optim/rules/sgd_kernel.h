@@ -20,7 +20,7 @@ struct SgdCoefficients {
 // `buffer` may be null when momentum is 0.
 void sgd_update_reference(float* parameters, const float* gradients, float* buffer, int64_t count,
                           const SgdCoefficients& coefficients);
-// The same bits, vectorised and on all threads of the process's pool.
+// Gives the bits of the reference, vectorised and on all threads of the process's pool.
 void sgd_update(float* parameters, const float* gradients, float* buffer, int64_t count,
                 const SgdCoefficients& coefficients);
 

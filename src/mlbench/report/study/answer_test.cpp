@@ -34,7 +34,7 @@ const StudyLine& line_of(const std::vector<MeasuredRun>& runs) {
 }
 
 // 100, 60 and 50 s of 1, 2 and 4 workers: 1.67 and 2 times as fast at 1.2 and 2 times the cost; gains of 67 and 20 %.
-// Of 4 x 50 = 200 worker-seconds 100 are lost: a fourth epoch of 4 costs 33.3, compute takes 4 x 27.5 - 4/3 x 90 = -10,
+// 100 of 4 x 50 = 200 worker-seconds are lost: a fourth epoch of 4 costs 33.3, compute takes 4 x 27.5 - 4/3 x 90 = -10,
 // waiting and transfer 4 x 10 each, and the rest 4 x 2.5 - 4/3 x 10 = -3.3.
 TEST(Answer, IsInSentences) {
   const StudyLine& line = line_of(

@@ -132,7 +132,7 @@ TEST(Comparison, SaysHowRatesWereChosenOfAlgorithmsThatDiffer) {
                                    "a-1 the task's"));
 }
 
-// As build_record() makes it: what the script chooses is not told.
+// The record is as build_record() makes it: what the script chooses is not told.
 RecordJson declared_record(const std::string& name, const std::string& script) {
   RecordJson record = told_record(name, 1);
   record["custom"] = declared_custom(script);

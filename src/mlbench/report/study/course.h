@@ -41,7 +41,7 @@ struct TimedValue {
 // a run that `--max-time` stopped at just that moment, it is the value of its weights then. Empty when there is none,
 // and where the value was not finite: an earlier one is not what the model had then.
 std::optional<TimedValue> value_after(const Course& course, double seconds);
-// As value_after(), but also gives a value that is not finite.
+// Returns what value_after() does, but also a value that is not finite.
 std::optional<TimedValue> any_value_after(const Course& course, double seconds);
 std::optional<TimedValue> value_after(const record::Record& record, double seconds);
 

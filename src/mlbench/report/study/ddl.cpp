@@ -47,7 +47,7 @@ StageTimes stages_alone(const DdlAnswer& answer) {
   return alone;
 }
 
-// Of the rank that waited most. Records of earlier programs have rank 0's waiting alone.
+// The time of the rank that waited most. Records of earlier programs have rank 0's waiting alone.
 std::optional<double> waited_for_data(const record::Record& record) {
   const std::vector<double> ranks = record.waited_for_data_s.value_or(std::vector<double>());
   return ranks.empty() ? spec::find_number(record.steps_s, "batch_load") : std::optional(std::ranges::max(ranks));

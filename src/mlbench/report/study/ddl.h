@@ -37,7 +37,7 @@ struct DdlPoint {
   int64_t workers = 1;
 };
 
-// Of the rank of which most steps waited for data for at least 5 % of their time.
+// The rank of which most steps waited for data for at least 5 % of their time.
 struct WaitingSteps {
   double share = 0;  // of its steps
   int64_t rank = 0;  // the first of equal ones

@@ -37,8 +37,8 @@ Json to_json(const PriceTable& table);
 // an unknown name, with the valid ones, and where the price asked for (`preemptible` or regular) is not known.
 double price_of_worker(const PriceTable& table, std::string_view items, bool preemptible);
 
-// The same in words: "n1-standard-4, preemptible: 0.044 $/h per worker (price of 2021), wall clock". `clock` is the one
-// that is billed.
+// The price in words: "n1-standard-4, preemptible: 0.044 $/h per worker (price of 2021), wall clock". `clock` is the
+// one that is billed.
 std::string price_note(const PriceTable& table, std::string_view items, bool preemptible, std::string_view clock);
 
 // The cost of `seconds` on `workers` workers, each of which costs `worker_per_hour` per hour.

@@ -20,7 +20,7 @@ struct Scaling {
 // The scaling of a time: `workers` take `seconds` for the work for which `baseline_workers` take `baseline_s`.
 // Precondition: both worker counts are positive.
 Scaling scaling_of_time(double baseline_s, int64_t baseline_workers, double seconds, int64_t workers);
-// The same for rates (samples per second).
+// The scaling of a rate (samples per second), with the same precondition.
 Scaling scaling_of_rate(double baseline_rate, int64_t baseline_workers, double rate, int64_t workers);
 
 struct ScaledRun {

@@ -49,9 +49,9 @@ struct RatioEstimate {
 std::optional<RatioEstimate> ratio_of(const std::vector<double>& values, const std::vector<double>& others,
                                       size_t verdicts = 1);
 
-// As ratio_of(), where values[i] and others[i] belong together: the geometric mean of their ratios, whose interval is
-// what a paired t test of the logarithms gives. It has no_spread where all these ratios are equal. Precondition: there
-// are as many others as values.
+// The ratio where values[i] and others[i] belong together: the geometric mean of their ratios, whose interval is what a
+// paired t test of the logarithms gives. It has no_spread where all these ratios are equal. Precondition: there are as
+// many others as values.
 std::optional<RatioEstimate> paired_ratio_of(const std::vector<double>& values, const std::vector<double>& others,
                                              size_t verdicts = 1);
 

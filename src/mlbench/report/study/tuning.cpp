@@ -56,7 +56,7 @@ std::optional<double> best_of(const TuneTrial& trial) {
   return best;
 }
 
-// Of all repeats; empty where one missed the target.
+// The times of all repeats; empty where one missed the target.
 std::vector<ToTarget> times_of(const TuneTrial& trial) {
   std::vector<ToTarget> times;
   for (const record::Record& record : trial.records) {

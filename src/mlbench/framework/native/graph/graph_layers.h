@@ -80,7 +80,7 @@ class RowProduct {
 
   at::Tensor output(const at::Tensor& x) const { return output(x, 0, factor_.size(0)); }
   at::Tensor input_gradient(const at::Tensor& dy) const { return input_gradient(dy, 0, factor_.size(0)); }
-  // The same for rows [first, first + count) of W alone.
+  // These compute with rows [first, first + count) of W alone.
   at::Tensor output(const at::Tensor& x, int64_t first, int64_t count) const;
   at::Tensor input_gradient(const at::Tensor& dy, int64_t first, int64_t count) const;
   // Stores dy' x in `to`, those rows of the gradient of W that belong to `dy`, or with `add` adds it.

@@ -166,7 +166,7 @@
 
   // ---- figures and prices ------------------------------------------------------------------------------------------
 
-  // Of several operations per step, wait and transfer are known as bounds alone.
+  // Where a step has several operations, wait and transfer are known as bounds alone.
   const bound = (words, point, share) => (share === null || point.exchange_exact ? '' : `${words} `) + number(share);
   const columns = [
     ['line', (line) => line.name], ['k', (line, point) => point.workers], ['runs', (line, point) => point.runs.length],
