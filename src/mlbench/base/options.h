@@ -63,15 +63,16 @@ class OptionReader {
     if (!value->is_string()) refuse(*value);
     return value->get<std::string>();
   }
-  // A text that is one of `valid`, as `otherwise` is.
+  // A text that is one of `valid`, as `otherwise` is. Any other is a UserError "OWNER has no KEY 'TEXT'".
   std::string choice(const std::string& key, const std::string& otherwise, const std::vector<std::string>& valid) {
     std::string expected;
     for (const std::string& one : valid) expected += (expected.empty() ? "" : ", ") + one;
     const Json* value = find(key, otherwise, "one of " + expected);
     if (value == nullptr) return otherwise;
     if (!value->is_string()) refuse(*value);
-    check_choice(key, value->get<std::string>(), valid);
-    return value->get<std::string>();
+    auto text = value->get<std::string>();
+    if (std::ranges::find(valid, text) != valid.end()) return text;
+    throw UserError(owner_ + " has no " + key + " '" + shortened(text) + "'" + valid_text(text, valid));
   }
   std::vector<std::string> texts(const std::string& key) {
     const Json* value = find(key, Json::array(), "a list of strings");

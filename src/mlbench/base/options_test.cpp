@@ -47,7 +47,8 @@ TEST(OptionReader, AChoiceNamesWhatIsValid) {
       [&] {
         reader.choice("norm", "largest", {"largest", "euclidean"});
       },
-      ThrowsMessage<UserError>("unknown norm 'largst': did you mean 'largest'? valid: largest, euclidean"));
+      ThrowsMessage<UserError>(
+          "optimizer 'qsgd' has no norm 'largst': did you mean 'largest'? valid: largest, euclidean"));
   EXPECT_THAT(
       [&] {
         reader.choice("reduce", "sum", {"sum", "mean"});

@@ -38,7 +38,7 @@ std::string awd_lstm_layer(Graph& graph, const std::string& name, const std::str
 
 ModelDescription describe_awd_lstm(const spec::TaskSpec& task) {
   OptionReader options(fmt::format("model '{}'", task.model.name), task.model.options);
-  const AwdLstmSize size = awd_lstm_size(read_size(options, task));
+  const AwdLstmSize size = awd_lstm_size(read_size(options));
   const double output_dropout = options.number("output_dropout", 0.4, kDropoutRange);
   const double hidden_dropout = options.number("hidden_dropout", 0.2, kDropoutRange);
   const double input_dropout = options.number("input_dropout", 0.65, kDropoutRange);

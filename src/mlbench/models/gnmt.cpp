@@ -71,7 +71,7 @@ std::string gnmt_encoder(Graph& graph, const spec::TaskSpec& task, const GnmtOpt
 
 ModelDescription describe_gnmt(const spec::TaskSpec& task) {
   OptionReader reader(fmt::format("model '{}'", task.model.name), task.model.options);
-  const GnmtSize size = gnmt_size(read_size(reader, task));
+  const GnmtSize size = gnmt_size(read_size(reader));
   const GnmtOptions options{size, reader.number("dropout", 0.2, kDropoutRange),
                             uniform(reader.number("initial_bound", 0.1, kBoundRange))};
   reader.finish();

@@ -1,10 +1,10 @@
 #include "mlbench/models/model.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
 #include "mlbench/base/sha256.h"
@@ -69,23 +69,15 @@ int64_t ModelDescription::parameter_count() const {
   return count;
 }
 
-std::vector<std::string> model_names() {
-  std::vector<std::string> names;
-  for (const Row& row : kModels) names.emplace_back(row.name);
-  return names;
-}
+std::vector<std::string> model_names() { return names_of(kModels); }
 
 ModelDescription describe_model(const spec::TaskSpec& task) {
-  for (const Row& row : kModels) {
-    if (row.name != task.model.name) continue;
-    ModelDescription model = row.describe(task);
-    model.name = row.name;
-    model.loss.kind = task.loss;
-    model.loss.label_smoothing = task.label_smoothing;
-    check_loss(model);
-    return model;
-  }
-  throw UserError(fmt::format("unknown model '{}'; valid: {}", task.model.name, fmt::join(model_names(), ", ")));
+  ModelDescription model = row_named(kModels, "model", task.model.name).describe(task);
+  model.name = task.model.name;
+  model.loss.kind = task.loss;
+  model.loss.label_smoothing = task.label_smoothing;
+  check_loss(model);
+  return model;
 }
 
 std::string parameter_name(const LayerSpec& layer, const std::string& role) {

@@ -239,7 +239,8 @@ TEST(ResNet18Cifar, RefusesOtherVersionsShapesAndSizes) {
       [] {
         describe_model(cifar_task("resnet18-cifar", 10, {{"version", "v2"}}));
       },
-      ThrowsMessage<UserError>(HasSubstr("no version 'v2'; valid: v1, v2-mlbench")));
+      ThrowsMessage<UserError>(
+          HasSubstr("model 'resnet18-cifar' has no version 'v2': did you mean 'v2-mlbench'? valid: v1, ")));
   spec::TaskSpec task = cifar_task("resnet18-cifar", 10, Json::object());
   task.data.sample_shape = {2000};
   EXPECT_THAT([&] { describe_model(task); }, ThrowsMessage<UserError>(HasSubstr("takes images")));
@@ -512,7 +513,8 @@ TEST(Models, HaveAsManyOutputsAsTheLossTakes) {
 
 TEST(Models, RefuseWhatTheyCannotBuild) {
   EXPECT_THAT([] { describe_model(task_of("mnist_cnn")); },
-              ThrowsMessage<UserError>(HasSubstr("unknown model 'mnist_cnn'; valid: mnist-cnn, resnet-cifar, ")));
+              ThrowsMessage<UserError>(
+                  HasSubstr("unknown model 'mnist_cnn': did you mean 'mnist-cnn'? valid: mnist-cnn, resnet-cifar, ")));
   const auto with = [](auto change) {
     return [change] {
       spec::TaskSpec task = task_of("mnist-cnn");

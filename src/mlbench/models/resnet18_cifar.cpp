@@ -4,7 +4,6 @@
 
 #include <array>
 
-#include "mlbench/base/errors.h"
 #include "mlbench/base/options.h"
 #include "mlbench/models/basic_block.h"
 #include "mlbench/models/chain.h"
@@ -34,12 +33,8 @@ void add_stages(Chain& chain, const std::array<int64_t, 4>& channels, bool v1, B
 
 ModelDescription describe_resnet18_cifar(const spec::TaskSpec& task) {
   OptionReader options(fmt::format("model '{}'", task.model.name), task.model.options);
-  const std::string version = options.text("version", "v1");
+  const bool v1 = options.choice("version", "v1", {"v1", "v2-mlbench"}) == "v1";
   options.finish();
-  if (version != "v1" && version != "v2-mlbench") {
-    throw UserError(fmt::format("model '{}' has no version '{}'; valid: v1, v2-mlbench", task.model.name, version));
-  }
-  const bool v1 = version == "v1";
   const BasicBlock::Convolution convolution = v1 ? &Chain::conv2d_normal : &Chain::conv2d_uniform;
   Chain chain = chain_of_images(task);
   (chain.*convolution)("stem.conv", kStemChannels, 3, 1).batch_norm2d("stem.bn").activation("relu");

@@ -1,9 +1,7 @@
 #include "mlbench/models/resnet_cifar.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -50,14 +48,10 @@ BasicBlock block_of(const Version& version, int64_t stage, int64_t i) {
 
 ModelDescription describe_resnet_cifar(const spec::TaskSpec& task) {
   OptionReader options(fmt::format("model '{}'", task.model.name), task.model.options);
-  const std::string name = options.text("version", "v1");
+  const std::string name = options.choice("version", "v1", kVersions);
   const int64_t depth = options.integer("depth", 20, {8, 1202});
   const double l2 = options.number("l2", 0, {0, 1e6});
   options.finish();
-  if (std::ranges::find(kVersions, name) == kVersions.end()) {
-    throw UserError(
-        fmt::format("model '{}' has no version '{}'; valid: {}", task.model.name, name, fmt::join(kVersions, ", ")));
-  }
   if (depth % 6 != 2) {
     throw UserError(fmt::format("model '{}' has depth {}; expected 6n + 2: 8, 14, 20, 32, 44, 56, 110 ...",
                                 task.model.name, depth));

@@ -16,12 +16,6 @@ void require_text(const spec::TaskSpec& task) {
   }
 }
 
-std::string read_size(OptionReader& options, const spec::TaskSpec& task) {
-  const std::string size = options.text("size", "full");
-  if (size != "full" && size != "small" && size != "tiny") {
-    throw UserError(fmt::format("model '{}' has no size '{}'; valid: full, small, tiny", task.model.name, size));
-  }
-  return size;
-}
+std::string read_size(OptionReader& options) { return options.choice("size", "full", {"full", "small", "tiny"}); }
 
 }  // namespace mlbench::models

@@ -13,7 +13,7 @@ namespace mlbench::models {
 void require_text(const spec::TaskSpec& task);
 
 // The option model.size: "full" (the task's own), "small" or "tiny". Throws UserError listing these for any other.
-std::string read_size(OptionReader& options, const spec::TaskSpec& task);
+std::string read_size(OptionReader& options);
 
 // The range of dropout probabilities: from 0, below 1.
 inline constexpr Range kDropoutRange{0, 0.99};

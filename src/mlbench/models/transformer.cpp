@@ -105,7 +105,7 @@ struct TransformerWriter {
 ModelDescription describe_transformer(const spec::TaskSpec& task) {
   OptionReader options(fmt::format("model '{}'", task.model.name), task.model.options);
   Graph graph;
-  TransformerWriter writer{graph, transformer_size(read_size(options, task)), task.data.classes, 0, 0, 0, ""};
+  TransformerWriter writer{graph, transformer_size(read_size(options)), task.data.classes, 0, 0, 0, ""};
   writer.dropout = options.number("dropout", 0.1, kDropoutRange);
   writer.attention_dropout = options.number("attention_dropout", 0.1, kDropoutRange);
   writer.relu_dropout = options.number("relu_dropout", 0.1, kDropoutRange);

@@ -130,7 +130,7 @@ TEST(StepOptions, AreRefusedByName) {
   const auto with = [&](Json options) {
     return [&comm, options] { make_optimizer(spec_of(options), kStepLayout, *comm); };
   };
-  EXPECT_THAT(with({{"reduce", "max"}}), ThrowsMessage<UserError>(HasSubstr("unknown reduce 'max'; valid: sum, mean")));
+  EXPECT_THAT(with({{"reduce", "max"}}), ThrowsMessage<UserError>(HasSubstr("has no reduce 'max'; valid: sum, mean")));
   EXPECT_THAT(with({{"clip_norm", -1}}), ThrowsMessage<UserError>(HasSubstr("is -1; expected a number from 0")));
   EXPECT_THAT(with({{"loss_scale", 100}}), ThrowsMessage<UserError>(HasSubstr("a power of two")));
   EXPECT_THAT(with({{"loss_scale", 128}, {"loss_scale_interval", 0}}),

@@ -200,7 +200,7 @@ void check_framework(const spec::RunSpec& run, const Json& catalog) {
     const auto valid = row.value(member, std::vector<std::string>{wanted});
     if (std::ranges::find(valid, wanted) != valid.end()) return;
     throw UserError(
-        fmt::format("framework '{}' has no {} '{}'; valid: {}", run.framework, what, wanted, fmt::join(valid, ", ")));
+        fmt::format("framework '{}' has no {} '{}'{}", run.framework, what, wanted, valid_text(wanted, valid)));
   };
   for (const Json& row : rows) {
     if (row.value("name", "") != run.framework) continue;
@@ -209,8 +209,8 @@ void check_framework(const spec::RunSpec& run, const Json& catalog) {
     if (const auto valid = convolutions_of(row); std::ranges::find(valid, run.convolution) == valid.end()) {
       const std::string advice = advice_of(
           rows, [&](const Json& other) { return std::ranges::count(convolutions_of(other), run.convolution) > 0; });
-      throw UserError(fmt::format("--convolution {}: framework '{}' has no such convolutions; valid: {}; {}",
-                                  run.convolution, run.framework, fmt::join(valid, ", "), advice));
+      throw UserError(fmt::format("--convolution {}: framework '{}' has no such convolutions{}; {}", run.convolution,
+                                  run.framework, valid_text(run.convolution, valid), advice));
     }
     check_model(run, row, rows);
     if (run.profile == "off" || row.value("profile", true)) continue;

@@ -1,7 +1,6 @@
 #include "mlbench/spec/communication.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -128,8 +127,8 @@ void check_tuning(const Communication& communication, const std::string& backend
   const std::vector<std::string> tunables = row.value("tunables", std::vector<std::string>{});
   const auto check = [&](bool asked, const char* tunable, const char* flag) {
     if (!asked || std::ranges::find(tunables, tunable) != tunables.end()) return;
-    throw UserError(fmt::format("{}: the back end {} has no such setting; valid: {}", flag, backend,
-                                tunables.empty() ? "none" : fmt::format("{}", fmt::join(tunables, ", "))));
+    throw UserError(
+        fmt::format("{}: the back end {} has no such setting{}", flag, backend, valid_text(tunable, tunables)));
   };
   check(communication.links > 1, "links", "--links");
   if (communication.links > 1 && communication.algorithm == "library") {

@@ -72,7 +72,7 @@ TEST(Communication, ABackEndIsTunedAsItCanBe) {
             "--links 2: with --algorithm library the collectives of mpi use 1 connection; leave out --links, or choose "
             "another algorithm");
   EXPECT_EQ(refused({.network_interface = "lo"}, Json::object()),
-            "--interface: the back end mpi has no such setting; valid: none");
+            "--interface: the back end mpi has no such setting; there is none");
 }
 
 TEST(Communication, WhatChangesTheMeasurementOpensIt) {

@@ -1,11 +1,10 @@
 #include "mlbench/framework/tensorflow/losses.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cmath>
-#include <vector>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 
 namespace mlbench::framework::tensorflow_framework {
@@ -70,13 +69,11 @@ constexpr SampleLoss kLosses[] = {
 }  // namespace
 
 const SampleLoss& find_loss(const models::ModelDescription& model) {
-  std::vector<const char*> names;
   for (const SampleLoss& row : kLosses) {
     if (row.name == model.loss.kind) return row;
-    names.push_back(row.name);
   }
-  throw UserError(fmt::format("framework 'tensorflow' has no loss '{}' for model '{}'; valid: {}", model.loss.kind,
-                              model.name, fmt::join(names, ", ")));
+  throw UserError(fmt::format("framework 'tensorflow' has no loss '{}' for model '{}'{}", model.loss.kind, model.name,
+                              valid_text(model.loss.kind, names_of(kLosses))));
 }
 
 BuiltTokenLoss build_token_loss(Graph& graph, const models::ModelDescription& model, Output logits, Output targets) {

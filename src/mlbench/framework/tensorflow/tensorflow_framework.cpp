@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/tensorflow/factory.h"
@@ -27,8 +28,8 @@ namespace {
 
 void check_options(const FrameworkOptions& options) {
   if (options.precision != kPrecisions[0]) {
-    throw UserError(
-        fmt::format("framework 'tensorflow' has no precision '{}'; valid: {}", options.precision, kPrecisions[0]));
+    throw UserError(fmt::format("framework 'tensorflow' has no precision '{}'{}", options.precision,
+                                valid_text(options.precision, texts_of(kPrecisions))));
   }
   if (options.device != kDevices[0]) {
     throw UserError(fmt::format("framework 'tensorflow' has no device '{}'; valid: {}", options.device, kDevices[0]));

@@ -1,10 +1,10 @@
 #include "mlbench/framework/torch/losses.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <vector>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 
 namespace mlbench::framework::torch_framework {
@@ -32,14 +32,14 @@ constexpr SampleLoss kLosses[] = {
 }  // namespace
 
 const SampleLoss& find_loss(const models::ModelDescription& model) {
-  std::vector<const char*> names;
+  std::vector<std::string> names;
   for (const SampleLoss& row : kLosses) {
     if ((row.mean == nullptr) != model.is_graph()) continue;
     if (row.name == model.loss.kind) return row;
-    names.push_back(row.name);
+    names.emplace_back(row.name);
   }
-  throw UserError(fmt::format("framework 'torch' has no loss '{}' for model '{}'; valid: {}", model.loss.kind,
-                              model.name, fmt::join(names, ", ")));
+  throw UserError(fmt::format("framework 'torch' has no loss '{}' for model '{}'{}", model.loss.kind, model.name,
+                              valid_text(model.loss.kind, names)));
 }
 
 }  // namespace mlbench::framework::torch_framework

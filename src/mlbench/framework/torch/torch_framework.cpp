@@ -11,6 +11,7 @@
 #include <mutex>
 #include <utility>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/framework/host_values.h"
 #include "mlbench/framework/tensors/flat.h"
@@ -34,7 +35,8 @@ at::ScalarType product_type_of(const std::string& precision) {
   if (precision == "float32" || precision == "tf32") return at::kFloat;
   if (precision == "bf16") return at::kBFloat16;
   if (precision == "fp16") return at::kHalf;
-  throw UserError(fmt::format("framework 'torch' has no precision '{}'; valid: float32, tf32, bf16, fp16", precision));
+  throw UserError(fmt::format("framework 'torch' has no precision '{}'{}", precision,
+                              valid_text(precision, texts_of(spec::kPrecisions))));
 }
 
 // If several threads call a function of MKL's vector library for the first time at once, one of them may get another

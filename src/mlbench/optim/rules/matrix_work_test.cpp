@@ -154,7 +154,7 @@ TEST(MatrixWork, RefusesWhatDoesNotFit) {
   refused({{"orthogonalise", "owner"}, {"pattern", "local"}}, "expected replicated");
   refused({{"orthogonalise", "owner"}, {"pattern", "gossip"}}, "expected replicated");
   refused({{"pattern", "sharded"}}, "muon with orthogonalise gather or all_to_all");
-  refused({{"orthogonalise", "all"}}, "unknown orthogonalise 'all'");
+  refused({{"orthogonalise", "all"}}, "has no orthogonalise 'all'");
   SeparateMemory memory;
   const auto comm = std::move(comm::make_in_process_group(1, kPatience).front());
   EXPECT_THAT(

@@ -358,7 +358,7 @@ TEST(Rules, RefuseWhatCannotBe) {
   refusal("lion", {{"betas", {0.9, 1}}}, "expected 0 or more and less than 1");
   refusal("dion", {{"momentum", 1}}, "expected 0 or more and less than 1");
   refusal("dion", {{"rank_fraction", 0}}, "rank_fraction");
-  refusal("muon", {{"adjust_lr", "none"}}, "unknown adjust_lr 'none'");
+  refusal("muon", {{"adjust_lr", "none"}}, "has no adjust_lr 'none'");
   refusal("centralized_sgd", {{"rule", "adagrad"}}, "unknown rule 'adagrad'");
   refusal("centralized_sgd", {{"pattern", "tree"}}, "unknown pattern 'tree'");
   refusal("centralized_sgd", {{"betas", {0.9, 0.99}}}, "has no option 'betas'");

@@ -3,13 +3,13 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
 
+#include "mlbench/base/choices.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/text.h"
 #include "mlbench/framework/native/library.h"
@@ -66,12 +66,10 @@ constexpr Loss kLosses[] = {
 
 const Loss& find_loss(const models::ModelDescription& model) {
   const std::string& name = model.loss.kind;
-  std::vector<const char*> names;
   for (const Loss& row : kLosses) {
     if (row.name == name) return row;
-    names.push_back(row.name);
   }
-  throw UserError(fmt::format("framework 'native' has no loss '{}'; valid: {}", name, fmt::join(names, ", ")));
+  throw UserError(fmt::format("framework 'native' has no loss '{}'{}", name, valid_text(name, names_of(kLosses))));
 }
 
 // A product with one vector for which LinearRows reads the batch once.
