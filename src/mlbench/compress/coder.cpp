@@ -194,8 +194,6 @@ constexpr Row kCoders[] = {
 
 }  // namespace
 
-std::vector<std::string> coder_names() { return names_of(kCoders); }
-
 Json list_coders() {
   Json rows = Json::array();
   for (const Row& row : kCoders) {

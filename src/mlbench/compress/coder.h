@@ -80,7 +80,6 @@ using MakeCoder = std::function<std::unique_ptr<GradientCoder>(const CoderContex
 
 // The coder called `name`, with its part of `options` ("none" has none). Throws UserError listing the valid names.
 MakeCoder read_coder(const std::string& name, OptionReader& options);
-std::vector<std::string> coder_names();
 // A row per coder, for lists: {name, sends, source, exact, options: [{name, default, expected}]}.
 Json list_coders();
 

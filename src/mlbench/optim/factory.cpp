@@ -184,8 +184,6 @@ constexpr RuleRow kRules[] = {
 
 }  // namespace
 
-std::vector<std::string> optimizer_names() { return names_of(spec::named_algorithms()); }
-
 Json list_optimizers() {
   Json rows = Json::array();
   for (const spec::NamedAlgorithm& row : spec::named_algorithms()) {

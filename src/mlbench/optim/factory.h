@@ -27,7 +27,6 @@ struct OptimizerContext {
 // Throws UserError listing the valid names or options. `comm` and `context.memory` must outlive the optimizer.
 std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const FlatLayout& layout,
                                           comm::Communicator& comm, const OptimizerContext& context = {});
-std::vector<std::string> optimizer_names();
 
 // Rows for lists. An optimizer's is {name, rule, compression, pattern}, a rule's {name, source, options}; options are
 // [{name, default, expected}].

@@ -211,7 +211,8 @@ TEST(Factory, EveryRowHasACase) {
   // Those whose ranks or gradients differ from the sum have tests of their own (exchange/patterns_test.cpp). So have
   // Muon and Dion, which treat tensors differently (rules/rules_test.cpp).
   const auto comm = alone();
-  for (const std::string& name : optimizer_names()) {
+  for (const Json& row : list_optimizers()) {
+    const std::string name = row["name"];
     const spec::OptimizerSpec optimizer = optimizer_spec(name, Json::object());
     const bool centralized = spec::algorithm_of(optimizer).pattern == "centralized";
     const bool of_matrices = name == "muon" || name == "dion";

@@ -145,8 +145,6 @@ void take_mean_of_own_samples(const compress::StepContext& step, FlatTensors& te
   if (step.share > 0) tensors.gradients.div_(step.share);
 }
 
-std::vector<std::string> exchange_names() { return names_of(kExchanges); }
-
 bool codes_parts(const std::string& name) { return row_named(kExchanges, "pattern", name).codes_parts; }
 
 Json list_exchanges() {

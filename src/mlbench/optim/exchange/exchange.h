@@ -92,7 +92,6 @@ using MakeExchange = std::function<std::unique_ptr<Exchange>(const ExchangeConte
 // The exchange called `name`, whose options are taken from `options`: each pattern's header has them, and
 // list_exchanges() their defaults. Throws UserError listing the valid names or options.
 MakeExchange read_exchange(const std::string& name, OptionReader& options);
-std::vector<std::string> exchange_names();
 // Whether the pattern has coders of its own for parts of the parameters, and codes nothing with that of the whole.
 bool codes_parts(const std::string& name);
 // A row per pattern, for lists: {name, sends, source, replicated, deterministic, options: [{name, default, expected}]}.

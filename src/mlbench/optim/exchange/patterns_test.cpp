@@ -339,7 +339,7 @@ struct Algorithm {
 
 std::vector<Algorithm> algorithms() {
   std::vector<Algorithm> all;
-  for (const std::string& name : optimizer_names()) all.push_back({name, Json::object()});
+  for (const Json& row : list_optimizers()) all.push_back({row["name"], Json::object()});
   for (Algorithm& one : all) {
     if (one.name == "lars") one = {"lars", {{"trust_coefficient", 0.1}}, 0.05};
     if (one.name == "lion") one = {"lion", {{"betas", {0.9, 0.9}}}, 0.002};
@@ -374,7 +374,8 @@ std::vector<Algorithm> algorithms() {
   all.push_back({"decentralized_sgd", Json::object(), 0.02, true});
   all.push_back({"choco_sgd", Json::object(), 0.02, true});
   all.push_back({"stochastic_gradient_push", {{"momentum", 0.5}, {"every", 2}}, 0.01, true});
-  for (const std::string& coder : compress::coder_names()) {
+  for (const Json& row : compress::list_coders()) {
+    const std::string coder = row["name"];
     if (coder == "sign_vote") continue;
     all.push_back({"centralized_sgd", {{"compression", coder}}});
     if (coder == "ef21") all.back().options["share"] = 0.3;
