@@ -1,5 +1,6 @@
 """Checks that pages and comments which say how far something is (never run, not yet, untested, for now ...) say since when, or
-which test shows it: such claims go stale, and nobody can tell.
+which test shows it: such claims go stale, and nobody can tell. Checks also that a comment does not begin with a fragment, whose
+subject stands in another comment: "Of each rank.", "As parse(), but ...", "The same, with ...".
 
 usage: check_claims.py [ROOT]
 
@@ -24,6 +25,7 @@ CLAIM = re.compile(
     r"\bis (?:known|measured|tested) yet\b|\b(?:untested|unmeasured)\b|\bto be done\b|\bfor now\b|\bfor want of \w*(?:GPU|machine)|"
     r"\bcould not be (?:had|tried|tested|measured)\b|\btried on (?:one|a|two)\b|\bTODO\b|\bFIXME\b",
     re.IGNORECASE)
+FRAGMENT = re.compile(r"\s*(?:Of\b|As [\w:]+\(|The same(?:[.,:]| (?:as|but|for|in|of|on|to|with|without)\b))")
 EVIDENCE = re.compile(
     r"\b20\d\d-\d\d-\d\d\b|\b\w+_test\b|\b(?:tests?|sets?|label) `\w+`|\btest\.sh \w+|\]\([^)]*results/|docs/results/\w")
 
@@ -70,6 +72,13 @@ def claims(path: str, text: str):
             yield line, f"says '{found[0].strip()}' with neither a date nor the name of a test"
 
 
+def fragments(path: str, text: str):
+    """Comments of one file that begin without a subject as (line, rule)."""
+    for first, block in () if path.endswith(".md") else comments(text, path.endswith(SCRIPTS)):
+        if found := FRAGMENT.match(block):
+            yield first, f"begins with '{found[0].strip()}': a comment is a sentence with a subject, and stands alone"
+
+
 def main() -> int:
     root = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent
     violations = 0
@@ -80,7 +89,8 @@ def main() -> int:
             below = path.relative_to(root).as_posix()
             if not name.endswith((".md", *SOURCES, *SCRIPTS)) or name.startswith("check_claims"):
                 continue
-            for line, rule in claims(below, path.read_text(errors="replace")):
+            text = path.read_text(errors="replace")
+            for line, rule in sorted([*claims(below, text), *fragments(below, text)]):
                 print(f"{below}:{line}: {rule}")
                 violations += 1
     print(f"{violations} violations")

@@ -1,8 +1,8 @@
-"""Claims that say since when, or what shows them, and those that do not."""
+"""Claims that say since when, or what shows them, and those that do not; comments without a subject."""
 
 import unittest
 
-from check_claims import claims
+from check_claims import claims, fragments
 
 
 def found(text: str, path: str = "docs/a.md") -> list[int]:
@@ -41,6 +41,15 @@ class CheckClaims(unittest.TestCase):
         for text in ("A run of this size can never run there.", "Those that do not run yet.", "A run that was never cut off.",
                      "It says what was not measured here and now."):
             self.assertEqual(found(f"{text}\n"), [], text)
+
+    def test_a_comment_begins_with_its_subject(self):
+        for words in ("Of each rank.", "As parse_json(), but", "As kv::get().", "The same.", "The same, but", "The same for rates."):
+            for path, mark in (("src/a.h", "//"), ("bench/a.py", "#"), ("dashboard/src/a.ts", "//")):
+                text = f"int a;\n{mark} {words}\nint b;\n"
+                self.assertEqual([line for line, _ in fragments(path, text)], [2], (path, words))
+        for words in ("The share of each rank.", "The same source is compiled twice.", "Offers a port.", "Offset; of each rank."):
+            self.assertEqual(list(fragments("src/a.h", f"// {words}\n// Of two lines the first counts.\nint b;\n")), [], words)
+        self.assertEqual(list(fragments("docs/a.md", "Of these one is right.\n")), [], "a page")
 
 
 if __name__ == "__main__":

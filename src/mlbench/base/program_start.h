@@ -2,6 +2,7 @@
 
 // Before a program of ours does anything else, it puts right, once, what it has from its parent beside its arguments.
 // The program then behaves alike whether a terminal, cron, a daemon, a batch job or another launcher started it.
+// The helpers mlbench-pieces and mlbench-lmdb link no library of ours: they have the state that their parent put right.
 //
 // - A closed standard descriptor becomes /dev/null, so that no file of ours gets its number. Input is then at its end,
 //   standard error is lost, and writing to standard output fails, which the program reports. A standard descriptor that
@@ -12,8 +13,7 @@
 // - The umask is 077 for our files (keep_files_private()). Children get the parent's, less the bits that would shut out
 //   the owner.
 // - Low soft limits of open files, of the stack (also of new threads), of file sizes, processor time, address space,
-//   data and processes are raised to what our programs need. A hard limit below the least
-//   that they need is a UserError.
+//   data and processes are raised to what our programs need. A hard limit below the least of that is a UserError.
 // - Variables by which another launcher tells a task its place (RANK, OMPI_*, PMI_*, SLURM_*, ...) are left out of the
 //   environment of children (process.h); getenv() still finds them.
 // - A working folder that was removed is noted: working_folder_is_gone().

@@ -11,7 +11,7 @@ namespace mlbench {
 struct ReadBytes {
   // Fetched for this process from devices, or by a file system from another machine: what no memory of the host held.
   int64_t devices = 0;
-  // Returned by calls that read, from files wherever they were, and from connections. Mapped memory is not in it.
+  // Returned by read() and its like, from files wherever they were. Neither mapped memory nor recv() is in it.
   int64_t calls = 0;
 };
 

@@ -4,7 +4,7 @@
 // a vector is one row. With m the largest magnitude of a row and Q the largest number of the format, an element v
 // becomes
 //
-//   int8   the whole number next to v Q / m, ties to even, Q = 127
+//   int8   the whole number next to v Q / m, ties to even, Q = 127 (Dettmers et al. 2022)
 //   fp8    the float8 next to v Q / m: e4m3 with Q = 448, or e5m2 with Q = 57344 (Micikevicius et al. 2022)
 //   fp4    e3m0, the float of a sign and 3 bits of exponent next to v / m, Q = 1 (Douillard et al. 2025): 0 or a power
 //          of two from 2^-6 to 1, ties away from 0. The error is at most |v| / 3, or m / 128 where that is more.

@@ -7,13 +7,13 @@
 //                 a choice within chunks, and values of a few bits.
 //   random_k      s elements drawn from (seed, step), the same on all ranks (Stich et al. 2018). Summed: 4 s bytes.
 //   random_block  s elements in a row, beginning at an element drawn from (seed, step), around the end of the flat
-//                 gradient. Summed: 4 s bytes.
+//                 gradient (Vogels et al. 2019). Summed: 4 s bytes.
 //
 //   threshold     all elements whose absolute value is at least `threshold` (Strom 2015; with error feedback Dutta et
 //                 al. 2020). Gathered: 8 bytes per element that is sent, which depends on the gradient.
 //
-//   nonzero       all elements that are not zero, of n parameters. Gathered: a rank with s of them sends min(8 s, 4 n)
-//                 bytes, as where indices do not pay it sends the gradient as it is. Nothing is left out.
+//   nonzero       all elements that are not zero, of n parameters (Renggli et al. 2019). Gathered: a rank with s of
+//                 them sends min(8 s, 4 n) bytes: where indices do not pay, the gradient as it is. Nothing is left out.
 //
 // With `error_decay` below 1 what is not sent fades, as an outer momentum does that every rank has for itself
 // (SparseLoCo, Sarfi et al. 2025).

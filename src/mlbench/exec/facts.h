@@ -2,7 +2,8 @@
 
 namespace mlbench::exec {
 
-// What is true of an executor whatever its options are.
+// What is true of an executor whatever its options are. Every executor takes GPUs, so that this is no fact here. One
+// that did not would refuse LaunchRequest::gpu in describe(), which planning calls before any data are prepared.
 struct ExecutorFacts {
   // Whether the ranks take the cores of this host. Such runs take turns on this host (the core lock), and may be told
   // which cores they have. Other runs wait where their engine lets them wait.

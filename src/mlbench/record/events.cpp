@@ -25,7 +25,7 @@ constexpr MemberRow kMemberRows[] = {
      "fetched for this process from devices or other machines: of the epoch, or of the segment at its end; absent "
      "where "
      "the kernel does not say"},
-    {"call_read_bytes", kInteger, "bytes", "the same of what calls that read returned, from files and connections"},
+    {"call_read_bytes", kInteger, "bytes", "the same of what read() and its like returned; recv() is not in it"},
     {"objects", kInteger, "", "that an object store lists for the data; absent of data on disk"},
     {"object_bytes", kInteger, "bytes",
      "of objects, from the store, since this process began; what came twice counts twice"},

@@ -168,7 +168,8 @@ Response preview_runs(Services& services, const Request& request) {
   return json_response(200, answer);
 }
 
-// Makes a run of the same specification, named NAME-K.2, NAME-K.3, ...
+// Makes a run of the same specification, named NAME-K.2, NAME-K.3, ... The frozen specification is copied, which is
+// exact: to plan the request anew could take a task file that was edited since, or defaults of a newer program.
 Response retry(Services& services, const Call& call) {
   spec::RunSpec run = home::read_spec(find_run_folder(services, call.parameters[0]));
   const std::string base = home::without_repeat(run.name);
