@@ -1,5 +1,5 @@
-"""For compression.py and algorithms.py: the cells of a table. Each is made once, by a program that takes minutes, and kept in
-a JSON file as soon as it is there; a call that was cut off is given again, and goes on."""
+"""For compression.py, algorithms.py and seeds.py: the cells of a table. Each is made once, by a program that takes minutes, and
+kept in a JSON file as soon as it is there; a call that was cut off is given again, and goes on."""
 import dataclasses
 import itertools
 import json
@@ -8,6 +8,7 @@ import pathlib
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Callable
 
 import ratio
@@ -73,6 +74,13 @@ def record_of(given, name, workers, words):
         if done.returncode != 0:  # a run that misses its goal has 0, too
             raise SystemExit(f"{name}: exit code {done.returncode}: {shlex.join(map(str, command))}")
     return json.loads((folder / "run.json").read_text())
+
+
+def keep(run, folder):
+    """Record and spools of a run, in a folder that is not there yet."""
+    command = [sys.executable, ROOT / "tools/keep_result.py", run, folder]
+    if subprocess.run(command, stdout=sys.stderr, check=False).returncode != 0:
+        raise SystemExit(f"run {run.name} is not kept")
 
 
 def run_cell(given, name, workers, words, about_s, figures):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What the scripts about images, stores and the study of distributed training make of results, without a build:
-tiny_imagenet_losses, ddl_trials, ddl_networks, emulation_check,
+tiny_imagenet_losses, tiny_imagenet_peer, ddl_trials, ddl_networks, emulation_check,
 image_decoding, s3_source, socket_sizes, start_times."""
 import argparse
 import collections
@@ -8,6 +8,7 @@ import datetime
 import http.client
 import http.server
 import pathlib
+import tempfile
 import threading
 import unittest
 from unittest import mock
@@ -21,26 +22,53 @@ import s3_source
 import socket_sizes
 import start_times
 import tiny_imagenet_losses as losses
+import tiny_imagenet_peer as peer
 
 
-class Order(unittest.TestCase):
+class Peer(unittest.TestCase):
     def test_numbers_are_those_of_the_tests_of_base(self):
-        self.assertEqual(losses.philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e),
+        self.assertEqual(peer.philox(0x299f31d0a4093822, 0x85a308d3243f6a88, 0x0370734413198a2e),
                          [0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1])
-        self.assertEqual(losses.derive_key(42, 2, 0), 0xfacf83bdce98b461)
-        self.assertEqual(losses.order(10, 42, 0), [4, 1, 6, 7, 0, 5, 3, 8, 9, 2])
+        self.assertEqual(peer.derive_key(42, 2, 0), 0xfacf83bdce98b461)
+        self.assertEqual(peer.order(10, 42, 0), [4, 1, 6, 7, 0, 5, 3, 8, 9, 2])
 
     def test_crops_lie_within_the_padded_image(self):
-        crops = [losses.crop(42, 0, sample) for sample in range(2000)]
+        pad, key = peer.task()["data"]["pad"], peer.derive_key(42, peer.AUGMENT, 0)
+        crops = [peer.crop(key, sample, pad) for sample in range(2000)]
         for offsets in zip(*((top, left) for top, left, _ in crops)):
-            self.assertEqual(set(offsets), set(range(2 * losses.PAD + 1)))
+            self.assertEqual(set(offsets), set(range(2 * pad + 1)))
         self.assertAlmostEqual(sum(mirrored for _, _, mirrored in crops) / len(crops), 0.5, delta=0.05)
 
+    def test_ranks_take_the_parts_of_a_batch_that_ours_take(self):
+        for ranks, parts in ((2, [[0, 1, 2, 3], [4, 5, 6]]), (3, [[0, 1, 2], [3, 4], [5, 6]])):
+            self.assertEqual([list(peer.part_of(rank, ranks, range(7))) for rank in range(ranks)], parts)
+
+    def test_rates_are_those_of_a_run_of_ours(self):
+        """Its step records had these, of 600 steps."""
+        for step, rate in enumerate((0.1, 0.09999931232202688, 0.09999724930702357, 0.09999381101173764)):
+            self.assertAlmostEqual(peer.rate_of(step, 600, peer.task()), rate, places=12)
+
+    def test_images_have_the_labels_of_their_folders_and_of_the_list(self):
+        with tempfile.TemporaryDirectory() as made:
+            folder = pathlib.Path(made)
+            for name in ("n2", "n1"):
+                (folder / f"train/{name}/images").mkdir(parents=True)
+                (folder / f"train/{name}/images/{name}_0.JPEG").touch()
+            (folder / "val").mkdir()
+            (folder / "val/val_annotations.txt").write_text("val_7.JPEG\tn2\t0\t0\t1\t1\nval_1.JPEG\tn1\t0\t0\t1\t1\n")
+            found = {split: [(path.name, label) for path, label in samples]
+                     for split, samples in peer.samples_of(folder).items()}
+        self.assertEqual(found, {"train": [("n1_0.JPEG", 0), ("n2_0.JPEG", 1)], "val": [("val_7.JPEG", 1), ("val_1.JPEG", 0)]})
+
+
+class Losses(unittest.TestCase):
     def test_a_loss_may_be_twice_as_far_away_as_pytorch_from_itself(self):
         found = losses.verdict([1, 2.0005, 3.01], [1, 2, 3], [1, 2, 3.006], 1e-3)
         self.assertTrue(found["within"])
         self.assertEqual((found["first_steps_within_limit"], found["torch_first_steps_within_limit"]), (2, 2))
+        self.assertFalse(found["all_within_limit"] or found["torch_all_within_limit"])
         self.assertFalse(losses.verdict([1, 2.0005, 3.01], [1, 2, 3], [1, 2, 3.004], 1e-3)["within"])
+        self.assertTrue(losses.verdict([1, 2.0005, 3], [1, 2, 3], [1, 2, 3.004], 1e-3)["all_within_limit"])
         self.assertFalse(losses.verdict([1, 2.002, 3], [1, 2, 3], [1, 2, 3.006], 1e-3)["within"], "the difference came later")
 
 

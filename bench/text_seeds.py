@@ -94,9 +94,7 @@ def train_ours(study, options, seed):
                        *(["--gpu"] if study.device == "cuda" else []))
         if done.returncode != 0:
             fail(f"run {name} ended with exit code {done.returncode}; the next call begins another")
-    done = subprocess.run([sys.executable, ROOT / "tools/keep_result.py", folder, study.kept("ours", seed).parent], check=False)
-    if done.returncode != 0:
-        fail(f"run {name} is not kept")
+    kept_runs.keep(folder, study.kept("ours", seed).parent)
 
 
 # ---- the peer ----
