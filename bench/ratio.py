@@ -58,6 +58,17 @@ def machine():
             "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30)}
 
 
+# Each kind of x86 processor has what those before it have; the flag that shows it.
+INSTRUCTION_SETS = {"other": "", "avx2": "avx2", "avx512": "avx512f", "amx": "amx_bf16"}
+
+
+def instruction_set(cpuinfo=None):
+    """The highest of INSTRUCTION_SETS that this machine has."""
+    text = cpuinfo if cpuinfo is not None else pathlib.Path("/proc/cpuinfo").read_text()
+    flags = next((line.split(":")[1].split() for line in text.splitlines() if line.startswith("flags")), [])
+    return [name for name, flag in INSTRUCTION_SETS.items() if not flag or flag in flags][-1]
+
+
 def parser_of(description, output):
     """The options of a script that keeps what it measures in the file `output` of docs/results, and prints it as a table."""
     root = pathlib.Path(__file__).resolve().parents[1]
@@ -265,12 +276,16 @@ def choose(side, options):
     return choice
 
 
-def figures(ours, peer, limit):
-    """What follows from the values of the pairs."""
+def figures(ours, peer, limit, lower_end=None):
+    """What follows from the values of the pairs. With a `lower_end` below the limit the verdict is met, too, where the median
+    reaches the limit and the interval begins no lower than that."""
     ratios = [a / b for a, b in zip(ours, peer, strict=True)]
     low, high = pairs.interval(ratios)
-    return {"ours_median": statistics.median(ours), "peer_median": statistics.median(peer),
-            "ratio": statistics.median(ratios), "interval_95": [low, high], "verdict": pairs.verdict(low, high, limit)}
+    median, verdict = statistics.median(ratios), pairs.verdict(low, high, limit)
+    if lower_end is not None and median >= limit and low >= lower_end:
+        verdict = "met"
+    return {"ours_median": statistics.median(ours), "peer_median": statistics.median(peer), "ratio": median,
+            "interval_95": [low, high], "verdict": verdict}
 
 
 def compare(options):
@@ -285,8 +300,9 @@ def compare(options):
     else:
         values = pairs.measure(lambda: ours.measure(options.ours), lambda: peer.measure(command), options.pairs, say)
     return {
-        "begin": begin, "end": now(), "machine": machine(), "load_before": load, "key": ours.key, "peer_key": peer.key,
-        "limit": options.limit, "pairs": options.pairs, "turns": options.turns, **figures(*values, options.limit),
+        "begin": begin, "end": now(), "machine": machine(), "instruction_set": instruction_set(), "load_before": load,
+        "key": ours.key, "peer_key": peer.key, "limit": options.limit, "lower_end": options.lower_end,
+        "pairs": options.pairs, "turns": options.turns, **figures(*values, options.limit, options.lower_end),
         "ours": {"command": options.ours, "settings": ours.settings, "failures": ours.failures, "values": values[0]},
         "peer": {"command": command, "settings": peer.settings, "failures": peer.failures, "values": values[1]},
         "choice": choice}
@@ -299,6 +315,8 @@ def parse(arguments):
     parser.add_argument("--key", default="median_samples_per_s", help="higher is better (default: %(default)s)")
     parser.add_argument("--peer-key", help="the same number in the peers' output (default: --key)")
     parser.add_argument("--limit", type=float, default=1.0)
+    parser.add_argument("--lower-end", type=float, metavar="RATIO",
+                        help="met, too, where the median reaches the limit and its interval begins at RATIO or above")
     parser.add_argument("--pairs", type=int, default=21)
     parser.add_argument("--turns", action="store_true", help="start both once, and let them take turns")
     parser.add_argument("--choose", type=int, default=3, metavar="N", help="runs of each variant of the peer")

@@ -6,6 +6,7 @@ import json
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 import all_ratios
 import pairs
@@ -184,6 +185,14 @@ class Ratios(unittest.TestCase):
             code, result = self.run_ratio("--ours", self.command("ours"), "--peer", self.command("a"), "--pairs", "4")
             self.assertEqual((result["verdict"], code), (verdict, expected))
 
+    def test_a_lower_end_of_its_own(self):
+        self.command("a", 100)
+        for values, verdict in (([100] * 3 + [98], "met"), ([100] * 3 + [96], "undecided"), ([99], "missed")):
+            self.command("ours", *values)
+            _, result = self.run_ratio("--ours", self.command("ours"), "--peer", self.command("a"), "--pairs", "4",
+                                       "--lower-end", "0.97")
+            self.assertEqual((result["verdict"], result["limit"], result["lower_end"]), (verdict, 1.0, 0.97), values)
+
     def test_all_that_was_measured_is_in_the_file(self):
         self.command("ours", 20, 22, 24)
         self.command("a", 10, 11, 8)
@@ -197,7 +206,7 @@ class Ratios(unittest.TestCase):
         self.assertEqual(result["peer"], {"command": "PYTHON a", "settings": {"program": "a"}, "failures": 0,
                                           "values": [10, 11, 8]})
         self.assertEqual((result["ratio"], result["interval_95"], result["limit"]), (2, [2, 3], 1.5))
-        self.assertEqual(result["machine"], ratio.machine())
+        self.assertEqual((result["machine"], result["instruction_set"]), (ratio.machine(), ratio.instruction_set()))
         self.assertRegex(result["begin"] + result["end"], r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ){2}$")
 
     def test_what_a_record_says_of_a_run(self):
@@ -232,6 +241,14 @@ class Ratios(unittest.TestCase):
         self.assertIn("took longer than 0.1 s", self.said)
 
 
+class InstructionSet(unittest.TestCase):
+    def test_the_highest_counts(self):
+        for flags, name in (("fpu sse2 avx", "other"), ("sse2 avx2 fma", "avx2"), ("avx2 avx512f avx512_bf16", "avx512"),
+                            ("avx2 avx512f amx_tile amx_bf16", "amx")):
+            self.assertEqual(ratio.instruction_set(f"processor\t: 0\nvmx flags\t: amx_bf16\nflags\t\t: {flags}\n"), name)
+        self.assertEqual(ratio.instruction_set("Features\t: asimd\n"), "other")
+
+
 class Pairs(unittest.TestCase):
     def test_the_interval_holds_the_median_and_is_always_the_same(self):
         ratios = [1 + i / 100 for i in range(21)]
@@ -256,20 +273,55 @@ class AllRatios(unittest.TestCase):
 
     def test_a_command_is_understood_by_ratio(self):
         for one in all_ratios.RATIOS:
-            options = ratio.parse(one.command("PYTHON", choose_again=True)[1:])
+            options = ratio.parse(one.command("PYTHON", choose_again=True, kind="avx2")[1:])
             self.assertEqual((options.ours, options.peer, options.pairs), (one.ours, one.peers, 21))
+            self.assertEqual((options.limit, options.lower_end), (one.limit_on("avx2"), one.lower_end))
+            self.assertEqual(options.output, f"docs/results/ratios/{one.name}-avx2.json")
             self.assertEqual(options.configuration, one.configuration if len(one.peers) > 1 else None)
+
+    def test_limits_are_those_of_the_kind_of_processor(self):
+        for name, avx2, avx512, amx in (
+                ("1a-float32-1x2-native", 1.45, 1.45, 1.45), ("1a-float32-2x1-native", 1.45, 1.45, 1.45),
+                ("1a-float32-1x2-native-2018", 1.5, 1.5, 1.5), ("mnist-float32-1x2-native", 1.5, 1.5, 1.5),
+                ("1a-float32-1x1-native", 1.3, 1.3, 1.3), ("awd-lstm-float32-1x2-native", 1.2, 1.4, 1.4),
+                ("gnmt-float32-1x2-native", 1.5, 1.6, 1.6),
+                ("transformer-float32-1x2-native", 1.4, 1.4, 1.4), ("1a-bf16-1x2-native", 1.3, 1.3, 3.0),
+                ("gnmt-bf16-1x2-native", 1.6, 1.6, 2.0), ("resnet50-224-float32-1x2-native", 1.3, 1.3, 1.3),
+                ("vgg16-224-bf16-1x2-native", 1.1, 1.1, 1.1), ("1a-float32-2x1-tensorflow", 0.98, 0.98, 0.98)):
+            one = all_ratios.BY_NAME[name]
+            self.assertEqual([one.limit_on(kind) for kind in ("avx2", "avx512", "amx")], [avx2, avx512, amx], name)
+            self.assertIsNone(one.lower_end, name)
+        for name in ("1a-float32-1x2-torch", "resnet50-224-float32-1x2-torch", "vgg16-64-bf16-1x2-torch"):
+            self.assertEqual((all_ratios.BY_NAME[name].limit_on("other"), all_ratios.BY_NAME[name].lower_end), (1.0, 0.97))
+
+    def test_a_peer_of_imagenet_may_be_compiled(self):
+        for name, one in all_ratios.BY_NAME.items():
+            if name.startswith(("resnet50", "vgg16")):
+                self.assertEqual(sum("--compile" in peer for peer in one.peers), len(one.peers) / 2, name)
+
+    def test_kinds_of_processors_have_files_of_their_own(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(all_ratios, "ROOT", pathlib.Path(folder)):
+            results = pathlib.Path(folder) / all_ratios.RESULTS
+            results.mkdir(parents=True)
+            for name, begin in (("awd-lstm-float32-1x2-onednn", "2026-11-27"), ("awd-lstm-float32-1x2-native-amx", "2026-12-01"),
+                                ("1a-float32-1x2-torch", "2026-11-23"), ("1a-float32-1x2-torch-avx2", "2026-12-02"),
+                                ("1a-float32-1x2-torch-avx512", "2026-12-03")):
+                (results / f"{name}.json").write_text(json.dumps({"begin": begin}))
+            text, image = "awd-lstm-float32-1x2-native", "1a-float32-1x2-torch"
+            kept = all_ratios.kept([all_ratios.BY_NAME[text], all_ratios.BY_NAME[image]])
+            self.assertEqual({key: result["begin"][-2:] for key, result in kept.items()},
+                             {(text, "avx2"): "27", (text, "amx"): "01", (image, "avx2"): "02", (image, "avx512"): "03"})
 
     def test_variants_are_chosen_by_the_first_that_needs_them(self):
         chosen = [one for one in all_ratios.RATIOS if one.configuration == "1a float32 1x2"]
         self.assertEqual([one.name for one in chosen], ["1a-float32-1x2-torch", "1a-float32-1x2-native"])
-        plan = all_ratios.plan(chosen, {"bench/setup_peer.sh": "PYTHON"}, choose_again=True)
+        plan = all_ratios.plan(chosen, {"bench/setup_peer.sh": "PYTHON"}, choose_again=True, kind="avx2")
         self.assertEqual(["--choose-again" in command for _, command, _ in plan], [True, False])
 
     def test_each_peer_has_the_python_of_its_own(self):
         chosen = [one for one in all_ratios.RATIOS if one.name in ("1a-float32-1x2-torch", "1a-float32-1x2-tensorflow")]
         pythons = {"bench/setup_peer.sh": "of-torch", "bench/setup_wheels.sh keras": "of-keras"}
-        for (one, command, _), (python, peer) in zip(all_ratios.plan(chosen, pythons, choose_again=False),
+        for (one, command, _), (python, peer) in zip(all_ratios.plan(chosen, pythons, choose_again=False, kind="avx2"),
                                                      (("of-torch", "torch_peer.py"), ("of-keras", "keras_peer.py")), strict=True):
             self.assertEqual(ratio.parse(command[1:]).python, python)
             self.assertTrue(all(f"PYTHON bench/{peer} " in words for words in one.peers), one.peers)
@@ -281,6 +333,8 @@ class AllRatios(unittest.TestCase):
                               ("bench/fresh_run.sh 1 --task 1a", "fixed batch")):
             self.assertEqual(all_ratios.variant_of({"peer": {"command": command}}), name)
 
+    KEY = "1a-float32-1x2-torch", "avx2"
+
     def result(self, **changes):
         ours, peer = [20.0] * 20 + [22.0], [10.0] * 21
         command = "PYTHON bench/torch_peer.py --task 1a --layout nhwc --fused"
@@ -288,27 +342,41 @@ class AllRatios(unittest.TestCase):
                 "peer": {"values": peer, "command": command}, "choice": {"measured": {command: [10, 10, 10]}}} | changes
 
     def complaints(self, result, page):
-        return list(all_ratios.complaints({"1a-float32-1x2-torch": result}, page))
+        return list(all_ratios.complaints({self.KEY: result}, page))
 
     def test_a_page_shows_what_follows_from_the_pairs(self):
-        row = "| 1a | float32 | 1 x 2 | torch | 20 | 10, PyTorch nhwc --fused | 2.00 | 2.00 to 2.00 | 1 | met |"
-        self.assertEqual(all_ratios.table({"1a-float32-1x2-torch": self.result()})[2:], [row])
+        row = "| 1a | float32 | 1 x 2 | torch | avx2 | 20 | 10, PyTorch nhwc --fused | 2.00 | 2.00 to 2.00 | 1, lower end 0.97 | met |"
+        self.assertEqual(all_ratios.table({self.KEY: self.result()})[2:], [row])
         self.assertEqual(self.complaints(self.result(), f"# Ratios\n\n{row}\n"), [])
         self.assertEqual(len(self.complaints(self.result(), "# Ratios\n")), 1)
         other = row.replace("2.00 |", "2.10 |", 1)
         self.assertEqual(len(self.complaints(self.result(), f"{row}\n{other}\n")), 1)
 
+    def test_the_verdict_of_a_page_is_by_the_limit_of_now(self):
+        of_old = self.result(limit=2.0)
+        of_old["verdict"] = "met"
+        judged = all_ratios.table({("2a-float32-1x2-native", "avx2"): of_old})[2]
+        self.assertRegex(judged, r"\| 6 \| missed \|$")
+
+    def test_a_limit_in_bfloat16_counts_where_the_peer_gains_by_it(self):
+        float32, bf16 = ((f"resnet50-64-{precision}-1x2-native", "amx") for precision in ("float32", "bf16"))
+        for values, verdict in ((None, "undecided"), ([9.0] * 21, "met"), ([10.0] * 21, "no limit")):
+            others = {float32: self.result(peer={**self.result()["peer"], "values": values})} if values else {}
+            row = all_ratios.table({**others, bf16: self.result()})[-1]
+            self.assertRegex(row, rf"\| bf16 .* \| 1.3 \| {verdict} \|$")
+
     def test_what_does_not_follow_is_found(self):
-        row = all_ratios.table({"1a-float32-1x2-torch": self.result()})[2]
+        row = all_ratios.table({self.KEY: self.result()})[2]
         dirty = {"values": self.result()["ours"]["values"], "settings": {"commit": "abc-dirty"}}
         best = {self.result()["peer"]["command"]: [10, 10, 10]}
         another, few, silent = ({"measured": best | {"other": [11, 11, 11]}}, {"measured": best | {"other": [9, 9]}},
                                 {"measured": best, "left_out": {"other": ""}})
         for changes in ({"ratio": 2.1}, {"verdict": "undecided"}, {"ours": dirty},
-                        *({"choice": choice} for choice in (another, few, silent))):
+                        {"instruction_set": "amx"}, *({"choice": choice} for choice in (another, few, silent))):
             self.assertEqual(len(self.complaints(self.result(**changes), row)), 1, changes)
         told = {"measured": best, "left_out": {"other": "took longer than 900 s"}}
         self.assertEqual(self.complaints(self.result(choice=told), row), [])
+        self.assertEqual(self.complaints(self.result(instruction_set="avx2", lower_end=0.97), row), [])
         few = self.result(ours={"values": [20.0], "settings": {}}, peer={**self.result()["peer"], "values": [10.0]})
         self.assertEqual(self.complaints(few, row), ["1a-float32-1x2-torch: 1 pairs instead of 21"])
 
