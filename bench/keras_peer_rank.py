@@ -1,6 +1,8 @@
 """One rank of the speed peer with Keras: the model, the step and its clock. keras_peer.py starts it."""
 import json
 import os
+import pathlib
+import resource
 import statistics
 import time
 
@@ -112,6 +114,12 @@ def make_step(model, jit_compile, average=None):
     return tf.function(step, jit_compile=jit_compile and average is None)
 
 
+def seconds_since_start():
+    """Of this process, which the system knows to a hundredth of a second."""
+    ticks = int(pathlib.Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
 def train(options):
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
     tf.config.threading.set_inter_op_parallelism_threads(options.inter_op)
@@ -128,6 +136,7 @@ def train(options):
         return float(train_step(images, labels))
 
     first_loss = step()
+    first_step_s = seconds_since_start()
     for _ in range(1, options.warm_up):
         step()
     seconds = []
@@ -143,6 +152,8 @@ def train(options):
             "peer": f"tensorflow {tf.__version__}, keras {keras.__version__}", "task": options.task,
             "device": options.device, "ranks": options.ranks, "threads": options.threads, "inter_op": options.inter_op,
             "batch": options.batch, "fused_norm": options.fused_norm, "jit_compile": options.jit_compile,
-            "steps": options.steps, "parameters": PARAMETERS, "first_loss": first_loss, "last_loss": last_loss,
+            "steps": options.steps, "parameters": PARAMETERS, "first_step_s": first_step_s,
+            # Bytes; as all that is measured with a point, by which ratio.py knows it from settings.
+            "peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0, "first_loss": first_loss, "last_loss": last_loss,
             "samples_per_s": samples * options.steps / sum(seconds),
             "median_samples_per_s": samples / statistics.median(seconds)}), flush=True)

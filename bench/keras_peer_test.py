@@ -108,6 +108,8 @@ class Peer(unittest.TestCase):
             counts = ["--threads", 1, "--batch", 4, "--steps", 2, "--warm-up", 1]
             document = ratio.last_json(self.output(self.start(PYTHON, BENCH / "keras_peer.py", *counts, *words)))
             self.assertGreater(ratio.value_of(document, "median_samples_per_s"), 0)
+            self.assertTrue(0.1 < document["first_step_s"] < 900, document)
+            self.assertGreater(document["peak_rss"], 1e8, "TensorFlow alone takes more")
             self.assertEqual((document["ranks"], document["batch"], document["jit_compile"]), (ranks, 4, ranks == 2))
 
 

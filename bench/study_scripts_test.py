@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """What the scripts about images, stores and the study of distributed training make of results, without a build:
 tiny_imagenet_losses, tiny_imagenet_peer, ddl_trials, ddl_networks, emulation_check,
-image_decoding, s3_source, socket_sizes, start_times."""
+image_decoding, keras_beside, s3_source, socket_sizes, start_times."""
 import argparse
 import collections
+import contextlib
 import datetime
 import http.client
 import http.server
+import io
+import json
 import pathlib
+import sys
 import tempfile
 import threading
 import unittest
@@ -17,12 +21,14 @@ import ddl_networks
 import ddl_trials
 import emulation_check
 import image_decoding
+import keras_beside
 import ratio
 import s3_source
 import socket_sizes
 import start_times
 import tiny_imagenet_losses as losses
 import tiny_imagenet_peer as peer
+from start_times import rederive
 
 
 class Peer(unittest.TestCase):
@@ -239,6 +245,88 @@ class StartTimes(unittest.TestCase):
                   "new": {"stripped_bytes": 9000, "symbol_bytes": {"report": 11, "image": 5}}}
         self.assertEqual(start_times.size_table_of({"builds": builds}).splitlines()[2:],
                          ["| stripped program | 7,000 | 9,000 |", "| image | 0 | 5 |", "| report | 10 | 11 |"])
+
+    def test_a_first_step_is_counted_from_the_start_of_the_command(self):
+        step = rederive.Step(0, 1, 128, 2.3, 0.1, 700_000_000, [100_000_000, 0, 50_000_000] + [0] * 6, [0], [0])
+        later = step._replace(first=1, end_ns=900_000_000)
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(
+                rederive, "read_steps", lambda path: (1_000_500_000, [step, later]) if path.name == "rank-0.seg-1.steps" else None):
+            run = pathlib.Path(folder)
+            (run / "run.json").write_text('{"throughput": {"peak_rss": 5000000}}')
+            found = start_times.first_step_of(run, 1000.0)
+        self.assertEqual((round(found["begin_s"], 9), round(found["end_s"], 9), found["peak_rss"]), (1.05, 1.2, 5000000))
+
+    def test_frameworks_take_turns_and_the_first_run_of_each_prepares(self):
+        names = []
+
+        def first_step(mlbench, home, name, framework, data):
+            names.append(name)
+            return {"begin_s": 0.8, "end_s": 2.0 if framework == "torch" else 0.9, "peak_rss": 250_000_000, "data": data}
+
+        with mock.patch.object(start_times, "first_step", first_step):
+            runs = start_times.measure_first_steps("mlbench", "home", 2, ["--synthetic"])
+        self.assertEqual(names, ["warm-native", "warm-torch", "warm-tensorflow", "native-0", "torch-0", "tensorflow-0", "torch-1",
+                                 "tensorflow-1", "native-1"])
+        self.assertEqual([len(of_one) for of_one in runs.values()], [2, 2, 2])
+        self.assertEqual(start_times.first_step_table_of({"runs": runs}).splitlines()[2:], [
+            "| native | 0.80 | 0.90 | 0.90 to 0.90 | 1 (0.5) | met |",
+            "| torch | 0.80 | 2.00 | 2.00 to 2.00 | 1 (0.5) | missed |",
+            "| tensorflow | 0.80 | 0.90 | 0.90 to 0.90 | 3 | met |"])
+
+    def test_a_run_that_fails_has_no_first_step(self):
+        with tempfile.TemporaryDirectory() as home, self.assertRaisesRegex(SystemExit, "exit code 1: false run now 1 --task 1a"):
+            start_times.first_step("false", pathlib.Path(home), "now", "native")
+
+    def test_what_a_file_holds_of_other_measurements_stays(self):
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "times.json"
+            output.write_text('{"rounds": 3, "cases": {}, "builds": {"a": {"stripped_bytes": 1, "symbol_bytes": {}},'
+                              ' "b": {"stripped_bytes": 2, "symbol_bytes": {}}}}')
+            words = ["start_times.py", "--first-step", f"now={folder}", "--output", str(output)]
+            with (mock.patch.object(start_times, "version_of", lambda build: {"git_describe": build.name}),
+                  mock.patch.object(start_times, "measure_first_steps", lambda *_: {}), mock.patch.object(sys, "argv", words),
+                  contextlib.redirect_stdout(io.StringIO()) as said):
+                start_times.main()
+            document = json.loads(output.read_text())
+        kept = document["first_step"]
+        self.assertEqual((document["rounds"], kept["data"], kept["build"]["name"]), (3, "made", "now"))
+        self.assertIn("| framework | to its first step, s |", said.getvalue())
+
+
+class Beside(unittest.TestCase):
+    """keras_peer.py --beside, without TensorFlow."""
+    OPTIONS = argparse.Namespace(beside=pathlib.Path("bin"), rounds=2, ranks=2, threads=1, inter_op=1, batch=128, steps=10,
+                                 warm_up=5, fused_norm=False, jit_compile=True)
+
+    def test_both_begin_anew_in_each_round_with_the_same_numbers(self):
+        asked = []
+
+        def first_step(*words):
+            asked.append(words)
+            return {"begin_s": 1.0, "end_s": 2.0 + len(asked), "peak_rss": 500}
+
+        def run(command, **_):
+            asked.append(command[2:])
+            return argparse.Namespace(stdout='{"first_step_s": 4.5, "peak_rss": 400, "ranks": 2}\n')
+
+        with mock.patch.object(start_times, "first_step", first_step), mock.patch.object(keras_beside.subprocess, "run", run):
+            rounds = keras_beside.measure_both(self.OPTIONS, "home")
+        self.assertEqual(asked[0], (pathlib.Path("bin/mlbench"), "home", "beside0", "tensorflow", 2, 1, 15,
+                                    ("--synthetic", "--fixed-batch")))
+        self.assertEqual(" ".join(asked[1]),
+                         "--ranks 2 --threads 1 --inter-op 1 --batch 128 --steps 10 --warm-up 5 --jit-compile")
+        self.assertEqual(len(asked), 6)
+        theirs = {"first_step_s": 4.5, "peak_rss": 400}
+        self.assertEqual(rounds, [({"first_step_s": 5.0, "peak_rss": 500}, theirs),
+                                  ({"first_step_s": 7.0, "peak_rss": 500}, theirs)])
+
+    def test_start_and_memory_have_their_limits(self):
+        for ours_s, ours_bytes, verdicts in ((2.9, 110, ["met", "met"]), (3.1, 130, ["missed", "missed"])):
+            found = keras_beside.summary([({"first_step_s": ours_s, "peak_rss": ours_bytes},
+                                         {"first_step_s": 4.0, "peak_rss": 100})] * 5)
+            self.assertEqual([found[name]["verdict"] for name in ("start", "memory")], verdicts)
+            self.assertEqual((found["start"]["seconds"], found["start"]["peer"], found["start"]["at_most"]), (ours_s, 4.0, 3.0))
+            self.assertEqual((found["memory"]["ratio"], found["memory"]["ours"]), (ours_bytes / 100, ours_bytes))
 
 
 if __name__ == "__main__":
