@@ -30,13 +30,13 @@ class WithFolder(unittest.TestCase):
 
 
 class Cells(WithFolder):
-    def cells(self, fails=None):
+    def cells(self, fails=None, timed_with=""):
         def measure(name):
             if name == fails:
                 raise SystemExit(name)
             return {"value": len(name)}
 
-        return [kept_runs.Cell(name, ["run", name], 60, lambda name=name: measure(name)) for name in ("a", "bb", "ccc")]
+        return [kept_runs.Cell(name, ["run", name], 60, lambda name=name: measure(name), timed_with) for name in ("a", "bb", "ccc")]
 
     def make(self, cells):
         with contextlib.redirect_stderr(io.StringIO()):
@@ -56,10 +56,14 @@ class Cells(WithFolder):
         with self.assertRaisesRegex(SystemExit, "'bb' is of 'run bb', not of 'run bb --light'"):
             self.make([other])
 
-    def test_those_of_another_machine_are_not_added_to(self):
-        self.make(self.cells()[:1])
-        with mock.patch("ratio.machine", return_value={"cpu": "another"}), self.assertRaisesRegex(SystemExit, "another machine"):
-            self.make(self.cells())
+    def test_times_are_of_one_machine_and_what_is_not_timed_may_be_of_any(self):
+        self.make(self.cells(timed_with="1a.2")[:1])
+        with mock.patch("ratio.machine", return_value={"cpu": "another"}):
+            with self.assertRaisesRegex(SystemExit, "'bb' is of another machine"):
+                self.make(self.cells(timed_with="1a.2"))
+            self.make(self.cells(timed_with="1a.4")[1:2])
+            made = self.make(self.cells()[2:])["cells"]
+        self.assertEqual([made[name]["machine"]["cpu"] for name in ("bb", "ccc")], ["another", "another"])
 
     def test_only_those_that_are_found_are_made(self):
         self.given.only = "^(a|bb)$"

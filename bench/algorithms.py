@@ -57,18 +57,18 @@ def curve_of(record):
 
 
 def cells_of(given):
-    def cell(task, method, workers, words, epochs):
+    def cell(task, method, workers, words, epochs, timed_with=""):
         about = ABOUT_S[task]
         return kept_runs.run_cell(given, f"{task}.{method}.{workers}", workers,
                                   ["--task", task, "--framework", "native", *words, *settings_of(task, method, workers)],
-                                  epochs * about.get(workers, max(about.values())), curve_of)
+                                  epochs * about.get(workers, max(about.values())), curve_of, timed_with)
 
     for workers in given.workers:
         for method in METHODS:
             yield cell("1a", method, workers, ["--max-epochs", f"{given.epochs:g}", "--to-the-end"], given.epochs)
     for method in METHODS:
         yield cell("2a", method, WORKERS_2A,
-                   ["--rules", "2018", "--synthetic", "--light", "--max-epochs", str(LIMIT_2A)], LIMIT_2A / 2)
+                   ["--rules", "2018", "--synthetic", "--light", "--max-epochs", str(LIMIT_2A)], LIMIT_2A / 2, "2a")
 
 
 def rates_of(cell):

@@ -119,13 +119,13 @@ def cells_of(given):
                 words = words_of(task, method)
                 yield kept_runs.run_cell(given, f"{name}.to-goal", workers, [*words, *given.options], steps * step_s, goal_of)
                 coding = coding_words(task, workers, method)
-                yield kept_runs.Cell(f"{name}.coding", coding, 5, lambda words=coding: coding_of(given, words))
+                yield kept_runs.Cell(f"{name}.coding", coding, 5, lambda words=coding: coding_of(given, words), f"{task}.{workers}")
                 for rate in given.rates:
                     # 16 bits of each parameter, at the worst.
                     exchange_s = 2 * 8 * TASKS[task][2] / (rate * 1e6)
                     yield kept_runs.run_cell(given, f"{name}.at-{rate}", workers,
                                              [*words, *netem(rate), "--max-steps", str(given.steps)],
-                                             given.steps * (step_s + exchange_s) + 10, step_of)
+                                             given.steps * (step_s + exchange_s) + 10, step_of, f"{task}.{workers}")
 
 
 def rows_of(document):
@@ -191,7 +191,7 @@ def whole_cells(given, rows):
     for task, workers, method, rate in to_confirm(rows):
         yield kept_runs.run_cell(given, f"{task}.{method}.{workers}.whole-{rate}", workers,
                                  [*words_of(task, method), *netem(rate), *given.options],
-                                 seconds_at(rows[task, workers, method], rate), goal_of)
+                                 seconds_at(rows[task, workers, method], rate), goal_of, f"{task}.{workers}")
 
 
 def cell_text(rows, key, rate):

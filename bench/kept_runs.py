@@ -1,5 +1,6 @@
 """For compression.py, algorithms.py and seeds.py: the cells of a table. Each is made once, by a program that takes minutes, and
-kept in a JSON file as soon as it is there; a call that was cut off is given again, and goes on."""
+kept in a JSON file as soon as it is there; a call that was cut off is given again, and goes on. Where only steps or metrics
+of a cell are compared, any machine may make it."""
 import dataclasses
 import itertools
 import json
@@ -22,6 +23,7 @@ class Cell:
     words: list[str]  # of the command, as --dry-run shows it
     about_s: float  # that it takes
     measure: Callable[[], dict]  # what is kept of it
+    timed_with: str = ""  # Cells with the same word here are compared by their times: one machine makes them all.
 
 
 def parser_of(description, output):
@@ -44,8 +46,8 @@ def checked(parser):
 
 
 def read(path):
-    """What is kept: {"machine", "cells": {name: {"words", "date", ...}}}."""
-    return json.loads(path.read_text()) if path.exists() else {"machine": ratio.machine(), "cells": {}}
+    """What is kept: {"cells": {name: {"words", "date", "machine", "timed_with", ...}}}."""
+    return json.loads(path.read_text()) if path.exists() else {"cells": {}}
 
 
 def is_finished(folder):
@@ -83,17 +85,15 @@ def keep(run, folder):
         raise SystemExit(f"run {run.name} is not kept")
 
 
-def run_cell(given, name, workers, words, about_s, figures):
+def run_cell(given, name, workers, words, about_s, figures, timed_with=""):
     """A cell of what `figures` takes from the record of a run."""
     return Cell(name, ["mlbench", "run", "NAME", str(workers), *words], about_s,
-                lambda: figures(record_of(given, name, workers, words)))
+                lambda: figures(record_of(given, name, workers, words)), timed_with)
 
 
 def make(cells, given):
     """Makes those that are missing, and returns what is kept; with --dry-run says what that would be."""
     document, left_s = read(given.output), 0
-    if document["machine"] != ratio.machine() and not given.dry_run:
-        raise SystemExit(f"{given.output} is of another machine, and times of two do not compare: give another --output")
     for cell in cells:
         kept = document["cells"].get(cell.name)
         if kept and kept["words"] != cell.words:
@@ -105,8 +105,13 @@ def make(cells, given):
             left_s += cell.about_s
             print(f"{cell.name:32}{cell.about_s / 60:6.1f} min  {shlex.join(cell.words)}")
             continue
+        here = {"machine": ratio.machine(), "timed_with": cell.timed_with}
+        if cell.timed_with and any(other["timed_with"] == cell.timed_with and other["machine"] != here["machine"]
+                                   for other in document["cells"].values()):
+            raise SystemExit(f"{given.output}: what is timed with '{cell.name}' is of another machine, and times of two do not "
+                             "compare: give another --output")
         ratio.say(f"== {cell.name}, about {cell.about_s / 60:.1f} min")
-        document["cells"][cell.name] = {"words": cell.words, "date": ratio.now(), **cell.measure()}
+        document["cells"][cell.name] = {"words": cell.words, "date": ratio.now(), **here, **cell.measure()}
         ratio.write(given.output, document)
     if given.dry_run:
         print(f"# about {left_s / 60:.0f} min in all")

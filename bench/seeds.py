@@ -123,7 +123,8 @@ def cells_of(given):
             words = [*STUDIES[study].words, *words, "--seed", str(seed)]
             use = with_images if study == "images" else lambda given: given
             yield kept_runs.Cell(name, ["mlbench", "run", "NAME", str(RANKS), *words], 60 * minutes,
-                                 lambda name=name, words=words, use=use: train_ours(use(given), name, words))
+                                 lambda name=name, words=words, use=use: train_ours(use(given), name, words),
+                                 f"{study}.{seed}" if STUDIES[study].to_goal else "")
 
 
 # ---- what follows from them ----
@@ -203,11 +204,12 @@ def comparison_text(row, unit):
 
 def labels_of(document, cells):
     """Where, when and by which builds."""
-    machine, dates = document["machine"], sorted(cell["date"][:10] for cell in cells)
+    dates = sorted(cell["date"][:10] for cell in cells)
+    machines = sorted({f"{cell['machine']['cpu']}, {cell['machine']['cores']} cores" for cell in cells})
     builds = sorted({cell["build"] for cell in cells if "build" in cell})
     torch = sorted({cell["torch"] for cell in cells if "torch" in cell})
     label = ", oversubscribed" if any(cell.get("oversubscribed") for cell in cells) else ""
-    said = [f"{machine['cpu']}, {machine['cores']} cores", " to ".join(dict.fromkeys((dates[0], dates[-1]))),
+    said = [*machines, " to ".join(dict.fromkeys((dates[0], dates[-1]))),
             f"{RANKS} ranks x 1 thread{label}", *(f"build {build}" for build in builds), *(f"PyTorch {one}" for one in torch)]
     return ", ".join(said)
 

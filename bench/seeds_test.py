@@ -18,11 +18,12 @@ SEEDS = [42, 43, 44, 45, 46]
 
 def cell(values, epochs=None, seconds=None, **more):
     return {"seed": 0, "metric": "Prec@1", "values": values, "epochs_to_goal": epochs, "seconds_to_goal": seconds,
-            "date": "2026-11-30T10:00:00Z", "build": "abc", "oversubscribed": False, **more}
+            "date": "2026-11-30T10:00:00Z", "build": "abc", "oversubscribed": False,
+            "machine": {"cpu": "A Processor", "cores": 2, "memory_gib": 24}, **more}
 
 
 def document(**cells):
-    return {"machine": {"cpu": "A Processor", "cores": 2, "memory_gib": 24}, "cells": cells}
+    return {"cells": cells}
 
 
 def accuracies(study, one, other):
