@@ -26,7 +26,8 @@ inline at::Tensor drawn_for(const FlatLayout& layout, int rank, int step) {
 // Whether both tensors, in any memory, have the same bits.
 inline bool same_bits(const at::Tensor& one, const at::Tensor& other) {
   const at::Tensor a = one.to(at::kCPU), b = other.to(at::kCPU);
-  return a.nbytes() == b.nbytes() && std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+  if (a.nbytes() != b.nbytes()) return false;
+  return a.numel() == 0 || std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
 }
 
 }  // namespace mlbench::compress

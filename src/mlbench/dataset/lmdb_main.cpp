@@ -8,12 +8,21 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <string_view>
 
 namespace {
 
 constexpr size_t kLeastPage = 256;  // bytes; the head is two pages
+
+struct Close {
+  void operator()(MDB_env* env) const { mdb_env_close(env); }
+  void operator()(MDB_txn* transaction) const { mdb_txn_abort(transaction); }
+  void operator()(MDB_cursor* cursor) const { mdb_cursor_close(cursor); }
+};
+template <typename Handle>
+using Held = std::unique_ptr<Handle, Close>;
 
 int fail(const std::string& text) {
   std::fprintf(stderr, "%s\n", text.c_str());
@@ -41,8 +50,10 @@ int write_entries(MDB_env* env, size_t file_bytes) {
   MDB_dbi database = 0;
   MDB_cursor* cursor = nullptr;
   int code = mdb_txn_begin(env, nullptr, MDB_RDONLY, &transaction);
+  const Held<MDB_txn> held_transaction(transaction);
   if (code == 0) code = mdb_dbi_open(transaction, nullptr, 0, &database);
   if (code == 0) code = mdb_cursor_open(transaction, database, &cursor);
+  const Held<MDB_cursor> held_cursor(cursor);
   MDB_val key, value;
   while (code == 0 && (code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) == 0) {
     if (std::string_view(static_cast<const char*>(key.mv_data), key.mv_size) == "__keys__") continue;
@@ -64,6 +75,7 @@ int main(int argc, char** argv) {
   if (file_bytes < 2 * kLeastPage) return fail("it has " + std::to_string(file_bytes) + " bytes");
   MDB_env* env = nullptr;
   int code = mdb_env_create(&env);
+  const Held<MDB_env> held(env);
   if (code == 0) code = mdb_env_set_mapsize(env, file_bytes);
   if (code == 0) code = mdb_env_open(env, argv[1], MDB_NOSUBDIR | MDB_RDONLY | MDB_NOLOCK, 0);
   if (code != 0) return fail(mdb_strerror(code));
