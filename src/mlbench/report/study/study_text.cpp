@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "mlbench/base/or_null.h"
 #include "mlbench/report/draw/figure.h"
@@ -19,12 +20,11 @@ std::string interval_words(const std::optional<Interval>& interval) {
 }
 
 // The figures of a point, in the order of JSON.
-Figures<StudyPoint> study_figures(const Study& study, const std::vector<MeasuredRun>& runs,
-                                  const std::string& currency) {
+Figures<StudyPoint> study_figures(const Study& study, std::span<const MeasuredRun> runs, const std::string& currency) {
   using Point = StudyPoint;
   const bool to_goal = study.to_goal;
   // Tables are made without the runs, and count them.
-  const auto names = [&runs](const Point& point) {
+  const auto names = [runs](const Point& point) {
     if (runs.empty()) return Json(point.runs.size());
     Json list = Json::array();
     for (const size_t run : point.runs) list.push_back(runs[run].record.name);
@@ -43,7 +43,7 @@ Figures<StudyPoint> study_figures(const Study& study, const std::vector<Measured
   return {
       {"workers", "k", "", &Point::workers, forms::kNumber},
       {"runs", "runs", "", names, [](const Point& point) { return std::to_string(point.runs.size()); }},
-      {"shown", [&runs](const Point& point) { return runs[point.shown].record.name; }},
+      {"shown", [runs](const Point& point) { return runs[point.shown].record.name; }},
       {"reached", &Point::reached},
       {"seconds", to_goal ? "time to goal" : "time", to_goal ? "s" : "s/1000 samples", &Point::seconds, seconds},
       {"seconds_interval", "time", "95 %", [](const Point& point) { return json_of(interval_of(point.repeats_s)); },
