@@ -165,7 +165,8 @@ class Framework {
   virtual std::unique_ptr<Decoder> make_decoder();
   // Calls `work` with a decoder of its own, at most `most` times (at least once), each call by another thread at the
   // same time where the framework can have several decoders. Returns when all calls have ended, and throws what one of
-  // them threw. In float32, results do not depend on the number of calls. Precondition: `most` is at least 1.
+  // them threw. In float32, calls at the same time give the bits of a decoder that has one thread. A single call may
+  // have all threads. Precondition: `most` is at least 1.
   using DecoderWork = std::function<void(Decoder& decoder)>;
   virtual void decode(int64_t most, const DecoderWork& work);
 

@@ -168,7 +168,8 @@ void expect_as_exact_as_torch(const FrameworkOptions& options, const Samples& ba
   flat_tensor(peer->parameters()).copy_(flat_tensor(ours->parameters()));
   const Oracle oracle(options, *ours, batch, 4);
   const double loss = step(*ours, batch.view(), 4), peer_loss = step(*peer, batch.view(), 4);
-  const double factor = ours->effective().value("convolution", "direct") == "winograd" ? 16 : 2;
+  // With oneDNN's kernels for AMD's AVX-512, the gradient of a direct convolution has 2.2 times LibTorch's error.
+  const double factor = ours->effective().value("convolution", "direct") == "winograd" ? 16 : 3;
   // The error of one number may be small by chance.
   const double band = options.precision == "bf16" ? 0.01 : factor / 2 * std::max(multiple, 8.0) * kEps;
   EXPECT_LE(std::abs(loss - oracle.loss), std::max(factor * std::abs(peer_loss - oracle.loss), band * oracle.loss));
