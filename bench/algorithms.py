@@ -11,6 +11,7 @@ What is kept in --output is not made again.
 import sys
 
 import kept_runs
+import ratio
 
 # In the words of --set. A rule drops the options that a task gives its own rule.
 METHODS = {
@@ -79,16 +80,16 @@ def table_of_curves(cells, workers):
     own = {name.split(".")[1]: cell for name, cell in cells.items() if name.startswith("1a.") and name.endswith(f".{workers}")}
     beside = own.get("sgd")
     most = max(len(cell["values"]) for cell in own.values())
-    lines = [f"\n1a, {workers} ranks{', oversubscribed' if next(iter(own.values()))['oversubscribed'] else ''}: "
-             f"{next(iter(own.values()))['metric']} after each epoch\n",
-             "| algorithm | rates | " + " | ".join(f"epoch {number + 1}" for number in range(most)) + " | last less SGD's |",
-             "|---" * (most + 3) + "|"]
+    rows = []
     for method, cell in own.items():
         values = [f"{value:.2f}" for value in cell["values"]] + [""] * (most - len(cell["values"]))
         both = beside and len(beside["values"]) == len(cell["values"])
         values.append(f"{cell['values'][-1] - beside['values'][-1]:+.2f}" if both else "")
-        lines.append(f"| {method} | {rates_of(cell)} | " + " | ".join(values) + " |")
-    return lines
+        rows.append(" | ".join([method, rates_of(cell), *values]))
+    epochs = " | ".join(f"epoch {number + 1}" for number in range(most))
+    return [f"\n1a, {workers} ranks{', oversubscribed' if next(iter(own.values()))['oversubscribed'] else ''}: "
+            f"{next(iter(own.values()))['metric']} after each epoch\n",
+            ratio.table(f"| algorithm | rates | {epochs} | last less SGD's |", rows)]
 
 
 def table_of_goals(cells):
@@ -96,13 +97,11 @@ def table_of_goals(cells):
     if not own:
         return []
     first = next(iter(own.values()))
-    lines = [f"\n2a, {WORKERS_2A} ranks{', oversubscribed' if first['oversubscribed'] else ''}, made rows: {first['metric']} "
-             f"{first['target']:g}\n", "| algorithm | rates | steps | seconds | after each epoch |", "|---|---|---|---|---|"]
-    for method, cell in own.items():
-        steps = cell["steps_to_goal"] if cell["reached"] else "missed"
-        lines.append(f"| {method} | {rates_of(cell)} | {steps} | {cell['seconds'][-1]:.1f} | "
-                     f"{' '.join(f'{value:.2f}' for value in cell['values'])} |")
-    return lines
+    return [f"\n2a, {WORKERS_2A} ranks{', oversubscribed' if first['oversubscribed'] else ''}, made rows: {first['metric']} "
+            f"{first['target']:g}\n", ratio.table("| algorithm | rates | steps | seconds | after each epoch |", (
+                f"{method} | {rates_of(cell)} | {cell['steps_to_goal'] if cell['reached'] else 'missed'} | "
+                f"{cell['seconds'][-1]:.1f} | {' '.join(f'{value:.2f}' for value in cell['values'])}"
+                for method, cell in own.items()))]
 
 
 def table(document):

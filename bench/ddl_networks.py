@@ -76,13 +76,11 @@ def rows_of(home, link, overlap, study_rows):
 
 
 def table_of(document):
-    lines = ["| link | overlap | workers | ring, ms | step, ms | samples/s | efficiency | by arithmetic | the study says |",
-             "|---|---|---|---|---|---|---|---|---|"]
-    for row in document["rows"]:
-        lines.append(f"| {row['link']} | {'yes' if row['overlap'] else 'no'} | {row['workers']} | {row['ring_s'] * 1e3:.0f} | "
-                     f"{row['step_s'] * 1e3:.0f} | {row['samples_per_s']:.0f} | {row['efficiency'] * 100:.0f} % | "
-                     f"{row['expected_efficiency'] * 100:.0f} % | {row['bottleneck']['text']} |")
-    return "\n".join(lines)
+    return ratio.table(
+        "| link | overlap | workers | ring, ms | step, ms | samples/s | efficiency | by arithmetic | the study says |", (
+            f"{row['link']} | {'yes' if row['overlap'] else 'no'} | {row['workers']} | {row['ring_s'] * 1e3:.0f} | "
+            f"{row['step_s'] * 1e3:.0f} | {row['samples_per_s']:.0f} | {row['efficiency'] * 100:.0f} % | "
+            f"{row['expected_efficiency'] * 100:.0f} % | {row['bottleneck']['text']}" for row in document["rows"]))
 
 
 def main():

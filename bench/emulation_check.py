@@ -85,12 +85,10 @@ def row_of(size, measured):
 
 
 def table_of(document):
-    lines = ["| images | step, ms | real | emulated | difference, points | |", "|---|---|---|---|---|---|"]
-    for row in document["rows"]:
-        low, high = (f"{100 * end:+.1f}" for end in row["interval_95"])
-        lines.append(f"| {row['images']} | {row['step_s'] * 1e3:.1f} | {row['real']:.1%} | {row['emulated']:.1%} | "
-                     f"{100 * row['difference']:+.1f} ({low} to {high}) | {row['verdict']} |")
-    return "\n".join(lines)
+    return ratio.table("| images | step, ms | real | emulated | difference, points | |", (
+        f"{row['images']} | {row['step_s'] * 1e3:.1f} | {row['real']:.1%} | {row['emulated']:.1%} | "
+        f"{ratio.with_interval(100 * row['difference'], [100 * end for end in row['interval_95']], '+.1f')} | {row['verdict']}"
+        for row in document["rows"]))
 
 
 def main():

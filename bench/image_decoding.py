@@ -32,12 +32,9 @@ def rows_of(given):
 
 
 def table_of(document):
-    lines = ["| | ours | other | ratio | limit | |", "|---|---|---|---|---|---|"]
-    for row in document["rows"]:
-        low, high = row["interval_95"]
-        lines.append(f"| {row['what']} | {row['ours_median']:.0f} | {row['peer_median']:.0f} | "
-                     f"{row['ratio']:.2f} ({low:.2f} to {high:.2f}) | {row['limit']} | {row['verdict']} |")
-    return "\n".join(lines)
+    return ratio.table("| | ours | other | ratio | limit | |", (
+        f"{row['what']} | {row['ours_median']:.0f} | {row['peer_median']:.0f} | "
+        f"{ratio.with_interval(row['ratio'], row['interval_95'])} | {row['limit']} | {row['verdict']}" for row in document["rows"]))
 
 
 def main():

@@ -79,6 +79,15 @@ def parser_of(description, output):
     return parser
 
 
+def table(heads, rows):
+    """Markdown: `heads` is its first line, a row is the text between the outer bars."""
+    return "\n".join([heads, "|---" * (heads.count("|") - 1) + "|", *(f"| {row} |" for row in rows)])
+
+
+def with_interval(middle, ends, form=".2f"):
+    return f"{middle:{form}} ({ends[0]:{form}} to {ends[1]:{form}})"
+
+
 def write(path, document):
     """As a whole or not at all."""
     path = pathlib.Path(path)

@@ -123,13 +123,10 @@ def compare(given, store, folder, count, size, unchecked):
 
 
 def table_of(document):
-    lines = ["| objects | compared | here, MB/s | curl, MB/s | ratio | limit | |", "|---|---|---|---|---|---|---|"]
-    for row in document["rows"]:
-        low, high = row["interval_95"]
-        lines.append(f"| {row['objects']:,} of {row['object_bytes'] >> 10:,} KiB | {'no' if row['unchecked'] else 'yes'} | "
-                     f"{row['ours_median'] / 1e6:.0f} | {row['peer_median'] / 1e6:.0f} | {row['ratio']:.2f} ({low:.2f} to {high:.2f}) | {row['limit']} | "
-                     f"{row['verdict']} |")
-    return "\n".join(lines)
+    return ratio.table("| objects | compared | here, MB/s | curl, MB/s | ratio | limit | |", (
+        f"{row['objects']:,} of {row['object_bytes'] >> 10:,} KiB | {'no' if row['unchecked'] else 'yes'} | "
+        f"{row['ours_median'] / 1e6:.0f} | {row['peer_median'] / 1e6:.0f} | "
+        f"{ratio.with_interval(row['ratio'], row['interval_95'])} | {row['limit']} | {row['verdict']}" for row in document["rows"]))
 
 
 def main():

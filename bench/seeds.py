@@ -195,11 +195,9 @@ def comparison_text(row, unit):
     names = " - ".join(row["sides"])
     if "difference" not in row:
         return f"| {names} | | | {row['limit']:g} {unit} | {row['verdict']}: {row['why']} |"
-    ratio_text = f"{row['seconds_ratio'][0]:.2f} ({row['seconds_ratio'][1]:.2f} to {row['seconds_ratio'][2]:.2f})" \
-        if "seconds_ratio" in row else ""
-    low, high = row["interval_90"]
-    return (f"| {names} | {row['difference']:+.2f} ({low:+.2f} to {high:+.2f}) | {ratio_text} | {row['limit']:g} {unit} | "
-            f"{row['verdict']} |")
+    ratio_text = ratio.with_interval(row["seconds_ratio"][0], row["seconds_ratio"][1:]) if "seconds_ratio" in row else ""
+    return (f"| {names} | {ratio.with_interval(row['difference'], row['interval_90'], '+.2f')} | {ratio_text} | "
+            f"{row['limit']:g} {unit} | {row['verdict']} |")
 
 
 def labels_of(document, cells):

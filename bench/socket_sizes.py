@@ -101,12 +101,10 @@ def rows_of(measured):
 
 
 def table_of(document):
-    lines = ["| operation | KiB | us | plain sockets, us | ratio | longest, us | of plain sockets |", "|---|---|---|---|---|---|---|"]
-    for row in document["rows"]:
-        low, high = row["interval_95"]
-        lines.append(f"| {row['operation']} | {row['kib']} | {row['us']:.1f} | {row['sockets_us']:.1f} | "
-                     f"{row['ratio']:.2f} ({low:.2f} to {high:.2f}) | {row['longest_us']:,.0f} | {row['sockets_longest_us']:,.0f} |")
-    return "\n".join(lines)
+    return ratio.table("| operation | KiB | us | plain sockets, us | ratio | longest, us | of plain sockets |", (
+        f"{row['operation']} | {row['kib']} | {row['us']:.1f} | {row['sockets_us']:.1f} | "
+        f"{ratio.with_interval(row['ratio'], row['interval_95'])} | {row['longest_us']:,.0f} | {row['sockets_longest_us']:,.0f}"
+        for row in document["rows"]))
 
 
 def main():

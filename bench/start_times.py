@@ -155,14 +155,13 @@ def measure_first_steps(mlbench, home, rounds, data):
 
 
 def first_step_table_of(document):
-    lines = ["| framework | to its first step, s | to its end, s | 95 % interval | at most (aim) | |", "|---|---|---|---|---|---|"]
+    rows = []
     for name, runs in document["runs"].items():
         begin, end = (statistics.median(run[key] for run in runs) for key in ("begin_s", "end_s"))
         low, high = pairs.interval([run["end_s"] for run in runs])
         most = f"{FIRST_STEP_S[name]:g}" + (f" ({AIM_S[name]:g})" if name in AIM_S else "")
-        lines.append(f"| {name} | {begin:.2f} | {end:.2f} | {low:.2f} to {high:.2f} | {most} | "
-                     f"{verdict(low, high, FIRST_STEP_S[name])} |")
-    return "\n".join(lines)
+        rows.append(f"{name} | {begin:.2f} | {end:.2f} | {low:.2f} to {high:.2f} | {most} | {verdict(low, high, FIRST_STEP_S[name])}")
+    return ratio.table("| framework | to its first step, s | to its end, s | 95 % interval | at most (aim) | |", rows)
 
 
 def verdict_of(case, row):
@@ -172,14 +171,14 @@ def verdict_of(case, row):
 
 
 def table_of(document):
-    lines = ["| what | build | wall clock, ms | processor time, ms | over the first build's | |", "|---|---|---|---|---|---|"]
+    rows = []
     for case, builds in document["cases"].items():
         for name, row in builds.items():
-            (low, high), first = row["processor"]["interval_95"], name == next(iter(builds))
-            wall, processor = (row[clock]["median_s"] * 1e3 for clock in ("wall", "processor"))
-            over = "" if first else f"{row['processor']['ratio']:.2f} ({low:.2f} to {high:.2f})"
-            lines.append(f"| `{case}` | {name} | {wall:.0f} | {processor:.0f} | {over} | {'' if first else verdict_of(case, row)} |")
-    return "\n".join(lines)
+            first, used = name == next(iter(builds)), row["processor"]
+            over = "" if first else ratio.with_interval(used["ratio"], used["interval_95"])
+            rows.append(f"`{case}` | {name} | {row['wall']['median_s'] * 1e3:.0f} | {used['median_s'] * 1e3:.0f} | {over} | "
+                        f"{'' if first else verdict_of(case, row)}")
+    return ratio.table("| what | build | wall clock, ms | processor time, ms | over the first build's | |", rows)
 
 
 def size_table_of(document):
@@ -187,11 +186,10 @@ def size_table_of(document):
     first, *others = builds.values()
     owners = sorted(first["symbol_bytes"] | others[-1]["symbol_bytes"],
                     key=lambda owner: first["symbol_bytes"].get(owner, 0) - others[-1]["symbol_bytes"].get(owner, 0))
-    lines = ["| bytes | " + " | ".join(builds) + " |", "|---" * (len(builds) + 1) + "|",
-             "| stripped program | " + " | ".join(f"{one['stripped_bytes']:,}" for one in builds.values()) + " |"]
-    for owner in owners[:10]:
-        lines.append(f"| {owner} | " + " | ".join(f"{one['symbol_bytes'].get(owner, 0):,}" for one in builds.values()) + " |")
-    return "\n".join(lines)
+    of_owners = {owner: [one["symbol_bytes"].get(owner, 0) for one in builds.values()] for owner in owners[:10]}
+    rows = {"stripped program": [one["stripped_bytes"] for one in builds.values()], **of_owners}
+    return ratio.table(f"| bytes | {' | '.join(builds)} |",
+                       (" | ".join([name, *(f"{size:,}" for size in of_builds)]) for name, of_builds in rows.items()))
 
 
 def build_of(text):

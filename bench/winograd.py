@@ -12,6 +12,7 @@ import statistics
 import subprocess
 
 import pairs
+import ratio
 
 # (model, channels, height = width, samples of a chunk)
 LAYERS = [("ResNet-20", 16, 32, 4), ("ResNet-20", 32, 16, 8), ("ResNet-20", 64, 8, 16), ("ResNet-50", 64, 56, 1),
@@ -22,8 +23,7 @@ LAYERS = [("ResNet-20", 16, 32, 4), ("ResNet-20", 32, 16, 8), ("ResNet-20", 64, 
 
 def cell(of):
     ratios = [direct / ours for direct, ours in zip(of["direct_s"], of["winograd_s"])]
-    low, high = pairs.interval(ratios)
-    return (f"{statistics.median(ratios):.2f} ({low:.2f} to {high:.2f}); {of['winograd_error']:.1e}, "
+    return (f"{ratio.with_interval(statistics.median(ratios), pairs.interval(ratios))}; {of['winograd_error']:.1e}, "
             f"{of['direct_error']:.1e}")
 
 
