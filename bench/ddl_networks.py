@@ -16,7 +16,6 @@ of C, the gradient becomes final during the last two thirds, in proportion to el
 
 The rest of a step, what the update and everything else takes, is that of one worker. The efficiency is that of the study.
 """
-import datetime
 import json
 import os
 import pathlib
@@ -96,7 +95,7 @@ def main():
     given.bin = given.bin.resolve()
     if reason := netns.missing(sshd=True):
         sys.exit(f"ddl_networks.py needs {reason}")
-    document = {"date": datetime.date.today().isoformat(), "machine": ratio.machine(), "task": TASK, "rows": []}
+    document = {"date": ratio.now()[:10], "machine": ratio.machine(), "task": TASK, "rows": []}
     with tempfile.TemporaryDirectory(prefix="mln", dir="/tmp") as folder, \
             netns.Network(max(given.workers), pathlib.Path(folder, "net"), sshd=True) as network:
         home = pathlib.Path(folder, "home")

@@ -10,7 +10,6 @@ large ones, for which both accelerators wait. Of each size there are --pairs pai
 The 95 % interval of their median difference within 2 points: met; beyond: missed; else undecided. Prints a line per pair and
 writes the JSON. Exits with 1 where a size is missed, with 3 where one is undecided. Two cores; Pillow in --images-python.
 """
-import datetime
 import json
 import os
 import pathlib
@@ -99,7 +98,7 @@ def main():
     given = parser.parse_args()
     if given.table:
         return print(table_of(json.loads(given.output.read_text())))
-    document = {"date": datetime.date.today().isoformat(), "machine": ratio.machine(), "load_before": os.getloadavg()[0],
+    document = {"date": ratio.now()[:10], "machine": ratio.machine(), "load_before": os.getloadavg()[0],
                 "limit": LIMIT, "rows": []}
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made)

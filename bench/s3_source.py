@@ -141,7 +141,7 @@ def main():
         return print(table_of(json.loads(given.output.read_text())))
     if lack := s3_test.missing():
         sys.exit(f"s3_source.py needs {lack}")
-    document = {"date": datetime.date.today().isoformat(), "machine": ratio.machine(),
+    document = {"date": ratio.now()[:10], "machine": ratio.machine(),
                 "peer": subprocess.run(["curl", "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[0],
                 "rows": []}
     with tempfile.TemporaryDirectory(prefix="mls3", dir="/var/tmp") as folder:

@@ -8,7 +8,6 @@ Each pair measures all sizes, from small to large, in three ways: as messages to
 connection of the loopback, of which half the time counts; and as two collectives of `mlbench bench collectives` with two
 ranks. Which way begins alternates. Prints a line per pair and writes the JSON. Wants two idle cores.
 """
-import datetime
 import json
 import multiprocessing
 import os
@@ -114,7 +113,7 @@ def main():
     given = parser.parse_args()
     if given.table:
         return print(table_of(json.loads(given.output.read_text())))
-    document = {"date": datetime.date.today().isoformat(), "machine": ratio.machine(), "load_before": os.getloadavg()[0],
+    document = {"date": ratio.now()[:10], "machine": ratio.machine(), "load_before": os.getloadavg()[0],
                 "iterations": given.iterations}
     measured = []
     with tempfile.TemporaryDirectory() as folder:
