@@ -23,11 +23,7 @@ import sys
 import tempfile
 
 import ratio
-from hosts_collectives import closed_form_us
-
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "engines"))
-import netns  # noqa: E402
+from hosts_collectives import closed_form_us, netns
 
 TASK, BUCKET_MB, STEPS = "1a-ddp", 0.25, 40
 

@@ -12,7 +12,6 @@ Writes OUTPUT/LINK/WAY.json (`mlbench charts` and `--compare` read them), the fi
 Judged is the ring over Gloo of 1.1 MB at 1 Gbit/s and below, without a delay: exit code 1 where its median is more than
 10 % above the closed form. All hosts share the cores of this machine: what they take stands in every time.
 """
-import argparse
 import csv
 import json
 import os
@@ -21,8 +20,9 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "engines"))
+import ratio
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "engines"))
 import netns  # noqa: E402
 
 PAYLOAD = 1448 / 1514
@@ -108,14 +108,11 @@ def write_table(folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin")
+    parser = ratio.parser_of(__doc__, "hosts")
     parser.add_argument("--hosts", type=int, default=4)
     parser.add_argument("--links", default="100mbit,1gbit,7.5gbit,1gbit+500us,1gbit+5000us")
     parser.add_argument("--ways", default="gloo-ring,gloo-auto,mpi-ring,mpi-auto")
     parser.add_argument("--iterations", type=int, default=30)
-    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs/results/hosts")
-    parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
     if given.table:
         return write_table(given.output)

@@ -10,7 +10,6 @@ rendezvous (Gloo). Root, sshd, Open MPI (tools/setup.sh engines).
 Writes OUTPUT/table.csv. Judged, exit code 1: weights that differ between the ways of Gloo and those of a local run of as
 many ranks; a link that has not carried what the gradients are.
 """
-import argparse
 import csv
 import json
 import os
@@ -20,10 +19,8 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "engines"))
-import netns  # noqa: E402
-from hosts_collectives import closed_form_us  # noqa: E402
+import ratio
+from hosts_collectives import closed_form_us, netns
 
 COLUMNS = ["link", "task", "way", "ranks", "steps", "gradient_bytes", "step_ms", "exchange_ms", "closed_form_ms",
            "samples_per_s", "sent_bytes", "least_bytes", "weights_sha256"]
@@ -129,15 +126,12 @@ def measure(given, network, home, link, task, steps, way):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/release/bin")
+    parser = ratio.parser_of(__doc__, "hosts-training")
     parser.add_argument("--data-dir", default=os.environ.get("MLBENCH_DATA_DIR"))
     parser.add_argument("--hosts", type=int, default=4)
     parser.add_argument("--links", default="100mbit,1gbit,7.5gbit")
     parser.add_argument("--tasks", default="1a:10,fashion-mnist:20", help="TASK:STEPS")
     parser.add_argument("--ways", default="gloo,mpi,rendezvous")
-    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs/results/hosts-training")
-    parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
     if given.table:
         return write_table(given.output)
