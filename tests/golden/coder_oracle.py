@@ -9,7 +9,6 @@ FOLDER/result.json: per case, computed in float32 and in float64, the averaged g
 import json
 import os
 import pathlib
-import socket
 import sys
 
 import numpy
@@ -92,9 +91,9 @@ def results_of(rank, case):
     return {"float32": run(rank, case, torch.float32), "float64": run(rank, case, torch.float64)}
 
 
-def work(rank, folder, port):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+def work(rank, folder):
+    os.environ.update(GLOO_SOCKET_IFNAME="lo")
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder.resolve()}/store", rank=rank, world_size=2)
     torch.set_num_threads(1)
     cases = json.loads((folder / "cases.json").read_text())["cases"]
     results = [results_of(rank, case) for case in cases]
@@ -103,15 +102,8 @@ def work(rank, folder, port):
     torch.distributed.barrier()
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 def main():
-    folder = pathlib.Path(sys.argv[1])
-    torch.multiprocessing.spawn(work, args=(folder, free_port()), nprocs=2)
+    torch.multiprocessing.spawn(work, args=(pathlib.Path(sys.argv[1]),), nprocs=2)
 
 
 if __name__ == "__main__":
