@@ -6,7 +6,6 @@ import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import check_commits
 
 
