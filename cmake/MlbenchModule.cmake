@@ -8,12 +8,12 @@
 # mlbench_program(<name> SOURCES <file>... DEPS <dep>... [TORCH])
 #   An executable bin/<name>.
 #
-# mlbench_test(<name> SOURCES <file>... DEPS <dep>... [PROGRAMS <target>...] [TORCH] [WORKER] [LABELS <label>...]
-#              [TIMEOUT <seconds>] [RUN_SERIAL] [RESOURCE_LOCK <name>...] [ENVIRONMENT <VAR=value>...])
+# mlbench_test(<name> SOURCES <file>... DEPS <dep>... [PROGRAMS <target>...] [DEFINES <name=value>...] [TORCH] [WORKER]
+#              [LABELS <label>...] [TIMEOUT <seconds>] [RUN_SERIAL] [RESOURCE_LOCK <name>...] [ENVIRONMENT <VAR=value>...])
 #   A GoogleTest executable tests/<name> and one ctest entry <name>. Its first label is the
 #   folder; LABELS adds more ("long", "speed" and the like take it out of the default set). A test that
 #   starts ranks or measures time says RUN_SERIAL; one that starts the worker says WORKER, which is
-#   not there without LibTorch. PROGRAMS are built before the test.
+#   not there without LibTorch. PROGRAMS are built before the test, the worker where there is one.
 #   In its environment: MLBENCH_TEST_SOURCE_DIR, MLBENCH_TEST_BINARY_DIR, MLBENCH_TEST_MLBENCH,
 #   MLBENCH_TEST_WORKER (the two programs), MLBENCH_TEST_PYTHON (imports torch; may be empty).
 #
@@ -123,7 +123,7 @@ endfunction()
 
 function(mlbench_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;WORKER;RUN_SERIAL" "TIMEOUT"
-    "SOURCES;DEPS;PROGRAMS;LABELS;RESOURCE_LOCK;ENVIRONMENT")
+    "SOURCES;DEPS;PROGRAMS;DEFINES;LABELS;RESOURCE_LOCK;ENVIRONMENT")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "mlbench_test(${name}): unknown ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -137,11 +137,15 @@ function(mlbench_test name)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${target} PRIVATE ${deps} GTest::gmock GTest::gtest_main)
   target_compile_options(${target} PRIVATE ${MLBENCH_TEST_OPTIONS})
+  target_compile_definitions(${target} PRIVATE ${arg_DEFINES})
   if(arg_TORCH)
     target_link_libraries(${target} PRIVATE LibTorch::LibTorch)
     target_precompile_headers(${target} REUSE_FROM mlbench_torch_test_pch)
   else()
     target_precompile_headers(${target} REUSE_FROM mlbench_test_pch)
+  endif()
+  if(NOT MLBENCH_TORCH)
+    list(REMOVE_ITEM arg_PROGRAMS mlbench-worker)
   endif()
   if(arg_PROGRAMS)
     add_dependencies(${target} ${arg_PROGRAMS})
