@@ -18,7 +18,8 @@
 #   MLBENCH_TEST_WORKER (the two programs), MLBENCH_TEST_PYTHON (imports torch; may be empty).
 #
 # mlbench_script_test(<name> <script> [ARGUMENTS <word>...] [PYTHON <program>] [LABELS <label>...]
-#                     [TIMEOUT <seconds>] [RESOURCE_LOCK <name>...] [ENVIRONMENT <VAR=value>...] [SKIP <pattern>])
+#                     [TIMEOUT <seconds>] [RUN_SERIAL] [RESOURCE_LOCK <name>...] [ENVIRONMENT <VAR=value>...]
+#                     [SKIP <pattern>])
 #   A ctest entry that runs a script of this folder by PYTHON (default: the python3 on the PATH). The
 #   script ends with 77 where it was skipped, or writes what SKIP matches.
 
@@ -152,9 +153,8 @@ function(mlbench_test name)
   endif()
 
   add_test(NAME ${name} COMMAND ${target})
-  mlbench_test_properties(${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT}
+  mlbench_test_properties(${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_RUN_SERIAL}
     RESOURCE_LOCK ${arg_RESOURCE_LOCK} ENVIRONMENT ${arg_ENVIRONMENT})
-  set_property(TEST ${name} PROPERTY RUN_SERIAL ${arg_RUN_SERIAL})
   # GoogleTest exits 0 when every test of a binary was skipped; ctest is to list it. Tests that failed come behind those
   # that were skipped.
   set_property(TEST ${name} PROPERTY
@@ -162,13 +162,13 @@ function(mlbench_test name)
 endfunction()
 
 function(mlbench_script_test name script)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "PYTHON;TIMEOUT;SKIP" "ARGUMENTS;LABELS;RESOURCE_LOCK;ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "RUN_SERIAL" "PYTHON;TIMEOUT;SKIP" "ARGUMENTS;LABELS;RESOURCE_LOCK;ENVIRONMENT")
   if(NOT arg_PYTHON)
     find_package(Python3 3.11 REQUIRED COMPONENTS Interpreter)
     set(arg_PYTHON ${Python3_EXECUTABLE})
   endif()
   add_test(NAME ${name} COMMAND ${arg_PYTHON} -B ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${arg_ARGUMENTS})
-  mlbench_test_properties(${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT}
+  mlbench_test_properties(${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} RUN_SERIAL ${arg_RUN_SERIAL}
     RESOURCE_LOCK ${arg_RESOURCE_LOCK} ENVIRONMENT ${arg_ENVIRONMENT})
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 SKIP_REGULAR_EXPRESSION "${arg_SKIP}")
 endfunction()
@@ -186,7 +186,7 @@ endfunction()
 
 # The properties that every ctest entry has, for tests that are not GoogleTest binaries too.
 function(mlbench_test_properties name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "LABELS;RESOURCE_LOCK;ENVIRONMENT")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;RUN_SERIAL" "LABELS;RESOURCE_LOCK;ENVIRONMENT")
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   string(REGEX REPLACE "^src/mlbench/" "" folder ${folder})
   if(NOT arg_TIMEOUT)
@@ -206,6 +206,7 @@ function(mlbench_test_properties name)
   set_tests_properties(${name} PROPERTIES
     TIMEOUT ${arg_TIMEOUT}
     LABELS "${folder};${arg_LABELS}"
+    RUN_SERIAL "${arg_RUN_SERIAL}"
     RESOURCE_LOCK "${arg_RESOURCE_LOCK}"
     ENVIRONMENT "${environment}")
 endfunction()
