@@ -42,7 +42,7 @@ def summary(rounds):
     return {name: {"ours": statistics.median(ours[key] for ours, _ in rounds),
                    "peer": statistics.median(theirs[key] for _, theirs in rounds),
                    judged: statistics.median(values), "interval_95": pairs.interval(values), "at_most": most,
-                   "verdict": start_times.verdict(*pairs.interval(values), most)}
+                   "verdict": pairs.at_most(*pairs.interval(values), most)}
             for name, key, judged, values, most in (
                 ("start", "first_step_s", "seconds", ours_s, start_times.FIRST_STEP_S["tensorflow"]),
                 ("memory", "peak_rss", "ratio", memory, MOST_MEMORY))}

@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import tempfile
 
-from pairs import interval
+from pairs import at_most, interval
 
 KB, MB = 1 << 10, 1 << 20
 MOST_US = {("mpi", 8): 1.0}
@@ -46,7 +46,7 @@ def judge(row):
         low, high = row["more_interval_us"] if key in MOST_US else row["ratio_interval"]
         most = MOST_US.get(key) or MOST_RATIO[key]
         row["limit"] = most
-        row["verdict"] = "met" if high <= most else "missed" if low > most else "undecided"
+        row["verdict"] = at_most(low, high, most)
     return row
 
 

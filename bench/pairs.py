@@ -35,6 +35,11 @@ def verdict(low, high, limit):
     return "met" if low >= limit else "missed" if high < limit else "undecided"
 
 
+def at_most(low, high, most):
+    """The verdict where less is better."""
+    return "met" if high <= most else "missed" if low > most else "undecided"
+
+
 def measure(ours, theirs, pairs, say=lambda text: None):
     """The values of both sides; `ours` and `theirs` measure once. Which of them begins alternates."""
     values = ([], [])

@@ -74,10 +74,6 @@ def seconds(command):
     return time.monotonic() - begin, usage.ru_utime + usage.ru_stime
 
 
-def verdict(low, high, most):
-    return "met" if high <= most else "missed" if low > most else "undecided"
-
-
 def figures(base, values):
     ratios = [value / first for value, first in zip(values, base, strict=True)]
     return {"median_s": statistics.median(values), "ratio": statistics.median(ratios), "interval_95": pairs.interval(ratios),
@@ -160,14 +156,15 @@ def first_step_table_of(document):
         begin, end = (statistics.median(run[key] for run in runs) for key in ("begin_s", "end_s"))
         low, high = pairs.interval([run["end_s"] for run in runs])
         most = f"{FIRST_STEP_S[name]:g}" + (f" ({AIM_S[name]:g})" if name in AIM_S else "")
-        rows.append(f"{name} | {begin:.2f} | {end:.2f} | {low:.2f} to {high:.2f} | {most} | {verdict(low, high, FIRST_STEP_S[name])}")
+        rows.append(f"{name} | {begin:.2f} | {end:.2f} | {low:.2f} to {high:.2f} | {most} | "
+                    f"{pairs.at_most(low, high, FIRST_STEP_S[name])}")
     return ratio.table("| framework | to its first step, s | to its end, s | 95 % interval | at most (aim) | |", rows)
 
 
 def verdict_of(case, row):
     if case == "--version":
-        return verdict(*pairs.interval(row["wall"]["values_s"]), MOST_START_S)
-    return verdict(*row["processor"]["interval_95"], 1)
+        return pairs.at_most(*pairs.interval(row["wall"]["values_s"]), MOST_START_S)
+    return pairs.at_most(*row["processor"]["interval_95"], 1)
 
 
 def table_of(document):
