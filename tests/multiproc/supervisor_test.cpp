@@ -111,6 +111,11 @@ class SupervisorTest : public testing::Test {
     return end ? end->code : -1;
   }
 
+  static int stop(SupervisorHandle& handle) {
+    handle.request_stop();
+    return wait(handle);
+  }
+
   int run(const SupervisorOptions& options) {
     SupervisorHandle handle = start(options);
     return wait(handle);
@@ -141,6 +146,12 @@ class SupervisorTest : public testing::Test {
     }
     pids.resize(static_cast<size_t>(workers));
     return pids;
+  }
+
+  SupervisorHandle start_to_work(const fs::path& run_dir, int workers) {
+    SupervisorHandle handle = start(options(run_dir));
+    wait_for_work(run_dir, workers);
+    return handle;
   }
 
   void TearDown() override { expect_no_process_left(); }
@@ -201,16 +212,14 @@ TEST_P(SupervisorOfEachTest, RunFinishes) {
 TEST_F(SupervisorTest, RecordIsThereWhileItRuns) {
   const Variable steps("FAKE_STEPS", "100000");
   const fs::path dir = make_run("live-1", 1);
-  SupervisorHandle handle = start(options(dir));
-  wait_for_work(dir, 1);
+  SupervisorHandle handle = start_to_work(dir, 1);
   EXPECT_EQ(state(dir), "running");
   EXPECT_TRUE(lease_held(dir));
   EXPECT_FALSE(settle_if_lost(dir)) << "it is alive";
   const auto wall = [&] { return record(dir)["clocks"]["wall_s"].get<double>(); };
   const double before = wall();
   EXPECT_TRUE(eventually([&] { return wall() > before; })) << "the record is not refreshed";
-  handle.request_stop();
-  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+  EXPECT_EQ(stop(handle), static_cast<int>(ExitCode::kStopped));
 }
 
 TEST_P(SupervisorOfEachTest, SecretIsNotInTheArgumentsNorOnDisk) {
@@ -402,10 +411,8 @@ TEST_P(SupervisorOfEachTest, DeafRankIsKilledInTheEnd) {
   const Variable steps("FAKE_STEPS", "100000");
   const Variable fault("FAKE_FAULT", "0:0:ignore_term");
   const fs::path dir = make_run("deaf-2", 2);
-  SupervisorHandle handle = start(options(dir));
-  wait_for_work(dir, 2);
-  handle.request_stop();
-  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+  SupervisorHandle handle = start_to_work(dir, 2);
+  EXPECT_EQ(stop(handle), static_cast<int>(ExitCode::kStopped));
   EXPECT_EQ(record(dir)["exit_codes"], Json({137, 143}));
 }
 
@@ -414,8 +421,7 @@ TEST_P(SupervisorOfEachTest, DeafRankIsKilledInTheEnd) {
 TEST_P(SupervisorOfEachTest, KilledSupervisorLosesNoMeasurement) {
   const Variable steps("FAKE_STEPS", "100000");
   const fs::path dir = make_run("lost-2", 2);
-  SupervisorHandle handle = start(options(dir));
-  wait_for_work(dir, 2);
+  SupervisorHandle handle = start_to_work(dir, 2);
   kill(handle.pid(), SIGKILL);
   EXPECT_EQ(wait(handle), 137);
   const Json json = record(dir);
@@ -499,8 +505,7 @@ TEST_F(SupervisorTest, LostRunIsSettledByExactlyOneOfMany) {
   const Variable steps("FAKE_STEPS", "100000");
   const fs::path dir = make_run("race-1", 1);
   {
-    SupervisorHandle handle = start(options(dir));
-    wait_for_work(dir, 1);
+    SupervisorHandle handle = start_to_work(dir, 1);
     kill(handle.pid(), SIGKILL);
     waitpid(handle.pid(), nullptr, 0);
   }
@@ -524,10 +529,7 @@ TEST_F(SupervisorTest, LostRunIsSettledByExactlyOneOfMany) {
 TEST_P(SupervisorOfEachTest, AttachedRunEndsWithItsCommand) {
   const Variable steps("FAKE_STEPS", "100000");
   const fs::path dir = make_run("launcher-2", 2);
-  {
-    SupervisorHandle handle = start(options(dir));
-    wait_for_work(dir, 2);
-  }  // closes the pipe, as the death of the command does
+  { SupervisorHandle handle = start_to_work(dir, 2); }  // closes the pipe, as the death of the command does
   EXPECT_TRUE(eventually([&] { return state(dir) == "failed"; }));
   EXPECT_EQ(record(dir)["failure"]["kind"], "launcher_lost");
   EXPECT_EQ(record(dir)["exit_codes"], Json({143, 143}));
@@ -551,10 +553,8 @@ TEST_F(SupervisorTest, DetachedRunOutlivesItsCommandAndObeysAStop) {
 TEST_P(SupervisorOfEachTest, StopKeepsEverythingSoFar) {
   const Variable steps("FAKE_STEPS", "100000");
   const fs::path dir = make_run("stop-2", 2);
-  SupervisorHandle handle = start(options(dir));
-  wait_for_work(dir, 2);
-  handle.request_stop();
-  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+  SupervisorHandle handle = start_to_work(dir, 2);
+  EXPECT_EQ(stop(handle), static_cast<int>(ExitCode::kStopped));
   const Json json = record(dir);
   EXPECT_EQ(json["state"], "stopped");
   EXPECT_TRUE(json["failure"].is_null());
@@ -568,11 +568,9 @@ TEST_P(SupervisorOfEachTest, RanksThatTrainStopInOrder) {
   for (const int64_t workers : {1, 2, 3}) {
     auto steps = std::make_unique<Variable>("FAKE_STEPS", "100000");
     const fs::path dir = make_run("order-" + std::to_string(workers), workers);
-    SupervisorHandle handle = start(options(dir));
-    wait_for_work(dir, static_cast<int>(workers));
+    SupervisorHandle handle = start_to_work(dir, static_cast<int>(workers));
     std::this_thread::sleep_for(500ms);  // until all ranks have sent a heartbeat
-    handle.request_stop();
-    EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+    EXPECT_EQ(stop(handle), static_cast<int>(ExitCode::kStopped));
     const Json json = record(dir);
     EXPECT_EQ(json["state"], "stopped");
     EXPECT_EQ(json["exit_codes"], Json(std::vector<int>(static_cast<size_t>(workers), 0)));
@@ -596,8 +594,7 @@ TEST_F(SupervisorTest, AStopWaitsForNobodyForLong) {
     SCOPED_TRACE(what);
     const Variable fault("FAKE_FAULT", what == "full" ? "0:-2:full" : what == "silent" ? "1:-2:silent" : "-1:-1:none");
     const fs::path dir = make_run(what + "-2", 2);
-    SupervisorHandle handle = start(options(dir));
-    wait_for_work(dir, 2);
+    SupervisorHandle handle = start_to_work(dir, 2);
     std::this_thread::sleep_for(500ms);
     if (what == "stuck") {
       const auto lease = read_lease(dir);
@@ -605,8 +602,7 @@ TEST_F(SupervisorTest, AStopWaitsForNobodyForLong) {
       kill(lease->ranks[1].pid, SIGSTOP);
     }
     const auto begin = std::chrono::steady_clock::now();
-    handle.request_stop();
-    EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+    EXPECT_EQ(stop(handle), static_cast<int>(ExitCode::kStopped));
     EXPECT_LT(std::chrono::steady_clock::now() - begin, kOrderlyPatience + 20s);
     EXPECT_EQ(state(dir), "stopped");
     EXPECT_THAT(record(dir)["notes"].dump(),
@@ -621,8 +617,7 @@ TEST_F(SupervisorTest, AStopWaitsForNobodyForLong) {
 TEST_F(SupervisorTest, ASecondSignalEndsAnOrderlyStopAtOnce) {
   const Variable steps("FAKE_STEPS", "100000"), trains("FAKE_TRAINS", "1"), fault("FAKE_FAULT", "1:-2:silent");
   const fs::path dir = make_run("twice-2", 2);
-  SupervisorHandle handle = start(options(dir));
-  wait_for_work(dir, 2);
+  SupervisorHandle handle = start_to_work(dir, 2);
   std::this_thread::sleep_for(500ms);
   const auto begin = std::chrono::steady_clock::now();
   kill(handle.pid(), SIGTERM);
@@ -637,8 +632,7 @@ TEST_F(SupervisorTest, SignalsStopIt) {
   for (const int number : {SIGINT, SIGTERM}) {
     const Variable steps("FAKE_STEPS", "100000");
     const fs::path dir = make_run("signal-" + std::to_string(number), 1);
-    SupervisorHandle handle = start(options(dir));
-    wait_for_work(dir, 1);
+    SupervisorHandle handle = start_to_work(dir, 1);
     kill(handle.pid(), number);
     EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
     EXPECT_EQ(state(dir), "stopped");
@@ -648,19 +642,16 @@ TEST_F(SupervisorTest, SignalsStopIt) {
 TEST_F(SupervisorTest, ActiveRunIsNotStartedTwice) {
   const Variable steps("FAKE_STEPS", "100000");
   const fs::path dir = make_run("twice-1", 1);
-  SupervisorHandle handle = start(options(dir));
-  wait_for_work(dir, 1);
+  SupervisorHandle handle = start_to_work(dir, 1);
   EXPECT_EQ(run(options(dir)), static_cast<int>(ExitCode::kUserError));
   EXPECT_EQ(state(dir), "running") << "the first one is not disturbed";
-  handle.request_stop();
-  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+  EXPECT_EQ(stop(handle), static_cast<int>(ExitCode::kStopped));
 }
 
 TEST_F(SupervisorTest, FullDiskUnderTheRecordDoesNotEndTheRun) {
   const Variable steps("FAKE_STEPS", "100000");
   const fs::path dir = make_run("full-1", 1);
-  SupervisorHandle handle = start(options(dir));
-  wait_for_work(dir, 1);
+  SupervisorHandle handle = start_to_work(dir, 1);
   // The supervisor alone can write no more than 64 bytes into a file.
   rlimit before{};
   const rlimit full{64, RLIM_INFINITY};
@@ -670,8 +661,7 @@ TEST_F(SupervisorTest, FullDiskUnderTheRecordDoesNotEndTheRun) {
   const double wall = record(dir)["clocks"]["wall_s"].get<double>();
   ASSERT_EQ(prlimit(handle.pid(), RLIMIT_FSIZE, &before, nullptr), 0);
   EXPECT_TRUE(eventually([&] { return record(dir)["clocks"]["wall_s"].get<double>() > wall; })) << "never tried again";
-  handle.request_stop();
-  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+  EXPECT_EQ(stop(handle), static_cast<int>(ExitCode::kStopped));
   EXPECT_EQ(state(dir), "stopped");
   for (const auto& entry : fs::directory_iterator(dir)) {
     EXPECT_THAT(entry.path().filename().string(), testing::Not(HasSubstr(".tmp")));
@@ -806,8 +796,7 @@ TEST_F(SupervisorTest, QueuedRunCanBeStopped) {
   const fs::path dir = make_run("queued-1", 1);
   SupervisorHandle handle = start(options(dir));
   EXPECT_TRUE(eventually([&] { return state(dir) == "queued"; }));
-  handle.request_stop();
-  EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kStopped));
+  EXPECT_EQ(stop(handle), static_cast<int>(ExitCode::kStopped));
   EXPECT_EQ(state(dir), "stopped");
   EXPECT_TRUE(record(dir)["segments"].empty());
   cores.reset();
@@ -832,8 +821,7 @@ TEST_F(SupervisorTest, NoWaitRunsAtOnceAndIsLabelled) {
 TEST_F(SupervisorTest, RunThatNoWaitDisturbsIsLabelledToo) {
   const fs::path held_dir = make_run("held-1", 1), beside_dir = make_run("beside-1", 1);
   const Variable steps("FAKE_STEPS", "100000");
-  SupervisorHandle held = start(options(held_dir));
-  wait_for_work(held_dir, 1);
+  SupervisorHandle held = start_to_work(held_dir, 1);
   EXPECT_FALSE(record(held_dir)["oversubscribed"].get<bool>());
   SupervisorOptions impatient = options(beside_dir);
   impatient.no_wait = true;
@@ -859,8 +847,7 @@ TEST_F(SupervisorTest, RunsThatShareTheHostHaveCoresOfTheirOwn) {
     return dir;
   };
   const fs::path one_dir = share("one-1"), two_dir = share("two-1"), alone_dir = make_run("alone-1", 1);
-  SupervisorHandle one = start(options(one_dir));
-  wait_for_work(one_dir, 1);
+  SupervisorHandle one = start_to_work(one_dir, 1);
   SupervisorHandle two = start(options(two_dir));
   const pid_t rank = wait_for_work(two_dir, 1).front();
   const auto core_of = [](const fs::path& dir) { return record(dir)["placement"][0]["cores"].get<std::string>(); };
@@ -900,8 +887,7 @@ TEST_F(SupervisorTest, RanksOfAKilledSupervisorHoldTheCores) {
   const Variable steps("FAKE_STEPS", "100000");
   const Variable fault("FAKE_FAULT", "0:0:outlive");
   const fs::path dir = make_run("hold-1", 1);
-  SupervisorHandle handle = start(options(dir));
-  wait_for_work(dir, 1);
+  SupervisorHandle handle = start_to_work(dir, 1);
   kill(handle.pid(), SIGKILL);
   waitpid(handle.pid(), nullptr, 0);
   EXPECT_FALSE(FileLock::acquire(folder_.path() / "cores.lock", 500ms));
