@@ -10,24 +10,13 @@ import json
 import os
 import pathlib
 import secrets
-import shutil
 import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "engines"))
+from netns import call, missing  # noqa: E402
 
 BURST, LATENCY = "32k", "200ms"  # of tbf
-
-
-def missing():
-    """Why hosts cannot be made here; empty: they can."""
-    if os.geteuid() != 0:
-        return "root"
-    for program in ("ip", "tc"):
-        if shutil.which(program) is None and not pathlib.Path("/usr/sbin", program).exists():
-            return f"{program} (package iproute2)"
-    return ""
-
-
-def call(*words):
-    subprocess.run(words, check=True, env={**os.environ, "PATH": os.environ["PATH"] + ":/usr/sbin"})
 
 
 class Hosts:
