@@ -1,5 +1,6 @@
-"""What the tests of engines share: the program that they start, and waiting for what it brings about."""
+"""What the tests of engines share: the program that they start, a master, and waiting for what they bring about."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 import unittest
+import urllib.request
 
 import slurm_cluster
 
@@ -15,6 +17,36 @@ def mlbench_path():
     if "MLBENCH_BIN_DIR" in os.environ:
         return pathlib.Path(os.environ["MLBENCH_BIN_DIR"], "mlbench").resolve()
     return pathlib.Path(os.environ["MLBENCH_TEST_MLBENCH"]).resolve()
+
+
+def caller(url, token):
+    """What asks the master at `url`: call(method, path, body) gives its answer."""
+    def call(method, path, body=None):
+        question = urllib.request.Request(
+            f"{url}/api/v1{path}", method=method, data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
+        with urllib.request.urlopen(question, timeout=60) as answer:
+            return json.loads(answer.read() or b"null")
+
+    return call
+
+
+@contextlib.contextmanager
+def serving(environment):
+    """`mlbench serve`, as what asks it: caller()."""
+    master = subprocess.Popen([mlbench_path(), "serve", "--listen", "127.0.0.1:0", "--json"], env=environment,
+                              stdout=subprocess.PIPE, text=True, cwd="/")
+    try:
+        said = ""
+        while not said.endswith("}\n"):
+            line = master.stdout.readline()
+            assert line, "the master does not start: " + said
+            said += line
+        address = json.loads(said)
+        yield caller(address["url"].rstrip("/"), pathlib.Path(address["token_file"]).read_text().strip())
+    finally:
+        master.terminate()
+        master.wait(timeout=60)
 
 
 def main(lack):

@@ -21,11 +21,10 @@ import tempfile
 import time
 import unittest
 import urllib.error
-import urllib.request
 
 import kube_cluster
 import slurm_cluster
-from engine_case import EngineCase, RunsCase, main, mlbench_path
+from engine_case import EngineCase, RunsCase, caller, main, mlbench_path
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/kubernetes"))
@@ -518,16 +517,7 @@ class ChartTest(ClusterTest):
             line = forward.stdout.readline()
             found = re.search(r"127\.0\.0\.1:(\d+) ->", line)
             self.assertTrue(found, line + (forward.stdout.read() if forward.poll() is not None else ""))
-            token = self.token(release)
-
-            def call(method, path, body=None):
-                question = urllib.request.Request(
-                    f"http://127.0.0.1:{found[1]}/api/v1{path}", method=method, data=None if body is None else json.dumps(body).encode(),
-                    headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
-                with urllib.request.urlopen(question, timeout=60) as answer:
-                    return json.loads(answer.read() or b"null")
-
-            yield call
+            yield caller(f"http://127.0.0.1:{found[1]}", self.token(release))
         finally:
             forward.terminate()
             forward.wait(timeout=30)

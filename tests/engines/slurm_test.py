@@ -15,11 +15,10 @@ import sys
 import tempfile
 import time
 import unittest
-import urllib.request
 
 import mpirun_test
 import slurm_cluster
-from engine_case import RunsCase, main, mlbench_path
+from engine_case import RunsCase, main, mlbench_path, serving
 
 PATIENCE_S = 180
 SETTINGS = ["--set", "batch_size=50", "--set", "goal.target=1000"]
@@ -279,7 +278,7 @@ class SlurmTest(RunsCase):
     # ---- the master
 
     def test_over_rest(self):
-        with self.serving() as call:
+        with serving(self.environment) as call:
             request = {"name": "rest", "workers": [4], "executor": "slurm", "ranks_per_host": "1", "slurm": ["time=10"],
                        "task": "fashion-mnist", "synthetic": True, "set": ["batch_size=50", "goal.target=1000"],
                        "max_steps": "10", "threads_per_worker": "1"}
@@ -290,32 +289,6 @@ class SlurmTest(RunsCase):
             self.wait_for(lambda: any("PENDING" in note for note in self.record("later-4")["notes"]), "later-4 waits")
             self.mlbench("stop", "later-4")
             self.assertEqual(self.wait_for_state("later-4", *ENDED)["state"], "stopped")
-
-    @contextlib.contextmanager
-    def serving(self):
-        master = subprocess.Popen([mlbench_path(), "serve", "--listen", "127.0.0.1:0", "--json"], env=self.environment,
-                                  stdout=subprocess.PIPE, text=True)
-        try:
-            said = ""
-            while not said.endswith("}\n"):
-                line = master.stdout.readline()
-                self.assertTrue(line, "the master does not start: " + said)
-                said += line
-            address = json.loads(said)
-            token = pathlib.Path(address["token_file"]).read_text().strip()
-
-            def call(method, path, body=None):
-                question = urllib.request.Request(
-                    address["url"].rstrip("/") + "/api/v1" + path, method=method,
-                    data=None if body is None else json.dumps(body).encode(),
-                    headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
-                with urllib.request.urlopen(question, timeout=60) as answer:
-                    return json.loads(answer.read() or b"null")
-
-            yield call
-        finally:
-            master.terminate()
-            master.wait(timeout=60)
 
 
 class GpuTest(unittest.TestCase):
@@ -358,21 +331,9 @@ class GpuTest(unittest.TestCase):
         self.assertIn("Slurm refuses the job", record["failure"]["message"])
 
     def test_the_nodes_say_how_many_they_have(self):
-        words = [mlbench_path(), "serve", "--listen", "127.0.0.1:0", "--json"]
-        home = self.folder / "home"
-        with subprocess.Popen(words, env={**self.slurm.environment, "MLBENCH_HOME": str(home)}, stdout=subprocess.PIPE,
-                              text=True, cwd="/") as master:
-            try:
-                lines = iter(master.stdout.readline, "}\n")
-                served = json.loads("".join(lines) + "}")
-                question = urllib.request.Request(
-                    served["url"] + "/api/v1/catalog",
-                    headers={"Authorization": "Bearer " + pathlib.Path(served["token_file"]).read_text().strip()})
-                with urllib.request.urlopen(question, timeout=60) as answer:
-                    rows = {row["name"]: row["gpus"] for row in json.load(answer)["executors"]}
-                self.assertEqual(rows["slurm"], 4)
-            finally:
-                master.terminate()
+        with serving({**self.slurm.environment, "MLBENCH_HOME": str(self.folder / "home")}) as call:
+            rows = {row["name"]: row["gpus"] for row in call("GET", "/catalog")["executors"]}
+        self.assertEqual(rows["slurm"], 4)
 
 
 if __name__ == "__main__":
