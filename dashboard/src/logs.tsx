@@ -115,13 +115,9 @@ export function Logs({run, active}: {run: string; active: boolean}) {
 
   const text = read?.key === key ? read.text : '';
   const lines = useMemo(() => text.replace(/\n$/, '').split('\n'), [text]);
-  const hits = useMemo(() => {
-    if (wanted === '') return lines.map((line, i) => ({line, i}));
-    const low = wanted.toLowerCase();
-    const all = lines.map((line, i) => ({line, i}));
-    return only ? all.filter(({line}) => line.toLowerCase().includes(low)) : all;
-  }, [lines, wanted, only]);
-  const count = useMemo(() => wanted === '' ? 0 : lines.filter((line) => line.toLowerCase().includes(wanted.toLowerCase())).length, [lines, wanted]);
+  const all = useMemo(() => lines.map((line, i) => ({line, i})), [lines]);
+  const found = useMemo(() => all.filter(({line}) => line.toLowerCase().includes(wanted.toLowerCase())), [all, wanted]);
+  const hits = only ? found : all;
   const shown = hits.slice(-SHOWN_LINES);
 
   useEffect(() => {
@@ -142,7 +138,7 @@ export function Logs({run, active}: {run: string; active: boolean}) {
         <input type="search" aria-label="Search the log" placeholder="Search the log" value={wanted} onInput={(event) => setWanted(event.currentTarget.value)} />
         <label class="check"><input type="checkbox" checked={only} onChange={(event) => setOnly(event.currentTarget.checked)} /> only lines that match</label>
         {active && <label class="check"><input type="checkbox" checked={follow} onChange={(event) => setFollow(event.currentTarget.checked)} /> follow</label>}
-        {wanted !== '' && <span class="soft" role="status">{count} of {lines.length} lines</span>}
+        {wanted !== '' && <span class="soft" role="status">{found.length} of {lines.length} lines</span>}
       </div>
       <ErrorNote text={list.error || error} />
       {read !== null && read.from > 0 && <p class="soft small-text">{log?.rank === 'all' ? 'The last lines' : `From byte ${read.from.toLocaleString('en')} on`}; the download holds all of it.</p>}
