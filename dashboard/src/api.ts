@@ -100,6 +100,21 @@ export async function logOut(): Promise<void> {
   }
 }
 
+// ---- what buttons do -------------------------------------------------------------------------------------------------
+
+// `busy` names what is being done, '' for nothing; `error` says why the last one failed.
+export function useActions(before = '') {
+  const [busy, setBusy] = useState('');
+  const [error, setError] = useState(before);
+  const act = async (what: string, action: () => Promise<void>) => {
+    setBusy(what);
+    setError('');
+    await action().catch((problem: unknown) => setError(textOf(problem)));
+    setBusy('');
+  };
+  return {busy, error, act};
+}
+
 // ---- live -----------------------------------------------------------------------------------------------------------
 
 export interface Polled<T> {

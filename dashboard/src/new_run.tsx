@@ -2,7 +2,7 @@
 // fields of RunRequest in its description: which there are, what each goes with, its range and unit. While it is filled in, the master plans what would run.
 
 import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
-import {get, post, textOf, usePolled} from './api';
+import {get, post, textOf, useActions, usePolled} from './api';
 import {NONE, number, plural, taskLabel} from './format';
 import {applies, commandOf, EMPTY, engineOf, isComplete, offersGpus, rangeText, requestOf, restOf, takes, type Field, type Fields, type Form, type Kind} from './request';
 import {go, runHref} from './router';
@@ -134,8 +134,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
   const offer = offered.data;
   const [form, setForm] = useState<Form>(EMPTY);
   const [plan, setPlan] = useState<{key: string; plan: Plan | null; error: string}>({key: '', plan: null, error: ''});
-  const [error, setError] = useState('');
-  const [busy, setBusy] = useState(false);
+  const {busy, error, act} = useActions();
   const change = (part: Partial<Form>) => setForm((old) => ({...old, ...part}));
   const typed = (key: keyof Form) => (event: {currentTarget: HTMLInputElement | HTMLTextAreaElement}) => change({[key]: event.currentTarget.value});
 
@@ -175,18 +174,13 @@ export function NewRun({onClose}: {onClose: () => void}) {
   const planned = current?.plan?.runs[0];
   const usualOf = (name: string | undefined): string => name === undefined || name === '' || name === 'none' ? 'default' : `default (${name})`;
   const taken = current?.plan?.runs.some((run) => run.taken) ?? false;
-  const start = async (event: Event) => {
+  const start = (event: Event) => {
     event.preventDefault();
-    setBusy(true);
-    setError('');
-    try {
+    return act('start', async () => {
       const {runs} = await post<{runs: RunSummary[]}>('/runs', request);
       onClose();
       go(runs.length === 1 ? runHref(runs[0]!.name) : '#/runs');
-    } catch (problem) {
-      setError(textOf(problem));
-      setBusy(false);
-    }
+    });
   };
 
   const ruleSets = forms.map((one) => one.rules ?? '').filter((rules) => rules !== '');
@@ -360,7 +354,7 @@ export function NewRun({onClose}: {onClose: () => void}) {
           <ErrorNote text={error} />
           <div class="dialog-actions">
             <button type="button" onClick={onClose}>Cancel</button>
-            <button type="submit" class="primary" disabled={busy || count === 0 || taken}>{busy ? 'Starting …' : count > 1 ? `Start ${plural(count, 'run')}` : 'Start the run'}</button>
+            <button type="submit" class="primary" disabled={busy !== '' || count === 0 || taken}>{busy ? 'Starting …' : count > 1 ? `Start ${plural(count, 'run')}` : 'Start the run'}</button>
           </div>
         </form>
       )}

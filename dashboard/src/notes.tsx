@@ -2,7 +2,7 @@
 
 import type {ComponentChildren} from 'preact';
 import {useState} from 'preact/hooks';
-import {get, put, segment, textOf, usePolled} from './api';
+import {get, put, segment, useActions, usePolled} from './api';
 import type {NoteName, RunNotes} from './types';
 import {Dialog, ErrorNote, Facts} from './ui';
 
@@ -20,19 +20,8 @@ export const tagsOf = (text: string): string[] => [...new Set(text.split(',').ma
 function Edit({path, notes, onClose, onSaved}: {path: string; notes: RunNotes; onClose: () => void; onSaved: () => void}) {
   const [texts, setTexts] = useState(notes);
   const [tags, setTags] = useState(notes.tags.join(', '));
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState('');
-  const save = async () => {
-    setBusy(true);
-    setError('');
-    try {
-      await put(path, {...texts, tags: tagsOf(tags)});
-      onSaved();
-    } catch (problem) {
-      setError(textOf(problem));
-      setBusy(false);
-    }
-  };
+  const {busy, error, act} = useActions();
+  const save = () => act('save', () => put(path, {...texts, tags: tagsOf(tags)}).then(onSaved));
   return (
     <Dialog title="Notes" onClose={onClose}>
       <form onSubmit={(event) => { event.preventDefault(); void save(); }}>
@@ -46,7 +35,7 @@ function Edit({path, notes, onClose, onSaved}: {path: string; notes: RunNotes; o
         <ErrorNote text={error} />
         <div class="dialog-actions">
           <button type="button" onClick={onClose}>Cancel</button>
-          <button type="submit" class="primary" disabled={busy}>{busy ? 'Saving …' : 'Save'}</button>
+          <button type="submit" class="primary" disabled={busy !== ''}>{busy ? 'Saving …' : 'Save'}</button>
         </div>
       </form>
     </Dialog>

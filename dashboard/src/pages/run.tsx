@@ -2,7 +2,7 @@
 
 import type {ComponentChildren} from 'preact';
 import {useEffect, useMemo, useState} from 'preact/hooks';
-import {download, get, post, remove, segment, textOf, useEvents, usePolled} from '../api';
+import {download, get, post, remove, segment, useActions, useEvents, usePolled} from '../api';
 import {Chart, useZoom, type Zoom} from '../chart';
 import {wrongOf} from '../collectives';
 import {CollectiveCharts, CollectiveTable, Pairs} from '../collectives_view';
@@ -23,20 +23,12 @@ const isActive = (state: string): boolean => state === 'running' || state === 'q
 type Created = {runs: RunSummary[]};
 
 function Actions({run, onChange}: {run: RunSummary; onChange: () => void}) {
-  const [busy, setBusy] = useState('');
-  const [error, setError] = useState('');
+  const actions = useActions(), {busy, error} = actions;
   const [asking, setAsking] = useState<'' | 'stop' | 'delete'>('');
   const active = isActive(run.state);
-  const act = async (what: string, action: () => Promise<void>) => {
-    setBusy(what);
-    setError('');
+  const act = (what: string, action: () => Promise<void>) => {
     setAsking('');
-    try {
-      await action();
-    } catch (problem) {
-      setError(textOf(problem));
-    }
-    setBusy('');
+    return actions.act(what, action);
   };
   const path = `/runs/${segment(run.name)}`;
   const stop = () => act('stop', async () => {

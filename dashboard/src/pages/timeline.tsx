@@ -1,7 +1,7 @@
 // The timeline of a run: who waits for whom, what each rank's time goes into, and one step from close.
 
 import {useState} from 'preact/hooks';
-import {ApiError, downloadTimeline, get, segment, textOf, usePolled} from '../api';
+import {ApiError, downloadTimeline, get, segment, useActions, usePolled} from '../api';
 import {bytes, NONE, percent, plural, seconds} from '../format';
 import {runHref} from '../router';
 import {KIND_TITLES} from '../run_series';
@@ -161,24 +161,13 @@ async function load(name: string): Promise<TimelineSummary | 'none'> {
 
 export function TimelinePage({name}: {name: string}) {
   const loaded = usePolled(`timeline ${name}`, () => load(name), 0);
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState('');
+  const {busy, error, act} = useActions();
   const summary = loaded.data;
   const heading = <h1>Timeline of <a href={runHref(name)}>{name}</a></h1>;
   if (summary === null) return loaded.error === '' ? <Loading what={`the timeline of ${name}`} /> : <>{heading}<ErrorNote text={loaded.error} again={loaded.again} /></>;
   if (summary === 'none') {
     return <>{heading}<Empty title="This run recorded no timeline."><p>Start one with <code>mlbench run NAME K --timeline FILE</code>.</p></Empty></>;
   }
-  const save = async () => {
-    setBusy(true);
-    setError('');
-    try {
-      await downloadTimeline(name);
-    } catch (problem) {
-      setError(textOf(problem));
-    }
-    setBusy(false);
-  };
   const {pop, verdict} = summary;
   const cause = verdict.cause === null ? null : KIND_TITLES[verdict.cause] ?? verdict.cause;
   const known = summary.clocks.map((clock) => clock.bound_us).filter((bound) => bound !== null);
@@ -191,7 +180,7 @@ export function TimelinePage({name}: {name: string}) {
             {summary.labels.map((label) => <span key={label} class="label">{label}</span>)}</p>
         </div>
         <div class="page-actions">
-          <button type="button" disabled={busy} onClick={() => void save()}>{busy ? 'Downloading …' : 'Download the trace'}</button>
+          <button type="button" disabled={busy !== ''} onClick={() => void act('save', () => downloadTimeline(name))}>{busy ? 'Downloading …' : 'Download the trace'}</button>
           <a class="button" href="https://perfetto.dev/docs/visualization/perfetto-ui" target="_blank" rel="noreferrer">How to open it</a>
         </div>
       </div>
