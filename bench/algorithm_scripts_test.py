@@ -1,17 +1,23 @@
 #!/usr/bin/env python3
-"""What the scripts about algorithms make of results, without a build: kept_runs, compression, algorithms."""
+"""What the scripts about algorithms make of results, without a build: kept_runs, compression, algorithms, coder_pairs."""
 import argparse
 import contextlib
 import io
 import json
+import math
 import pathlib
+import sys
 import tempfile
 import unittest
 from unittest import mock
 
 import algorithms
+import coder_pairs
+import coder_peer
 import compression
 import kept_runs
+import pairs
+import ratio
 
 
 class WithFolder(unittest.TestCase):
@@ -209,6 +215,90 @@ class Algorithms(WithFolder):
         self.assertIn("| muon | given, 0.001 | 45.00 | 52.50 | +2.50 |", table)
         self.assertIn("2a, 4 ranks, oversubscribed, made rows: Prec@1 80", table)
         self.assertIn("| sgd | task, 0.02 | 1000 | 2.0 | 84.50 |", table)
+
+
+# A program that takes turns, in place of coder_bench, update_bench and the peer's Python. Ours take 10 ms and the triad 12.
+PROGRAM = """#!{python}
+import json, pathlib, sys
+print(json.dumps({{"warm": True}}), flush=True)
+feedback = "error_feedback=true" in sys.argv
+for _ in sys.stdin:
+    print(json.dumps({{"median_steps_per_s": {steps_per_s} + ("--compile" in sys.argv), "encode_ms": 24 if feedback else 10,
+                      "update_ms": 10, "triad_ms": 12}}), flush=True)
+print(json.dumps({{"elements": 1000, "bytes": {sent}, "error_per_mille": {error}, "arguments": sys.argv[1:]}}), flush=True)
+"""
+
+
+class CoderPairs(WithFolder):
+    def program(self, name, steps_per_s=4.0, sent=1000, error=600):
+        path = self.folder / name
+        path.write_text(PROGRAM.format(python=sys.executable, steps_per_s=steps_per_s, sent=sent, error=error))
+        path.chmod(0o755)
+        return str(path)
+
+    def main(self, *words, **of_peer):
+        """(exit code, what is kept, what was printed)"""
+        for name in ("coder_bench", "update_bench"):
+            self.program(name)
+        output = self.folder / "kept.json"
+        arguments = ["coder_pairs.py", "--bin", str(self.folder), "--pairs", "3", "--output", str(output), *words]
+        if of_peer:
+            arguments += ["--python", self.program("python", **of_peer)]
+        said = io.StringIO()
+        with mock.patch("sys.argv", arguments), contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
+            code = coder_pairs.main()
+        return code, json.loads(output.read_text()) if output.exists() else None, said.getvalue()
+
+    def test_every_part_is_measured_in_turns_and_judged(self):
+        code, kept, said = self.main(steps_per_s=2.0, sent=1005)
+        rows = {row["what"]: row for row in kept["rows"]}
+        self.assertEqual((code, len(rows)), (0, len(coder_pairs.CODERS) + 2 + len(coder_pairs.RULES)))
+        self.assertEqual({row["verdict"] for row in rows.values()}, {"met"})
+        self.assertEqual(rows["power_sgd, steps/s"]["ratio"], 2)
+        self.assertEqual(rows["qsgd_4_bits, steps/s"]["ratio"], 4 / 3)  # the compiled variant is the faster one
+        self.assertEqual(len(rows["ef_sign, steps/s"]["ours"]["values"]), 3)
+        self.assertIn("| top 1 % of 10 million over 15 ms, ms | 10.00 | 15.00 | 0.67 (0.67 to 0.67) | 1 | met |", said)
+        self.assertIn("| error feedback over its bytes / bandwidth, ms | 14.00 | 12.00 | 1.17 (1.17 to 1.17) | 1.3 | met |", said)
+        self.assertIn("| triad over update adam, ms | 10.00 | 12.00 | 1.20 (1.20 to 1.20) | 0.9 | met |", said)
+        self.assertNotIn(str(self.folder), json.dumps(kept), "a path of this machine would be kept")
+
+    def test_a_peer_that_is_faster_is_missed(self):
+        code, kept, _ = self.main("--only", "coder.qsgd_4_bits", steps_per_s=4.5)
+        self.assertEqual((code, [row["verdict"] for row in kept["rows"]]), (1, ["missed"]))
+
+    def test_a_peer_that_does_other_work_is_no_peer(self):
+        for other in ({"sent": 900}, {"error": 700}):
+            self.assertEqual(self.main("--only", "coder.ef_sign", **other)[:2], (2, None), other)
+
+    def test_limits_are_those_of_times(self):
+        def rows(without, with_feedback, triad):
+            return coder_pairs.judge_selection({"without": [{"encode_ms": without}] * 3, "with": [{"encode_ms": with_feedback}] * 3,
+                                                "triad": [{"triad_ms": triad}] * 3})
+
+        for times, verdicts in (((14.9, 27.8, 10), ["met", "met"]), ((15.1, 28.0, 10), ["missed", "met"]),
+                                ((10, 23.2, 10), ["met", "missed"])):
+            self.assertEqual([row["verdict"] for row in rows(*times)], verdicts, times)
+        self.assertEqual([pairs.at_most(*ends, 1) for ends in ((0.8, 1), (0.9, 1.1), (1.1, 1.2))], ["met", "undecided", "missed"])
+
+    def test_which_program_begins_alternates(self):
+        order = []
+        with mock.patch.object(ratio.Turns, "turn", lambda program: order.append(program.command.split()[0]) or {}):
+            self.given.pairs, self.given.python, self.given.bin = 2, None, self.folder
+            for name in ("coder_bench", "update_bench"):
+                self.program(name)
+            with contextlib.redirect_stderr(io.StringIO()):
+                coder_pairs.take_turns(self.given, {"one": "coder_bench --coder none", "other": "update_bench --rule sgd"})
+        self.assertEqual(order, ["coder_bench", "update_bench", "update_bench", "coder_bench"])
+
+    def test_a_dry_run_says_what_would_be_run(self):
+        code, kept, said = self.main("--dry-run", "--only", "^(coder.power|update.lion)")
+        self.assertEqual((code, kept), (0, None))
+        self.assertEqual([line.split()[0] for line in said.splitlines()], ["coder.power_sgd"] * 3 + ["#", "update.lion", "#"])
+        self.assertIn("PYTHON -B bench/coder_peer.py power_sgd --same-shapes --steps 10", said)
+
+    def test_the_peer_has_the_tensors_of_resnet_50(self):
+        counts = [math.prod(shape) for shape in coder_peer.shapes_of_resnet50()]
+        self.assertEqual((len(counts), sum(counts)), (161, 25_557_032))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,14 @@
 // What coding a gradient costs: encode and absorb of one coder, on the layout of ResNet-50 (25.6 million weights), of a
 // task's model, or on one vector. The payloads of k ranks are copies of this one. Prints JSON: the medians, the bytes
 // that are sent, and the time in which as many threads copy the gradient, which is the floor of whatever reads and
-// writes it once.
+// writes it once. Beside them stands how far the first step is from the gradient, which tells a coder of the same kind
+// from another one.
 //
 //   coder_bench --coder NAME [--set OPTION=VALUE]... [--task TASK | --elements N] [--ranks K] [--threads T] [--steps N]
+//     [--turns]
+//
+// --turns: prints a line when warm; then for each line of its input takes --steps steps and prints their medians, until
+// the input ends. So two programs take turns (bench/coder_pairs.py).
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -12,12 +17,15 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <iostream>
 #include <string>
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/heap.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/random.h"
@@ -29,6 +37,7 @@ namespace mlbench {
 namespace {
 
 constexpr int64_t kAlignment = 16;  // elements
+constexpr int kWarmUp = 2;          // steps before the first turn
 
 class Layout {
  public:
@@ -107,9 +116,15 @@ struct Request {
   Json options = Json::object();
   int64_t elements = 0;  // 0, without a task: ResNet-50
   int ranks = 2, threads = 1, steps = 21;
+  bool turns = false;
 };
 
-Json measure(const Request& request) {
+void say(const Json& json) {
+  fmt::print("{}\n", json.dump());
+  std::fflush(stdout);
+}
+
+void measure(const Request& request) {
   at::set_num_threads(request.threads);
   const FlatLayout layout = !request.task.empty()  ? layout_of_task(request.task)
                             : request.elements > 0 ? one_vector(request.elements)
@@ -127,38 +142,66 @@ Json measure(const Request& request) {
   at::Tensor gradient = drawn.clone();
   std::vector<double> encode_ms, absorb_ms, copy_ms;
   uint64_t bytes = 0;
-  for (int step = 0; step < request.steps; ++step) {
-    copy_ms.push_back(milliseconds([&] { gradient.copy_(drawn); }));
-    coder->begin({.step = step, .lr = 0.1, .share = 1.0 / request.ranks});
-    double encode = 0, absorb = 0;
-    bytes = 0;
-    for (int round = 0; round < coder->rounds(); ++round) {
-      compress::Payload payload;
-      encode += milliseconds([&] { payload = coder->encode(round, gradient); });
-      bytes += payload.bytes;
-      const size_t results = payload.kind == compress::PayloadKind::kSum ? 1 : static_cast<size_t>(request.ranks);
-      const std::vector<at::Tensor> gathered(results, payload.data);
-      absorb += milliseconds([&] { coder->absorb(round, gathered, gradient); });
+  double error = 0;
+  int step = 0;
+  const auto take_steps = [&](int count) {
+    for (auto* times : {&encode_ms, &absorb_ms, &copy_ms}) times->clear();
+    for (const int end = step + count; step < end; ++step) {
+      copy_ms.push_back(milliseconds([&] { gradient.copy_(drawn); }));
+      coder->begin({.step = step, .lr = 0.1, .share = 1.0 / request.ranks});
+      double encode = 0, absorb = 0;
+      size_t results = 1;
+      bytes = 0;
+      for (int round = 0; round < coder->rounds(); ++round) {
+        compress::Payload payload;
+        encode += milliseconds([&] { payload = coder->encode(round, gradient); });
+        bytes += payload.bytes;
+        results = payload.kind == compress::PayloadKind::kSum ? 1 : static_cast<size_t>(request.ranks);
+        const std::vector<at::Tensor> gathered(results, payload.data);
+        absorb += milliseconds([&] { coder->absorb(round, gathered, gradient); });
+      }
+      encode_ms.push_back(encode);
+      absorb_ms.push_back(absorb);
+      if (step == 0) {
+        const at::Tensor one = gradient / static_cast<double>(results);
+        error = ((one - drawn).norm() / drawn.norm()).item<double>();
+      }
     }
-    encode_ms.push_back(encode);
-    absorb_ms.push_back(absorb);
+  };
+  const auto medians = [&] {
+    const double encode = median(encode_ms), absorb = median(absorb_ms);
+    return Json{{"encode_ms", encode},
+                {"absorb_ms", absorb},
+                {"copy_ms", median(copy_ms)},
+                {"median_steps_per_s", 1e3 / (encode + absorb)}};
+  };
+  if (request.turns) {
+    take_steps(kWarmUp);
+    say({{"warm", true}});
+    for (std::string line; std::getline(std::cin, line);) {
+      take_steps(request.steps);
+      say(medians());
+    }
+  } else {
+    take_steps(request.steps);
   }
-  return {{"coder", request.coder},
-          {"options", request.options},
-          {"elements", layout.parameter_count()},
-          {"ranks", request.ranks},
-          {"threads", request.threads},
-          {"steps", request.steps},
-          {"bytes", bytes},
-          {"encode_ms", median(encode_ms)},
-          {"absorb_ms", median(absorb_ms)},
-          {"copy_ms", median(copy_ms)}};
+  Json said = {{"coder", request.coder},
+               {"options", request.options},
+               {"elements", layout.parameter_count()},
+               {"ranks", request.ranks},
+               {"threads", request.threads},
+               {"steps", request.steps},
+               {"bytes", bytes},
+               {"error_per_mille", std::lround(error * 1e3)}};
+  said.update(medians());
+  say(said);
 }
 
 }  // namespace
 }  // namespace mlbench
 
 int main(int argc, char** argv) {
+  mlbench::keep_freed_memory();
   CLI::App app("What coding a gradient costs");
   mlbench::Request request;
   std::vector<std::string> settings;
@@ -171,6 +214,7 @@ int main(int argc, char** argv) {
   app.add_option("--ranks", request.ranks, "payloads that are absorbed (default: 2)")->check(CLI::PositiveNumber);
   app.add_option("--threads", request.threads, "threads (default: 1)")->check(CLI::PositiveNumber);
   app.add_option("--steps", request.steps, "steps (default: 21)")->check(CLI::PositiveNumber);
+  app.add_flag("--turns", request.turns, "steps for each line of the input");
   CLI11_PARSE(app, argc, argv);
   try {
     for (const std::string& setting : settings) {
@@ -178,7 +222,7 @@ int main(int argc, char** argv) {
       if (equals == std::string::npos) throw mlbench::UserError("--set " + setting + ": expected OPTION=VALUE");
       request.options[setting.substr(0, equals)] = mlbench::value_of(setting.substr(equals + 1));
     }
-    fmt::print("{}\n", mlbench::measure(request).dump());
+    mlbench::measure(request);
   } catch (const mlbench::UserError& error) {
     fmt::print(stderr, "coder_bench: error: {}\n", error.what());
     return 2;
