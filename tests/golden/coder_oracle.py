@@ -7,14 +7,12 @@ vector (elements), rank, q (the first Q, row by row), gradients: per step and ra
 FOLDER/result.json: per case, computed in float32 and in float64, the averaged gradient of each step, matrix then vector.
 """
 import json
-import os
 import pathlib
 import sys
 
 import numpy
+import process_group
 import torch
-import torch.distributed
-import torch.multiprocessing
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_sgd
 
@@ -92,18 +90,14 @@ def results_of(rank, case):
 
 
 def work(rank, folder):
-    os.environ.update(GLOO_SOCKET_IFNAME="lo")
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder.resolve()}/store", rank=rank, world_size=2)
-    torch.set_num_threads(1)
     cases = json.loads((folder / "cases.json").read_text())["cases"]
     results = [results_of(rank, case) for case in cases]
     if rank == 0:
         (folder / "result.json").write_text(json.dumps(results))
-    torch.distributed.barrier()
 
 
 def main():
-    torch.multiprocessing.spawn(work, args=(pathlib.Path(sys.argv[1]),), nprocs=2)
+    process_group.on_ranks(2, work, pathlib.Path(sys.argv[1]))
 
 
 if __name__ == "__main__":
