@@ -16,6 +16,7 @@
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/base/random.h"
+#include "mlbench/base/text.h"
 
 namespace mlbench::golden {
 
@@ -41,6 +42,15 @@ inline std::vector<float> drawn(int64_t count, uint64_t key) {
   std::vector<float> values;
   for (int64_t i = 0; i < count; ++i) values.push_back(static_cast<float>(random.normal()));
   return values;
+}
+
+// The numbers of ranks to compare with: 2 and 3, or what MLBENCH_TEST_RANKS says, such as "1,2,3".
+inline std::vector<int> rank_counts() {
+  std::vector<int> counts;
+  for (const std::string& word : split_at(environment_variable("MLBENCH_TEST_RANKS").value_or("2,3"), ',')) {
+    counts.push_back(std::stoi(word));
+  }
+  return counts;
 }
 
 // The Python that imports torch; "": there is none.
