@@ -10,7 +10,7 @@ usage="usage: ./test.sh [SET...] [-- CTEST_ARGUMENT...]
   tidy      clang-format and clang-tidy over the tree, shellcheck over the scripts
   long      tests labelled long: minutes each
   algorithms  each rule, coder and pattern on 1 to 5 ranks, and beside oracles; the default set has them on up to 3
-  clients   tests labelled clients: of other projects, fetched from the package registry
+  clients   tests labelled clients: of other projects, fetched from the package registry (over 3 GB)
   ctranslate2  decoding beside CTranslate2 (60 MB to fetch; Python 3.11); wants an idle machine
   fuzz      tests labelled fuzz: thousands of bad requests; prints its seed; then libFuzzer on every parser, a minute each
   same      the same weights and the same speed as another build: MLBENCH_OTHER_BUILD=FOLDER of its programs, or else

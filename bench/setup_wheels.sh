@@ -1,7 +1,8 @@
 #!/bin/sh
-# setup_wheels.sh keras | ctranslate2: the packages of keras.txt (TensorFlow with Keras: 400 MB to fetch, 1.8 GB on disk)
-# or of ctranslate2.txt (60 MB to fetch), in a virtual environment of their own below the user's cache. Idempotent. Prints
-# the environment's Python. The hashes are of the wheels for Python 3.11 on x86-64.
+# setup_wheels.sh keras | ctranslate2 | torchft: the packages of keras.txt (TensorFlow with Keras: 400 MB to fetch, 1.8 GB on
+# disk), of ctranslate2.txt (60 MB to fetch) or of torchft.txt (a complete PyTorch, torchft and schedulefree: about 3 GB to
+# fetch, 8 GB on disk), in a virtual environment of their own below the user's cache. Idempotent. Prints the environment's
+# Python. The hashes are of the wheels for Python 3.11 on x86-64.
 set -eu
 list=$(cd "$(dirname "$0")" && pwd)/$1.txt
 peer=${XDG_CACHE_HOME:-$HOME/.cache}/mlbench/peer-$1-$(sha256sum "$list" | cut -c1-12)
