@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -59,6 +59,13 @@ inline ProcessOutput mlbench(const TemporaryFolder& folder, std::vector<std::str
   return run_process(options, 2 * kPatience);
 }
 
+// A file of /proc, or "" where its process has ended. A stream's iterators would throw then.
+inline std::string read_proc(const std::filesystem::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
 // Marks all processes started while it lives, and theirs: found by it, whoever their parent is by then.
 class ProcessMark {
  public:
@@ -73,9 +80,7 @@ class ProcessMark {
       const auto pid = static_cast<pid_t>(std::stol(name));
       const auto status = process_status(pid);
       if (!status || status->ended() || pid == getpid()) continue;
-      std::ifstream file(entry.path() / "environ");
-      const std::string environment((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-      if (environment.find(text_) != std::string::npos) found.push_back(pid);
+      if (read_proc(entry.path() / "environ").find(text_) != std::string::npos) found.push_back(pid);
     }
     return found;
   }
