@@ -310,11 +310,11 @@ TEST_P(SupervisorOfEachTest, AStoppedGuardIsNoFailureOfItsRank) {
 }
 
 TEST_P(SupervisorOfEachTest, ALimitedControlGroupIsTheMachine) {
-  constexpr int64_t kMemory = int64_t{160} << 20;
+  constexpr int64_t kMemory = int64_t{640} << 20;  // supervisor and guards fit in also with a sanitizer
   const auto group = test::ControlGroup::make(1.5, kMemory);
   if (!group) GTEST_SKIP() << "missing capability: control groups with limits";
   const fs::path dir = make_command(
-      "small-2", 2, "[ $RANK = 0 ] && exec sleep 300; sleep 1; exec dd if=/dev/zero of=/dev/null bs=400M count=1");
+      "small-2", 2, "[ $RANK = 0 ] && exec sleep 300; sleep 1; exec dd if=/dev/zero of=/dev/null bs=1600M count=1");
   SupervisorHandle handle = group->with([&] { return start(options(dir)); });
   EXPECT_EQ(wait(handle), static_cast<int>(ExitCode::kRunFailed));
   const Json json = record(dir);
