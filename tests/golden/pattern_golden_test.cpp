@@ -1,6 +1,7 @@
 // Patterns of communication against PyTorch's own, or the text of their papers in NumPy and torch.optim: 50 steps of
 // several ranks, whose gradients depend on their weights. Codes of 8 bits are against NumPy alone, in float32.
-// pattern_oracle.py is run at test time by a Python that has its own PyTorch.
+// pattern_oracle.py is run at test time by a Python that has its own PyTorch. Started by published_test.py, DiLoCo is
+// against torchft, too.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -146,10 +147,26 @@ std::vector<PatternCase> cases_of_some_ranks() {
           {"decentralized_sgd", edges, 4, {{"pattern", "push_sum"}, {"topology", star}}}};
 }
 
+// torchft's DiLoCo has the cases where a fragment arrives before the next is sent.
+std::vector<PatternCase> by_torchft(const std::vector<PatternCase>& cases) {
+  std::vector<PatternCase> chosen;
+  for (PatternCase test : cases) {
+    if (test.optimizer != "diloco" && test.optimizer != "streaming_diloco") continue;
+    const int fragments = test.options.value("fragments", 1);
+    if (test.options.value("delay", 0) * fragments >= test.options["every"].get<int>()) continue;
+    test.asked = {{"pattern", "torchft"}, {"parts", parts_of(fragments)}};
+    chosen.push_back(test);
+  }
+  return chosen;
+}
+
 std::vector<PatternCase> pattern_cases() {
   std::vector<PatternCase> cases = cases_of_some_ranks();
   for (const int ranks : golden::rank_counts()) {
     for (PatternCase& test : cases_of(ranks)) cases.push_back(std::move(test));
+  }
+  if (environment_variable("MLBENCH_TEST_PUBLISHED")) {
+    for (PatternCase& test : by_torchft(cases)) cases.push_back(std::move(test));
   }
   return cases;
 }

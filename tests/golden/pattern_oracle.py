@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
 """Steps of several ranks, in float64: what the test of patterns compares with. Post-local SGD and ZeRO are PyTorch's own
-(PostLocalSGDOptimizer, ZeroRedundancyOptimizer), on processes; the others are by the text of the papers.
+(PostLocalSGDOptimizer, ZeroRedundancyOptimizer), on processes; torchft's DiLoCo runs where it is installed; the others are
+by the text of the papers.
 
 Usage: pattern_oracle.py FOLDER. Reads FOLDER/cases.json: {curvature, targets (of each rank), tensors (the number of
 elements of each), lr, momentum, steps, cases: [{pattern, ranks, what differs from DEFAULTS, and
-  streaming: parts ([first, end) of each fragment), delay, mixing
+  streaming, torchft: parts ([first, end) of each fragment), delay, mixing
   push_sum: matrices (of the rounds, in turn), or topology ("ring" | "torus" | "complete" | "exponential" | pairs of ranks)
   choco: topology, consensus_rate}]}
 The gradient of a rank is curvature * (weights - target). Writes FOLDER/result.json: per case the weights of each rank
 behind the last step.
 """
+import concurrent.futures
 import functools
 import json
 import math
 import pathlib
 import sys
+import threading
+from unittest import mock
 
 import numpy
 import process_group
@@ -24,7 +28,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import post_localSGD_hook as po
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
 
-DEFAULTS = {"rule": "sgd", "every": 1, "start_step": 0, "outer_lr": 1, "outer_momentum": 0,
+DEFAULTS = {"rule": "sgd", "every": 1, "start_step": 0, "delay": 0, "mixing": 0, "outer_lr": 1, "outer_momentum": 0,
             "outer_nesterov": False, "slowmo": False, "share": 1, "error_decay": 1}
 
 
@@ -33,6 +37,11 @@ def rule_of(data, case):
     if case["rule"] == "adamw":
         return functools.partial(torch.optim.AdamW, lr=data["lr"])
     return functools.partial(torch.optim.SGD, lr=data["lr"], momentum=data["momentum"])
+
+
+def outer_rule_of(case):
+    return functools.partial(torch.optim.SGD, lr=case["outer_lr"], momentum=case["outer_momentum"],
+                             nesterov=case["outer_nesterov"])
 
 
 class Rule:
@@ -47,11 +56,6 @@ class Rule:
         self.optimizer.step()
 
 
-def outer_rule(values, case):
-    return Rule(values, functools.partial(torch.optim.SGD, lr=case["outer_lr"], momentum=case["outer_momentum"],
-                                          nesterov=case["outer_nesterov"]))
-
-
 def rules_of(data, case, values):
     return [Rule(own, rule_of(data, case)) for own in values]
 
@@ -62,7 +66,7 @@ def local(data, case, gradient, start):
     ranks send the largest elements of what they changed, with error feedback that fades."""
     ranks, own, shared = len(start), numpy.array(start), numpy.array(start[0])
     inner = rules_of(data, case, own)
-    outer, slow = outer_rule(shared, case), numpy.zeros_like(shared)
+    outer, slow = Rule(shared, outer_rule_of(case)), numpy.zeros_like(shared)
     kept = numpy.zeros_like(own)
     for t in range(data["steps"]):
         gradients = [gradient(own[rank], rank) for rank in range(ranks)]
@@ -90,7 +94,7 @@ def streaming(data, case, gradient, start):
     local = [numpy.array(values) for values in start]
     inner = rules_of(data, case, local)
     shared = [numpy.array(start[0][first:end]) for first, end in parts]
-    outer = [outer_rule(values, case) for values in shared]
+    outer = [Rule(values, outer_rule_of(case)) for values in shared]
     offsets = [(p + 1) * every // len(parts) for p in range(len(parts))]
     sent = {}
     for t in range(1, data["steps"] + 1):
@@ -105,6 +109,43 @@ def streaming(data, case, gradient, start):
             for rank in range(ranks):
                 local[rank][first:end] = (case["mixing"] * local[rank][first:end] + (1 - case["mixing"]) * shared[p])
     return local
+
+
+def torchft(data, case, gradient, start):
+    """torchft's DiLoCo. Its ranks are threads here, and its Manager is one that asks no lighthouse: all averages succeed."""
+    from torchft.local_sgd import DiLoCo
+    from torchft.manager import Manager
+    from torchft.work import _DummyWork
+    ranks, own = len(start), numpy.array(start)
+    meeting, sent = threading.Barrier(ranks, timeout=60), [None] * ranks
+
+    def train(rank):
+        def average(tensor, should_quantize=False):
+            sent[rank] = tensor.clone()
+            meeting.wait()
+            tensor.copy_(sum(sent) / ranks)
+            meeting.wait()
+            return _DummyWork(tensor)
+
+        manager = mock.create_autospec(Manager, _use_async_quorum=False)
+        manager.allreduce.side_effect = average
+        manager.should_commit.return_value = True
+        manager.current_step.side_effect = lambda: manager.should_commit.call_count
+        parts = [torch.nn.Parameter(torch.from_numpy(own[rank, first:end])) for first, end in case["parts"]]
+        inner, outer = rule_of(data, case)(parts), [outer_rule_of(case)([part]) for part in parts]
+        with DiLoCo(manager, [torch.nn.ParameterList([part]) for part in parts], inner, outer, case["every"],
+                    fragment_sync_delay=case["delay"], fragment_update_alpha=case["mixing"]) as diloco:
+            diloco._local_step = -case["delay"]  # of torchft a fragment arrives at its offset, of the paper it is sent then
+            for _ in range(data["steps"]):
+                gradients = torch.from_numpy(gradient(own[rank], rank))
+                for part, (first, end) in zip(parts, case["parts"]):
+                    part.grad = gradients[first:end]
+                inner.step()
+        assert manager.should_commit.call_count > 0
+
+    with concurrent.futures.ThreadPoolExecutor(ranks) as pool:
+        list(pool.map(train, range(ranks)))
+    return own
 
 
 def mixing_matrix(case, t):
@@ -259,7 +300,7 @@ def main():
         return curvature * (values - targets[rank])
 
     by_text = {"streaming": streaming, "local": local, "push_sum": push_sum, "choco": choco, "synchronous": synchronous,
-               "quantised": quantised}
+               "quantised": quantised, "torchft": torchft}
     results, of_pytorch = [], []
     for number, case in enumerate(data["cases"]):
         if case["pattern"] in by_text:
