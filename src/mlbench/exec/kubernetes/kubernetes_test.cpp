@@ -387,6 +387,14 @@ TEST(KubernetesOverlay, WhatIsNoneIsNamed) {
 
 Json yaml(const std::string& text) { return parse_yaml(text, inputs::kPodOverlay, "f"); }
 
+// yaml-cpp 0.7 reads this one without end; libFuzzer found it.
+TEST(KubernetesYaml, ControlCharactersAreRefused) {
+  EXPECT_THROW(yaml(",a: [1, 'ux', {b: null}]\nc: \x0c"
+                    "c [8,Sx]\nd: t*[rc, ]c"),
+               UserError);
+  EXPECT_EQ(yaml("a: 1\r\n"), (Json{{"a", 1}}));
+}
+
 TEST(KubernetesYaml, ScalarsAreWhatTheySay) {
   EXPECT_EQ(yaml("{a: 1, b: '1', c: true, d: \"true\", e: null, f: ~, g: 1.5, h: v1, i: yes, j: 0x10, k: -3, l: .inf}"),
             Json({{"a", 1},
