@@ -66,8 +66,11 @@ std::vector<std::string> split_words(std::string_view line) {
 
 void fill_in(std::string& text, std::string_view word, std::string_view value) { replace_all(text, word, value); }
 
-bool has_control_character(std::string_view text) {
-  return std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+bool has_control_character(std::string_view text, std::string_view allowed) {
+  return std::ranges::any_of(text, [&](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return (byte < 0x20 || byte == 0x7f) && allowed.find(c) == std::string_view::npos;
+  });
 }
 
 void replace_path(std::string& text, std::string_view path, const std::string& other) {

@@ -21,8 +21,8 @@ std::string counted(int64_t count, std::string_view noun);
 // The last line; line breaks behind that line are ignored.
 std::string last_line(std::string_view text);
 
-// Whether the text has a line break, a tab or another control character of ASCII.
-bool has_control_character(std::string_view text);
+// Whether the text has a line break, a tab or another control character of ASCII, which is none of `allowed`.
+bool has_control_character(std::string_view text, std::string_view allowed = {});
 
 // Replaces every `word` within the text, or within each of the command's words, by `value`.
 void fill_in(std::string& text, std::string_view word, std::string_view value);

@@ -48,6 +48,8 @@ TEST(Text, WordsAreSplitAsAShellDoes) {
 TEST(Text, ControlCharactersAreSeen) {
   for (const char* has : {"a\nb", "\t", "\x7f", "\x01z"}) EXPECT_TRUE(has_control_character(has)) << has;
   for (const char* has_none : {"", "a b", "\u00FC~"}) EXPECT_FALSE(has_control_character(has_none)) << has_none;
+  EXPECT_FALSE(has_control_character("a\r\n\t", "\n\r\t"));
+  for (const char* has : {"a\n\f", "\x7f"}) EXPECT_TRUE(has_control_character(has, "\n\r\t")) << has;
 }
 
 TEST(Text, PathsAreReplacedWhereNoOtherNameGoesOn) {

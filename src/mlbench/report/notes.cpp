@@ -13,6 +13,7 @@
 #include "mlbench/base/input.h"
 #include "mlbench/base/printable.h"
 #include "mlbench/base/run_folder.h"
+#include "mlbench/base/text.h"
 #include "mlbench/base/utf8.h"
 
 namespace mlbench::report {
@@ -23,11 +24,9 @@ void check_note(const std::string& text, const std::string& what, size_t most_by
   if (text.size() > most_bytes) {
     throw UserError(fmt::format("the {} has {} bytes: at most {}", what, text.size(), most_bytes));
   }
-  const auto wrong = [&](char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return (byte < 0x20 || byte == 0x7f) && !(lines && (c == '\n' || c == '\t' || c == '\r'));
-  };
-  if (std::ranges::any_of(text, wrong)) throw UserError(fmt::format("the {} holds control characters", what));
+  if (has_control_character(text, lines ? "\n\t\r" : "")) {
+    throw UserError(fmt::format("the {} holds control characters", what));
+  }
   if (!is_utf8(text)) throw UserError(fmt::format("the {} is no UTF-8 text", what));
 }
 

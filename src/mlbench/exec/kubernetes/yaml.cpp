@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/text.h"
 #include "mlbench/base/to_number.h"
 
 namespace mlbench::exec::kubernetes {
@@ -72,8 +72,7 @@ class Converter {
 Json parse_yaml(std::string_view text, const Input& input, const std::string& file) {
   if (text.size() > input.most_bytes) refuse_size(file, text.size(), input);
   // YAML allows none of them. After a form feed within a list yaml-cpp would go on without end.
-  const auto forbidden = [](char c) { return (c >= 0 && c < ' ' && c != '\t' && c != '\n' && c != '\r') || c == 0x7F; };
-  if (std::ranges::any_of(text, forbidden)) throw UserError(fmt::format("{}: it holds control characters", file));
+  if (has_control_character(text, "\n\t\r")) throw UserError(fmt::format("{}: it holds control characters", file));
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
     if (documents.size() > 1) {
