@@ -15,15 +15,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <iostream>
 #include <string>
 #include <vector>
 
+#include "measured.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/heap.h"
 #include "mlbench/base/input.h"
@@ -93,11 +92,6 @@ FlatLayout one_vector(int64_t elements) {
   return vector.layout();
 }
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 template <typename Body>
 double milliseconds(const Body& body) {
   const auto begin = std::chrono::steady_clock::now();
@@ -118,11 +112,6 @@ struct Request {
   int ranks = 2, threads = 1, steps = 21;
   bool turns = false;
 };
-
-void say(const Json& json) {
-  fmt::print("{}\n", json.dump());
-  std::fflush(stdout);
-}
 
 void measure(const Request& request) {
   at::set_num_threads(request.threads);
@@ -177,11 +166,10 @@ void measure(const Request& request) {
   };
   if (request.turns) {
     take_steps(kWarmUp);
-    say({{"warm", true}});
-    for (std::string line; std::getline(std::cin, line);) {
+    take_turns([&] {
       take_steps(request.steps);
-      say(medians());
-    }
+      return medians();
+    });
   } else {
     take_steps(request.steps);
   }
@@ -194,7 +182,7 @@ void measure(const Request& request) {
                {"bytes", bytes},
                {"error_per_mille", std::lround(error * 1e3)}};
   said.update(medians());
-  say(said);
+  fmt::print("{}\n", said.dump());
 }
 
 }  // namespace

@@ -7,13 +7,13 @@
 #include <omp.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "measured.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/random.h"
 #include "mlbench/framework/native/tape/linear_rows.h"
@@ -37,11 +37,6 @@ constexpr int64_t kFeatures = 2000;
   for (const float part : sums) sum += part;
   for (; i < count; ++i) sum += row[i];
   return sum;
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
 }
 
 int run(int threads, int64_t rows, int64_t batch_size, int64_t epochs) {

@@ -13,12 +13,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <iostream>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "fixed_batches.h"
+#include "measured.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/heap.h"
@@ -33,11 +33,6 @@
 
 namespace mlbench {
 namespace {
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 struct Options {
   std::string framework = "torch", precision = "float32", device = "cpu", model = "fashion-mnist", size = "full", start;
@@ -148,15 +143,10 @@ int run(const Options& chosen) {
   const auto tokens_per_s = [&] { return static_cast<double>(batch.view.weight) / median(step_s); };
   take_steps(warm_up);
   if (chosen.turns) {
-    const auto say = [](const Json& json) {
-      fmt::print("{}\n", json.dump());
-      std::fflush(stdout);
-    };
-    say({{"warm", true}});
-    for (std::string line; std::getline(std::cin, line);) {
+    take_turns([&] {
       take_steps(steps);
-      say({{"median_step_ms", median(step_s) * 1e3}, {"median_tokens_per_s", tokens_per_s()}});
-    }
+      return Json{{"median_step_ms", median(step_s) * 1e3}, {"median_tokens_per_s", tokens_per_s()}};
+    });
   } else {
     take_steps(steps);
   }

@@ -18,10 +18,10 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <iostream>
 #include <string>
 #include <vector>
 
+#include "measured.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/random.h"
 #include "mlbench/optim/rules/adam_kernel.h"
@@ -152,13 +152,7 @@ double median_ms(int passes, const Body& body) {
     body();
     times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
   }
-  std::ranges::sort(times);
-  return times[times.size() / 2];
-}
-
-void say(const Json& json) {
-  fmt::print("{}\n", json.dump());
-  std::fflush(stdout);
+  return median(times);
 }
 
 int run(const std::string& name, int64_t elements, int threads, int passes, bool turns) {
@@ -185,21 +179,16 @@ int run(const std::string& name, int64_t elements, int threads, int passes, bool
   };
   measure_both();
   if (turns) {
-    say({{"warm", true}});
-    for (std::string line; std::getline(std::cin, line);) {
+    take_turns([&] {
       measure_both();
-      say({{"update_ms", update_ms}, {"triad_ms", triad_ms}});
-    }
+      return Json{{"update_ms", update_ms}, {"triad_ms", triad_ms}};
+    });
   }
   // Each array that is written is read, too.
   const size_t bytes = (2 * rule.written + 1) * static_cast<size_t>(elements) * sizeof(float);
-  say({{"rule", name},
-       {"elements", elements},
-       {"threads", threads},
-       {"passes", passes},
-       {"bytes", bytes},
-       {"update_ms", update_ms},
-       {"triad_ms", triad_ms}});
+  const Json said = {{"rule", name},   {"elements", elements},   {"threads", threads},  {"passes", passes},
+                     {"bytes", bytes}, {"update_ms", update_ms}, {"triad_ms", triad_ms}};
+  fmt::print("{}\n", said.dump());
   return 0;
 }
 
