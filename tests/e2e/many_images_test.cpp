@@ -4,23 +4,20 @@
 // 100,000 made JPEG files in 64 shards: how soon a second run has its first batch, and how much memory training takes.
 
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
 
 #include "mlbench/base/environment.h"
 #include "mlbench/data/workload.h"
 #include "mlbench/dataset/prepare.h"
-#include "mlbench/image/shards/shard_writer.h"
+#include "mlbench/image/shards/many_images_test.h"
 
 namespace mlbench {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kSamples = 100'000, kShards = 64, kClasses = 1000, kBatch = 64;
-constexpr int64_t kStepsBefore = 20, kSteps = 400;
+constexpr int64_t kBatch = 64, kStepsBefore = 20, kSteps = 400;
 constexpr double kMostSeconds = 1;
 // What 25,600 images may add to the memory of the first 1,280: entries of the mapped index. Their files have 130 MB.
 constexpr int64_t kMostBytes = int64_t{16} << 20;
@@ -32,55 +29,21 @@ dataset::DatasetDescription description() {
       fmt::format("name = \"many\"\ntitle = \"Many\"\nformat = \"images\"\nsample_shape = [3, 64, 64]\nclasses = {}\n"
                   "folder = \"many\"\n[[split]]\nname = \"train\"\nsamples = {}\nfirst_label = 1\n{}"
                   "[[split]]\nname = \"test\"\nsamples = {}\nfirst_label = 1\n{}",
-                  kClasses, kSamples, split, kSamples, split));
+                  image::test::kManyClasses, image::test::kManySamples, split, image::test::kManySamples, split));
 }
 
 dataset::PreparedDataset prepare(const fs::path& folder) {
   return dataset::prepare(description(), {folder.string()}, folder / "cache", {});
 }
 
-// Eight images, of which the index takes each many times.
-void write_many_images(const fs::path& folder) {
-  image::SampleIndex index;
-  index.shards = {folder / "images"};
-  index.labels = kClasses;
-  for (int64_t label = 0; label < kClasses; ++label) index.classes.push_back(fmt::format("n{:08}", label));
-  std::string content;
-  std::vector<image::Sample> images;
-  for (int64_t number = 0; number < 8; ++number) {
-    const std::string jpeg = image::test::patterned_jpeg(image::test::jpeg_kinds()[0], {96 + number, 96});
-    images.push_back({0, std::ssize(content), std::ssize(jpeg), 0, ""});
-    content += jpeg;
-  }
-  write_file_atomically(folder / "images", content);
-  for (int64_t number = 0; number < kSamples; ++number) {
-    image::Sample& sample = index.samples.emplace_back(images[static_cast<size_t>(number) % images.size()]);
-    sample.label = number % kClasses;
-    sample.key = fmt::format("{}/{}.JPEG", index.classes[static_cast<size_t>(sample.label)], number);
-  }
-  write_shards(index, plan_shards(index, {image::ContainerFormat::kTfrecord, kShards}, folder / "shards"));
-}
-
-// The first run is another process, so that its memory is not taken for that of the second.
-void prepare_in_child(const fs::path& folder) {
-  const pid_t child = fork();
-  if (child == 0) {
-    write_many_images(folder);
-    prepare(folder);
-    _exit(0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  ASSERT_EQ(status, 0);
-}
-
 TEST(ManyImages, ASecondRunBeginsSoonAndItsMemoryStaysFlat) {
   const TemporaryFolder folder;
-  prepare_in_child(folder.path());
+  // The first run is the child's.
+  image::test::write_many_in_child(image::ContainerFormat::kTfrecord, folder.path(), [&] { prepare(folder.path()); });
   spec::TaskSpec task;
   task.batch_size = kBatch;
   task.data.sample_shape = {3, 64, 64};
-  task.data.classes = kClasses;
+  task.data.classes = image::test::kManyClasses;
   task.data.train_transform = {"random_resized_crop", "scale_255"};
   task.data.eval_transform = {"resize_center_crop", "scale_255"};
 
