@@ -12,6 +12,9 @@ import urllib.request
 
 import slurm_cluster
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "master"))
+from serving import serving  # noqa: E402
+
 
 def mlbench_path():
     if "MLBENCH_BIN_DIR" in os.environ:
@@ -32,21 +35,10 @@ def caller(url, token):
 
 
 @contextlib.contextmanager
-def serving(environment):
+def asked_master(environment):
     """`mlbench serve`, as what asks it: caller()."""
-    master = subprocess.Popen([mlbench_path(), "serve", "--listen", "127.0.0.1:0", "--json"], env=environment,
-                              stdout=subprocess.PIPE, text=True, cwd="/")
-    try:
-        said = ""
-        while not said.endswith("}\n"):
-            line = master.stdout.readline()
-            assert line, "the master does not start: " + said
-            said += line
-        address = json.loads(said)
+    with serving(environment["MLBENCH_HOME"], environment=environment, program=mlbench_path()) as address:
         yield caller(address["url"].rstrip("/"), pathlib.Path(address["token_file"]).read_text().strip())
-    finally:
-        master.terminate()
-        master.wait(timeout=60)
 
 
 def main(lack):

@@ -18,7 +18,7 @@ import unittest
 
 import mpirun_test
 import slurm_cluster
-from engine_case import RunsCase, main, mlbench_path, serving
+from engine_case import RunsCase, asked_master, main, mlbench_path
 
 PATIENCE_S = 180
 SETTINGS = ["--set", "batch_size=50", "--set", "goal.target=1000"]
@@ -278,7 +278,7 @@ class SlurmTest(RunsCase):
     # ---- the master
 
     def test_over_rest(self):
-        with serving(self.environment) as call:
+        with asked_master(self.environment) as call:
             request = {"name": "rest", "workers": [4], "executor": "slurm", "ranks_per_host": "1", "slurm": ["time=10"],
                        "task": "fashion-mnist", "synthetic": True, "set": ["batch_size=50", "goal.target=1000"],
                        "max_steps": "10", "threads_per_worker": "1"}
@@ -331,7 +331,7 @@ class GpuTest(unittest.TestCase):
         self.assertIn("Slurm refuses the job", record["failure"]["message"])
 
     def test_the_nodes_say_how_many_they_have(self):
-        with serving({**self.slurm.environment, "MLBENCH_HOME": str(self.folder / "home")}) as call:
+        with asked_master({**self.slurm.environment, "MLBENCH_HOME": str(self.folder / "home")}) as call:
             rows = {row["name"]: row["gpus"] for row in call("GET", "/catalog")["executors"]}
         self.assertEqual(rows["slurm"], 4)
 

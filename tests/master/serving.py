@@ -1,6 +1,7 @@
 """`mlbench serve` as a context: with serving(home) as address, its URL and the file with its token.
 
-`options` are more of its options; `environment` is that of the master, by default this process's.
+`options` are more of its options; `environment` is that of the master, by default this process's; `program` is mlbench, by
+default that of the build.
 """
 
 import contextlib
@@ -11,9 +12,9 @@ import sys
 
 
 @contextlib.contextmanager
-def serving(home, *options, environment=None):
+def serving(home, *options, environment=None, program=None):
     process = subprocess.Popen(
-        [os.environ["MLBENCH_TEST_MLBENCH"], "serve", "--home", home, "--listen", "127.0.0.1:0", "--json", *options],
+        [program or os.environ["MLBENCH_TEST_MLBENCH"], "serve", "--home", home, "--listen", "127.0.0.1:0", "--json", *options],
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
