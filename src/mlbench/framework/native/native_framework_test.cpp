@@ -42,9 +42,7 @@ using contract::step;
 using models::Chain;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
-using ::testing::FloatNear;
 using ::testing::HasSubstr;
-using ::testing::Pointwise;
 using ::testing::ThrowsMessage;
 using ::testing::UnorderedElementsAre;
 
