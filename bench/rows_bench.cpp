@@ -16,6 +16,7 @@
 #include "measured.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/random.h"
+#include "mlbench/base/vector_clones.h"
 #include "mlbench/framework/native/tape/linear_rows.h"
 
 namespace mlbench {
@@ -26,7 +27,7 @@ using framework::native_framework::LinearRows;
 
 constexpr int64_t kFeatures = 2000;
 
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] float sum_of(const float* row, int64_t count) {
+MLBENCH_VECTOR_CLONES float sum_of(const float* row, int64_t count) {
   constexpr int64_t kLanes = 64;
   float sums[kLanes] = {};
   int64_t i = 0;

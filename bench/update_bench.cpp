@@ -24,6 +24,7 @@
 #include "measured.h"
 #include "mlbench/base/json.h"
 #include "mlbench/base/random.h"
+#include "mlbench/base/vector_clones.h"
 #include "mlbench/optim/rules/adam_kernel.h"
 #include "mlbench/optim/rules/lion.h"
 #include "mlbench/optim/rules/sgd_kernel.h"
@@ -74,24 +75,20 @@ constexpr Rule kRules[] = {
      }},
 };
 
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void add_to_one(float* __restrict a,
-                                                                                      const float* __restrict g,
-                                                                                      int64_t count) {
+MLBENCH_VECTOR_CLONES void add_to_one(float* __restrict a, const float* __restrict g, int64_t count) {
   for (int64_t i = 0; i < count; ++i) a[i] += kSmall * g[i];
 }
 
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void add_to_two(float* __restrict a,
-                                                                                      float* __restrict b,
-                                                                                      const float* __restrict g,
-                                                                                      int64_t count) {
+MLBENCH_VECTOR_CLONES void add_to_two(float* __restrict a, float* __restrict b, const float* __restrict g,
+                                      int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     a[i] += kSmall * g[i];
     b[i] += kSmall * g[i];
   }
 }
 
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void add_to_three(
-    float* __restrict a, float* __restrict b, float* __restrict c, const float* __restrict g, int64_t count) {
+MLBENCH_VECTOR_CLONES void add_to_three(float* __restrict a, float* __restrict b, float* __restrict c,
+                                        const float* __restrict g, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     a[i] += kSmall * g[i];
     b[i] += kSmall * g[i];

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "mlbench/base/vector_clones.h"
 #include "mlbench/compress/packed_bits.h"
 
 namespace mlbench::compress {
@@ -32,8 +33,8 @@ using Numbers [[gnu::vector_size(32)]] = int32_t;
 using Floats [[gnu::vector_size(32)]] = float;
 using FloatsInMemory [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
 
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void add_sign_bytes(
-    const uint8_t* __restrict bits, int64_t groups, float positive, float other, float* __restrict sums) {
+MLBENCH_VECTOR_CLONES void add_sign_bytes(const uint8_t* __restrict bits, int64_t groups, float positive, float other,
+                                          float* __restrict sums) {
   const Words bit = {1, 2, 4, 8, 16, 32, 64, 128};
   const Floats ones = Floats{} + positive, zeros = Floats{} + other;
   for (int64_t group = 0; group < groups; ++group) {
@@ -44,8 +45,8 @@ using FloatsInMemory [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] =
 }
 
 // Reads eight bytes per group, of which `width` are its own. Four numbers are in 32 bits.
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void add_level_groups(
-    const uint8_t* __restrict packed, uint32_t width, int64_t groups, float step, float* __restrict sums) {
+MLBENCH_VECTOR_CLONES void add_level_groups(const uint8_t* __restrict packed, uint32_t width, int64_t groups,
+                                            float step, float* __restrict sums) {
   const Words shift = {0, width, 2 * width, 3 * width, 0, width, 2 * width, 3 * width};
   const uint32_t mask = (1U << width) - 1U;
   for (int64_t group = 0; group < groups; ++group, packed += width) {
@@ -75,7 +76,7 @@ void add_levels(const uint8_t* packed, int width, int64_t count, float step, flo
   add_levels_reference(packed + groups * width, width, count - 8 * groups, step, sums + 8 * groups);
 }
 
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void take_signs(int64_t count, float* sums) {
+MLBENCH_VECTOR_CLONES void take_signs(int64_t count, float* sums) {
   for (int64_t i = 0; i < count; ++i) sums[i] = static_cast<float>((sums[i] > 0) - (sums[i] < 0));
 }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/vector_clones.h"
 
 namespace mlbench::compress {
 
@@ -26,8 +27,7 @@ void check(std::span<const float> values, int64_t count) {
 }
 
 // Whether one of kBlock values reaches the bound.
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] bool any_reaches(const float* values,
-                                                                                       int32_t bound) {
+MLBENCH_VECTOR_CLONES bool any_reaches(const float* values, int32_t bound) {
   int32_t any = 0;
   for (int64_t i = 0; i < kBlock; ++i) any |= static_cast<int32_t>(magnitude(values[i]) >= bound);
   return any != 0;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/vector_clones.h"
 
 namespace mlbench::image {
 
@@ -75,10 +76,8 @@ void narrow_row(const AxisWeights& columns, const uint8_t* from, uint8_t* to) {
 }
 
 // The weighted sum of rows, `bytes` long each and one behind the other. In blocks, whose sums stay in registers.
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void sum_rows(const uint8_t* from,
-                                                                                    const int32_t* weights,
-                                                                                    int64_t rows, int64_t bytes,
-                                                                                    uint8_t* to) {
+MLBENCH_VECTOR_CLONES void sum_rows(const uint8_t* from, const int32_t* weights, int64_t rows, int64_t bytes,
+                                    uint8_t* to) {
   constexpr int64_t kBlock = 64;
   int64_t x = 0;
   for (; x + kBlock <= bytes; x += kBlock) {

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "mlbench/base/vector_clones.h"
+
 namespace mlbench::optim {
 
 namespace {
@@ -21,9 +23,7 @@ double total_of(const std::array<double, kSums>& sums) {
   return total;
 }
 
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void add_squares(const float* __restrict values,
-                                                                                       int64_t count,
-                                                                                       double* __restrict sums) {
+MLBENCH_VECTOR_CLONES void add_squares(const float* __restrict values, int64_t count, double* __restrict sums) {
   constexpr auto kStride = static_cast<int64_t>(kSums);
   int64_t first = 0;
   for (; first + kStride <= count; first += kStride) {

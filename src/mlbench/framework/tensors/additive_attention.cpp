@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "mlbench/base/vector_clones.h"
 #include "mlbench/framework/tensors/vector_math.h"
-
-#define MLBENCH_ADDITIVE_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 
 namespace mlbench::framework {
 
@@ -16,7 +15,7 @@ namespace {
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 constexpr int64_t kScoreLanes = 16;  // their number fixes the order of additions
 
-MLBENCH_ADDITIVE_CLONES
+MLBENCH_VECTOR_CLONES
 float score_of(const float* __restrict query, const float* __restrict key, const float* __restrict weight,
                int64_t units) {
   float sums[kScoreLanes] = {};
@@ -34,7 +33,7 @@ float score_of(const float* __restrict query, const float* __restrict key, const
   return sum;
 }
 
-MLBENCH_ADDITIVE_CLONES
+MLBENCH_VECTOR_CLONES
 void score_backward(const float* __restrict query, const float* __restrict key, const float* __restrict weight,
                     float d_score, int64_t units, float* __restrict d_query, float* __restrict d_key,
                     float* __restrict d_weight) {

@@ -6,9 +6,8 @@
 #include <cmath>
 #include <vector>
 
+#include "mlbench/base/vector_clones.h"
 #include "mlbench/framework/tensors/vector_math.h"
-
-#define MLBENCH_ENTROPY_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 
 namespace mlbench::framework {
 
@@ -21,7 +20,7 @@ struct RowSums {
   double logits = 0, exponentials = 0;  // sums of z, and of exp(z - largest)
 };
 
-MLBENCH_ENTROPY_CLONES
+MLBENCH_VECTOR_CLONES
 void row_largest(const float* __restrict z, int64_t classes, float& largest, double& sum) {
   float most[kEntropyLanes], sums[kEntropyLanes] = {};
   std::fill_n(most, kEntropyLanes, z[0]);
@@ -46,7 +45,7 @@ void row_largest(const float* __restrict z, int64_t classes, float& largest, dou
   }
 }
 
-MLBENCH_ENTROPY_CLONES
+MLBENCH_VECTOR_CLONES
 double row_exponentials(float* __restrict z, int64_t classes, float largest, bool store) {
   float sums[kEntropyLanes] = {};
   int64_t j = 0;
@@ -67,7 +66,7 @@ double row_exponentials(float* __restrict z, int64_t classes, float largest, boo
   return sum;
 }
 
-MLBENCH_ENTROPY_CLONES
+MLBENCH_VECTOR_CLONES
 void row_scale(float* __restrict z, int64_t classes, float scale, float less) {
   for (int64_t j = 0; j < classes; ++j) z[j] = z[j] * scale - less;
 }

@@ -6,8 +6,7 @@
 #include <cmath>
 
 #include "mlbench/base/random.h"
-
-#define MLBENCH_DROPOUT_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
+#include "mlbench/base/vector_clones.h"
 
 namespace mlbench::framework {
 
@@ -27,7 +26,7 @@ constexpr int64_t kGroups = 64;  // of kElements: fewer are not shared out to th
 
 // Writes the mask of kBlocks blocks of Philox4x32-10 (base/random.h), from counter `first` on. `largest` is the largest
 // random word for which an element is dropped.
-MLBENCH_DROPOUT_CLONES
+MLBENCH_VECTOR_CLONES
 void mask_of_blocks(uint64_t key, uint64_t first, uint32_t largest, float scale, float* __restrict mask) {
   alignas(64) uint32_t words[4][kBlocks];
   for (int64_t b = 0; b < kBlocks; ++b) {

@@ -5,15 +5,14 @@
 #include <algorithm>
 #include <vector>
 
+#include "mlbench/base/vector_clones.h"
 #include "mlbench/framework/tensors/vector_math.h"
-
-#define MLBENCH_LSTM_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 
 namespace mlbench::framework {
 
 namespace {
 
-MLBENCH_LSTM_CLONES
+MLBENCH_VECTOR_CLONES
 void cell_row(int64_t hidden, float* __restrict gates, const float* __restrict before, float* __restrict cell,
               float* __restrict state) {
   float* __restrict in = gates;
@@ -30,7 +29,7 @@ void cell_row(int64_t hidden, float* __restrict gates, const float* __restrict b
   }
 }
 
-MLBENCH_LSTM_CLONES
+MLBENCH_VECTOR_CLONES
 void cell_row_backward(int64_t hidden, float* __restrict gates, const float* __restrict before,
                        const float* __restrict cell, const float* __restrict d_state, float* __restrict d_cell) {
   float* __restrict in = gates;

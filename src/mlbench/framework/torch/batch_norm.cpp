@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#define MLBENCH_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
+#include "mlbench/base/vector_clones.h"
 
 namespace mlbench::framework::torch_framework {
 
@@ -32,7 +32,7 @@ void for_blocks(const NormShape& shape, const Block& block) {
 constexpr int64_t kChunk = 16;
 
 // Computes the sum, and the sum of squared distances from the block's own mean.
-MLBENCH_CLONES
+MLBENCH_VECTOR_CLONES
 void block_moments(const float* x, int64_t rows, int64_t stride, double* sum, double* squares) {
   for (int64_t i = 0; i < kLanes; ++i) sum[i] = 0, squares[i] = 0;
   for (int64_t begin = 0; begin < rows; begin += kChunk) {
@@ -71,7 +71,7 @@ template <bool kAdd, bool kRelu>
   }
 }
 
-MLBENCH_CLONES
+MLBENCH_VECTOR_CLONES
 void forward_block(const float* x, const float* addend, int64_t rows, int64_t stride, const float* mean,
                    const float* scale, const float* bias, bool relu, float* y) {
   if (addend != nullptr && relu) return forward_rows<true, true>(x, addend, rows, stride, mean, scale, bias, y);
@@ -101,7 +101,7 @@ template <bool kRelu>
 }
 
 // Computes the sums of the gradient that ReLU lets through, and of its products with x - mean.
-MLBENCH_CLONES
+MLBENCH_VECTOR_CLONES
 void block_sums(const float* x, const float* y, const float* dy, int64_t rows, int64_t stride, const float* mean,
                 bool relu, double* sum, double* product) {
   if (relu) return sum_rows<true>(x, y, dy, rows, stride, mean, sum, product);
@@ -125,7 +125,7 @@ template <bool kRelu, bool kAdd>
   }
 }
 
-MLBENCH_CLONES
+MLBENCH_VECTOR_CLONES
 void backward_block(const float* x, const float* y, const float* dy, int64_t rows, int64_t stride, const float* mean,
                     const float* a, const float* b, const float* c, bool relu, float* dx, float* d_addend) {
   const bool add = d_addend != nullptr;

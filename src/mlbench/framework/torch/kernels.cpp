@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#define MLBENCH_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
+#include "mlbench/base/vector_clones.h"
 
 namespace mlbench::framework::torch_framework {
 
@@ -36,7 +36,7 @@ void for_output_rows(const PoolShape& s, bool parallel, const Pixel& row_of) {
   });
 }
 
-MLBENCH_CLONES
+MLBENCH_VECTOR_CLONES
 void pool_row(const float* __restrict top, const float* __restrict bottom, int64_t columns, int64_t channels,
               float* __restrict output, uint8_t* __restrict winner) {
   for (int64_t column = 0; column < columns; ++column) {
@@ -62,7 +62,7 @@ void pool_row(const float* __restrict top, const float* __restrict bottom, int64
   }
 }
 
-MLBENCH_CLONES
+MLBENCH_VECTOR_CLONES
 void pool_row_backward(const float* __restrict gradient, const uint8_t* __restrict winner, int64_t columns,
                        int64_t channels, float* __restrict top, float* __restrict bottom) {
   for (int64_t column = 0; column < columns; ++column) {
@@ -83,7 +83,7 @@ void pool_row_backward(const float* __restrict gradient, const uint8_t* __restri
 
 // Enough sums to keep additions in vector registers independent. Their number fixes the order of additions.
 constexpr int64_t kLanes = 64;
-MLBENCH_CLONES
+MLBENCH_VECTOR_CLONES
 float dot(const float* __restrict a, const float* __restrict b, int64_t count) {
   float sums[kLanes] = {};
   int64_t i = 0;
@@ -97,7 +97,7 @@ float dot(const float* __restrict a, const float* __restrict b, int64_t count) {
   return sums[0];
 }
 
-MLBENCH_CLONES
+MLBENCH_VECTOR_CLONES
 void add_scaled(const float* __restrict values, float scale, int64_t count, float* __restrict sum) {
   for (int64_t i = 0; i < count; ++i) sum[i] += scale * values[i];
 }

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "mlbench/base/vector_clones.h"
+
 namespace mlbench::optim {
 
 void adam_update_reference(float* parameters, const float* gradients, const AdamMoments& moments, int64_t count,
@@ -30,9 +32,9 @@ namespace {
 constexpr int64_t kGrain = 32768;
 
 // This loop has no branches; `weight_decay` may be zero.
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void update_plain(
-    float* __restrict p, const float* __restrict g, float* __restrict exp_avg, float* __restrict exp_avg_sq,
-    int64_t count, const AdamCoefficients& coefficients) {
+MLBENCH_VECTOR_CLONES void update_plain(float* __restrict p, const float* __restrict g, float* __restrict exp_avg,
+                                        float* __restrict exp_avg_sq, int64_t count,
+                                        const AdamCoefficients& coefficients) {
   const AdamCoefficients c = coefficients;
   for (int64_t i = 0; i < count; ++i) {
     const float d = c.gradient_scale * g[i] + c.weight_decay * p[i];
@@ -44,9 +46,9 @@ constexpr int64_t kGrain = 32768;
   }
 }
 
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void update_amsgrad(
-    float* __restrict p, const float* __restrict g, float* __restrict exp_avg, float* __restrict exp_avg_sq,
-    float* __restrict max_exp_avg_sq, int64_t count, const AdamCoefficients& coefficients) {
+MLBENCH_VECTOR_CLONES void update_amsgrad(float* __restrict p, const float* __restrict g, float* __restrict exp_avg,
+                                          float* __restrict exp_avg_sq, float* __restrict max_exp_avg_sq, int64_t count,
+                                          const AdamCoefficients& coefficients) {
   const AdamCoefficients c = coefficients;
   for (int64_t i = 0; i < count; ++i) {
     const float d = c.gradient_scale * g[i] + c.weight_decay * p[i];

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mlbench/base/errors.h"
+#include "mlbench/base/vector_clones.h"
 #include "mlbench/optim/rules/flat_state.h"
 
 namespace mlbench::optim {
@@ -17,9 +18,8 @@ const std::string kLionMomentum = "optimizer/exp_avg";
 
 float sign_of(float value) { return static_cast<float>((value > 0) - (value < 0)); }
 
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void update_part(
-    float* __restrict p, const float* __restrict g, float* __restrict momentum, int64_t count,
-    const LionCoefficients& coefficients) {
+MLBENCH_VECTOR_CLONES void update_part(float* __restrict p, const float* __restrict g, float* __restrict momentum,
+                                       int64_t count, const LionCoefficients& coefficients) {
   const LionCoefficients c = coefficients;
   for (int64_t i = 0; i < count; ++i) {
     const float d = c.gradient_scale * g[i];

@@ -2,6 +2,8 @@
 
 #include <ATen/Parallel.h>
 
+#include "mlbench/base/vector_clones.h"
+
 namespace mlbench::optim {
 
 void sgd_update_reference(float* parameters, const float* gradients, float* buffer, int64_t count,
@@ -22,14 +24,14 @@ namespace {
 // The pass is bound by memory, so the kernels spend multiplications by zero and one instead of branches.
 constexpr int64_t kGrain = 32768;
 
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void update_plain(
-    float* __restrict p, const float* __restrict g, int64_t count, float lr, float scale, float weight_decay) {
+MLBENCH_VECTOR_CLONES void update_plain(float* __restrict p, const float* __restrict g, int64_t count, float lr,
+                                        float scale, float weight_decay) {
   for (int64_t i = 0; i < count; ++i) p[i] -= lr * (scale * g[i] + weight_decay * p[i]);
 }
 
-[[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]] void update_momentum(
-    float* __restrict p, const float* __restrict g, float* __restrict buffer, int64_t count, float lr, float scale,
-    float weight_decay, float old_share, float new_share, float gradient_share, float buffer_share) {
+MLBENCH_VECTOR_CLONES void update_momentum(float* __restrict p, const float* __restrict g, float* __restrict buffer,
+                                           int64_t count, float lr, float scale, float weight_decay, float old_share,
+                                           float new_share, float gradient_share, float buffer_share) {
   for (int64_t i = 0; i < count; ++i) {
     const float d = scale * g[i] + weight_decay * p[i];
     const float b = old_share * buffer[i] + new_share * d;

@@ -5,10 +5,9 @@
 #include <limits>
 #include <vector>
 
+#include "mlbench/base/vector_clones.h"
 #include "mlbench/framework/tensors/dropout.h"
 #include "mlbench/framework/tensors/vector_math.h"
-
-#define MLBENCH_ATTENTION_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 
 namespace mlbench::framework::native_framework {
 
@@ -55,7 +54,7 @@ template <int kVectors>
   for (; row < of.m; ++row) product_block<1, kVectors>(of, row, column);
 }
 
-MLBENCH_ATTENTION_CLONES
+MLBENCH_VECTOR_CLONES
 void small_product(const SmallProduct& of) {
   int64_t column = 0;
   for (; column + 4 * kLanesAtOnce <= of.n; column += 4 * kLanesAtOnce) product_columns<4>(of, column);
@@ -79,7 +78,7 @@ void small_product(const SmallProduct& of) {
 
 // Computes in place the softmax of scale * z over the first `count` values, with zeros from there to `all`, a multiple
 // of the lanes.
-MLBENCH_ATTENTION_CLONES
+MLBENCH_VECTOR_CLONES
 void softmax_row(float* __restrict z, int64_t count, int64_t all, float scale) {
   std::fill(z + count, z + all, -std::numeric_limits<float>::infinity());
   Lanes most = *lanes_at(z), sums = {};
@@ -97,7 +96,7 @@ void softmax_row(float* __restrict z, int64_t count, int64_t all, float scale) {
 }
 
 // Turns `d`, the gradient of the weights, into that of the scores. Both end in zeros up to `all`.
-MLBENCH_ATTENTION_CLONES
+MLBENCH_VECTOR_CLONES
 void softmax_row_backward(const float* __restrict weights, float* __restrict d, int64_t all, float scale) {
   Lanes sums = {};
   for (int64_t j = 0; j < all; j += kLanesAtOnce) sums += *lanes_at(weights + j) * *lanes_at(d + j);
@@ -105,12 +104,12 @@ void softmax_row_backward(const float* __restrict weights, float* __restrict d, 
   for (int64_t j = 0; j < all; ++j) d[j] = scale * weights[j] * (d[j] - sum);
 }
 
-MLBENCH_ATTENTION_CLONES
+MLBENCH_VECTOR_CLONES
 void multiply_by(const float* __restrict factors, int64_t count, float* __restrict values) {
   for (int64_t j = 0; j < count; ++j) values[j] *= factors[j];
 }
 
-MLBENCH_ATTENTION_CLONES
+MLBENCH_VECTOR_CLONES
 void times(const float* __restrict a, const float* __restrict b, int64_t count, float* __restrict to) {
   for (int64_t j = 0; j < count; ++j) to[j] = a[j] * b[j];
 }

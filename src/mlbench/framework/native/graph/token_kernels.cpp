@@ -5,15 +5,14 @@
 #include <algorithm>
 #include <vector>
 
+#include "mlbench/base/vector_clones.h"
 #include "mlbench/framework/tensors/dropout.h"
-
-#define MLBENCH_TOKEN_CLONES [[gnu::target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")]]
 
 namespace mlbench::framework::native_framework {
 
 namespace {
 
-MLBENCH_TOKEN_CLONES
+MLBENCH_VECTOR_CLONES
 void finish_row(int64_t count, const float* __restrict bias, bool relu, const float* __restrict mask,
                 float* __restrict y) {
   if (bias != nullptr) {
@@ -28,13 +27,13 @@ void finish_row(int64_t count, const float* __restrict bias, bool relu, const fl
   }
 }
 
-MLBENCH_TOKEN_CLONES
+MLBENCH_VECTOR_CLONES
 void finish_row_backward(int64_t count, const float* __restrict y, float scale, const float* __restrict dy,
                          float* __restrict dx) {
   for (int64_t j = 0; j < count; ++j) dx[j] = y[j] != 0 ? scale * dy[j] : 0;
 }
 
-MLBENCH_TOKEN_CLONES
+MLBENCH_VECTOR_CLONES
 void add_row(int64_t count, const float* __restrict x, const float* __restrict y, const float* __restrict mask,
              float* __restrict z) {
   if (x != nullptr && mask != nullptr) {
@@ -48,12 +47,12 @@ void add_row(int64_t count, const float* __restrict x, const float* __restrict y
   }
 }
 
-MLBENCH_TOKEN_CLONES
+MLBENCH_VECTOR_CLONES
 void scale_row(int64_t count, const float* __restrict x, float scale, float* __restrict y) {
   for (int64_t j = 0; j < count; ++j) y[j] = scale * x[j];
 }
 
-MLBENCH_TOKEN_CLONES
+MLBENCH_VECTOR_CLONES
 void add_scaled_row(int64_t count, const float* __restrict x, float scale, float* __restrict y) {
   for (int64_t j = 0; j < count; ++j) y[j] += scale * x[j];
 }
