@@ -12,7 +12,7 @@ command -v run-clang-tidy-14 >/dev/null || {
 configure() { # folder cmake_argument...
   # GCC's precompiled header means nothing to clang.
   cmake --preset dev -B "$1" -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON "${@:2}" >/dev/null
-  cmake --build "$1" --target mlbench_git_describe mlbench_tensorboard_event >/dev/null
+  cmake --build "$1" --target mlbench_git_describe mlbench_image_example mlbench_tensorboard_event >/dev/null
 }
 
 status=0
