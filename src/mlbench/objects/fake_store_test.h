@@ -110,9 +110,9 @@ class FakeStore final : public net::http::Service {
     const auto& segments = request.target.segments;
     if (segments.empty() || segments.front() != "bucket") return refusal(404, "NoSuchBucket");
     net::http::Response response = segments.size() == 1 ? list(request) : get(request);
-    for (const auto& [name, value] : fault.headers) {
-      std::erase_if(response.headers, [&](const auto& field) { return field.first == name; });
-      response.headers.emplace_back(name, value);
+    for (const auto& header : fault.headers) {
+      std::erase_if(response.headers, [&](const auto& field) { return field.first == header.first; });
+      response.headers.push_back(header);
     }
     if (fault.wrong_byte && !response.body.empty()) response.body[response.body.size() / 2] ^= 1;
     std::this_thread::sleep_for(fault.delay);
