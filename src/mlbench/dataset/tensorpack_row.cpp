@@ -176,7 +176,7 @@ NumpyValue read_numpy(MessageReader& reader, const char* what) {
           fmt::format("a value of NumPy has '{}'; expected nd, type, kind, shape and data", printable(key, 40)));
     }
   }
-  if (!value.array || !value.type || !value.data || value.kind.value_or("") != "") {
+  if (!value.array || !value.type || !value.data || (value.kind && !value.kind->empty())) {
     throw UserError(fmt::format("the {} are no numbers of NumPy, with nd, type and data", what));
   }
   return value;

@@ -277,7 +277,7 @@ inline void expect_sparse_rows_equal_dense_ones(const Make& make) {
   const std::vector<int64_t> labels(data.labels.begin(), data.labels.begin() + std::ssize(rows));
   const BatchView dense = gathered_view(rows_view(data.dense, labels, kDimension), data.dense, rows);
   const BatchView batch = data.sparse_view(rows);
-  for (FrameworkOptions options :
+  for (const FrameworkOptions& options :
        {logistic_options(kDimension, 0.01), logistic_options(kDimension, 0), linear_options(kDimension, 0.001, 0.01)}) {
     SCOPED_TRACE(options.model.name);
     const auto expected = make(options), ours = make(sparse(options));

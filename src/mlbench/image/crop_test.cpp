@@ -41,7 +41,7 @@ TEST(DrawCrop, AreaAndRatioAreWithinTheirBounds) {
   // Those of Python's random numbers, by 200,000 draws of the same algorithm: what does not fit is drawn again.
   EXPECT_NEAR(areas / kDraws, 0.432, 0.015);
   EXPECT_NEAR(logarithms / kDraws, 0.031, 0.012);
-  EXPECT_NEAR(flips, kDraws / 2, 150);
+  EXPECT_NEAR(flips, kDraws / 2.0, 150);
 }
 
 TEST(DrawCrop, FollowsFromSeedEpochAndSample) {
