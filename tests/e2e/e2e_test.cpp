@@ -101,9 +101,10 @@ class EndToEnd : public testing::Test {
     return home_->path() / ("output-" + name);
   }
 
-  // A run of two ranks that would take hours.
-  ChildProcess start_long_run(const std::string& name, std::vector<std::string> more = {}) {
-    more.insert(more.begin(), {"2", "--max-steps", "1000000", "--set", "epochs=10000", "--set", "goal.target=1000"});
+  // A run of two ranks, or of as many as asked for, that would take hours.
+  ChildProcess start_long_run(const std::string& name, std::vector<std::string> more = {}, size_t ranks = 2) {
+    more.insert(more.begin(), {std::to_string(ranks), "--max-steps", "1000000", "--set", "epochs=10000", "--set",
+                               "goal.target=1000"});
     return start(run_arguments(name, more));
   }
 
@@ -124,15 +125,19 @@ class EndToEnd : public testing::Test {
     return record::read_spool(run_dir(name), 1, rank).steps.size();
   }
 
-  // Waits until both ranks train, and gives the content of the lease: their pids and the supervisor's.
-  supervise::LeaseContent wait_for_training(const std::string& name) {
+  // Waits until all ranks train, and gives the content of the lease: their pids and the supervisor's.
+  supervise::LeaseContent wait_for_training(const std::string& name, size_t ranks = 2) {
     std::optional<supervise::LeaseContent> lease;
     EXPECT_TRUE(eventually([&] {
       lease = supervise::read_lease(run_dir(name));
-      return lease && lease->ranks.size() == 2 && records_of(name, 0) > 3 && records_of(name, 1) > 3;
+      if (!lease || lease->ranks.size() != ranks) return false;
+      for (size_t rank = 0; rank < ranks; ++rank) {
+        if (records_of(name, static_cast<int64_t>(rank)) <= 3) return false;
+      }
+      return true;
     })) << "it never trained: "
         << (fs::exists(output_path()) ? read_file(output_path()) : "");
-    lease->ranks.resize(2);
+    lease->ranks.resize(ranks);
     return *lease;
   }
 
@@ -145,6 +150,26 @@ class EndToEnd : public testing::Test {
     EXPECT_TRUE(eventually([&] { return mark_.processes().empty(); }))
         << "orphans: " << testing::PrintToString(mark_.processes());
     EXPECT_TRUE(FileLock::acquire(core_lock(), 0ms)) << "the cores are not free";
+  }
+
+  // Kills a rank of this run, which must fail and say which one it was.
+  void expect_named_when_killed(ChildProcess& process, const std::string& run, const supervise::LeaseContent& lease,
+                                size_t rank) {
+    kill(lease.ranks[rank].pid, SIGKILL);
+    EXPECT_EQ(wait(process), code_of(ExitCode::kRunFailed));
+    const Json json = record(run);
+    const Json& failure = json["failure"];
+    EXPECT_EQ(json["state"], "failed");
+    EXPECT_EQ(failure["kind"], "rank_died") << failure;
+    EXPECT_EQ(failure["rank"], rank) << failure;
+    EXPECT_EQ(failure["host"], host_name());
+    EXPECT_FALSE(failure["operation"].get<std::string>().empty());
+    EXPECT_THAT(failure["message"].get<std::string>(), HasSubstr("was killed by signal 9 (SIGKILL)"));
+    EXPECT_FALSE(failure["log_tail"].empty());
+    EXPECT_EQ(json["exit_codes"][rank], 137);
+    EXPECT_THAT(read_file(output_path()),
+                HasSubstr("rank " + std::to_string(rank) + " on " + host_name() + " was killed by signal 9 (SIGKILL)"));
+    expect_kept_and_clean(run);
   }
 
   static std::unique_ptr<TemporaryFolder> home_;
@@ -437,20 +462,34 @@ TEST_F(EndToEnd, LogisticRegressionGivesTheSameOnOneAndTwoWorkers) {
 TEST_P(EachBackEnd, KilledRankIsNamed) {
   const std::string run = named("killed") + "-2";
   ChildProcess process = start_long_run(named("killed"), with_backend({}));
-  const auto lease = wait_for_training(run);
-  kill(lease.ranks[1].pid, SIGKILL);
-  EXPECT_EQ(wait(process), code_of(ExitCode::kRunFailed));
-  const Json json = record(run);
-  EXPECT_EQ(json["state"], "failed");
-  EXPECT_EQ(json["failure"]["kind"], "rank_died");
-  EXPECT_EQ(json["failure"]["rank"], 1);
-  EXPECT_EQ(json["failure"]["host"], host_name());
-  EXPECT_FALSE(json["failure"]["operation"].get<std::string>().empty());
-  EXPECT_THAT(json["failure"]["message"].get<std::string>(), HasSubstr("was killed by signal 9 (SIGKILL)"));
-  EXPECT_FALSE(json["failure"]["log_tail"].empty());
-  EXPECT_EQ(json["exit_codes"][1], 137);
-  EXPECT_THAT(read_file(output_path()), HasSubstr("rank 1 on " + host_name() + " was killed by signal 9 (SIGKILL)"));
-  expect_kept_and_clean(run);
+  expect_named_when_killed(process, run, wait_for_training(run), 1);
+}
+
+// The ranks of these do not all wait for each other in every step: neighbours do, or all of them once in a while.
+struct Pattern {
+  std::string optimizer;
+  std::vector<std::string> options;
+};
+
+class EachPattern : public EndToEnd, public testing::WithParamInterface<Pattern> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Patterns, EachPattern,
+    testing::Values(Pattern{"decentralized_sgd", {"topology=ring"}}, Pattern{"choco_sgd", {"topology=ring"}},
+                    Pattern{"stochastic_gradient_push", {}}, Pattern{"local_sgd", {"every=2"}},
+                    Pattern{"diloco", {"every=2"}},
+                    Pattern{"streaming_diloco", {"every=2", "fragments=2", "delay=1", "overlap=true"}}),
+    [](const auto& info) { return info.param.optimizer; });
+
+// Rank 2 of four: in a ring rank 0 is no neighbour of it.
+TEST_P(EachPattern, KilledRankIsNamed) {
+  constexpr size_t kRanks = 4;
+  const std::string run = GetParam().optimizer + "-4";
+  std::vector<std::string> more = {"--backend", "gloo", "--set", "optimizer.name=" + GetParam().optimizer};
+  for (const std::string& option : GetParam().options) more.insert(more.end(), {"--set", "optimizer." + option});
+  ChildProcess process = start_long_run(GetParam().optimizer, more, kRanks);
+  expect_named_when_killed(process, run, wait_for_training(run, kRanks), 2);
+  for (const int64_t rank : {0, 1, 2, 3}) EXPECT_GT(records_of(run, rank), 3U) << "its steps are kept, rank " << rank;
 }
 
 TEST_P(EachBackEnd, StoppedRankIsNamed) {
