@@ -253,6 +253,67 @@ TEST_P(EveryExchange, ResumesIdenticallyFromEachRanksState) {
   }
 }
 
+// Says when it encodes.
+class WatchedCoder final : public compress::GradientCoder {
+ public:
+  WatchedCoder(std::unique_ptr<compress::GradientCoder> coder, bool& encoded)
+      : coder_(std::move(coder)), encoded_(encoded) {}
+  std::string name() const override { return coder_->name(); }
+  int rounds() const override { return coder_->rounds(); }
+  bool decodes_alone() const override { return coder_->decodes_alone(); }
+  bool adds_payloads() const override { return coder_->adds_payloads(); }
+  bool one_collective() const override { return coder_->one_collective(); }
+  std::optional<uint64_t> bytes_per_step() const override { return coder_->bytes_per_step(); }
+  void begin(const compress::StepContext& step) override { coder_->begin(step); }
+  compress::Payload encode(int round, const at::Tensor& gradient) override {
+    encoded_ = true;
+    return coder_->encode(round, gradient);
+  }
+  void absorb(int round, std::span<const at::Tensor> results, at::Tensor& gradient) override {
+    coder_->absorb(round, results, gradient);
+  }
+
+ private:
+  std::unique_ptr<compress::GradientCoder> coder_;
+  bool& encoded_;
+};
+
+// What one rank has behind its steps (or the first of several), and in which of them it encoded.
+std::pair<at::Tensor, std::vector<bool>> steps_of(const ExchangeCase& test, int size) {
+  const FlatLayout layout = layout_with_buffer({3, 1, 17, 103});
+  at::Tensor parameters;
+  std::vector<bool> encoded;
+  on_ranks(size, [&](int rank, comm::Communicator& comm) {
+    bool now = false;
+    ExchangeCase watched = test;
+    watched.coder = [&](const compress::CoderContext& context) {
+      return std::make_unique<WatchedCoder>(coder_of(test)(context), now);
+    };
+    const Subject subject(test.coder ? watched : test, layout, comm);
+    FlatTensors tensors = tensors_of(layout);
+    for (int step = 0; step < 8; ++step) {
+      now = false;
+      subject.step(tensors, drawn_for(layout, rank, step), step);
+      if (rank == 0) encoded.push_back(now);
+    }
+    if (rank == 0) parameters = tensors.parameters;
+  });
+  return {parameters, encoded};
+}
+
+// One rank pays for its coder as each of several does, in time and in what the coder loses.
+TEST_P(EveryExchange, EncodesForOneRankToo) {
+  if (!GetParam().coder) return;
+  if (GetParam().exchange == "choco") return;  // codes what goes to neighbours, and one rank has none
+  const auto [parameters, encoded] = steps_of(GetParam(), 1);
+  EXPECT_THAT(encoded, testing::Contains(true));
+  EXPECT_EQ(encoded, steps_of(GetParam(), 2).second);
+  ExchangeCase plain = GetParam();
+  plain.coder = {};
+  if (plain.exchange == "quantised") plain.exchange = "centralized";
+  EXPECT_FALSE(same_bits(parameters, steps_of(plain, 1).first)) << "nothing was lost";
+}
+
 // Ranges one by one, all at once (a rank without samples), or none.
 TEST_P(EveryExchange, GivesTheSameHoweverItIsToldWhatIsReady) {
   const FlatLayout layout = layout_with_buffer({3, 1, 17, 103});
