@@ -101,6 +101,54 @@ Reference adam(double lr, double decay, bool decoupled) {
   };
 }
 
+// The weights of a matrix of 1 x 2 behind each of three steps.
+std::vector<Vector> three_steps(const std::string& name, const Json& options, const Vector& start,
+                                const std::vector<Vector>& gradients, const Vector& lr) {
+  const FlatLayout layout{.ranges = {{"w", {1, 2}, 0, 2, true}}, .parameter_elements = 16};
+  const auto comm = std::move(comm::make_in_process_group(1, kPatience).front());
+  spec::OptimizerSpec spec;
+  spec.name = name;
+  spec.options = options;
+  const auto optimizer = make_optimizer(spec, layout, *comm);
+  FlatTensors tensors{at::zeros({16}), at::zeros({16})};
+  put(tensors.parameters, 0, start);
+  std::vector<Vector> weights;
+  for (size_t step = 0; step < 3; ++step) {
+    put(tensors.gradients, 0, gradients[step]);
+    optimizer->begin({static_cast<int64_t>(step), lr[step]}, tensors);
+    optimizer->finish();
+    optimizer->step(tensors, lr[step]);
+    weights.push_back({tensors.parameters[0].item<float>(), tensors.parameters[1].item<float>()});
+  }
+  return weights;
+}
+
+void expect_weights(const std::vector<Vector>& weights, const std::vector<Vector>& expected) {
+  for (size_t step = 0; step < 3; ++step) {
+    EXPECT_THAT(weights[step], testing::Pointwise(testing::DoubleNear(2e-6), expected[step])) << "step " << step;
+  }
+}
+
+TEST(Rules, ThreeStepsComputedByHand) {
+  // Without memory d = g / (|g| + 1) = 1/2, 2/3, -1/2; weights lose a quarter first.
+  expect_weights(three_steps("adamw", {{"betas", {0, 0}}, {"eps", 1}, {"weight_decay", 0.5}}, {1, 1},
+                             {{1, 1}, {2, 2}, {-1, -1}}, {0.5, 0.5, 0.5}),
+                 {{0.5, 0.5}, {1 / 24.0, 1 / 24.0}, {0.28125, 0.28125}});
+  // |w| = 5, 3, 2.5 and |g| = 2, 6, 5: trust 2.5, 0.5, 0.5; v = (0, 4), (0, 2) + (1.5, 0), (0.75, 1) + (0, 1).
+  expect_weights(three_steps("lars", {{"momentum", 0.5}, {"trust_coefficient", 1}}, {3, 4}, {{0, 2}, {6, 0}, {0, 5}},
+                             {0.8, 0.5, 0.4}),
+                 {{3, 0}, {1.5, -2}, {0.75, -4}});
+  // m = (-0.75, 0.125), (-1.125, -1.6875), (-1.3125, 0) over 1/2, 3/4, 7/8. With a fifth of the weights
+  // r = (0, 1), (0, -0.5), (0, 0.45); a step is lr |w| long, where |w| = 5, 3, 3.75.
+  expect_weights(three_steps("lamb", {{"betas", {0.5, 0}}, {"eps", 1}, {"weight_decay", 0.2}}, {3, 4},
+                             {{-1.5, 0.25}, {-1.5, -3.5}, {-1.5, 1.6875}}, {0.8, 0.75, 0.4}),
+                 {{3, 0}, {3, 2.25}, {3, 0.75}});
+  // Directions (+, -), (+, +), (0.625 - 0.5, 0.375 - 0.375); weights lose a quarter first.
+  expect_weights(three_steps("lion", {{"betas", {0.5, 0.5}}, {"weight_decay", 0.5}}, {1, 1},
+                             {{1, -1}, {2, 2}, {-1, -0.75}}, {0.5, 0.5, 0.5}),
+                 {{0.25, 1.25}, {-0.3125, 0.4375}, {-0.734375, 0.328125}});
+}
+
 TEST(Rules, AdamWDecaysWeightsBesideTheStep) {
   compare("adamw", {{"weight_decay", 0.1}}, 0.01, adam(0.01, 0.1, true), adam(0.01, 0.1, true));
   compare("centralized_adam", {{"weight_decay", 0.1}}, 0.01, adam(0.01, 0.1, false), adam(0.01, 0.1, false));
