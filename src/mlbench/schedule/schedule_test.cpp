@@ -370,7 +370,10 @@ TEST(Schedule, PiecewiseHasAFactorForEachMilestone) {
 
 TEST(Schedule, InverseTimeIsShifted) {
   ScheduleSpec spec = to_the_end("inverse_time", 0);
-  expect_lr(*make_schedule(spec, {6, 1, 10, 100}), 2, 2);
+  const auto shifted = make_schedule(spec, {6, 1, 10, 100});
+  expect_lr(*shifted, 0, 6);
+  expect_lr(*shifted, 2, 2);
+  expect_lr(*shifted, 5, 1);
   spec.shift = 0;
   const auto schedule = make_schedule(spec, {6, 1, 10, 100});
   expect_lr(*schedule, 0, 6);  // max(1, 0)
