@@ -82,10 +82,10 @@ TEST_F(LastStepsTest, AResumedRunCountsFromItsCheckpoint) {
 TEST_F(LastStepsTest, TheEndIsWhatRank0SaidAtTheBegin) {
   add(0, 0);
   EXPECT_FALSE(of(1).steps_expected);
-  using namespace record::member;
-  const Json begin = record::make_event(
-      record::EventKind::kBegin,
-      {kEffective(Json::object()), kVersions(Json::object()), kCommStack("gloo"), kPeakRss(1), kLastStep(120)});
+  namespace member = record::member;
+  const Json begin = record::make_event(record::EventKind::kBegin,
+                                        {member::kEffective(Json::object()), member::kVersions(Json::object()),
+                                         member::kCommStack("gloo"), member::kPeakRss(1), member::kLastStep(120)});
   record::write_spool(folder_.path(), 1, 0, {}, {begin});
   EXPECT_EQ(of(1).steps_expected, 120);
 }
