@@ -185,11 +185,13 @@ if(TARGET mlbench-worker-tensorflow)
   set(CPACK_DEBIAN_TENSORFLOW_PACKAGE_NAME mlbench-worker-tensorflow)
   set(CPACK_COMPONENT_TENSORFLOW_DESCRIPTION "benchmark suite for distributed machine learning: ranks of TensorFlow
 The program of one rank with the framework tensorflow, on each host that has
-such ranks.")
+such ranks. It loads TensorFlow's libraries from lib/mlbench/libtensorflow,
+which is the package mlbench-libtensorflow.")
   set(CPACK_DEBIAN_LIBTENSORFLOW_PACKAGE_NAME mlbench-libtensorflow)
   set(CPACK_COMPONENT_LIBTENSORFLOW_DESCRIPTION "TensorFlow's libraries for mlbench-worker-tensorflow, for the CPU
 In a folder of their own, where no other program finds them; as published in
-the wheel tensorflow-cpu.")
+the wheel tensorflow-cpu, fetched by tools/setup.sh or taken from the folder
+that the build was given as MLBENCH_TENSORFLOW_DIR.")
   list(APPEND CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${_tensorflow})
 endif()
 include(CPack)

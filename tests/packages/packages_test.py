@@ -80,8 +80,9 @@ def work_folder():
         yield pathlib.Path(folder)
 
 
-def check_program(mlbench, home: str, record, backends=("gloo",)):
-    """Runs an installed mlbench: mlbench(*arguments) gives its output, record(name) the text of a run's record."""
+def check_program(mlbench, home: str, record, backends=("gloo",), optional=OPTIONAL):
+    """Runs an installed mlbench: mlbench(*arguments) gives its output, record(name) the text of a run's record; optional:
+    which optional worker programs are installed."""
     built = BUILD / "bin/mlbench"
     version = mlbench("--version")
     expect(version == run(built, "--version") and VERSION in version, f"another version: {version}")
@@ -89,9 +90,9 @@ def check_program(mlbench, home: str, record, backends=("gloo",)):
     expect(names == [task["name"] for task in json.loads(run(built, "list", "tasks", "--json"))], f"tasks: {names}")
     frameworks = {row["name"]: row for row in json.loads(mlbench("list", "frameworks", "--json", "--home", home))}
     told = frameworks["tensorflow"]
-    expect(told["program"] == TENSORFLOW and told["available"] == bool(OPTIONAL), f"framework tensorflow: {told}")
-    expect(bool(OPTIONAL) or f"the package {TENSORFLOW}" in told["reason"], f"no way to tensorflow: {told}")
-    for backend, framework in itertools.product(backends, ["torch", *(["tensorflow"] if OPTIONAL else [])]):
+    expect(told["program"] == TENSORFLOW and told["available"] == bool(optional), f"framework tensorflow: {told}")
+    expect(bool(optional) or f"the package {TENSORFLOW}" in told["reason"], f"no way to tensorflow: {told}")
+    for backend, framework in itertools.product(backends, ["torch", *(["tensorflow"] if optional else [])]):
         name = f"{framework}-{backend}"
         options = ("--task", "mnist", "--synthetic", "--max-steps", "3", "--local", "--backend", backend)
         mlbench("run", name, "2", *options, "--framework", framework, "--home", home)
@@ -318,7 +319,10 @@ def debian():
             # What the packages recommend: mpirun.
             enter("apt-get", "install", "-y", "--no-install-recommends", "openmpi-bin")
             check_program(mlbench, "/home/someone/runs", record, backends=("mpi",))
-            enter("apt-get", "purge", "-y", *PACKAGES)
+            if OPTIONAL:  # nothing else needs its packages
+                enter("apt-get", "purge", "-y", TENSORFLOW, "mlbench-libtensorflow")
+                check_program(mlbench, "/home/someone/runs", record, backends=("shm",), optional=())
+            enter("apt-get", "purge", "-y", "mlbench", "mlbench-worker", "mlbench-libtorch")
         left = [
             path
             for path in ("usr/lib/mlbench", "usr/bin/mlbench", *(f"usr/bin/{worker}" for worker in WORKERS))
