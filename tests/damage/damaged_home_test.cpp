@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <chrono>
+
 #include "mlbench/base/errors.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/master/master.h"
@@ -163,6 +165,7 @@ TEST_F(DamagedHome, AMasterServesIt) {
       net::http::ClientRequest request;
       request.url = master.url() + path;
       request.headers = {{"Authorization", "Bearer " + master.token()}};
+      request.timeout = std::chrono::minutes(5);  // a program with a sanitizer packs 2 GiB for a minute
       return net::http::Client().send(request);
     };
     const auto page = Json::parse(get("/api/v1/runs?limit=1000").body);
