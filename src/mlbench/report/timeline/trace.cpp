@@ -15,6 +15,7 @@
 #include "mlbench/base/files.h"
 #include "mlbench/base/growing_lines.h"
 #include "mlbench/base/input.h"
+#include "mlbench/base/or_null.h"
 #include "mlbench/report/timeline/summary.h"
 
 namespace mlbench::report {
