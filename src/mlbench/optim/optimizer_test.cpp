@@ -46,14 +46,8 @@ FlatTensors tensors_of(float parameter, float gradient) {
   return tensors;
 }
 
-spec::OptimizerSpec optimizer_spec(const std::string& name, Json options) {
-  spec::OptimizerSpec spec;
-  spec.name = name;
-  spec.options = std::move(options);
-  return spec;
-}
-spec::OptimizerSpec sgd(Json options) { return optimizer_spec("centralized_sgd", std::move(options)); }
-spec::OptimizerSpec adam(Json options) { return optimizer_spec("centralized_adam", std::move(options)); }
+spec::OptimizerSpec sgd(const Json& options) { return named("centralized_sgd", options); }
+spec::OptimizerSpec adam(const Json& options) { return named("centralized_adam", options); }
 
 // All of a step but the rule, of a gradient that is there already. Returns the bytes.
 uint64_t aggregate(Optimizer& optimizer, FlatTensors& tensors, int64_t step) {
@@ -62,11 +56,9 @@ uint64_t aggregate(Optimizer& optimizer, FlatTensors& tensors, int64_t step) {
   return optimizer.finish();
 }
 
-std::unique_ptr<comm::Communicator> alone() { return std::move(comm::make_in_process_group(1, kPatience).front()); }
-
 // Parameter after each of three steps with gradients 1, 2, -1, from 1, at the given rates.
 std::vector<float> three_steps(const spec::OptimizerSpec& spec, std::array<double, 3> lr = {0.5, 0.5, 0.5}) {
-  const auto comm = alone();
+  const auto comm = one_rank();
   const auto optimizer = make_optimizer(spec, kLayout, *comm);
   FlatTensors tensors = tensors_of(1, 0);
   std::vector<float> values;
@@ -194,12 +186,12 @@ std::vector<Case> cases() {
           {adam({{"betas", {0.8, 0.9}}, {"weight_decay", 1e-6}, {"amsgrad", true}}),
            0.02,
            {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}},
-          {optimizer_spec("adamw", {{"weight_decay", 1e-3}}), 0.02, {"exp_avg", "exp_avg_sq"}},
-          {optimizer_spec("lars", {{"trust_coefficient", 0.1}, {"weight_decay", 1e-6}}), 0.05, {"momentum"}},
-          {optimizer_spec("lamb", {{"weight_decay", 1e-6}}), 0.02, {"exp_avg", "exp_avg_sq"}, 1e-3},
-          {optimizer_spec("lion", {{"weight_decay", 1e-3}}), 0.002, {"exp_avg"}, 1e-3},
-          {optimizer_spec("schedule_free_sgd", {{"weight_decay", 1e-6}}), 0.2, {"y", "z"}, 1e-4},
-          {optimizer_spec("schedule_free_adamw", Json::object()), 0.02, {"exp_avg_sq", "y", "z"}, 1e-3}};
+          {named("adamw", {{"weight_decay", 1e-3}}), 0.02, {"exp_avg", "exp_avg_sq"}},
+          {named("lars", {{"trust_coefficient", 0.1}, {"weight_decay", 1e-6}}), 0.05, {"momentum"}},
+          {named("lamb", {{"weight_decay", 1e-6}}), 0.02, {"exp_avg", "exp_avg_sq"}, 1e-3},
+          {named("lion", {{"weight_decay", 1e-3}}), 0.002, {"exp_avg"}, 1e-3},
+          {named("schedule_free_sgd", {{"weight_decay", 1e-6}}), 0.2, {"y", "z"}, 1e-4},
+          {named("schedule_free_adamw", Json::object()), 0.02, {"exp_avg_sq", "y", "z"}, 1e-3}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, EveryOptimizer, testing::ValuesIn(cases()),
@@ -210,10 +202,10 @@ TEST(Factory, EveryRowHasACase) {
   for (const Case& c : cases()) tested.insert(c.spec.name);
   // Those whose ranks or gradients differ from the sum have tests of their own (exchange/patterns_test.cpp). So have
   // Muon and Dion, which treat tensors differently (rules/rules_test.cpp).
-  const auto comm = alone();
+  const auto comm = one_rank();
   for (const Json& row : list_optimizers()) {
     const std::string name = row["name"];
-    const spec::OptimizerSpec optimizer = optimizer_spec(name, Json::object());
+    const spec::OptimizerSpec optimizer = named(name, Json::object());
     const bool centralized = spec::algorithm_of(optimizer).pattern == "centralized";
     const bool of_matrices = name == "muon" || name == "dion";
     if (centralized && !of_matrices && make_optimizer(optimizer, kLayout, *comm)->promise().exact) {
@@ -225,7 +217,7 @@ TEST(Factory, EveryRowHasACase) {
 TEST_P(EveryOptimizer, DescendsOnAQuadratic) {
   // f = sum of c_i p_i^2 / 2 from p = 1
   const at::Tensor curvature = at::linspace(0.5, 4, 32);
-  const auto comm = alone();
+  const auto comm = one_rank();
   const auto optimizer = make_optimizer(GetParam().spec, kLayout, *comm);
   FlatTensors tensors = tensors_of(1, 0);
   const auto value = [&] { return (curvature * tensors.parameters.square()).sum().item<double>() / 2; };
@@ -240,7 +232,7 @@ TEST_P(EveryOptimizer, DescendsOnAQuadratic) {
 }
 
 TEST_P(EveryOptimizer, ResumesIdentically) {
-  const auto comm = alone();
+  const auto comm = one_rank();
   const auto run = [](Optimizer& optimizer, FlatTensors& tensors, int first, int last) {
     for (int i = first; i < last; ++i) {
       tensors.gradients.copy_(at::arange(32, at::kFloat) * 0.1 - i);
@@ -307,7 +299,7 @@ TEST_P(EveryOptimizer, SameOnOneAndManyRanksAndCountsBytesWithoutPadding) {
     SCOPED_TRACE(division.options.dump());
     spec::OptimizerSpec spec = GetParam().spec;
     spec.options.update(division.options);
-    const auto comm = alone();
+    const auto comm = one_rank();
     const auto single = make_optimizer(spec, kLayout, *comm);
     const bool overlap = division.options.value("overlap", false);
     EXPECT_EQ(single->effective(), (Json{{"overlap", overlap},
@@ -445,13 +437,9 @@ TEST(Buckets, AreClosedByTheTensorThatFillsThem) {
 }
 
 TEST(Factory, RefusesWhatItDoesNotKnow) {
-  const auto comm = alone();
+  const auto comm = one_rank();
   const auto with = [&](const std::string& name, const Json& options) {
-    return [&comm, name, options] {
-      spec::OptimizerSpec spec = sgd(options);
-      spec.name = name;
-      make_optimizer(spec, kLayout, *comm);
-    };
+    return [&comm, name, options] { make_optimizer(named(name, options), kLayout, *comm); };
   };
   EXPECT_THAT(with("adam", {}),
               ThrowsMessage<UserError>(HasSubstr(

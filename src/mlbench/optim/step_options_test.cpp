@@ -41,11 +41,8 @@ at::Tensor gradient_of(int step, float scale) {
   return flat_of(1) * (at::arange(32, at::kFloat) * 0.1F - 1 - 0.3F * static_cast<float>(step)) * scale;
 }
 
-spec::OptimizerSpec spec_of(Json options, const std::string& name = "centralized_sgd") {
-  spec::OptimizerSpec spec;
-  spec.name = name;
-  spec.options = std::move(options);
-  return spec;
+spec::OptimizerSpec spec_of(const Json& options, const std::string& name = "centralized_sgd") {
+  return named(name, options);
 }
 
 void exchange(Optimizer& optimizer, FlatTensors& tensors, int64_t step) {
@@ -53,8 +50,6 @@ void exchange(Optimizer& optimizer, FlatTensors& tensors, int64_t step) {
   optimizer.ready(0, tensors.gradients.numel());
   optimizer.finish();
 }
-
-std::unique_ptr<comm::Communicator> one_rank() { return std::move(comm::make_in_process_group(1, kPatience).front()); }
 
 // Runs `body(rank, communicator)` on ranks that are threads; `wire`: 16 bits, or float32 as it is.
 void on_wired_ranks(int size, DType wire, const std::function<void(int, comm::Communicator&)>& body) {

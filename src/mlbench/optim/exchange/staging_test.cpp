@@ -61,7 +61,7 @@ TEST(Staging, GivesTheSumsOfTheHostsMemoryAndCountsWhatItCopies) {
 
 // A coder that looks at the values gets them on the host, even when there is nobody to send them to.
 TEST(Staging, BringsTheGradientToACoderThatCompressesIt) {
-  const auto comm = std::move(comm::make_in_process_group(1, kPatience).front());
+  const auto comm = one_rank();
   compress::ErrorMemoryCoder coder({kStagedLayout});
   SeparateMemory memory;
   CentralizedExchange exchange({.comm = *comm, .coder = coder, .layout = kStagedLayout, .memory = &memory}, {});

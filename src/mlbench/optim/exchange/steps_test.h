@@ -16,15 +16,8 @@
 
 namespace mlbench::optim {
 
-inline spec::OptimizerSpec named(const std::string& name, const Json& options) {
-  spec::OptimizerSpec spec;
-  spec.name = name;
-  spec.options = options;
-  return spec;
-}
-
 inline void expect_refusal(const spec::OptimizerSpec& spec, const std::string& text) {
-  const auto comm = std::move(comm::make_in_process_group(1, kPatience).front());
+  const auto comm = one_rank();
   EXPECT_THAT([&] { make_optimizer(spec, layout_with_buffer({1}), *comm); },
               testing::ThrowsMessage<UserError>(testing::HasSubstr(text)));
 }

@@ -188,7 +188,7 @@ TEST(Streaming, BytesAreThoseOfTheFragmentsCoder) {
 TEST(Streaming, CutsTensorsIntoFragmentsOfAboutOneSize) {
   const auto fragments = [](const std::vector<int64_t>& counts, int64_t most) {
     const FlatLayout layout = layout_with_buffer(counts);
-    const auto comm = std::move(comm::make_in_process_group(1, kPatience).front());
+    const auto comm = one_rank();
     const spec::OptimizerSpec spec = streaming({{"fragments", most}});
     return make_optimizer(spec, layout, *comm)->effective()["buckets"].get<int64_t>();
   };

@@ -156,7 +156,7 @@ TEST(MatrixWork, RefusesWhatDoesNotFit) {
   refused({{"pattern", "sharded"}}, "muon with orthogonalise gather or all_to_all");
   refused({{"orthogonalise", "all"}}, "has no orthogonalise 'all'");
   SeparateMemory memory;
-  const auto comm = std::move(comm::make_in_process_group(1, kPatience).front());
+  const auto comm = one_rank();
   EXPECT_THAT(
       [&] {
         make_optimizer(named("muon", {{"orthogonalise", "owner"}}), layout_of_model(), *comm, {.memory = &memory});

@@ -10,11 +10,10 @@
 
 #include "mlbench/base/errors.h"
 #include "mlbench/base/random.h"
-#include "mlbench/optim/factory.h"
+#include "mlbench/optim/exchange/steps_test.h"
 #include "mlbench/optim/rules/dion.h"
 #include "mlbench/optim/rules/lion.h"
 #include "mlbench/optim/rules/muon.h"
-#include "mlbench/optim/test_ranks.h"
 
 namespace mlbench::optim {
 namespace {
@@ -55,11 +54,8 @@ using Reference = std::function<void(Vector& weights, const Vector& gradient, in
 void compare(const std::string& name, const Json& options, double lr, const Reference& matrix, const Reference& vector,
              double tolerance = 2e-5) {
   SCOPED_TRACE(name + " " + options.dump());
-  const auto comm = std::move(comm::make_in_process_group(1, kPatience).front());
-  spec::OptimizerSpec spec;
-  spec.name = name;
-  spec.options = options;
-  const auto optimizer = make_optimizer(spec, two_tensors(), *comm);
+  const auto comm = one_rank();
+  const auto optimizer = make_optimizer(named(name, options), two_tensors(), *comm);
   FlatTensors tensors{at::zeros({32}), at::zeros({32})};
   Vector weight = drawn(6, 1), bias = drawn(2, 2);
   put(tensors.parameters, 0, weight);
@@ -105,19 +101,14 @@ Reference adam(double lr, double decay, bool decoupled) {
 std::vector<Vector> three_steps(const std::string& name, const Json& options, const Vector& start,
                                 const std::vector<Vector>& gradients, const Vector& lr) {
   const FlatLayout layout{.ranges = {{"w", {1, 2}, 0, 2, true}}, .parameter_elements = 16};
-  const auto comm = std::move(comm::make_in_process_group(1, kPatience).front());
-  spec::OptimizerSpec spec;
-  spec.name = name;
-  spec.options = options;
-  const auto optimizer = make_optimizer(spec, layout, *comm);
+  const auto comm = one_rank();
+  const auto optimizer = make_optimizer(named(name, options), layout, *comm);
   FlatTensors tensors{at::zeros({16}), at::zeros({16})};
   put(tensors.parameters, 0, start);
   std::vector<Vector> weights;
   for (size_t step = 0; step < 3; ++step) {
     put(tensors.gradients, 0, gradients[step]);
-    optimizer->begin({static_cast<int64_t>(step), lr[step]}, tensors);
-    optimizer->finish();
-    optimizer->step(tensors, lr[step]);
+    step_with(*optimizer, tensors, tensors.gradients, {static_cast<int64_t>(step), lr[step]});
     weights.push_back({tensors.parameters[0].item<float>(), tensors.parameters[1].item<float>()});
   }
   return weights;
@@ -194,10 +185,8 @@ TEST(Rules, ScheduleFreeOnesStepAsThePaperSays) {
 // One weight 1, gradients 1, 0 and 0 at the rate 0.5: z = 0.5, 0.5, 0.5; x = 0.5 from the first step on.
 TEST(Rules, AScheduleFreeRuleEvaluatesTheAverageOfItsSteps) {
   const FlatLayout layout{.ranges = {{"w", {1}, 0, 1, true}}, .parameter_elements = 16};
-  const auto comm = std::move(comm::make_in_process_group(1, kPatience).front());
-  spec::OptimizerSpec spec;
-  spec.name = "schedule_free_sgd";
-  spec.options = {{"momentum", 0.75}};
+  const auto comm = one_rank();
+  spec::OptimizerSpec spec = named("schedule_free_sgd", {{"momentum", 0.75}});
   const auto optimizer = make_optimizer(spec, layout, *comm);
   FlatTensors tensors{at::zeros({16}), at::zeros({16})};
   const auto weight = [&] { return tensors.parameters[0].item<float>(); };
@@ -396,12 +385,10 @@ TEST(Lion, TheKernelEqualsItsReferenceToTheBit) {
 }
 
 TEST(Rules, RefuseWhatCannotBe) {
-  const auto comm = std::move(comm::make_in_process_group(1, kPatience).front());
+  const auto comm = one_rank();
   const auto refusal = [&](const std::string& name, const Json& options, const std::string& text) {
-    spec::OptimizerSpec spec;
-    spec.name = name;
-    spec.options = options;
-    EXPECT_THAT([&] { make_optimizer(spec, two_tensors(), *comm); }, ThrowsMessage<UserError>(HasSubstr(text)));
+    EXPECT_THAT([&] { make_optimizer(named(name, options), two_tensors(), *comm); },
+                ThrowsMessage<UserError>(HasSubstr(text)));
   };
   refusal("lion", {{"betas", {0.9, 1}}}, "expected 0 or more and less than 1");
   refusal("dion", {{"momentum", 1}}, "expected 0 or more and less than 1");
