@@ -191,23 +191,27 @@ void expect_as_exact_as_torch(const FrameworkOptions& options, const Samples& ba
   };
   compare("outputs", factor, outputs_of(*ours), outputs_of(*peer), oracle.outputs);
   // Tensors under 64 elements are pooled by layer type.
-  std::map<std::string, std::vector<at::Tensor>> mine, theirs, exact;
-  std::map<std::string, double> factors;
+  struct Group {
+    std::vector<at::Tensor> mine, theirs, exact;
+    double factor = 0;
+  };
+  std::map<std::string, Group> groups;
   for (const FlatRange& range : ours->layout().ranges) {
     const bool norm = range.name.find("bn") != std::string::npos;
     const std::string type = !range.trainable ? "statistics" : norm ? "bn" : range.shape.size() == 4 ? "conv" : "other";
-    const std::string group = range.count < 64 ? "small tensors of " + type : range.name;
+    Group& group = groups[range.count < 64 ? "small tensors of " + type : range.name];
     const auto part = [&](Framework& framework) {
       const at::Tensor flat = range.trainable ? flat_tensor(framework.gradients()) : flat_tensor(framework.buffers());
       return flat.narrow(0, range.offset, range.count).to(at::kDouble);
     };
-    factors[group] = type == "conv" ? factor_of_convolutions : factor;
-    mine[group].push_back(part(*ours));
-    theirs[group].push_back(part(*peer));
-    exact[group].push_back((range.trainable ? oracle.gradient(range.name) : oracle.buffer(range.name)).flatten());
+    group.factor = type == "conv" ? factor_of_convolutions : factor;
+    group.mine.push_back(part(*ours));
+    group.theirs.push_back(part(*peer));
+    group.exact.push_back((range.trainable ? oracle.gradient(range.name) : oracle.buffer(range.name)).flatten());
   }
-  for (const auto& [group, tensors] : exact)
-    compare(group, factors[group], at::cat(mine[group]), at::cat(theirs[group]), at::cat(tensors));
+  for (const auto& [name, group] : groups) {
+    compare(name, group.factor, at::cat(group.mine), at::cat(group.theirs), at::cat(group.exact));
+  }
 }
 
 struct LayerCase {
