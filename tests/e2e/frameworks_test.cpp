@@ -30,10 +30,8 @@ class Frameworks : public testing::TestWithParam<std::tuple<const char*, const c
 
   void SetUp() override {
     for (const auto& [kind, name] : {std::pair("frameworks", framework()), std::pair("backends", backend())}) {
-      for (const Json& row : Json::parse(test::mlbench(*folder_, {"list", kind, "--json"}).standard_output)) {
-        if (row["name"] != name || row["available"]) continue;
-        GTEST_SKIP() << "missing capability: " << name << ": " << row["reason"].get<std::string>();
-      }
+      const std::string reason = test::why_absent(*folder_, kind, name);
+      if (!reason.empty()) GTEST_SKIP() << "missing capability: " << reason;
     }
     if (backend() == "mpi" && !program_exists("mpirun")) GTEST_SKIP() << "missing capability: mpirun";
   }

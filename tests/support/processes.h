@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "mlbench/base/files.h"
+#include "mlbench/base/json.h"
 #include "mlbench/base/paths.h"
 #include "mlbench/base/process.h"
 #include "mlbench/base/process_status.h"
@@ -57,6 +58,14 @@ inline ProcessOutput mlbench(const TemporaryFolder& folder, std::vector<std::str
   options.environment = std::move(environment);
   options.environment.insert({{"MLBENCH_HOME", folder / "home"}, {"MLBENCH_CORE_LOCK", folder / "cores"}});
   return run_process(options, 2 * kPatience);
+}
+
+// Why `mlbench list KIND` says that NAME is not available; "" where it is.
+inline std::string why_absent(const TemporaryFolder& folder, const std::string& kind, const std::string& name) {
+  for (const Json& row : Json::parse(mlbench(folder, {"list", kind, "--json"}).standard_output)) {
+    if (row["name"] == name && !row["available"]) return name + ": " + row["reason"].get<std::string>();
+  }
+  return "";
 }
 
 // A file of /proc, or "" where its process has ended. A stream's iterators would throw then.
