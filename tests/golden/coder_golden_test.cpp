@@ -176,7 +176,8 @@ std::vector<PaperCase> paper_cases() {
       {"one_bit"},
       qsgd(4, 16, "largest", "fixed"),
       qsgd(3, 20, "euclidean", "elias"),
-      qsgd(2, 1 << 20, "largest", "fixed"),  // TernGrad
+      {"terngrad", {{"clip_sigma", 2.5}}, true},
+      {"terngrad", {{"clip_sigma", 0}}, true},
       {"natural", Json::object(), true}};
   for (const bool feedback : {false, true}) {
     for (const char* type : {"bfloat16", "float16"}) cases.push_back({"half", with({{"type", type}}, feedback)});

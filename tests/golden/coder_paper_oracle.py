@@ -142,7 +142,7 @@ def elias_bits(levels):
 
 
 def qsgd(values, options, tensors, drawn):
-    """Alistarh et al. 2017; with two bits, by tensor, TernGrad (Wen et al. 2017)."""
+    """Alistarh et al. 2017."""
     most, sent, fixed, variable = 2 ** (options["bits"] - 1) - 1, numpy.zeros_like(values), 0, 0
     buckets = [part for tensor in tensors for part in tensor.cut(options["bucket"])]
     for part in buckets:
@@ -156,6 +156,19 @@ def qsgd(values, options, tensors, drawn):
         fixed += 4 + bytes_of(options["bits"] * len(levels))
         variable += elias_bits(levels)
     return sent, fixed if options["coding"] == "fixed" else 4 * len(buckets) + bytes_of(variable)
+
+
+def terngrad(values, options, tensors, drawn):
+    """Wen et al. 2017: clipping by layer, then 0 or the scale."""
+    sent, size = numpy.zeros_like(values), 0
+    for tensor in tensors:
+        part, bound = values[tensor.place], SINGLE(options["clip_sigma"] * values[tensor.place].std(dtype=float))
+        magnitudes = numpy.minimum(numpy.abs(part), bound) if bound > 0 else numpy.abs(part)
+        scale = magnitudes.max()
+        chosen = (magnitudes == scale) | ((magnitudes > 0) & (drawn[tensor.place] != 0))
+        sent[tensor.place] = numpy.where(chosen, numpy.copysign(scale, part), SINGLE(0))
+        size += 4 + bytes_of(2 * len(part))
+    return sent, size
 
 
 def natural(values, _options, _tensors, drawn):
@@ -272,7 +285,7 @@ def deep_gradient(data, _tensors, case):
 CODERS = {"none": summed(everything), "half": summed(half), "top_k": summed(top_k), "threshold": summed(threshold),
           "nonzero": summed(nonzero), "ef21": ef21, "deep_gradient": deep_gradient, "random_k": summed(random_k),
           "random_block": summed(random_block), "sign_vote": sign_vote, "ef_sign": summed(ef_sign, feedback=True),
-          "one_bit": summed(one_bit, feedback=True), "qsgd": summed(qsgd), "natural": summed(natural),
+          "one_bit": summed(one_bit, feedback=True), "qsgd": summed(qsgd), "terngrad": summed(terngrad), "natural": summed(natural),
           "int8": summed(by_rows), "fp8": summed(by_rows), "fp4": summed(by_rows)}
 
 

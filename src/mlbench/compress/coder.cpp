@@ -13,6 +13,7 @@
 #include "mlbench/compress/rows.h"
 #include "mlbench/compress/sign.h"
 #include "mlbench/compress/sparse.h"
+#include "mlbench/compress/terngrad.h"
 
 namespace mlbench::compress {
 
@@ -32,6 +33,7 @@ constexpr Range kSteps{0, 1e12};
 constexpr Range kThresholds{1e-30, 1e30}, kThresholdsOrNone{0, 1e30};
 constexpr Range kMomenta{0, 1};
 constexpr Range kFactors{1, 1e6};
+constexpr Range kDeviations{0, 1e6};
 
 SparseOptions read_sparse(OptionReader& options) {
   SparseOptions sparse;
@@ -81,6 +83,12 @@ MakeCoder read_qsgd(OptionReader& options) {
   qsgd.largest = options.choice("norm", "largest", {"largest", "euclidean"}) == "largest";
   qsgd.elias = options.choice("coding", "fixed", {"fixed", "elias"}) == "elias";
   return [qsgd](const CoderContext& context) { return std::make_unique<QsgdCoder>(qsgd, context); };
+}
+
+MakeCoder read_terngrad(OptionReader& options) {
+  return [clip = options.number("clip_sigma", TernGradCoder::kClipSigma, kDeviations)](const CoderContext& context) {
+    return std::make_unique<TernGradCoder>(clip, context);
+  };
 }
 
 MakeCoder read_ef21(OptionReader& options) {
@@ -179,7 +187,11 @@ constexpr Row kCoders[] = {
      "Seide et al. 2014, 1-bit SGD"},
     {"qsgd", read_qsgd,
      "random levels of each bucket's norm, gathered: bits n / 8 bytes (or Elias codes) and 4 per bucket",
-     "Alistarh et al. 2017, QSGD; with 2 bits and large buckets TernGrad, Wen et al. 2017"},
+     "Alistarh et al. 2017, QSGD"},
+    {"terngrad", read_terngrad,
+     "of each tensor a scale, and 0 or the scale with its sign for each element, gathered: n / 4 bytes and 4 per "
+     "tensor",
+     "Wen et al. 2017, TernGrad"},
     {"natural", read_natural, "a random power of two of each element, gathered: 9 n / 8 bytes",
      "Horvath et al. 2019, natural compression"},
     {"int8", read_int8, "8-bit whole numbers and a scale of each row, gathered: n bytes and 4 per row",

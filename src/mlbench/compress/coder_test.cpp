@@ -58,6 +58,8 @@ std::vector<Case> cases() {
       {"qsgd", {{"bits", 7}, {"bucket", 100}, {"norm", "euclidean"}}},
       {"qsgd", {{"coding", "elias"}}},
       {"qsgd", {{"coding", "elias"}, {"bits", 8}, {"bucket", 100}, {"norm", "euclidean"}}},
+      {"terngrad", Json::object()},
+      {"terngrad", {{"clip_sigma", 0}}},
       {"natural", Json::object()},
       {"int8", Json::object()},
       {"int8", {{"error_feedback", false}}},
@@ -253,34 +255,52 @@ TEST_P(EveryCoder, KeepsMatricesWithinTheContract) {
   }
 }
 
-// The mean over many draws is the gradient: within 4 standard errors of each element.
+// The mean over many draws is that: within 4 standard errors of each element.
+void expect_mean_of_draws(GradientCoder& coder, const at::Tensor& gradient, const at::Tensor& expected) {
+  constexpr int kDraws = 10000;
+  at::Tensor sum = at::zeros(gradient.sizes(), at::kDouble), squares = sum.clone();
+  for (int draw = 0; draw < kDraws; ++draw) {
+    coder.begin({.step = draw});
+    at::Tensor out = gradient.clone();
+    const Payload payload = coder.encode(0, out);
+    coder.absorb(0, std::span(&payload.data, 1), out);
+    sum += out;
+    squares += out.to(at::kDouble).square();
+  }
+  const at::Tensor mean = sum / kDraws;
+  const at::Tensor deviation = (squares / kDraws - mean.square()).clamp_min(0).sqrt();
+  const at::Tensor allowed = deviation * 4 / std::sqrt(static_cast<double>(kDraws)) + 1e-6;
+  EXPECT_TRUE(((mean - expected).abs() <= allowed).all().item<bool>()) << (mean - expected).abs() / allowed;
+}
+
 TEST(Coders, ThoseThatDrawHaveNoBias) {
   const FlatLayout layout = layout_with_buffer({20});
   const at::Tensor gradient = drawn_for(layout, 0, 0);
   const Case unbiased[] = {{"qsgd", {{"bits", 3}, {"bucket", 7}}},
                            {"qsgd", {{"bits", 2}, {"norm", "euclidean"}}},
                            {"qsgd", {{"bits", 3}, {"bucket", 7}, {"coding", "elias"}}},
+                           {"terngrad", {{"clip_sigma", 0}}},
                            {"natural", Json::object()},
                            {"random_k", {{"share", 0.2}, {"error_feedback", false}}},
                            {"random_block", {{"share", 0.2}, {"error_feedback", false}}}};
   for (const Case& test : unbiased) {
     SCOPED_TRACE(test.coder + " " + test.options.dump());
-    const auto coder = make(test, layout);
-    constexpr int kDraws = 10000;
-    at::Tensor sum = at::zeros({layout.parameter_elements}, at::kDouble), squares = sum.clone();
-    for (int draw = 0; draw < kDraws; ++draw) {
-      coder->begin({.step = draw});
-      at::Tensor out = gradient.clone();
-      const Payload payload = coder->encode(0, out);
-      coder->absorb(0, std::span(&payload.data, 1), out);
-      sum += out;
-      squares += out.to(at::kDouble).square();
-    }
-    const at::Tensor mean = sum / kDraws;
-    const at::Tensor deviation = (squares / kDraws - mean.square()).clamp_min(0).sqrt();
-    const at::Tensor allowed = deviation * 4 / std::sqrt(static_cast<double>(kDraws)) + 1e-6;
-    EXPECT_TRUE(((mean - gradient).abs() <= allowed).all().item<bool>()) << (mean - gradient).abs() / allowed;
+    expect_mean_of_draws(*make(test, layout), gradient, gradient);
   }
+}
+
+// Two tensors have deviations of their own.
+TEST(Coders, TernGradHasNoBiasBesideItsClipping) {
+  const FlatLayout layout = layout_with_buffer({20, 9});
+  at::Tensor gradient = drawn_for(layout, 0, 0);
+  at::Tensor expected = gradient.clone();
+  gradient.narrow(0, 32, 9).mul_(100).add_(20);
+  for (const auto& [first, count] : {std::pair{0, 20}, {32, 9}}) {
+    const double bound = at::std(gradient.narrow(0, first, count).to(at::kDouble), false).item<double>();
+    expected.narrow(0, first, count).copy_(gradient.narrow(0, first, count).clamp(-bound, bound));
+  }
+  EXPECT_GT((gradient != expected).sum().item<int64_t>(), 5) << "some are clipped";
+  expect_mean_of_draws(*make({"terngrad", {{"clip_sigma", 1}}}, layout), gradient, expected);
 }
 
 TEST_P(EveryCoder, SaysItsName) {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -369,6 +370,39 @@ TEST(Qsgd, WhatIsNotFiniteArrives) {
   const auto coder = make("qsgd", Json::object(), layout_with_buffer({2}));
   for (const float odd : {std::nanf(""), INFINITY, -INFINITY}) {
     EXPECT_FALSE(std::isfinite(steps_of(*coder, {{odd, 1}})[0][0])) << odd;
+  }
+}
+
+// A first tensor of 50 elements and a second of 2. What is 0, or at least the scale, leaves nothing to draw.
+//
+//   step  first tensor           mean  sigma  2.5 sigma  scale           second  sigma  scale
+//   1     5 and -5, else 0       0     1      2.5        2.5: clipped    1, -1   1      1
+//   2     2 and -2 nine times    0     1.2    3          2               1, -1   1      1
+//   3     4 at 45 places         3.6   1.2    3          3: clipped      3, 3    0      3: not clipped
+TEST(TernGrad, ThreeStepsComputedByHand) {
+  const FlatLayout layout = layout_with_buffer({50, 2});
+  const auto coder = make("terngrad", Json::object(), layout);
+  EXPECT_EQ(coder->bytes_per_step(), 4U + 13U + 4U + 1U);
+  std::vector<std::vector<float>> given(3, std::vector<float>(50)), expected = given;
+  given[0][0] = 5;
+  given[0][7] = -5;
+  expected[0][0] = 2.5;
+  expected[0][7] = -2.5;
+  for (size_t i = 0; i < 18; ++i) given[1][i * 2] = expected[1][i * 2] = i % 2 == 0 ? 2 : -2;
+  std::fill_n(given[2].begin(), 45, 4.0F);
+  std::fill_n(expected[2].begin(), 45, 3.0F);
+  const std::vector<float> second[] = {{1, -1}, {1, -1}, {3, 3}};
+  for (size_t step = 0; step < 3; ++step) {
+    at::Tensor gradient = at::zeros({layout.parameter_elements});
+    at::Tensor behind = gradient.narrow(0, layout.ranges[1].offset, 2);
+    std::ranges::copy(given[step], gradient.data_ptr<float>());
+    std::ranges::copy(second[step], behind.data_ptr<float>());
+    coder->begin({.step = static_cast<int64_t>(step)});
+    const Payload payload = coder->encode(0, gradient);
+    EXPECT_EQ(payload.bytes, 22U);
+    coder->absorb(0, std::span(&payload.data, 1), gradient);
+    EXPECT_EQ(first_of(gradient, 50), expected[step]) << "step " << step + 1;
+    EXPECT_EQ(first_of(behind, 2), second[step]) << "step " << step + 1;
   }
 }
 

@@ -28,6 +28,14 @@ float norm_of(const float* values, int64_t count, bool largest) {
   return static_cast<float>(std::sqrt(sum));
 }
 
+double deviation_of(const float* values, int64_t count) {
+  double sum = 0, squares = 0;
+  for (int64_t i = 0; i < count; ++i) sum += values[i];
+  const double mean = sum / static_cast<double>(count);
+  for (int64_t i = 0; i < count; ++i) squares += (values[i] - mean) * (values[i] - mean);
+  return std::sqrt(squares / static_cast<double>(count));
+}
+
 // Uniform in [0, 1) from 24 bits.
 float uniform_of(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24F; }
 
@@ -75,13 +83,17 @@ std::optional<uint64_t> QsgdCoder::bytes_per_step() const {
 
 float QsgdCoder::quantise(const Bucket& bucket, const float* values, uint64_t key, uint8_t* codes) const {
   const float* from = values + bucket.offset;
-  const float norm = norm_of(from, bucket.count, options_.largest);
+  float norm = norm_of(from, bucket.count, options_.largest);
+  if (options_.clip > 0 && std::isfinite(norm)) {
+    const auto bound = static_cast<float>(options_.clip * deviation_of(from, bucket.count));
+    if (bound > 0) norm = std::min(norm, bound);
+  }
   // Where the norm is not finite, nothing but the norm arrives: infinity or NaN times zero is NaN.
   const float scale = norm > 0 && std::isfinite(norm) ? static_cast<float>(levels()) / norm : 0;
   std::array<uint32_t, 4> drawn{};
   for (int64_t i = 0; i < bucket.count; ++i) {
     if (i % 4 == 0) drawn = philox(key, static_cast<uint64_t>(bucket.offset + i), 0);
-    const float exact = scale > 0 ? std::abs(from[i]) * scale : 0;
+    const float exact = scale > 0 ? std::min(static_cast<float>(levels()), std::abs(from[i]) * scale) : 0;
     const float below = std::floor(exact);
     const bool up = uniform_of(drawn[static_cast<size_t>(i % 4)]) < exact - below;
     const int level = std::clamp(static_cast<int>(below) + static_cast<int>(up), 0, levels());

@@ -24,9 +24,10 @@ struct QsgdOptions {
   int64_t bucket = 512;  // elements
   bool largest = true;   // the norm is the largest magnitude; else the Euclidean one
   bool elias = false;    // the coding; else fixed
+  double clip = 0;       // elements are clipped at so many standard deviations of their bucket (terngrad.h); 0: none is
 };
 
-class QsgdCoder final : public GradientCoder {
+class QsgdCoder : public GradientCoder {
  public:
   QsgdCoder(const QsgdOptions& options, const CoderContext& context);
   std::string name() const override { return "qsgd"; }
