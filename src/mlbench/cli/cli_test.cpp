@@ -270,7 +270,8 @@ TEST_F(Cli, ListsOfTheWorkerComeFromItsCatalog) {
   EXPECT_EQ(mlbench({"list", "backends"}).out, "gloo  of mlbench\nnccl  not available: built without CUDA\n");
   EXPECT_THAT(mlbench({"list", "frameworks"}).out,
               StartsWith("torch\ntensorflow  not available: there is no worker program at "));
-  EXPECT_THAT(mlbench({"list", "optimizers"}).out, HasSubstr("centralized_sgd  sgd   none         centralized"));
+  EXPECT_THAT(mlbench({"list", "optimizers"}).out,
+              HasSubstr("centralized_sgd  sgd   none         centralized  CentralizedSGD another\n"));
   EXPECT_THAT(mlbench({"list", "coders"}).out, HasSubstr("top_k  the largest  Stich et al. 2018"));
   environment_["KUBECONFIG"] = "/no/such/kubeconfig";
   EXPECT_THAT(

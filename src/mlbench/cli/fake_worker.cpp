@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
                     "tunables": ["links", "socket_buffer", "interface"]},
                                {"name": "nccl", "available": false, "reason": "built without CUDA"}],
                   "optimizers": [{"name": "centralized_sgd", "rule": "sgd", "compression": "none",
-                                  "pattern": "centralized"}],
+                                  "pattern": "centralized",
+                                  "also": [{"name": "CentralizedSGD"}, {"name": "another"}]}],
                   "coders": [{"name": "none", "sends": "all", "source": ""},
                              {"name": "top_k", "sends": "the largest", "source": "Stich et al. 2018"}]})");
     return 0;

@@ -158,14 +158,13 @@ struct Row {
   const char* name;
   MakeCoder (*read)(OptionReader& options);
   const char* sends;   // by each rank in a step; n: parameters
-  const char* source;  // paper, and the names by which others have it
+  const char* source;  // paper; names elsewhere are in spec/algorithm.cpp
 };
 constexpr Row kCoders[] = {
-    {"none", read_identity, "the gradient, summed: 4 n bytes", "PyTorch's allreduce_hook"},
-    {"half", read_half, "the gradient in 16 bits, summed: 2 n bytes",
-     "PyTorch's fp16_compress_hook and bf16_compress_hook"},
+    {"none", read_identity, "the gradient, summed: 4 n bytes", ""},
+    {"half", read_half, "the gradient in 16 bits, summed: 2 n bytes", ""},
     {"top_k", read_top_k, "the share of largest magnitude, gathered: 8 bytes per element, less by chunks",
-     "Aji & Heafield 2017, Stich et al. 2018; MLBench's SparsifiedSGD"},
+     "Aji & Heafield 2017, Stich et al. 2018"},
     {"threshold", read_threshold, "elements above a threshold, gathered: 8 bytes per element",
      "Strom 2015, Dutta et al. 2020"},
     {"nonzero", read_nonzero,
@@ -178,9 +177,9 @@ constexpr Row kCoders[] = {
     {"random_k", read_random<RandomPart::kElements>,
      "a random share, the same on all ranks, summed: 4 bytes per element", "Stich et al. 2018"},
     {"random_block", read_random<RandomPart::kBlock>, "a random share in one block, summed: 4 bytes per element",
-     "Vogels et al. 2019, Random Block; MLBench's SparsifiedSGD"},
+     "Vogels et al. 2019, Random Block"},
     {"sign_vote", read_sign<SignScale::kNone>, "signs, gathered, of which the majority counts: n / 8 bytes",
-     "Bernstein et al. 2019, signSGD with majority vote; MLBench's SignSGD"},
+     "Bernstein et al. 2019, signSGD with majority vote"},
     {"ef_sign", read_sign<SignScale::kMeanMagnitude>,
      "signs and the mean magnitude of each tensor, gathered: n / 8 bytes", "Karimireddy et al. 2019, EF-signSGD"},
     {"one_bit", read_sign<SignScale::kMeanOfEachSign>, "signs and two means of each tensor, gathered: n / 8 bytes",
@@ -201,7 +200,7 @@ constexpr Row kCoders[] = {
     {"fp4", read_fp4, "4-bit floats (e3m0) and a scale of each row, gathered: n / 2 bytes and 4 per row",
      "Douillard et al. 2025 (Streaming DiLoCo)"},
     {"power_sgd", read_power_sgd, "two low-rank factors of each matrix, summed: 4 rank (rows + columns) bytes",
-     "Vogels et al. 2019; PyTorch's powerSGD_hook, MLBench's PowerSGD"},
+     "Vogels et al. 2019, PowerSGD"},
     {"acp_sgd", read_acp_sgd,
      "one of two low-rank factors of each matrix in turn, summed: 4 rank rows or 4 rank columns bytes",
      "Zhang et al. 2023, ACP-SGD"},

@@ -436,6 +436,22 @@ TEST(Buckets, AreClosedByTheTensorThatFillsThem) {
   EXPECT_TRUE(sized_buckets({}, 1, 1).empty());
 }
 
+TEST(Factory, MakesWhatNamesElsewhereStandFor) {
+  const auto comm = one_rank();
+  for (const spec::NameElsewhere& row : spec::names_elsewhere()) {
+    SCOPED_TRACE(row.name);
+    spec::OptimizerSpec optimizer = named("centralized_sgd", Json::object());
+    if (row.chooses == "name") {
+      optimizer.name = row.name;
+    } else {
+      optimizer.options[row.chooses] = row.name;
+    }
+    const spec::OptimizerSpec ours = spec::with_names_of_ours(optimizer);
+    for (const auto& [key, value] : row.options.items()) EXPECT_EQ(ours.options.at(key), value);
+    EXPECT_NO_THROW(make_optimizer(ours, kLayout, *comm));
+  }
+}
+
 TEST(Factory, RefusesWhatItDoesNotKnow) {
   const auto comm = one_rank();
   const auto with = [&](const std::string& name, const Json& options) {

@@ -222,10 +222,10 @@ void check_framework(const spec::RunSpec& run, const Json& catalog) {
 
 void check_algorithm(const spec::RunSpec& run, const Json& catalog) {
   const spec::Algorithm algorithm = spec::algorithm_of(run.task.task.optimizer);
-  const auto check = [&](const char* table, const char* what, const std::string& given) {
+  const auto check = [&](const char* table, const char* chooses, const std::string& given) {
     std::vector<std::string> valid;
     for (const Json& row : catalog.value(table, Json::array())) valid.push_back(row.value("name", ""));
-    if (!valid.empty()) check_choice(what, given, valid);  // a worker of another build may not list them
+    if (!valid.empty()) spec::check_name(chooses, given, valid);  // a worker of another build may not list them
   };
   check("rules", "rule", algorithm.rule);
   check("coders", "compression", algorithm.coder);

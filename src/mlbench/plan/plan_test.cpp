@@ -110,6 +110,10 @@ TEST_F(Plan, AnAlgorithmThatIsNotThereIsRefusedBeforeDataArePrepared) {
   facts_.catalog["patterns"] = {{{"name", "centralized"}}};
   options_.overrides = {"optimizer.pattern=gossip"};
   EXPECT_THAT(error(), HasSubstr("unknown pattern 'gossip'"));
+  options_.overrides = {"optimizer.pattern=powerSGD_hook"};
+  EXPECT_THAT(error(), HasSubstr("expected --set optimizer.compression=powerSGD_hook"));
+  options_.overrides = {"optimizer.compression=allreduce_hook"};
+  EXPECT_EQ(error(), "no error") << "a name elsewhere of 'none'";
   options_.overrides = {"optimizer.compression=top_k"};
   EXPECT_EQ(error(), "no error");
 }

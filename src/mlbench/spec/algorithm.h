@@ -5,6 +5,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "mlbench/base/json.h"
 #include "mlbench/spec/task.h"
@@ -19,6 +20,27 @@ struct NamedAlgorithm {
   const char* pattern;
 };
 std::span<const NamedAlgorithm> named_algorithms();
+
+// A name by which PyTorch or MLBench has a part or a combination, and what comes nearest to it here, with those of its
+// defaults that differ. docs/optimizers/ says what else differs.
+struct NameElsewhere {
+  std::string name;
+  std::string of;       // "PyTorch" or "MLBench"
+  std::string chooses;  // the option that takes it: "name", "compression" or "pattern"
+  std::string stands_for;
+  Json options = Json::object();  // which it stands for as well, where they are not given
+};
+const std::vector<NameElsewhere>& names_elsewhere();
+
+// With names of ours in the place of those elsewhere, and the options of these.
+OptimizerSpec with_names_of_ours(OptimizerSpec optimizer);
+
+// Adds to the rows of a list, of what that option chooses, a member "also": the names elsewhere, [{name, of, options}].
+Json with_names_elsewhere(const std::string& chooses, Json rows);
+
+// Throws UserError unless `given` is one of `valid`, what that option chooses from. The text also hints at names
+// elsewhere, and names the option of one that another option chooses.
+void check_name(const std::string& chooses, const std::string& given, std::vector<std::string> valid);
 
 struct Algorithm {
   std::string rule, coder, pattern;

@@ -29,6 +29,67 @@ TEST(Algorithm, OptionsChooseOtherParts) {
   EXPECT_EQ(algorithm_of({"centralized_sgd", 0.1, options}), (Algorithm{"lars", "top_k", "local", {{"share", 0.01}}}));
 }
 
+// It does not matter what is said first. Task files and records of runs take these names, too.
+TEST(Algorithm, NamesElsewhereStandForOurs) {
+  const auto frozen = [](const std::vector<Override>& overrides) { return find_task("1a", "2018", "", overrides); };
+  const std::string hash = frozen({}).hash;
+  std::set<std::string> names;
+  for (const NameElsewhere& row : names_elsewhere()) {
+    SCOPED_TRACE(row.name);
+    EXPECT_TRUE(names.insert(row.name).second);
+    std::vector<Override> ours = {{"optimizer." + row.chooses, row.stands_for}};
+    for (const auto& [key, value] : row.options.items()) ours.push_back({"optimizer." + key, value.dump()});
+    const FrozenTask theirs = frozen({{"optimizer." + row.chooses, row.name}});
+    EXPECT_EQ(theirs, frozen(ours));
+    EXPECT_EQ(theirs.hash, hash);
+    EXPECT_EQ(theirs.canonical.dump().find(row.name + "\""), std::string::npos) << "records have one name";
+  }
+  for (const char* name : {"fp16_compress_hook", "bf16_compress_hook", "powerSGD_hook", "post_localSGD_hook",
+                           "ZeroRedundancyOptimizer", "CentralizedSGD", "DecentralizedSGD", "SignSGD"}) {
+    EXPECT_TRUE(names.contains(name)) << name;
+  }
+  const Override hook = {"optimizer.compression", "powerSGD_hook"}, given = {"optimizer.compression_start", "2"};
+  for (const std::vector<Override>& both : {std::vector{hook, given}, std::vector{given, hook}}) {
+    const Algorithm algorithm = algorithm_of(frozen(both).task.optimizer);
+    EXPECT_EQ(algorithm.coder, "power_sgd");
+    EXPECT_EQ(algorithm.options["compression_start"], 2) << "what is given stays";
+  }
+  Json file = frozen({}).canonical;
+  file["optimizer"]["name"] = "SignSGD";
+  EXPECT_EQ(task_from_json(file).optimizer.name, "sign_sgd");
+}
+
+TEST(Algorithm, ListsHaveTheNamesElsewhere) {
+  const Json rows = with_names_elsewhere("compression", {{{"name", "half"}}, {{"name", "top_k"}}});
+  const Json fp16 = {{"name", "fp16_compress_hook"}, {"of", "PyTorch"}, {"options", {{"type", "float16"}}}};
+  EXPECT_EQ(rows[0]["also"].size(), 2U);
+  EXPECT_EQ(rows[0]["also"][0], fp16);
+  EXPECT_EQ(rows[1]["also"], Json::array());
+  const Json patterns = with_names_elsewhere("pattern", {{{"name", "half"}}});
+  EXPECT_EQ(patterns[0]["also"], Json::array()) << "no coder is a pattern";
+}
+
+TEST(Algorithm, UnknownNamesHintAtThoseElsewhere) {
+  const auto refusal = [](const std::string& chooses, const std::string& given) {
+    try {
+      check_name(chooses, given, {"none", "half"});
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(refusal("compression", "half"), "none");
+  EXPECT_THAT(refusal("compression", "powersgd_hook"), HasSubstr("did you mean 'powerSGD_hook'? valid: none, half, "));
+  EXPECT_EQ(refusal("pattern", "powerSGD_hook"),
+            "unknown pattern 'powerSGD_hook': PyTorch has it as what another option chooses; expected "
+            "--set optimizer.compression=powerSGD_hook");
+  EXPECT_THAT(
+      [] {
+        algorithm_of({"CentralisedSGD", 0.1, Json::object()});
+      },
+      ThrowsMessage<UserError>(HasSubstr("unknown optimizer 'CentralisedSGD': did you mean 'CentralizedSGD' or ")));
+}
+
 TEST(Algorithm, HowAGradientTravelsIsNoPartOfIt) {
   const Json options = {{"momentum", 0.9}, {"overlap", true}, {"bucket_mb", 25}, {"by_layer", false}};
   EXPECT_EQ(algorithm_of({"centralized_sgd", 0.1, options}).options, Json({{"momentum", 0.9}}));

@@ -12,6 +12,7 @@
 #include "mlbench/base/errors.h"
 #include "mlbench/base/input.h"
 #include "mlbench/base/shape.h"
+#include "mlbench/spec/algorithm.h"
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/fields.h"
 #include "mlbench/spec/goal_option.h"
@@ -209,6 +210,7 @@ TaskSpec read_task(const Json& object, const Locator& locate) {
   FieldReader reader(object, locate);
   describe_task(reader, task);
   reader.finish();
+  task.optimizer = with_names_of_ours(std::move(task.optimizer));
   check_relations(task, reader);
   return task;
 }
@@ -275,9 +277,8 @@ void apply_variant(TomlDocument& document, const std::string& wanted) {
 // ---- overrides ------------------------------------------------------------------------------------------------------
 
 std::string flag_of(const Override& setting) {
-  constexpr size_t kMost = 200;
   const std::string flag = "--set " + setting.key + "=" + setting.value;
-  return flag.size() <= kMost ? flag : flag.substr(0, kMost) + "...";
+  return flag.size() <= 200 ? flag : flag.substr(0, 200) + "...";
 }
 
 // Reads the value as TOML; a value that is none is a bare word.
@@ -453,9 +454,8 @@ namespace {
     const TaskSpec task = parse_task(source, "", {}).task;
     if (!name.empty() && task.data.name.starts_with(name)) with_such_data.insert(task.name);
   }
-  const std::string unknown = unknown_text("task", name, names_of(task_names()));
-  if (with_such_data.empty()) throw UserError(unknown);
-  throw UserError(fmt::format("{}; with data {}...: {}", unknown, name, fmt::join(with_such_data, ", ")));
+  const std::string with_data = fmt::format("; with data {}...: {}", name, fmt::join(with_such_data, ", "));
+  throw UserError(unknown_text("task", name, names_of(task_names())) + (with_such_data.empty() ? "" : with_data));
 }
 
 }  // namespace

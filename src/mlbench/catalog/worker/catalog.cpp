@@ -27,6 +27,7 @@
 #include "mlbench/models/model.h"
 #include "mlbench/optim/exchange/exchange.h"
 #include "mlbench/optim/factory.h"
+#include "mlbench/spec/algorithm.h"
 #include "mlbench/spec/collectives.h"
 #include "mlbench/spec/former_names.h"
 #include "mlbench/spec/task.h"
@@ -230,10 +231,10 @@ Json describe(const WorkerProgram& program) {
           {"git_describe", build_info().git_describe},
           {"frameworks", list_frameworks(program.frameworks)},
           {"backends", list_backends()},
-          {"optimizers", optim::list_optimizers()},
+          {"optimizers", spec::with_names_elsewhere("name", optim::list_optimizers())},
           {"rules", optim::list_rules()},
-          {"coders", compress::list_coders()},
-          {"patterns", optim::list_exchanges()},
+          {"coders", spec::with_names_elsewhere("compression", compress::list_coders())},
+          {"patterns", spec::with_names_elsewhere("pattern", optim::list_exchanges())},
           {"step_options", optim::list_step_options()},
           {"models", models::model_names()},
           {"metrics", metrics::metric_names()}};

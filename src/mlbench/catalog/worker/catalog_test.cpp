@@ -16,6 +16,7 @@
 #include "mlbench/framework/tensors/flat.h"
 #include "mlbench/framework/token_batch_test.h"
 #include "mlbench/models/model.h"
+#include "mlbench/spec/algorithm.h"
 #include "mlbench/spec/run_options.h"
 #include "mlbench/spec/task.h"
 
@@ -120,6 +121,23 @@ TEST(Catalog, AFrameworkIsRefusedSparseRowsThatItDoesNotTake) {
   toy.frameworks[0].sparse_rows = false;
   EXPECT_THAT([&] { make_framework(toy, "torch", options); },
               ThrowsMessage<UserError>(HasSubstr("framework 'torch' takes no sparse rows; valid: native, null")));
+}
+
+TEST(Catalog, RowsOfAlgorithmsHaveTheirNamesElsewhere) {
+  const Json described = describe(kProgram);
+  for (const spec::NameElsewhere& name : spec::names_elsewhere()) {
+    size_t found = 0;
+    for (const char* list : {"optimizers", "coders", "patterns"}) {
+      for (const Json& row : described[list]) {
+        for (const Json& also : row["also"]) {
+          if (also["name"] != name.name) continue;
+          ++found;
+          EXPECT_EQ(row["name"], name.stands_for);
+        }
+      }
+    }
+    EXPECT_EQ(found, 1U) << name.name;
+  }
 }
 
 TEST(Catalog, HelpNamesTheFrameworksWithInterOpThreads) {

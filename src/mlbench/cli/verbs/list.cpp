@@ -142,6 +142,15 @@ std::string availability_table(const Json& rows) {
   return out;
 }
 
+// The words of a row's member, or the names of its elements.
+std::string words_of(const Json& row, const std::string& member) {
+  const Json words = row.value(member, Json(""));
+  if (words.is_string()) return words;
+  std::vector<std::string> names;
+  for (const Json& one : words) names.push_back(one.value("name", ""));
+  return fmt::format("{}", fmt::join(names, " "));
+}
+
 // Names and words of a row, in columns.
 std::string words_table(const Json& rows, const std::vector<std::string>& columns) {
   std::vector<report::Column> heads;
@@ -149,15 +158,17 @@ std::string words_table(const Json& rows, const std::vector<std::string>& column
   Table table(heads);
   for (const Json& row : rows) {
     std::vector<std::string> words;
-    for (const std::string& column : columns) words.push_back(row.value(column, ""));
+    for (const std::string& column : columns) words.push_back(words_of(row, column));
     table.add_row(words);
   }
   return table.render();
 }
 
-std::string optimizers_table(const Json& rows) { return words_table(rows, {"name", "rule", "compression", "pattern"}); }
+std::string optimizers_table(const Json& rows) {
+  return words_table(rows, {"name", "rule", "compression", "pattern", "also"});
+}
 std::string rules_table(const Json& rows) { return words_table(rows, {"name", "source"}); }
-std::string parts_table(const Json& rows) { return words_table(rows, {"name", "sends", "source"}); }
+std::string parts_table(const Json& rows) { return words_table(rows, {"name", "sends", "source", "also"}); }
 
 struct List {
   const char* name;

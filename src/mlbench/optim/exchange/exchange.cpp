@@ -106,14 +106,14 @@ struct ExchangeRow {
   MakeExchange (*read)(OptionReader& options);
   const char* sends;
   bool replicated;     // as Promise
-  const char* source;  // paper, and the names by which others have it
+  const char* source;  // paper, and what others have like it; names that --set takes are in spec/algorithm.cpp
   bool codes_parts = false;
   bool deterministic = true;  // as Promise
 };
 constexpr ExchangeRow kExchanges[] = {
-    {"centralized", read_centralized, "gradients, over all ranks, in every step", true, "MLBench's CentralizedSGD"},
+    {"centralized", read_centralized, "gradients, over all ranks, in every step", true, ""},
     {"sharded", read_sharded, "gradients and weights, each rank's part of the optimizer by itself, in every step", true,
-     "Rajbhandari et al. 2020 (ZeRO-1); PyTorch's ZeroRedundancyOptimizer"},
+     "Rajbhandari et al. 2020 (ZeRO-1)"},
     {"server", read_server, "gradients to one rank or several, and weights back from it, in every step", true,
      "Li et al. 2014 (parameter server), synchronous; BytePS, MXNet's dist_sync, TensorFlow's SyncReplicasOptimizer"},
     {"async_server", read_async_server, "updates to one rank, and weights back from it within a bound of staleness",
@@ -124,9 +124,9 @@ constexpr ExchangeRow kExchanges[] = {
      true, "Wang et al. 2023 (ZeRO++), Tang et al. 2021 (1-bit Adam); torchft's allreduce_quantized", true},
     {"local", read_local, "differences of weights, over all ranks, every so many steps", false,
      "Stich 2019 (local SGD), Lin et al. 2020 (post-local SGD), Wang et al. 2020 (SlowMo), Douillard et al. 2023 "
-     "(DiLoCo); PyTorch's PostLocalSGDOptimizer, MLBench's agg_grad=False (every = 1)"},
+     "(DiLoCo); MLBench's agg_grad=False (every = 1)"},
     {"gossip", read_gossip, "weights, with the neighbours of a graph", false,
-     "Lian et al. 2017 (D-PSGD), Assran et al. 2019; MLBench's DecentralizedSGD"},
+     "Lian et al. 2017 (D-PSGD), Assran et al. 2019"},
     {"choco", read_choco, "compressed differences of weights, with the neighbours of a graph", false,
      "Koloskova et al. 2019 (CHOCO-SGD)"},
     {"push_sum", read_push_sum, "weights, one way along the edges of a graph", false,
