@@ -9,6 +9,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mlbench/base/json.h"
@@ -34,9 +35,18 @@ struct CoderCase {
 
 std::vector<CoderCase> coder_cases() {
   const auto power = [](int64_t rank) { return Json{{"rank", rank}, {"min_compression", 1}}; };
-  return {{"power_sgd", {8, 6}, 1, "power_sgd", power(1)},        {"power_sgd", {8, 6}, 2, "power_sgd", power(2)},
-          {"power_sgd", {16, 3, 3, 3}, 4, "power_sgd", power(4)}, {"acp_sgd", {8, 6}, 1, "acp_sgd", power(1)},
-          {"acp_sgd", {16, 3, 3, 3}, 4, "acp_sgd", power(4)},     {"fp16", {8, 6}, 0, "half", {{"type", "float16"}}}};
+  const auto batched = [](std::vector<int64_t> shape, int64_t rank) {
+    return CoderCase{"batched_power_sgd", std::move(shape), rank, "power_sgd", {{"rank", rank}, {"batched", true}}};
+  };
+  return {{"power_sgd", {8, 6}, 1, "power_sgd", power(1)},
+          {"power_sgd", {8, 6}, 2, "power_sgd", power(2)},
+          {"power_sgd", {16, 3, 3, 3}, 4, "power_sgd", power(4)},
+          {"acp_sgd", {8, 6}, 1, "acp_sgd", power(1)},
+          {"acp_sgd", {16, 3, 3, 3}, 4, "acp_sgd", power(4)},
+          {"fp16", {8, 6}, 0, "half", {{"type", "float16"}}},
+          batched({8, 6}, 1),
+          batched({5, 9}, 2),
+          batched({16, 3, 3, 3}, 4)};
 }
 
 int64_t elements_of(const CoderCase& test) {
@@ -49,9 +59,13 @@ int64_t elements_of(const CoderCase& test) {
 std::vector<float> gradient_of(const CoderCase& test, int step, int rank) {
   return golden::drawn(elements_of(test) + kVector, static_cast<uint64_t>(kRanks * step + rank));
 }
-// The first Q: columns x rank.
+// The first Q: columns x rank; batched, those of the square that holds matrix and vector.
 std::vector<float> first_q(const CoderCase& test) {
-  return golden::drawn(elements_of(test) / test.shape[0] * test.rank, 12345);
+  int64_t columns = elements_of(test) / test.shape[0];
+  if (test.options.contains("batched")) {
+    for (columns = 1; columns * columns < elements_of(test) + kVector;) ++columns;
+  }
+  return golden::drawn(columns * test.rank, 12345);
 }
 
 Json ask_oracles() {

@@ -2,8 +2,8 @@
 """Steps of PyTorch's communication hooks on given gradients, two ranks: what the test of coders compares against. For
 ACP-SGD, which PyTorch lacks, NumPy as the paper has it (Zhang et al. 2023).
 
-Usage: coder_oracle.py FOLDER. Reads FOLDER/cases.json: {cases: [{hook ("power_sgd" | "acp_sgd" | "fp16"), shape,
-vector (elements), rank, q (the first Q, row by row), gradients: per step and rank, matrix then vector}]}. Writes
+Usage: coder_oracle.py FOLDER. Reads FOLDER/cases.json: {cases: [{hook ("power_sgd" | "batched_power_sgd" | "acp_sgd" |
+"fp16"), shape, vector (elements), rank, q (the first Q, row by row), gradients: per step and rank, matrix then vector}]}. Writes
 FOLDER/result.json: per case, computed in float32 and in float64, the averaged gradient of each step, matrix then vector.
 """
 import json
@@ -20,7 +20,7 @@ VANILLA = 2  # DDP divides its buckets anew in its second step
 
 
 class Given(torch.nn.Module):
-    """The gradient of its output is what it is given."""
+    """The gradient of its output is what it is given: the matrix's, which is computed first, then the vector's."""
 
     def __init__(self, shape, vector):
         super().__init__()
@@ -29,7 +29,25 @@ class Given(torch.nn.Module):
 
     def forward(self, gradient):
         split = self.matrix.numel()
-        return ((self.matrix.view(-1) * gradient[:split]).sum() + (self.vector * gradient[split:]).sum())
+        vector = (self.vector * gradient[split:]).sum()
+        return (self.matrix.view(-1) * gradient[:split]).sum() + vector
+
+
+orthogonalise = power_sgd._orthogonalize
+
+
+def orthogonalise_all(matrices, epsilon=0):
+    orthogonalise(matrices if matrices.dim() == 3 else matrices.unsqueeze(0), epsilon)
+
+
+# batched_powerSGD_hook hands over one matrix where PyTorch (1.13 to 2.15) expects several: as it is, it stops there.
+power_sgd._orthogonalize = orthogonalise_all
+
+
+def batched_hook(state, bucket):
+    dimensions = [parameter.dim() for parameter in bucket.parameters()]
+    assert state.iter < VANILLA or dimensions == sorted(dimensions, reverse=True), "the matrix comes first"
+    return power_sgd.batched_powerSGD_hook(state, bucket)
 
 
 def register(model, case):
@@ -38,7 +56,8 @@ def register(model, case):
         return None
     state = power_sgd.PowerSGDState(None, matrix_approximation_rank=case["rank"], start_powerSGD_iter=VANILLA,
                                     min_compression_rate=1)
-    model.register_comm_hook(state, power_sgd.powerSGD_hook)
+    batched = case["hook"] == "batched_power_sgd"
+    model.register_comm_hook(state, batched_hook if batched else power_sgd.powerSGD_hook)
     return state
 
 
@@ -52,8 +71,10 @@ def run(rank, case, dtype):
     for number, gradient in enumerate(steps):
         if state is not None and number == VANILLA:
             q = torch.tensor(case["q"])
-            state.q_memory_dict[0] = q
-            state.p_memory_dict[0] = torch.empty(case["shape"][0] * case["rank"])
+            batched = case["hook"] == "batched_power_sgd"
+            state.q_memory_dict[0] = q.view(-1, case["rank"]) if batched else q
+            state.p_memory_dict[0] = torch.empty_like(state.q_memory_dict[0]) if batched else \
+                torch.empty(case["shape"][0] * case["rank"])
         model.zero_grad()
         model(gradient).backward()
         results.append(torch.cat([model.module.matrix.grad.view(-1), model.module.vector.grad]).tolist())

@@ -15,13 +15,14 @@ constexpr const char* kAlternations = "coder/steps";
 AcpSgdCoder::AcpSgdCoder(const AcpSgdOptions& options, const CoderContext& context)
     : options_(options),
       seed_(context.seed),
+      elements_(context.layout.parameter_count()),
       parts_(context.layout, options.rank, options.min_compression),
       memory_(name(), context.layout, options.error_feedback),
       p_(at::zeros({parts_.p_elements()})),
       q_(at::zeros({parts_.q_elements()})) {}
 
 Payload AcpSgdCoder::encode(int /*round*/, const at::Tensor& gradient) {
-  if (!compresses()) return parts_.whole_payload(gradient);
+  if (!compresses()) return LowRankParts::whole_payload(gradient, elements_);
   if (steps_ == 0) q_ = parts_.drawn_q(seed_, step_.step);
   const at::Tensor& m = memory_.with(gradient);
   Payload payload = parts_.payload_of(sent_elements(), m);

@@ -48,6 +48,7 @@ class AcpSgdCoder final : public GradientCoder {
 
   AcpSgdOptions options_;
   uint64_t seed_;
+  int64_t elements_;  // of the gradient, without padding
   LowRankParts parts_;
   ErrorMemory memory_;
   StepContext step_;

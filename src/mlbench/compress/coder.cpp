@@ -142,6 +142,10 @@ MakeCoder read_power_sgd(OptionReader& options) {
   power.warm_start = options.flag("warm_start", power.warm_start);
   power.start_step = options.integer("compression_start", power.start_step, kSteps);
   power.min_compression = options.number("min_compression", power.min_compression, kFactors);
+  power.batched = options.flag("batched", power.batched);
+  if (power.batched && power.min_compression != PowerSgdOptions{}.min_compression) {
+    throw UserError("min_compression with batched true, which always compresses; expected no min_compression");
+  }
   return [power](const CoderContext& context) { return std::make_unique<PowerSgdCoder>(power, context); };
 }
 
@@ -199,7 +203,9 @@ constexpr Row kCoders[] = {
      "Micikevicius et al. 2022"},
     {"fp4", read_fp4, "4-bit floats (e3m0) and a scale of each row, gathered: n / 2 bytes and 4 per row",
      "Douillard et al. 2025 (Streaming DiLoCo)"},
-    {"power_sgd", read_power_sgd, "two low-rank factors of each matrix, summed: 4 rank (rows + columns) bytes",
+    {"power_sgd", read_power_sgd,
+     "two low-rank factors of each matrix, summed: 4 rank (rows + columns) bytes; batched, of all as a square: "
+     "8 rank sqrt(n)",
      "Vogels et al. 2019, PowerSGD"},
     {"acp_sgd", read_acp_sgd,
      "one of two low-rank factors of each matrix in turn, summed: 4 rank rows or 4 rank columns bytes",

@@ -69,6 +69,9 @@ std::vector<Case> cases() {
       {"fp4", {{"error_feedback", true}}},
       {"power_sgd", {{"min_compression", 1}}},
       {"power_sgd", {{"rank", 2}, {"min_compression", 1}, {"warm_start", false}, {"compression_start", 1}}},
+      {"power_sgd", {{"batched", true}}},
+      {"power_sgd", {{"batched", true}, {"rank", 3}, {"warm_start", false}, {"compression_start", 1}}},
+      {"power_sgd", {{"batched", true}, {"rank", 2}, {"error_feedback", false}}},
       {"acp_sgd", {{"min_compression", 1}}},
       {"acp_sgd", {{"rank", 2}, {"min_compression", 1}, {"compression_start", 1}}},
       {"acp_sgd", {{"min_compression", 1}, {"error_feedback", false}}},
@@ -208,13 +211,22 @@ TEST_P(EveryCoder, ResumesIdentically) {
   }
 }
 
-at::Tensor error_of(const GradientCoder& coder) {
+// What a coder kept, where the gradient has it; undefined where it keeps nothing. A coder that has tensors back to back
+// keeps them so.
+at::Tensor error_of(const GradientCoder& coder, const FlatLayout& layout, bool back_to_back) {
   NamedState state;
   coder.export_state(state);
   const auto found = state.tensors.find("coder/error");
   if (found == state.tensors.end()) return {};
-  at::Tensor error = at::empty(found->second.shape);
-  std::memcpy(error.data_ptr<float>(), found->second.bytes.data(), found->second.bytes.size());
+  at::Tensor stored = at::empty(found->second.shape), error = at::zeros({layout.parameter_elements});
+  std::memcpy(stored.data_ptr<float>(), found->second.bytes.data(), found->second.bytes.size());
+  if (!back_to_back) return stored;
+  int64_t done = 0;
+  for (const FlatRange& range : layout.ranges) {
+    if (!range.trainable) continue;
+    error.narrow(0, range.offset, range.count).copy_(stored.narrow(0, done, range.count));
+    done += range.count;
+  }
   return error;
 }
 
@@ -224,10 +236,11 @@ TEST_P(EveryCoder, LosesNothingWhereItKeepsAnError) {
   const FlatLayout layout = layout_with_matrix();
   const Json& options = GetParam().options;
   const double faded_share = options.contains("error_decay") ? 1 - options["error_decay"].get<double>() : 0;
+  const bool batched = options.contains("batched");
   for (const int size : {1, 3}) {
     if (size > 1 && GetParam().coder == "half") return;  // its sums are rounded, too
     Ranks ranks = make_ranks(GetParam(), layout, size);
-    if (!error_of(*ranks.front()).defined()) return;
+    if (!error_of(*ranks.front(), layout, batched).defined()) return;
     at::Tensor given = at::zeros({layout.parameter_elements}), received = given.clone();
     at::Tensor kept = given.clone(), faded = given.clone();
     for (int step = 0; step < 8; ++step) {
@@ -235,7 +248,7 @@ TEST_P(EveryCoder, LosesNothingWhereItKeepsAnError) {
       faded += kept * faded_share;
       received += aggregate(ranks, layout, step).front();
       kept.zero_();
-      for (const auto& rank : ranks) kept += error_of(*rank);
+      for (const auto& rank : ranks) kept += error_of(*rank, layout, batched);
       EXPECT_LT((given - received - kept - faded).abs().max().item<float>(),
                 1e-5 * (1 + given.abs().max().item<float>()))
           << size << " ranks, step " << step;
@@ -350,6 +363,11 @@ TEST(ErrorMemoryCoder, ThreeStepsComputedByHand) {
     EXPECT_EQ(gradient[0].item<float>(), sent[step][0] + sent[step][1]);
     EXPECT_EQ(gradient.sum().item<float>(), sent[step][0] + sent[step][1]);
   }
+}
+
+TEST(Coders, PowerSgdBatchedIsAlwaysCompressed) {
+  const Case given{"power_sgd", {{"batched", true}, {"min_compression", 1}}};
+  EXPECT_THAT([&] { make(given, layout_with_buffer({3})); }, ThrowsMessage<UserError>(HasSubstr("always compresses")));
 }
 
 TEST(Coders, UnknownNameListsTheValidOnes) {

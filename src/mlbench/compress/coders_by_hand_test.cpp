@@ -449,7 +449,7 @@ TEST(PackedBits, ComeOutAsTheyWentIn) {
   EXPECT_THAT(bytes, ElementsAre(0b11010001, 0b0));
 }
 
-// ---- PowerSGD: rank 1 of a 3 x 4 matrix, in plain float64 -----------------------------------------------------------
+// ---- PowerSGD: rank 1 of a matrix of 4 columns, in plain float64 ----------------------------------------------------
 
 using Vector = std::vector<double>;
 
@@ -458,21 +458,21 @@ struct PowerStep {
 };
 
 // M = g + e; p = M q / |M q|; q' = M^T p; out = p q'^T; e' = M - out
-PowerStep power_step(const Vector& gradient, const Vector& error, const Vector& q) {
-  constexpr size_t kRows = 3, kColumns = 4;
-  Vector m(kRows * kColumns), p(kRows, 0);
+PowerStep power_step(const Vector& gradient, const Vector& error, const Vector& q, size_t rows = 3) {
+  constexpr size_t kColumns = 4;
+  Vector m(rows * kColumns), p(rows, 0);
   PowerStep step{Vector(m.size()), Vector(m.size()), Vector(kColumns, 0)};
   for (size_t i = 0; i < m.size(); ++i) m[i] = gradient[i] + error[i];
   double square = 0;
-  for (size_t r = 0; r < kRows; ++r) {
+  for (size_t r = 0; r < rows; ++r) {
     for (size_t c = 0; c < kColumns; ++c) p[r] += m[r * kColumns + c] * q[c];
     square += p[r] * p[r];
   }
   for (double& value : p) value /= std::sqrt(square);
-  for (size_t r = 0; r < kRows; ++r) {
+  for (size_t r = 0; r < rows; ++r) {
     for (size_t c = 0; c < kColumns; ++c) step.q[c] += m[r * kColumns + c] * p[r];
   }
-  for (size_t r = 0; r < kRows; ++r) {
+  for (size_t r = 0; r < rows; ++r) {
     for (size_t c = 0; c < kColumns; ++c) {
       step.out[r * kColumns + c] = p[r] * step.q[c];
       step.error[r * kColumns + c] = m[r * kColumns + c] - step.out[r * kColumns + c];
@@ -511,6 +511,39 @@ TEST(PowerSgd, ThreeStepsComputedInFloat64) {
                   Pointwise(FloatNear(2e-6F), std::vector<float>(step.out.begin(), step.out.end())));
     }
     error = tensor_of(*coder, "coder/error", 12);
+    q = tensor_of(*coder, "coder/q", 4);
+  }
+}
+
+// Three tensors of 5, 3 and 2 elements are the square of 4 x 4, with zeros behind them; of rank 1, in plain float64.
+TEST(PowerSgd, ThreeStepsOfABatchComputedInFloat64) {
+  FlatLayout layout = layout_with_buffer({5, 3, 2});
+  const auto coder = make("power_sgd", {{"batched", true}}, layout);
+  EXPECT_EQ(coder->bytes_per_step(), 8U * 4U);
+  RandomSequence random(9);
+  Vector error, q;
+  for (int number = 0; number < 4; ++number) {
+    Vector values(16, 0);
+    at::Tensor gradient = at::zeros({layout.parameter_elements});
+    const std::vector<int64_t> places = {0, 1, 2, 3, 4, 16, 17, 18, 32, 33};
+    for (size_t i = 0; i < places.size(); ++i) {
+      gradient[places[i]] = values[i] = static_cast<float>(random.normal());
+    }
+    coder->begin({.step = number});
+    for (int round = 0; round < 2; ++round) {
+      const Payload payload = coder->encode(round, gradient);
+      EXPECT_EQ(payload.bytes, 4U * 4U);
+      coder->absorb(round, std::span(&payload.data, 1), gradient);
+    }
+    if (number > 0) {
+      const PowerStep step = power_step(values, error, q, 4);
+      for (size_t i = 0; i < places.size(); ++i) EXPECT_NEAR(gradient[places[i]].item<float>(), step.out[i], 2e-6);
+      EXPECT_GT(std::abs(step.error[11]), 1e-3) << "the zeros have errors, too";
+      const Vector kept = tensor_of(*coder, "coder/error", 16);
+      for (size_t i = 0; i < 16; ++i) EXPECT_NEAR(kept[i], step.error[i], 2e-6) << i;
+      EXPECT_EQ(gradient[5].item<float>(), 0) << "padding";
+    }
+    error = tensor_of(*coder, "coder/error", 16);
     q = tensor_of(*coder, "coder/q", 4);
   }
 }

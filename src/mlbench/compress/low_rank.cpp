@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "mlbench/base/random.h"
 
@@ -34,8 +35,35 @@ void orthogonalise(at::Tensor matrix) {
   matrix.copy_(exact.t());
 }
 
-LowRankParts::LowRankParts(const FlatLayout& layout, int64_t rank, double min_compression)
-    : all_elements_(layout.parameter_count()) {
+SquareBatch::SquareBatch(const FlatLayout& layout)
+    : side_(static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(layout.parameter_count()))))) {
+  std::ranges::copy_if(layout.ranges, std::back_inserter(tensors_), &FlatRange::trainable);
+}
+
+FlatLayout SquareBatch::layout() const {
+  const int64_t elements = side_ * side_;
+  return {.ranges = {{"batch", {side_, side_}, 0, elements}}, .parameter_elements = elements};
+}
+
+at::Tensor SquareBatch::from(const at::Tensor& gradient) const {
+  at::Tensor matrix = at::zeros({side_ * side_});
+  int64_t done = 0;
+  for (const FlatRange& tensor : tensors_) {
+    matrix.narrow(0, done, tensor.count).copy_(gradient.narrow(0, tensor.offset, tensor.count));
+    done += tensor.count;
+  }
+  return matrix;
+}
+
+void SquareBatch::put(const at::Tensor& matrix, at::Tensor& gradient) const {
+  int64_t done = 0;
+  for (const FlatRange& tensor : tensors_) {
+    gradient.narrow(0, tensor.offset, tensor.count).copy_(matrix.narrow(0, done, tensor.count));
+    done += tensor.count;
+  }
+}
+
+LowRankParts::LowRankParts(const FlatLayout& layout, int64_t rank, double min_compression) {
   for (const FlatRange& range : layout.ranges) {
     if (!range.trainable) continue;
     Matrix matrix;
@@ -107,11 +135,11 @@ void LowRankParts::clear_plain(at::Tensor& flat) const {
   for (const Plain& plain : plain_) flat.narrow(0, plain.offset, plain.count).zero_();
 }
 
-Payload LowRankParts::whole_payload(const at::Tensor& gradient) const {
+Payload LowRankParts::whole_payload(const at::Tensor& gradient, int64_t elements) {
   Payload payload;
   payload.kind = PayloadKind::kSum;
   payload.data = gradient;
-  payload.bytes = static_cast<uint64_t>(all_elements_) * sizeof(float);
+  payload.bytes = static_cast<uint64_t>(elements) * sizeof(float);
   return payload;
 }
 

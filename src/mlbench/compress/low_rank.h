@@ -16,6 +16,23 @@ namespace mlbench::compress {
 // Makes the columns of a float32 matrix have length 1 and stand at right angles to each other; a column of zeros stays.
 void orthogonalise(at::Tensor matrix);
 
+// A flat gradient as one square matrix: its tensors back to back, row by row, and zeros behind them. Of n elements the
+// matrix has ceil(sqrt(n)) rows.
+class SquareBatch {
+ public:
+  explicit SquareBatch(const FlatLayout& layout);
+  // That of the matrix.
+  FlatLayout layout() const;
+  // The matrix, flat.
+  at::Tensor from(const at::Tensor& gradient) const;
+  // Puts its elements where the gradient has them; those behind the tensors are dropped.
+  void put(const at::Tensor& matrix, at::Tensor& gradient) const;
+
+ private:
+  std::vector<FlatRange> tensors_;
+  int64_t side_ = 0;
+};
+
 class LowRankParts {
  public:
   // M is `rows` x `columns` from `offset` of the flat gradient; P and Q begin at `p` and `q` of theirs.
@@ -49,8 +66,8 @@ class LowRankParts {
   void put_products(const at::Tensor& all_p, const at::Tensor& all_q, at::Tensor& flat) const;
   // Sets what is sent as it is to zero.
   void clear_plain(at::Tensor& flat) const;
-  // The payload of a step that compresses nothing, and what its sum does to the gradient.
-  Payload whole_payload(const at::Tensor& gradient) const;
+  // The payload of a step that compresses nothing of so many elements, and what its sum does to the gradient.
+  static Payload whole_payload(const at::Tensor& gradient, int64_t elements);
   static void take_whole(const at::Tensor& payload, at::Tensor& gradient);
 
  private:
@@ -60,7 +77,7 @@ class LowRankParts {
 
   std::vector<Matrix> matrices_;
   std::vector<Plain> plain_;
-  int64_t p_elements_ = 0, q_elements_ = 0, plain_elements_ = 0, all_elements_ = 0;
+  int64_t p_elements_ = 0, q_elements_ = 0, plain_elements_ = 0;
 };
 
 }  // namespace mlbench::compress

@@ -14,8 +14,10 @@ constexpr const char* kPowerSteps = "coder/steps";
 PowerSgdCoder::PowerSgdCoder(const PowerSgdOptions& options, const CoderContext& context)
     : options_(options),
       seed_(context.seed),
-      parts_(context.layout, options.rank, options.min_compression),
-      memory_(name(), context.layout, options.error_feedback),
+      elements_(context.layout.parameter_count()),
+      batch_(options.batched ? std::optional<SquareBatch>(context.layout) : std::nullopt),
+      parts_(batch_ ? batch_->layout() : context.layout, options.rank, batch_ ? 0 : options.min_compression),
+      memory_(name(), batch_ ? batch_->layout() : context.layout, options.error_feedback),
       q_(at::zeros({parts_.q_elements()})) {}
 
 std::optional<uint64_t> PowerSgdCoder::bytes_per_step() const {
@@ -26,13 +28,14 @@ std::optional<uint64_t> PowerSgdCoder::bytes_per_step() const {
 Payload PowerSgdCoder::encode(int round, const at::Tensor& gradient) {
   Payload payload;
   if (!compresses()) {
-    if (round == 0) return parts_.whole_payload(gradient);
+    if (round == 0) return LowRankParts::whole_payload(gradient, elements_);
     payload.data = at::empty({0});
     return payload;
   }
   if (round == 0) {
     if (!options_.warm_start || steps_ == 0) q_ = parts_.drawn_q(seed_, step_.step);
-    corrected_ = memory_.enabled() ? at::add(gradient, memory_.values()) : gradient.clone();
+    const at::Tensor own = batch_ ? batch_->from(gradient) : gradient;
+    corrected_ = memory_.enabled() ? at::add(own, memory_.values()) : own.clone();
     payload = parts_.payload_of(parts_.p_elements(), corrected_);
     for (const Matrix& matrix : parts_.matrices()) {
       at::Tensor p = LowRankParts::p_of(payload.data, matrix);
@@ -62,11 +65,13 @@ void PowerSgdCoder::absorb(int round, std::span<const at::Tensor> results, at::T
   }
   ++steps_;
   q_.copy_(results[0]);
-  parts_.put_products(p_, q_, gradient);
+  at::Tensor product = batch_ ? at::empty_like(corrected_) : gradient;
+  parts_.put_products(p_, q_, product);
+  if (batch_) batch_->put(product, gradient);
   if (!memory_.enabled()) return;
   for (const Matrix& matrix : parts_.matrices()) {
     at::Tensor error = LowRankParts::matrix_in(memory_.values(), matrix);
-    at::sub_out(error, LowRankParts::matrix_in(corrected_, matrix), LowRankParts::matrix_in(gradient, matrix),
+    at::sub_out(error, LowRankParts::matrix_in(corrected_, matrix), LowRankParts::matrix_in(product, matrix),
                 step_.share);
   }
 }

@@ -11,8 +11,13 @@
 // `share` is this rank's weight in the mean (1 / k with equal batches, as in the paper). Vectors, and matrices for
 // which (n + m) * r * min_compression >= n * m, are summed as they are, with the first round.
 //
-// Bytes per step and rank: 4 * (n + m) * r per matrix and 4 per other element, in two sums that depend on each other.
-// Before the step `start_step` the whole gradient is summed: 4 bytes per element.
+// With `batched`, all tensors together are one square matrix, as PyTorch's batched_powerSGD_hook has it: back to back,
+// vectors too, with zeros behind them; n = m = ceil(sqrt(elements)). It is always compressed. As in PyTorch, e is kept
+// for the zeros, too. PyTorch has a matrix for each bucket, whose tensors stand in the order in which gradients are
+// computed; here all are one, in the model's order.
+//
+// Bytes per step and rank: 4 * (n + m) * r per matrix and 4 per other element, in two sums that depend on each other;
+// batched 8 * n * r. Before the step `start_step` the whole gradient is summed: 4 bytes per element.
 
 #include "mlbench/compress/coder.h"
 #include "mlbench/compress/error_memory.h"
@@ -26,6 +31,7 @@ struct PowerSgdOptions {
   bool warm_start = true;  // Q is that of the compressed step before; false: drawn in each step
   int64_t start_step = 0;
   double min_compression = 2;
+  bool batched = false;
 };
 
 class PowerSgdCoder final : public GradientCoder {
@@ -49,12 +55,14 @@ class PowerSgdCoder final : public GradientCoder {
 
   PowerSgdOptions options_;
   uint64_t seed_;
+  int64_t elements_;  // of the gradient, without padding
+  std::optional<SquareBatch> batch_;
   LowRankParts parts_;
   ErrorMemory memory_;
   StepContext step_;
   int64_t steps_ = 0;     // that were compressed
   at::Tensor p_, q_;      // of all matrices
-  at::Tensor corrected_;  // g + e of this step
+  at::Tensor corrected_;  // g + e of this step, as parts_ has it
 };
 
 }  // namespace mlbench::compress

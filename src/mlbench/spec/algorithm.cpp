@@ -48,11 +48,13 @@ std::span<const NamedAlgorithm> named_algorithms() { return kNamedAlgorithms; }
 const std::vector<NameElsewhere>& names_elsewhere() {
   static const std::string kPyTorch = "PyTorch", kMlbench = "MLBench", kCoder = "compression", kPattern = "pattern";
   static const Json kLater = {{"compression_start", 1000}}, kBlocks = {{"compression", "random_block"}};
+  static const Json kBatchedLater = {{"batched", true}, {"compression_start", 1000}};
   static const std::vector<NameElsewhere> kNames = {
       {"allreduce_hook", kPyTorch, kCoder, "none"},
       {"fp16_compress_hook", kPyTorch, kCoder, "half", {{"type", "float16"}}},
       {"bf16_compress_hook", kPyTorch, kCoder, "half", {{"type", "bfloat16"}}},
       {"powerSGD_hook", kPyTorch, kCoder, "power_sgd", kLater},
+      {"batched_powerSGD_hook", kPyTorch, kCoder, "power_sgd", kBatchedLater},
       {"post_localSGD_hook", kPyTorch, kPattern, "local"},
       {"PostLocalSGDOptimizer", kPyTorch, kPattern, "local"},
       {"ZeroRedundancyOptimizer", kPyTorch, kPattern, "sharded"},

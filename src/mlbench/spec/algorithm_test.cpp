@@ -44,8 +44,9 @@ TEST(Algorithm, NamesElsewhereStandForOurs) {
     EXPECT_EQ(theirs.hash, hash);
     EXPECT_EQ(theirs.canonical.dump().find(row.name + "\""), std::string::npos) << "records have one name";
   }
-  for (const char* name : {"fp16_compress_hook", "bf16_compress_hook", "powerSGD_hook", "post_localSGD_hook",
-                           "ZeroRedundancyOptimizer", "CentralizedSGD", "DecentralizedSGD", "SignSGD"}) {
+  for (const char* name :
+       {"fp16_compress_hook", "bf16_compress_hook", "powerSGD_hook", "batched_powerSGD_hook", "post_localSGD_hook",
+        "ZeroRedundancyOptimizer", "CentralizedSGD", "DecentralizedSGD", "SignSGD"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
   const Override hook = {"optimizer.compression", "powerSGD_hook"}, given = {"optimizer.compression_start", "2"};

@@ -364,6 +364,7 @@ std::vector<Algorithm> algorithms() {
   all.push_back({"centralized_sgd", {{"pattern", "async_server"}, {"momentum", 0.5}}});
   all.push_back({"adamw", {{"pattern", "async_server"}, {"staleness", 1}}});
   all.push_back({"adamw", {{"compression", "power_sgd"}, {"min_compression", 1}}});
+  all.push_back({"centralized_sgd", {{"compression", "power_sgd"}, {"batched", true}}});
   all.push_back({"acp_sgd", {{"min_compression", 1}}});
   for (const char* coder : {"int8", "fp8", "fp4", "ef_sign", "one_bit", "natural", "qsgd"}) {
     all.push_back({"centralized_sgd", {{"pattern", "quantised"}, {"compression", coder}}});
