@@ -26,7 +26,7 @@ namespace mlbench::optim {
 namespace {
 
 constexpr Range kShareRange{0, 1}, kDecayRange{0, 1e6}, kEpsRange{0, 1}, kFractionRange{1e-9, 1}, kNormRange{0, 1e30};
-constexpr Range kPatienceRange{0, 1e6};
+constexpr Range kPatienceRange{0, 1e6}, kDenominatorRange{1e-9, 1e12};
 
 // Rules are made when all options are read: a misspelt option is then reported before what its absence does to others.
 struct RuleContext {
@@ -158,7 +158,13 @@ MakeRule read_schedule_free_adamw(OptionReader& options) {
 StepOptions read_step_options(OptionReader& options, int workers) {
   StepOptions step;
   step.clip_norm = options.number("clip_norm", 0, kNormRange);
-  if (options.choice("reduce", "sum", {"sum", "mean"}) == "mean") step.reduce_divisor = workers;
+  const bool mean = options.choice("reduce", "sum", {"sum", "mean"}) == "mean";
+  if (mean) step.reduce_divisor = workers;
+  step.denominator = options.number("denominator", step.denominator, kDenominatorRange);
+  if (mean && step.denominator != 1) {
+    throw UserError(
+        "denominator with reduce \"mean\", whose denominator is the number of workers; expected reduce \"sum\"");
+  }
   step.averaging_patience = options.integer("averaging_patience", 0, kPatienceRange);
   step.loss_scale = read_loss_scale(options);
   return step;
@@ -217,6 +223,11 @@ std::unique_ptr<Optimizer> make_optimizer(const spec::OptimizerSpec& spec, const
   options.text("compression", "");
   const compress::MakeCoder make_coder = compress::read_coder(algorithm.coder, options);
   options.finish();
+  if (step.denominator != 1 && !keeps_replicas(algorithm.pattern)) {
+    throw UserError(fmt::format(
+        "denominator with the pattern {}, whose ranks step by the mean of their own samples; expected denominator 1",
+        algorithm.pattern));
+  }
   const FlatLayout nothing;
   auto coder = make_coder({codes_parts(algorithm.pattern) ? nothing : layout, context.seed, comm.rank(), comm.size()});
   if (coder->has_momentum() && spec.options.value("momentum", 0.0) != 0) {

@@ -22,7 +22,8 @@ Optimizer::Optimizer(std::unique_ptr<UpdateRule> rule, std::unique_ptr<compress:
       exchange_(std::move(exchange)),
       part_(exchange_->own_part()),
       clip_norm_(options.clip_norm),
-      reduce_divisor_(options.reduce_divisor) {
+      reduce_divisor_(options.reduce_divisor),
+      denominator_(options.denominator) {
   if (options.loss_scale.initial != 0) {
     scaler_.emplace(options.loss_scale);
     if (!promise().exact || !promise().replicated) {
@@ -51,7 +52,7 @@ Promise Optimizer::promise() const {
 
 StepOutcome Optimizer::step(FlatTensors& tensors, double lr, double sum_divisor) {
   StepOutcome outcome;
-  double gradient_scale = 1 / (loss_scale() * static_cast<double>(reduce_divisor_) * sum_divisor);
+  double gradient_scale = 1 / (loss_scale() * static_cast<double>(reduce_divisor_) * denominator_ * sum_divisor);
   if (norm_) {
     const double norm = norm_->of(tensors.gradients) * gradient_scale;
     outcome.gradient_norm = norm;

@@ -45,7 +45,7 @@ class UpdateRule {
 
 // What happens in a step, where g is the gradient that the exchange left, S the loss scale, and d the step's divisor of
 // the sum:
-//   g <- g / (S d), and with reduce "mean" / k
+//   g <- g / (S d), and with reduce "mean" / k, or / denominator
 //   if g is not finite, and the loss is scaled: the step is skipped
 //   n = norm(g);  g <- g * min(1, clip_norm / (n + 1e-6))      (Pascanu et al. 2013, with PyTorch's epsilon)
 struct StepOptions {
@@ -53,6 +53,7 @@ struct StepOptions {
   // 1 for reduce "sum": the loop's shares sum to the gradient of the mean loss, or to whatever the batch plan's divisor
   // makes of them (4a: the sum of the ranks' means). k for "mean": the gradient is the mean of the ranks' shares.
   int64_t reduce_divisor = 1;
+  double denominator = 1;  // of the sum: another than k (MLBench's avg_custom)
   LossScaleOptions loss_scale = {};
   int64_t averaging_patience = 0;  // of the trigger of averaged weights (weight_average.h); 0: never
 };
@@ -146,6 +147,7 @@ class Optimizer {
   const std::optional<FlatPart> part_;
   const double clip_norm_;
   const int64_t reduce_divisor_;
+  const double denominator_;
   std::optional<GradientNorm> norm_;
   std::optional<LossScaler> scaler_;
   std::optional<WeightAverage> average_;

@@ -479,7 +479,7 @@ TEST(Factory, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(
       with("centralized_adam", {{"momentum", 0.9}}),
       ThrowsMessage<UserError>(HasSubstr("no option 'momentum'; valid: rule, betas, eps, amsgrad, weight_decay, "
-                                         "clip_norm, reduce, averaging_patience, loss_scale, ")));
+                                         "clip_norm, reduce, denominator, averaging_patience, loss_scale, ")));
   EXPECT_THAT(with("centralized_adam", {{"momentum", 0.9}}),
               ThrowsMessage<UserError>(HasSubstr("pattern, by_layer, bucket_mb, overlap, compression")));
   EXPECT_THAT(with("centralized_adam", {{"betas", 0.9}}), ThrowsMessage<UserError>(HasSubstr("a list of 2 numbers")));

@@ -120,12 +120,44 @@ TEST(Reduce, SumsOrAveragesTheSharesOfTheRanks) {
   }
 }
 
+// By layer, by bucket and as a whole; of several messages or one. 1.5 is no number of ranks.
+TEST(Reduce, DividesTheSumByAGivenDenominator) {
+  const Json patterns[] = {
+      Json::object(), {{"by_layer", true}}, {{"bucket_mb", 1e-5}}, {{"pattern", "sharded"}}, {{"pattern", "server"}}};
+  for (const Json& pattern : patterns) {
+    for (const auto& [denominator, expected] : {std::pair{1.0, 1 - 6.0F}, {1.5, 1 - 4.0F}, {4.0, 1 - 1.5F}}) {
+      SCOPED_TRACE(pattern.dump());
+      Json options = pattern;
+      options["denominator"] = denominator;
+      on_wired_ranks(4, DType::kFloat32, [&, value = expected](int rank, comm::Communicator& comm) {
+        const auto optimizer = make_optimizer(spec_of(options), kStepLayout, comm);
+        FlatTensors tensors{flat_of(1), flat_of(static_cast<float>(rank))};
+        exchange(*optimizer, tensors, 0);
+        optimizer->step(tensors, 1);
+        optimizer->after_update(tensors);
+        EXPECT_EQ(tensors.parameters[16].item<float>(), value);
+      });
+    }
+  }
+}
+
 TEST(StepOptions, AreRefusedByName) {
   const auto comm = one_rank();
   const auto with = [&](Json options) {
     return [&comm, options] { make_optimizer(spec_of(options), kStepLayout, *comm); };
   };
   EXPECT_THAT(with({{"reduce", "max"}}), ThrowsMessage<UserError>(HasSubstr("has no reduce 'max'; valid: sum, mean")));
+  EXPECT_THAT(with({{"denominator", 0}}), ThrowsMessage<UserError>(HasSubstr("is 0; expected a number from 1e-09")));
+  EXPECT_THAT(with({{"denominator", 3}, {"reduce", "mean"}}),
+              ThrowsMessage<UserError>(HasSubstr("whose denominator is the number of workers")));
+  for (const Json& row : list_exchanges()) {
+    const Json options = {{"denominator", 3}, {"pattern", row["name"]}};
+    if (row["replicated"] == false) {
+      EXPECT_THAT(with(options), ThrowsMessage<UserError>(HasSubstr("by the mean of their own samples"))) << row;
+    } else if (row["name"] != "quantised") {  // which needs a coder
+      EXPECT_NO_THROW(with(options)()) << row;
+    }
+  }
   EXPECT_THAT(with({{"clip_norm", -1}}), ThrowsMessage<UserError>(HasSubstr("is -1; expected a number from 0")));
   EXPECT_THAT(with({{"loss_scale", 100}}), ThrowsMessage<UserError>(HasSubstr("a power of two")));
   EXPECT_THAT(with({{"loss_scale", 128}, {"loss_scale_interval", 0}}),

@@ -147,6 +147,8 @@ void take_mean_of_own_samples(const compress::StepContext& step, FlatTensors& te
 
 bool codes_parts(const std::string& name) { return row_named(kExchanges, "pattern", name).codes_parts; }
 
+bool keeps_replicas(const std::string& name) { return row_named(kExchanges, "pattern", name).replicated; }
+
 Json list_exchanges() {
   Json rows = Json::array();
   for (const ExchangeRow& row : kExchanges) {

@@ -94,6 +94,8 @@ using MakeExchange = std::function<std::unique_ptr<Exchange>(const ExchangeConte
 MakeExchange read_exchange(const std::string& name, OptionReader& options);
 // Whether the pattern has coders of its own for parts of the parameters, and codes nothing with that of the whole.
 bool codes_parts(const std::string& name);
+// Whether all ranks hold the same parameters, as Promise says, whatever their number.
+bool keeps_replicas(const std::string& name);
 // A row per pattern, for lists: {name, sends, source, replicated, deterministic, options: [{name, default, expected}]}.
 Json list_exchanges();
 
