@@ -2432,6 +2432,8 @@ TEST_F(StudyCli, WrongWordsAreRefusedBeforeAnythingRuns) {
   refused({"--note", "cluster"}, HasSubstr("expected cluster=TEXT"));
   refused({"--network", "real", "--network", "real"}, HasSubstr("--network has 'real' twice"));
   refused({"--network", "fast"}, HasSubstr("fast"));
+  refused({"--network", "links=0"}, HasSubstr("--links"));
+  refused({"--network", "host_network"}, HasSubstr("--host-network"));
   refused({"--input", folder_.path() / "none"}, HasSubstr("is not a folder"));
   refused({"--variants", "b32"}, HasSubstr("b32"));
   refused({"--format", "html"}, HasSubstr("unknown format 'html'"));
@@ -2448,6 +2450,30 @@ TEST_F(StudyCli, DryRunListsEachRunOnce) {
   EXPECT_EQ(plan["runs_without_estimate"], 5);
   EXPECT_THAT(study({"--dry-run"}).out, HasSubstr("4 runs, at least 0.0 minutes; of 3 runs no time is known"));
   EXPECT_EQ(runs(), 0U);
+}
+
+// The proposals of document 004, beside each other: each network has its own exchange, and its own base for efficiency.
+TEST_F(StudyCli, NetworksDifferInConnectionsAndBuffers) {
+  const std::vector<std::string> networks = {"--network", "real", "--network", "links=2,socket_buffer=1M"};
+  std::vector<std::string> words = networks;
+  words.insert(words.end(), {"--dry-run", "--json"});
+  EXPECT_THAT(study(words).json()["runs"], testing::SizeIs(7)) << "both share the run that computes alone";
+  words = networks;
+  words.emplace_back("--json");
+  const Result made = study(words);
+  ASSERT_EQ(made.code, 0) << made.err;
+  const Json rows = made.json()["rows"];
+  ASSERT_EQ(rows.size(), 4U);
+  for (const Json& row : rows) EXPECT_TRUE(row["efficiency"].is_number()) << row;
+  EXPECT_EQ(rows[0]["efficiency"], 1.0);
+  EXPECT_EQ(rows[2]["efficiency"], 1.0) << "of its own network";
+  EXPECT_EQ(rows[3]["network"], "links=2,socket_buffer=1M");
+  const auto communication = [&](const Json& row) {
+    return read_json_file(home() / "runs" / row["runs"][0].get<std::string>() / "run.json")["communication"];
+  };
+  EXPECT_EQ(communication(rows[1])["links"], 1);
+  EXPECT_EQ(communication(rows[3])["links"], 2);
+  EXPECT_EQ(communication(rows[3])["socket_buffer_bytes"], 1 << 20);
 }
 
 TEST_F(StudyCli, FinishedRunsAreKeptAndTheFormHasTheNotes) {

@@ -1,10 +1,19 @@
 #include "mlbench/plan/ddl_plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <set>
+
+#include "mlbench/base/errors.h"
+#include "mlbench/base/numbers.h"
 #include "mlbench/base/sha256.h"
+#include "mlbench/base/text.h"
+#include "mlbench/catalog/options/options.h"
 #include "mlbench/plan/plan.h"
 #include "mlbench/spec/batch_scaling.h"
+#include "mlbench/spec/run_option_members.h"
 
 namespace mlbench::plan {
 
@@ -28,6 +37,16 @@ std::string network_name(const std::string& network) {
 void set_input(spec::RunOptions& run, const std::string& input) {
   run.synthetic = run.fixed_batch = input == report::kSyntheticInput;
   if (!run.synthetic) run.data_dir = input;
+}
+
+void set_option(spec::RunOptions& run, const spec::RunOption& option, const std::string& value) {
+  if (option.of_executor()) {
+    run.engine[std::string(option.name)] = option.kind == spec::OptionKind::kFlag ? Json(true) : Json(value);
+    return;
+  }
+  spec::visit_member(
+      option, run, [&](std::string& text) { text = value; }, [&](std::vector<std::string>& list) { list = {value}; },
+      [](bool& flag) { flag = true; }, [](Json&) {});
 }
 
 void leave_out_goal(spec::RunOptions& run) {
@@ -73,6 +92,34 @@ std::vector<DdlPoint> ddl_points(const DdlOptions& options) {
   return points;
 }
 
+void set_network(spec::RunOptions& run, const std::string& network) {
+  if (network == report::kRealNetwork) return;
+  const size_t links = std::min(network.find(';'), network.size());  // those that differ have no settings
+  std::vector<std::string> emulated;
+  std::set<std::string_view> seen;
+  for (const std::string& part : split_at(network.substr(0, links), ',')) {
+    const size_t equals = std::min(part.find('='), part.size());
+    const auto option = std::ranges::find_if(catalog::run_options(), [&](const spec::RunOption& one) {
+      return one.of_network && one.name == std::string_view(part).substr(0, equals);
+    });
+    if (option == catalog::run_options().end()) {
+      emulated.push_back(part);
+      continue;
+    }
+    const auto refuse = [&](const std::string& reason) {
+      throw UserError(fmt::format("--network '{}': {} {}", shortened(network), option->name, reason));
+    };
+    const bool takes_value = option->kind != spec::OptionKind::kFlag;
+    const std::string value = equals < part.size() ? part.substr(equals + 1) : "";
+    if (!seen.insert(option->name).second) refuse("comes twice");
+    if (takes_value && value.empty()) refuse(fmt::format("has no value: expected {}={}", option->name, option->value));
+    if (!takes_value && equals < part.size()) refuse("takes no value");
+    set_option(run, *option, value);
+  }
+  run.netem = fmt::format("{}", fmt::join(emulated, ","));
+  if (links < network.size()) run.netem += network.substr(run.netem.empty() ? links + 1 : links);
+}
+
 spec::RunOptions ddl_options(const DdlOptions& options, const DdlPoint& point, int64_t repeat) {
   spec::RunOptions run = options.run;
   run.name = fmt::format("{}.{}.{}", options.run.name, input_name(point.input), network_name(point.network));
@@ -83,7 +130,7 @@ spec::RunOptions ddl_options(const DdlOptions& options, const DdlPoint& point, i
   run.repeat.clear();
   run.next_repeat = true;  // a run after one that failed takes the next name
   set_input(run, point.input);
-  if (point.network != report::kRealNetwork) run.netem = point.network;
+  set_network(run, point.network);
   if (spec::measures_throughput(run)) leave_out_goal(run);
   const bool limited = !run.max_steps.empty() || !run.max_epochs.empty() || !run.max_time.empty();
   if (!limited && !run.light && !run.to_the_end) run.max_steps = std::to_string(kDdlSteps);
@@ -109,7 +156,7 @@ spec::RunOptions ddl_exchange_options(const DdlOptions& options, const DdlPoint&
   spec::RunOptions run = stage_options(options, point, share, "exchange." + network_name(point.network), point.workers);
   set_input(run, report::kSyntheticInput);
   run.compute = kNoCompute;
-  if (point.network != report::kRealNetwork) run.netem = point.network;
+  set_network(run, point.network);
   return run;
 }
 

@@ -18,7 +18,7 @@ struct DdlOptions {
   // No value twice.
   std::vector<int64_t> workers = {1};
   std::vector<std::string> inputs = {report::kSyntheticInput};  // synthetic, or places as of --data-dir
-  std::vector<std::string> networks = {report::kRealNetwork};   // real, or as of --netem
+  std::vector<std::string> networks = {report::kRealNetwork};   // as set_network() takes them
   std::vector<std::string> variants = {""};                     // "": the task's first
 };
 
@@ -27,6 +27,13 @@ inline constexpr int64_t kDdlSteps = 300, kDdlStageSteps = 30;
 
 // All points; the workers change fastest.
 std::vector<report::DdlPoint> ddl_points(const DdlOptions& options);
+
+// Sets what a network of the study says: "real" leaves `run` as it is. Else `network` is a list, with commas, of
+// settings NAME=VALUE and of what --netem takes: "links=16,socket_buffer=12M", "host_network",
+// "bandwidth=1Gbit,socket_buffer=64K". Names are those of options with `of_network`; a flag has no value. Values are
+// checked with the run. Throws UserError for a setting that comes twice, that has no value, or that has one and takes
+// none.
+void set_network(spec::RunOptions& run, const std::string& network);
 
 // The options of one run of a point. `repeat` counts from 0. Names have marks of places and networks, which do not
 // depend on the other points of the study.

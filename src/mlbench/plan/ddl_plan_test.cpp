@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "mlbench/base/errors.h"
 #include "mlbench/base/files.h"
 #include "mlbench/plan/plan.h"
 #include "mlbench/plan/sweep_plan.h"
@@ -11,7 +12,9 @@ namespace mlbench::plan {
 namespace {
 
 using report::DdlPoint;
+using testing::HasSubstr;
 using testing::StartsWith;
+using testing::ThrowsMessage;
 
 class DdlPlan : public testing::Test {
  protected:
@@ -62,6 +65,45 @@ TEST_F(DdlPlan, PlacesAndNetworksHaveNamesOfTheirOwn) {
   EXPECT_FALSE(one.synthetic);
   EXPECT_NE(one.name, ddl_options(options_, {.input = "/b", .network = "bandwidth=1Gbit"}, 0).name);
   EXPECT_NE(one.name, ddl_options(options_, {.input = "/a", .network = "bandwidth=2Gbit"}, 0).name);
+}
+
+TEST_F(DdlPlan, ANetworkHasSettings) {
+  facts_.catalog["backends"][0]["tunables"] = {"links", "socket_buffer", "interface"};
+  options_.run.links = "2";  // of all networks that do not say it
+  const auto of = [&](const std::string& network) {
+    return planned(ddl_options(options_, {.network = network, .workers = 2}, 0)).communication;
+  };
+  EXPECT_EQ(of(report::kRealNetwork), (spec::Communication{.links = 2}));
+  EXPECT_EQ(of("links=16,socket_buffer=12M"), (spec::Communication{.links = 16, .socket_buffer_bytes = 12 << 20}));
+  EXPECT_EQ(
+      of("latency=1ms,links=1,socket_buffer=64K,bandwidth=1Gbit;0>1:latency=2ms"),
+      (spec::Communication{.netem = "latency=1ms,bandwidth=1Gbit;0>1:latency=2ms", .socket_buffer_bytes = 64 << 10}));
+  EXPECT_THAT([&] { of("links=4;0>1:latency=2ms"); }, ThrowsMessage<UserError>(HasSubstr("--netem with --links")));
+  const DdlPoint point{.network = "links=16", .workers = 2};
+  EXPECT_EQ(planned(ddl_exchange_options(options_, point, {})).communication.links, 16) << "of the exchange alone, too";
+
+  spec::RunOptions pods;
+  set_network(pods, "host_network,interface=eth1");
+  EXPECT_EQ(pods.engine, (Json{{"host_network", true}}));
+  EXPECT_EQ(pods.network_interface, "eth1");
+  EXPECT_EQ(pods.netem, "");
+}
+
+TEST_F(DdlPlan, SettingsOfANetworkThatMakeNoSenseAreNamed) {
+  const auto refused = [](const std::string& network) {
+    spec::RunOptions run;
+    try {
+      set_network(run, network);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return "taken, netem " + run.netem;
+  };
+  EXPECT_EQ(refused("links"), "--network 'links': links has no value: expected links=N");
+  EXPECT_EQ(refused("links=2,links=4"), "--network 'links=2,links=4': links comes twice");
+  EXPECT_EQ(refused("host_network=yes"), "--network 'host_network=yes': host_network takes no value");
+  EXPECT_EQ(refused("queue=x"), "taken, netem queue=x") << "no setting of a network: refused with the run";
+  EXPECT_THROW(planned(ddl_options(options_, {.network = "queue=x", .workers = 2}, 0)), UserError);
 }
 
 TEST_F(DdlPlan, OneWorkerComputesTheShareOfOne) {

@@ -111,6 +111,7 @@ struct RunOption {
   bool path = false;
   const FileFlag* file_flag = nullptr;
   bool names_cluster = false;  // an executor's option that says on which cluster the ranks are
+  bool of_network = false;     // says over what ranks communicate, so that `study ddl --network` may vary it
 
   bool of_executor() const { return member == Member(); }
 };

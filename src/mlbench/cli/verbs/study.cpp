@@ -335,7 +335,8 @@ void add_study_ddl(CLI::App& group, Program& program) {
   list("--input", words->inputs, "PLACE",
        "synthetic, or a folder or s3://BUCKET/PREFIX of data (repeatable; default: synthetic)");
   list("--network", words->networks, "NETWORK",
-       "real, or an emulated one as of run --netem (repeatable; default: real)");
+       "real, settings such as links=16,socket_buffer=12M or host_network, or what run --netem takes (repeatable; "
+       "default: real)");
   list("--note", words->notes, "NAME=TEXT", "a text of the experiment's form, as 'mlbench note' has them (repeatable)");
   list("--format", words->formats, "LIST", "of png, svg, csv, markdown, latex, json (default: all)")->delimiter(',');
   verb->add_option("-o,--output", words->output, "the folder of tables and charts (default: NAME)")->type_name("DIR");

@@ -32,7 +32,7 @@ inline constexpr spec::RunOption kOptions[] = {
      .help = "queue of Kueue that is to admit the job",
      .not_compared = "waiting in it is in no clock but queue_s"},
     {.name = "host_network", .flags = "--host-network", .kind = OptionKind::kFlag,
-     .help = "ranks on Kubernetes use the network of their nodes", .compared = "host_network"},
+     .help = "ranks on Kubernetes use the network of their nodes", .compared = "host_network", .of_network = true},
     {.name = "pod_overlay", .flags = "--pod-overlay", .kind = OptionKind::kText, .value = "FILE",
      .help = "JSON or YAML that is merged into the pods' template",
      .compared = "pod_overlay", .form = text_of_64k, .content = &inputs::kPodOverlay},

@@ -32,7 +32,7 @@ inline constexpr const char* kRealNetwork = "real";          // nothing is emula
 
 struct DdlPoint {
   std::string input = kSyntheticInput;  // or the place of the data
-  std::string network = kRealNetwork;   // or the emulated network
+  std::string network = kRealNetwork;   // or its settings, as plan/ddl_plan.h has them
   std::string variant = {};             // of the task; "": its first
   int64_t workers = 1;
 };
