@@ -261,7 +261,9 @@ class ImageSource final : public LabelledSource {
     std::string found;
     for (int reads = 0; reads < kMostReads; ++reads) {
       split_.stored->read(shard, sample.offset, bytes);
-      found = sha256_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      found = split_.stored->images_checked->measure(sample.length, [&] {
+        return sha256_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      });
       if (found == expected) return;
     }
     throw IoError(fmt::format(

@@ -9,6 +9,7 @@
 
 #include "mlbench/base/blocks.h"
 #include "mlbench/base/choices.h"
+#include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/sha256.h"
@@ -174,6 +175,7 @@ image::SampleIndex index_stored_shards(const ImageInput& from, const StoredShard
         sample.shard = static_cast<int32_t>(shard);
         whole.samples.push_back(std::move(sample));
       }
+      whole.checked += one.checked;
     } catch (const UserError& error) {
       std::string text = error.what();
       fill_in(text, copy.string(), stored.address(shard));
@@ -219,6 +221,7 @@ PreparedDataset prepare_images(const DatasetDescription& description, const Loca
   std::vector<std::string> class_names = numbers_below(description.classes);
   const std::string key = cache_key(description, sources);
   const fs::path copy = fs::absolute(cache_dir) / fmt::format("{}-{}.shard.tmp", description.name, key.substr(0, 16));
+  CheckCost checked;
   const auto fill = [&](size_t number, SplitWriter& out) {
     const SplitSpec& split = description.splits[number];
     const ImageInput from{split, located.files[number], description.classes, class_names};
@@ -236,12 +239,19 @@ PreparedDataset prepare_images(const DatasetDescription& description, const Loca
       std::ranges::copy(found, digits.begin());
     }
     write_index(index, out);
+    checked += index.checked;
+    if (progress && index.checked.bytes > 0) {
+      progress(fmt::format("compared the CRC-32C of {:.1f} MB of records of split '{}' in {:.3g} s",
+                           static_cast<double>(index.checked.bytes) / 1e6, split.name, to_seconds(index.checked.ns)));
+    }
     if (!index.classes.empty()) class_names = index.classes;
   };
-  return open_or_make_cache(
+  PreparedDataset data = open_or_make_cache(
       {description, image_columns(), "", key, std::move(shards), located.stored}, cache_dir, fill,
       fmt::format("indexing the images of {} in {} ({})", description.name, located.folder.string(), located.origin),
       progress);
+  data.set_records_checked(checked);
+  return data;
 }
 
 std::vector<fs::path> find_images(const fs::path& folder, const std::string& pattern) {

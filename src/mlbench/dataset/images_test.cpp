@@ -356,6 +356,26 @@ TEST(StoredImages, AreThoseOfTheFolder) {
   }
 }
 
+TEST(StoredImages, WhatChecksumsOfRecordsCostIsSaidWhereTheIndexIsMade) {
+  for (const ImageSet& set : image_sets()) {
+    SCOPED_TRACE(set.container);
+    Place place(set);
+    const CheckCost made = place.prepare().records_checked();
+    const bool records = set.container == std::string("tfrecord");
+    EXPECT_EQ(place.said.find("compared the CRC-32C of ") != std::string::npos, records) << place.said;
+    EXPECT_EQ(made.ns > 0, records);
+    int64_t bytes = 0;  // of whole files, less what frames each of the 7 records
+    for (const auto& entry : fs::directory_iterator(place.root())) {
+      if (records) bytes += static_cast<int64_t>(entry.file_size());
+    }
+    EXPECT_EQ(made.bytes, records ? bytes - int64_t{7} * 16 : 0);
+    EXPECT_EQ(place.prepare().records_checked().bytes, 0) << "the index was there";
+    if (!records) continue;
+    Stored stored(place);
+    EXPECT_EQ(stored.prepare().records_checked().bytes, made.bytes);
+  }
+}
+
 TEST(StoredImages, AChangedObjectIsRefusedAndIndexedAnew) {
   Place place(image_sets()[1]);
   Stored stored(place);

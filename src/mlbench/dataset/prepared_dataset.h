@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mlbench/base/check_cost.h"
 #include "mlbench/base/files.h"
 #include "mlbench/base/json.h"
 #include "mlbench/dataset/column.h"
@@ -72,6 +73,9 @@ class PreparedDataset {
   // Vocabulary, references and counts of text; null for other data.
   const std::shared_ptr<text::PreparedText>& text() const { return text_; }
   void set_text(std::shared_ptr<text::PreparedText> text) { text_ = std::move(text); }
+  // What comparing the CRC-32C of records cost this process; 0 where the index was there, and without such records.
+  CheckCost records_checked() const { return records_checked_; }
+  void set_records_checked(CheckCost cost) { records_checked_ = cost; }
 
  private:
   std::string name_, fingerprint_;
@@ -81,6 +85,7 @@ class PreparedDataset {
   std::shared_ptr<const void> cache_;  // keeps the views of the splits valid
   std::vector<CachedSplit> splits_;
   std::shared_ptr<text::PreparedText> text_;
+  CheckCost records_checked_ = {};
 };
 
 // Is called with a line now and then by work that takes long; may be empty.

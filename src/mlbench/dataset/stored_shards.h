@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "mlbench/base/check_cost.h"
 #include "mlbench/base/json.h"
 #include "mlbench/objects/object_store.h"
 
@@ -20,6 +21,8 @@ namespace mlbench::dataset {
 struct StoredShards {
   std::shared_ptr<objects::ObjectStore> store;
   std::vector<objects::Object> objects = {};
+  // What comparing images with the SHA-256 of the index has cost.
+  std::shared_ptr<CheckMeter> images_checked = std::make_shared<CheckMeter>();
 
   // Fills `into` with bytes of a shard. Throws UserError and IoError that name the object (ObjectStore::read).
   void read(size_t shard, int64_t offset, std::span<std::byte> into) const;

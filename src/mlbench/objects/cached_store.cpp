@@ -44,13 +44,6 @@ bool read_at(int file, int64_t offset, std::span<std::byte> into, const fs::path
   return true;
 }
 
-std::string trailer_of(const std::string& name, std::string_view bytes) {
-  const uint32_t checksum = tfrecord::masked_checksum(bytes);
-  std::string trailer = name;
-  trailer.append(reinterpret_cast<const char*>(&checksum), sizeof checksum);
-  return trailer;
-}
-
 }  // namespace
 
 struct CachedStore::Block {
@@ -81,6 +74,8 @@ Counters CachedStore::counters() const {
   counters.copied_bytes += copied_bytes_;
   counters.cache_hits = hits_;
   counters.cache_misses = misses_;
+  counters.cache_bytes = kept_bytes_;
+  counters.cache_checked = checksums_.so_far();
   return counters;
 }
 
@@ -145,6 +140,7 @@ bool CachedStore::read_kept(const Block& block, int64_t from, std::span<std::byt
   if (checked_.size() >= kMostChecked) checked_.clear();
   checked_[block.name] = status.st_ino;
   ++hits_;
+  kept_bytes_ += std::ssize(into);
   return true;
 }
 
@@ -159,7 +155,7 @@ bool CachedStore::check_and_copy(int file, const Block& block, int64_t from, std
   std::vector<std::byte> all(static_cast<size_t>(block.bytes) + kTrailerBytes);
   if (!read_at(file, 0, all, block.path)) return false;
   const std::span bytes = std::span(all).first(static_cast<size_t>(block.bytes));
-  if (text_of(std::span(all).subspan(bytes.size())) != trailer_of(block.name, text_of(bytes))) return false;
+  if (text_of(std::span(all).subspan(bytes.size())) != trailer_of(block, bytes)) return false;
   std::memcpy(into.data(), bytes.data() + from, into.size());
   copied_bytes_ += std::ssize(into);
   return true;
@@ -177,6 +173,15 @@ void CachedStore::fetch(const Block& block, int64_t from, std::span<std::byte> i
   keep(block, all);
 }
 
+// What stands behind the bytes of a block in its file: its name and their checksum.
+std::string CachedStore::trailer_of(const Block& block, std::span<const std::byte> bytes) {
+  const uint32_t checksum =
+      checksums_.measure(std::ssize(bytes), [&] { return tfrecord::masked_checksum(text_of(bytes)); });
+  std::string trailer = block.name;
+  trailer.append(reinterpret_cast<const char*>(&checksum), sizeof checksum);
+  return trailer;
+}
+
 void CachedStore::keep(const Block& block, std::span<const std::byte> bytes) {
   const fs::path unfinished = folder_ / (std::string(kUnfinished) + "block");
   try {
@@ -188,7 +193,7 @@ void CachedStore::keep(const Block& block, std::span<const std::byte> bytes) {
     const FileDescriptor file(open(unfinished.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!file) throw_system_error("cannot write " + unfinished.string(), errno);
     write_all(file.get(), text_of(bytes), unfinished.string());
-    write_all(file.get(), trailer_of(block.name, text_of(bytes)), unfinished.string());
+    write_all(file.get(), trailer_of(block, bytes), unfinished.string());
     if (rename(unfinished.c_str(), block.path.c_str()) != 0) {
       throw_system_error("cannot rename to " + block.path.string(), errno);
     }

@@ -8,6 +8,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "mlbench/base/check_cost.h"
 #include "mlbench/objects/object_store.h"
 
 namespace mlbench::objects {
@@ -41,13 +42,15 @@ class CachedStore final : public ObjectStore {
   bool has_checked(const Block& block, uint64_t inode);
   bool check_and_copy(int file, const Block& block, int64_t from, std::span<std::byte> into);
   void fetch(const Block& block, int64_t from, std::span<std::byte> into);
+  std::string trailer_of(const Block& block, std::span<const std::byte> bytes);
   void keep(const Block& block, std::span<const std::byte> bytes);
   void make_room(int lock, int64_t bytes);
 
   const std::unique_ptr<ObjectStore> store_;
   const std::filesystem::path folder_;
   const int64_t most_bytes_, block_bytes_;
-  std::atomic<int64_t> reads_{0}, hits_{0}, misses_{0}, copied_bytes_{0};
+  std::atomic<int64_t> reads_{0}, hits_{0}, misses_{0}, copied_bytes_{0}, kept_bytes_{0};
+  CheckMeter checksums_;
 
   std::mutex mutex_;  // guards the next three
   std::condition_variable fetched_;

@@ -101,6 +101,25 @@ TEST_F(CachedStoreTest, BlocksAreFetchedOnceAlsoForALaterProcess) {
   EXPECT_EQ(second.made->requests, 1) << "another ETag is another content";
 }
 
+TEST_F(CachedStoreTest, WhatItGaveAndWhatItsChecksumsCostIsCounted) {
+  Opened first = open();
+  EXPECT_TRUE(is_right(*first.store, shard_, 900, 1300));
+  Counters counters = first.store->counters();
+  EXPECT_EQ(counters.cache_bytes, 0) << "all came from the store";
+  EXPECT_EQ(counters.cache_checked.bytes, 2500) << "three blocks were kept";
+  EXPECT_GT(counters.cache_checked.ns, 0);
+  EXPECT_TRUE(is_right(*first.store, shard_, 10, 500));
+  counters = first.store->counters();
+  EXPECT_EQ(counters.cache_bytes, 500);
+  EXPECT_EQ(counters.cache_checked.bytes, 3500) << "the block's first use";
+  EXPECT_TRUE(is_right(*first.store, shard_, 20, 500));
+  EXPECT_EQ(first.store->counters().cache_checked.bytes, 3500);
+  const Json told = to_json(first.store->counters());
+  EXPECT_EQ(told["cache_bytes"], 1000);
+  EXPECT_EQ(told["cache_checked_bytes"], 3500);
+  EXPECT_GT(told["cache_check_s"].get<double>(), 0);
+}
+
 TEST_F(CachedStoreTest, WholeBlocksComeWithoutASecondCopy) {
   Opened opened = open();
   const Object image{"image", 700, "etag"};

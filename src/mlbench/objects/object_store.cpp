@@ -21,12 +21,15 @@ Json to_json(const Counters& counters) {
           {"reads", counters.reads},
           {"bytes", counters.bytes},
           {"copied_bytes", counters.copied_bytes},
-          {"checked_bytes", counters.checked_bytes},
-          {"check_s", to_seconds(std::chrono::nanoseconds(counters.check_ns))},
+          {"checked_bytes", counters.checked.bytes},
+          {"check_s", to_seconds(counters.checked.ns)},
           {"requests", counters.requests},
           {"retries", counters.retries},
           {"cache_hits", counters.cache_hits},
-          {"cache_misses", counters.cache_misses}};
+          {"cache_misses", counters.cache_misses},
+          {"cache_bytes", counters.cache_bytes},
+          {"cache_checked_bytes", counters.cache_checked.bytes},
+          {"cache_check_s", to_seconds(counters.cache_checked.ns)}};
 }
 
 std::unique_ptr<ObjectStore> open_store(const std::string& place, const StoreOptions& options) {

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mlbench/base/check_cost.h"
 #include "mlbench/base/json.h"
 
 namespace mlbench::objects {
@@ -30,11 +31,12 @@ struct Counters {
   int64_t reads = 0;                         // that were asked for
   int64_t bytes = 0;                         // of objects, as they came from the place; what came twice counts twice
   int64_t copied_bytes = 0;                  // by this program, behind the callback of libcurl or the system's read
-  int64_t checked_bytes = 0;                 // whose MD5 was compared with the ETag
-  int64_t check_ns = 0;                      // of the processor, for that
+  CheckCost checked = {};                    // MD5 of whole objects, compared with the ETag
   int64_t requests = 0;                      // to the store, lists and repeated ones included
   int64_t retries = 0;                       // of these: repeated after a failure that may pass
   int64_t cache_hits = 0, cache_misses = 0;  // blocks of the local cache
+  int64_t cache_bytes = 0;                   // of objects, as they came from the local cache
+  CheckCost cache_checked = {};              // CRC-32C of its blocks, made when kept and compared before the first use
 };
 Json to_json(const Counters& counters);
 

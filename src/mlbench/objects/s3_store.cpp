@@ -106,16 +106,10 @@ std::string_view advice_for(std::string_view code, int status) {
   return std::ranges::find_if(kAdvice, fits)->text;
 }
 
-int64_t processor_ns_of_thread() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
+// "" where the system forbids MD5 altogether.
 std::string md5_hex(std::span<const std::byte> bytes) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned length = 0;
-  // A system may forbid MD5 altogether; then nothing is compared.
   if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, EVP_md5(), nullptr) != 1) return "";
   return hex_of(std::as_bytes(std::span(digest.data(), length)));
 }
@@ -148,8 +142,7 @@ class S3Store final : public ObjectStore {
             .reads = reads_,
             .bytes = bytes_,
             .copied_bytes = copied_bytes_,
-            .checked_bytes = checked_bytes_,
-            .check_ns = check_ns_,
+            .checked = checked_.so_far(),
             .requests = requests_,
             .retries = retries_};
   }
@@ -190,8 +183,8 @@ class S3Store final : public ObjectStore {
   CredentialSource credentials_;
   Connections connections_;
   const uint64_t pause_key_;
-  std::atomic<int64_t> objects_{0}, reads_{0}, bytes_{0}, copied_bytes_{0}, checked_bytes_{0}, check_ns_{0},
-      requests_{0}, retries_{0};
+  std::atomic<int64_t> objects_{0}, reads_{0}, bytes_{0}, copied_bytes_{0}, requests_{0}, retries_{0};
+  CheckMeter checked_;
 };
 
 ClientResponse S3Store::send(const std::string& url, Fields headers, TimePoint deadline,
@@ -352,12 +345,9 @@ void S3Store::check_start(Read& read, const ClientResponse& answer) const {
 
 bool S3Store::has_right_bytes(const Read& read) {
   const bool whole = read.offset == 0 && std::ssize(read.into) == read.object.bytes;
-  if (!options_.compares || !whole || read.encrypted || !is_md5(read.etag)) return true;
-  const int64_t begin = processor_ns_of_thread();
-  const std::string md5 = md5_hex(read.into);
-  check_ns_ += processor_ns_of_thread() - begin;
-  if (!md5.empty()) checked_bytes_ += std::ssize(read.into);
-  return md5.empty() || md5 == read.etag;
+  static const bool has_md5 = !md5_hex({}).empty();
+  if (!options_.compares || !whole || read.encrypted || !is_md5(read.etag) || !has_md5) return true;
+  return checked_.measure(std::ssize(read.into), [&] { return md5_hex(read.into); }) == read.etag;
 }
 
 Attempt S3Store::read_once(Read& read, TimePoint deadline) {

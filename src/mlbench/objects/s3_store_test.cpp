@@ -186,14 +186,14 @@ TEST(S3Store, WrongBytesAreSeenByTheMd5OfAWholeObject) {
   fake.faults = [](int count, const Request&) -> Fault { return {.wrong_byte = count == 1}; };
   EXPECT_EQ(whole(*store, image), content) << "damage on the way passes";
   EXPECT_EQ(store->counters().retries, 1);
-  EXPECT_EQ(store->counters().checked_bytes, 100'000) << "both times";
-  EXPECT_GT(store->counters().check_ns, 0);
+  EXPECT_EQ(store->counters().checked.bytes, 100'000) << "both times";
+  EXPECT_GT(store->counters().checked.ns, 0);
   fake.faults = [](int, const Request&) -> Fault { return {.wrong_byte = true}; };
   EXPECT_THAT(comm_error_of([&] { whole(*store, image); }), HasSubstr("do not have the MD5 that is their ETag"));
   options.compares = false;
   const auto unchecked = open_store("s3://bucket", options);
   EXPECT_NE(whole(*unchecked, image), content) << "as was asked for";
-  EXPECT_EQ(unchecked->counters().checked_bytes, 0);
+  EXPECT_EQ(unchecked->counters().checked.bytes, 0);
   // With a key of its own the ETag is no MD5; nor is that of an object that came in parts.
   fake.faults = [](int, const Request&) -> Fault {
     return {.headers = {{"x-amz-server-side-encryption", "aws:kms"}, {"ETag", "\"" + std::string(32, 'a') + "\""}}};

@@ -102,7 +102,8 @@ std::optional<RecordReader::Record> RecordReader::next() {
     refuse(fmt::format("its length is {} bytes, but the file ends {} bytes behind it", count, size_ - position_));
   }
   Record record{position_, read(count)};
-  if (number_in<uint32_t>(read(kChecksumBytes)) != masked_checksum(record.bytes)) {
+  if (number_in<uint32_t>(read(kChecksumBytes)) !=
+      checked_.measure(count, [&] { return masked_checksum(record.bytes); })) {
     refuse("the checksum of its bytes is wrong");
   }
   return record;

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "mlbench/base/check_cost.h"
 #include "mlbench/base/files.h"
 
 namespace mlbench::tfrecord {
@@ -33,6 +34,8 @@ class RecordReader {
   // The next record; empty at the end of the file. Throws UserError (path, offset, reason) for a wrong checksum, a
   // record that the file ends in, and one of more than `most_bytes`; memory is taken after the length was checked.
   std::optional<Record> next();
+  // What comparing the checksums of the records' bytes has cost.
+  CheckCost checked() const { return checked_.so_far(); }
 
  private:
   std::string read(int64_t count);
@@ -41,6 +44,7 @@ class RecordReader {
   int64_t most_bytes_;
   FileDescriptor file_;
   int64_t size_ = 0, position_ = 0;
+  CheckMeter checked_;
 };
 
 }  // namespace mlbench::tfrecord

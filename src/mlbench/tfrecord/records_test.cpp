@@ -48,6 +48,8 @@ TEST(RecordReader, GivesRecordsWithTheirOffsets) {
   EXPECT_EQ(second->offset, 33);
   EXPECT_EQ(second->bytes, "");
   EXPECT_FALSE(reader.next());
+  EXPECT_EQ(reader.checked().bytes, 5) << "lengths and their checksums are not counted";
+  EXPECT_GT(reader.checked().ns, 0);
 }
 
 TEST(RecordReader, RefusesDamage) {

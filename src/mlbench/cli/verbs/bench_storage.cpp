@@ -70,10 +70,14 @@ std::string text_of(const Json& result) {
   table.add_row({"requests", fmt::format("{}, of these {} again", counters["requests"].get<int64_t>(),
                                          counters["retries"].get<int64_t>())});
   table.add_row(
-      {"compared with an MD5", fmt::format("{}, {} of the processor", number(counters["checked_bytes"], 1e-6, "MB"),
+      {"compared with an MD5", fmt::format("{} in {} of the threads", number(counters["checked_bytes"], 1e-6, "MB"),
                                            number(counters["check_s"], 1, "s"))});
-  table.add_row({"cache", fmt::format("{} hits, {} misses", counters["cache_hits"].get<int64_t>(),
-                                      counters["cache_misses"].get<int64_t>())});
+  table.add_row(
+      {"cache", fmt::format("{} hits, {} misses, {}", counters["cache_hits"].get<int64_t>(),
+                            counters["cache_misses"].get<int64_t>(), number(counters["cache_bytes"], 1e-6, "MB"))});
+  table.add_row({"CRC-32C of its blocks",
+                 fmt::format("{} in {} of the threads", number(counters["cache_checked_bytes"], 1e-6, "MB"),
+                             number(counters["cache_check_s"], 1, "s"))});
   return table.render();
 }
 

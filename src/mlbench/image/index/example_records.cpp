@@ -89,6 +89,7 @@ SampleIndex index_example_records(const std::vector<fs::path>& shards, int64_t l
       sample.shard = static_cast<int32_t>(shard);
       index.samples.push_back(std::move(sample));
     }
+    index.checked += reader.checked();
   }
   if (index.samples.empty()) throw UserError("the record files hold no records");
   return index;

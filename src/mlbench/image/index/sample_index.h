@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mlbench/base/check_cost.h"
 #include "mlbench/base/files.h"
 
 namespace mlbench::image {
@@ -31,6 +32,7 @@ struct SampleIndex {
   int64_t labels = 0;
   std::vector<std::string> classes = {};  // what labels stand for; empty where the container has numbers alone
   std::vector<Sample> samples = {};
+  CheckCost checked = {};  // CRC-32C of the records, where the container has some
 };
 
 // A folder per class, as torchvision's ImageFolder reads it: labels number the sorted names of the folders, samples
