@@ -544,6 +544,78 @@ bool has_threads(int64_t count) {
   return true;
 }
 
+TEST(RingGauge, CountsWhatStepsFound) {
+  const Numbers numbers(1000);
+  std::atomic<int> calls = 0;
+  std::counting_semaphore<> gate(10);
+  Loading options = options_of(1, 0, 10);
+  options.ring = std::make_shared<RingGauge>();
+  const auto loader = make_train_loader(numbers.split(), std::make_unique<Gated>(calls, gate), options);
+  EXPECT_EQ(options.ring->so_far().takes, 0);
+  loader->next();  // found nothing
+  gate.release(30);
+  EXPECT_EQ(settled(calls, 40), 40) << "three batches are ready, and a fourth has no place";
+  for (int step = 0; step < 3; ++step) loader->next();  // found 3, 2 and 1
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    gate.release(10);
+  });
+  loader->next();  // found nothing again
+  later.join();
+  const auto expect_counts = [](const RingCounts& counts, int64_t takes, int64_t waits, int64_t fills) {
+    EXPECT_EQ(counts.capacity, 3);
+    EXPECT_EQ(counts.takes, takes);
+    EXPECT_EQ(counts.waits, waits);
+    EXPECT_EQ(counts.fills, fills);
+    EXPECT_EQ(counts.min_fill, 0);
+  };
+  expect_counts(options.ring->so_far(), 5, 2, 6);
+  expect_counts(options.ring->since_last(), 5, 2, 6);
+  expect_counts(options.ring->since_last(), 0, 0, 0);
+  expect_counts(options.ring->so_far(), 5, 2, 6);
+  gate.release(1000);
+}
+
+// One thread decodes a batch in 80 ms, four do so in 20 ms, and a step takes 50 ms.
+TEST(RingGauge, StepsWaitOnlyWhereThreadsDecodeLessThanTheyNeed) {
+  constexpr int kSteps = 12;
+  const Numbers numbers(1000);
+  const auto counts_with = [&](int threads) {
+    std::atomic<int> calls = 0;
+    Loading options = options_of(1, 0, 8);
+    options.threads = threads;
+    options.ring = std::make_shared<RingGauge>();
+    const auto loader = make_train_loader(
+        numbers.split(), std::make_unique<Moody>(calls, std::set<int64_t>(), std::chrono::milliseconds(10)), options);
+    loader->next();
+    const RingCounts first = options.ring->since_last();
+    EXPECT_EQ(first.waits, 1) << "nothing is decoded before the first request";
+    for (int step = 0; step < kSteps; ++step) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      loader->next();
+    }
+    return options.ring->since_last();
+  };
+  const RingCounts enough = counts_with(4), too_few = counts_with(1);
+  EXPECT_EQ(enough.takes, kSteps);
+  EXPECT_EQ(enough.waits, 0);
+  EXPECT_GE(enough.min_fill, 1);
+  EXPECT_GT(enough.fills, kSteps * 3 / 2) << "most of the three places are full";
+  EXPECT_EQ(too_few.takes, kSteps);
+  EXPECT_GE(too_few.waits, kSteps / 2);
+  EXPECT_EQ(too_few.min_fill, 0);
+}
+
+TEST(RingGauge, StaysEmptyWithoutARing) {
+  const Numbers numbers(100);
+  Loading options = options_of(1, 0, 10);
+  options.prefetch = 0;
+  options.ring = std::make_shared<RingGauge>();
+  make_train_loader(numbers.split(), copied(), options)->next();
+  EXPECT_EQ(options.ring->so_far().capacity, 0);
+  EXPECT_EQ(options.ring->so_far().takes, 0);
+}
+
 TEST(TrainLoader, DestroyedAtAnyMomentItEndsItsThreads) {
   const Numbers numbers(1000);
   std::atomic<int> calls = 0;

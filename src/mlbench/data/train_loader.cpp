@@ -133,7 +133,9 @@ class PrefetchLoader final : public TrainLoader {
   PrefetchLoader(StepDecoder decoder, const LoaderOptions& options)
       : decoder_(std::move(decoder)),
         first_step_(options.first_step),
-        ring_(static_cast<size_t>(options.prefetch) + 1) {
+        ring_(static_cast<size_t>(options.prefetch) + 1),
+        gauge_(options.ring) {
+    if (gauge_ != nullptr) gauge_->begin(options.prefetch);
     thread_ = std::thread([this, cores = options.cores] {
       if (!cores.empty()) bind_thread(cores);
       run();
@@ -153,6 +155,7 @@ class PrefetchLoader final : public TrainLoader {
     std::unique_lock lock(mutex_);
     if (taken_ > released_) ++released_;  // the batch of the call before
     requested_ = true;
+    if (gauge_ != nullptr) gauge_->take(decoded_ - taken_);
     changed_.notify_one();
     changed_.wait(lock, [&] { return decoded_ > taken_ || error_; });
     if (decoded_ == taken_) std::rethrow_exception(error_);
@@ -197,6 +200,7 @@ class PrefetchLoader final : public TrainLoader {
   StepDecoder decoder_;
   int64_t first_step_;
   std::vector<StepBuffer> ring_;
+  const std::shared_ptr<RingGauge> gauge_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

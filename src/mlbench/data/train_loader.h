@@ -8,6 +8,7 @@
 
 #include "mlbench/data/batch.h"
 #include "mlbench/data/plan.h"
+#include "mlbench/data/ring_gauge.h"
 #include "mlbench/data/sample_source.h"
 
 namespace mlbench::data {
@@ -21,7 +22,8 @@ struct LoaderOptions {
   // The cores on which the loader's threads may run; empty: those of the thread that makes the loader. A maker that is
   // bound to a core names more.
   std::vector<int> cores = {};
-  BadSampleRule bad = {};  // told by next()
+  BadSampleRule bad = {};                // told by next()
+  std::shared_ptr<RingGauge> ring = {};  // is told of a ring; null: nobody asks
 };
 
 // Endless training batches, in order, decoded in the background into a ring of prefetch + 1 buffers. Neither bits nor
