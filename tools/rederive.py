@@ -184,9 +184,18 @@ class Run:
         return row
 
     def epoch(self, index, event):
-        return {"epoch": event["epoch"], "train_loss": event.get("train_loss"), "metrics": event.get("metrics", {}),
-                "train_s": (self.segments[index]["train_before_ns"] + event["train_ns"]) / 1e9,
-                "step": event["step"], "segment": index + 1}
+        row = {"epoch": event["epoch"], "train_loss": event.get("train_loss"), "metrics": event.get("metrics", {}),
+               "train_s": (self.segments[index]["train_before_ns"] + event["train_ns"]) / 1e9,
+               "step": event["step"], "segment": index + 1}
+        begin = max((e["step"] for one in self.rank0 for e in one.events
+                     if e["event"] == "epoch" and e["epoch"] < event["epoch"]), default=0)
+        steps = [step for step in self.rank0[index].steps if begin <= step.first < event["step"]]
+        waits, passes = (sum(step.kinds[KINDS.index(kind)] for step in steps for kind in kinds)
+                         for kinds in (("batch_load",), ("fwd_pass", "comp_loss", "backprop")))
+        on_gpu = str((self.record.get("effective") or {}).get("device")).startswith("cuda")
+        if passes and not (on_gpu and not self.record.get("emulated_step_s")):
+            row["accelerator_utilisation"] = passes / (passes + waits)
+        return row
 
     def derive(self):
         figures = {"clocks.train_s": self.train_ns / 1e9,
@@ -220,16 +229,29 @@ class Run:
         """What the processes of all ranks read, where each says it."""
         figures = {}
 
-        def add(place, segments, is_end):
+        def add(place, segments, is_end, names, ring):
             ends = [[e for e in segment.events if is_end(e)][-1:] for segment in segments]
-            for name in ("device_read_bytes", "call_read_bytes"):
+            for name, figure in names.items():
                 if ends and all(end and name in end[0] for end in ends):
-                    figures[f"{place}.{name}"] = sum(end[0][name] for end in ends)
+                    figures[f"{place}.{figure}"] = sum(end[0][name] for end in ends)
+            if ends and all(end and "ring" in end[0] for end in ends):
+                rings = [end[0]["ring"] for end in ends]
+                for name in ("takes", "waits"):
+                    figures[f"{ring}.{name}"] = sum(one[name] for one in rings)
+                figures[f"{ring}.capacity"] = max(one["capacity"] for one in rings)
+                figures[f"{ring}.min_fill"] = min(one["min_fill"] for one in rings)
+                figures[f"{ring}.mean_fill"] = (sum(one["mean_fill"] * one["takes"] for one in rings) /
+                                                figures[f"{ring}.takes"])
 
+        read = {name: name for name in ("device_read_bytes", "call_read_bytes")}
         for index, epoch in enumerate(self.epochs):
-            add(f"epochs[{index}]", [rank[epoch["segment"] - 1] for rank in self.spool.values()],
-                lambda e: e["event"] == "epoch" and e["epoch"] == epoch["epoch"])
-        add("storage", [segment for rank in self.spool.values() for segment in rank], lambda e: e["event"] == "end")
+            place = f"epochs[{index}]"
+            add(place, [rank[epoch["segment"] - 1] for rank in self.spool.values()],
+                lambda e: e["event"] == "epoch" and e["epoch"] == epoch["epoch"],
+                read | {name: name for name in ("object_bytes", "object_cache_bytes")}, f"{place}.ring")
+        add("storage", [segment for rank in self.spool.values() for segment in rank],
+            lambda e: e["event"] in ("end", "failure"),
+            read | {"object_bytes": "bytes", "object_cache_bytes": "cache_bytes"}, "ring")
         return figures
 
     def median_rate(self):

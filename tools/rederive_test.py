@@ -87,7 +87,8 @@ RECORD = {
     "waited_for_data_s": [0.1, 0.0],
     "throughput": {"samples_per_s": 40 / 1.5, "median_samples_per_s": 20.0, "peak_rss": 7, "samples": 40, "steps": 3},
     "evaluations": [evaluated(1, 70.0, 0.5, 1.75, 1.5), evaluated(3, 85.0, 1.5, 3.75, 3.5)],
-    "epochs": [{"epoch": 1, "train_loss": 0.5, "metrics": {"Prec@1": 60.0}, "train_s": 1.5, "step": 3, "segment": 1}],
+    "epochs": [{"epoch": 1, "train_loss": 0.5, "metrics": {"Prec@1": 60.0}, "train_s": 1.5, "step": 3, "segment": 1,
+                "accelerator_utilisation": 1.0 / 1.1}],
     "exchange": {"wait_s": [0.05, 0.1], "transfer_s": [0.25, 0.25], "exposed_s": [0.175, 0.35], "hidden_s": [0.125, 0],
                  "exact": True, "steps": 3},
 }
@@ -190,6 +191,23 @@ class Rederive(Case):
         record["storage"]["device_read_bytes"] = 4096
         self.write(record, events=(events,))
         self.expect(1, "storage.device_read_bytes")
+
+    def test_rings_are_those_of_all_ranks(self):
+        events, record = copy.deepcopy(EVENTS), copy.deepcopy(RECORD)
+        events[1].insert(0, {"event": "epoch", "sequence": 0, "end_ns": 1, "step": 3, "epoch": 1})
+        for event, takes, fill in ((events[0][3], 1, 2.0), (events[0][5], 1, 2.0), (events[1][0], 3, 1.0),
+                                   (events[1][1], 3, 1.0)):
+            event["ring"] = {"capacity": 3, "takes": takes, "waits": 1, "mean_fill": fill, "min_fill": int(fill)}
+        ring = {"capacity": 3, "takes": 4, "waits": 2, "mean_fill": 1.25, "min_fill": 1}
+        record["epochs"][0]["ring"] = copy.deepcopy(ring)
+        record["ring"] = ring
+        self.write(record, events=(events,))
+        self.expect(0, ", none different\n")
+        for name in ring:
+            wrong = copy.deepcopy(record)
+            wrong["ring"][name] += 1
+            self.write(wrong, events=(events,))
+            self.expect(1, f"ring.{name}")
 
     def test_compressed(self):
         self.write(pack=lzma.compress)
@@ -321,6 +339,7 @@ def run_of_one():
     record["steps_s"]["fwd_pass"] = 3.0
     record["throughput"] |= {"samples_per_s": 20 / 3.5, "samples": 20, "median_samples_per_s": 4.0, "peak_rss": 5}
     record["evaluations"] = [evaluated(1, 70.0, 1.0, 1.75, 2.0), evaluated(3, 85.0, 3.5, 3.75, 5.5)]
+    record["epochs"][0]["accelerator_utilisation"] = 3.0 / 3.1
     record["epochs"][0]["train_s"] = record["goal"]["train_s"] = record["goal"]["best"]["train_s"] = 3.5
     ended_at_goal(record)
     steps = [[step(0, 1, 10, 0.5, [0.1], batch_load=0.1, fwd_pass=0.8, agg=0.1),

@@ -95,6 +95,85 @@ TEST_F(MadeImages, Task1bTrainsAndEvaluatesFromShards) {
   EXPECT_EQ(derived.end.code, 0) << derived.standard_output << derived.standard_error;
 }
 
+// ---- how steps are fed ---------------------------------------------------------------------------------------------
+
+// An emulated accelerator takes batches of 125 images per worker: 20 an epoch.
+constexpr int kBatches = 20, kOfABatch = 125;
+
+class FedSteps : public MadeImages {
+ protected:
+  // The record of two epochs with so long steps.
+  Json train(const std::string& name, const std::string& data_dir, const std::string& step) const {
+    const ProcessOutput output = run(
+        name, data_dir,
+        {"--task", (sources() / "bench/tasks/tiny-imagenet.toml").string(), "--set", "model.name=resnet-cifar", "--set",
+         fmt::format("global_batch={}", 2 * kOfABatch), "--compute", "emulated=" + step, "--max-epochs", "2"});
+    EXPECT_EQ(output.end.code, 0) << output.standard_output << output.standard_error;
+    return read_json_file(run_folder(name) / "run.json");
+  }
+  void write_shards() const {
+    make_shards([&](const std::string& name, const std::string& content) {
+      const fs::path file = folder_ / "data" / name;
+      fs::create_directories(file.parent_path());
+      write_file_atomically(file, content);
+    });
+  }
+};
+
+TEST_F(FedSteps, WaitWhereImagesAreDecodedTooSlowlyAndNeverElse) {
+  write_shards();
+  const Json fed = train("fed", (folder_ / "data").string(), "300ms");
+  ASSERT_EQ(fed["epochs"].size(), 2U);
+  const Json &first = fed["epochs"][0], &second = fed["epochs"][1];
+  EXPECT_EQ(first["ring"]["takes"], 2 * kBatches);
+  EXPECT_EQ(first["ring"]["waits"], 2) << "each rank waits for the first batch";
+  EXPECT_EQ(second["ring"]["waits"], 0);
+  EXPECT_GE(second["ring"]["min_fill"], 1);
+  EXPECT_GT(second["ring"]["mean_fill"], 2);
+  EXPECT_GT(second["accelerator_utilisation"], 0.95);
+  EXPECT_EQ(fed["ring"]["takes"], 2 * 2 * kBatches);
+  EXPECT_EQ(fed["ring"]["waits"], 2);
+  EXPECT_FALSE(second.contains("object_bytes"));
+
+  const Json hungry = train("hungry", (folder_ / "data").string(), "0.01ms");
+  EXPECT_GT(hungry["epochs"][1]["ring"]["waits"], kBatches) << "of 40";
+  EXPECT_EQ(hungry["ring"]["min_fill"], 0);
+  EXPECT_LT(hungry["epochs"][1]["accelerator_utilisation"], 0.5);
+  const ProcessOutput shown = test::mlbench(folder_, {"status", "hungry-2"});
+  EXPECT_THAT(shown.standard_output, HasSubstr("How steps were fed, by epoch"));
+  EXPECT_THAT(shown.standard_output, HasSubstr("3 batches; empty for "));
+}
+
+TEST_F(FedSteps, TellBytesOfStoreAndCacheAndTheCostOfChecksums) {
+  objects::FakeStore store;
+  store.options();  // sets the environment
+  setenv("AWS_ENDPOINT_URL_S3", store.endpoint().c_str(), 1);
+  make_shards([&](const std::string& name, std::string content) { store.put("data/" + name, std::move(content)); });
+  const Json cold = train("cold", "s3://bucket/data", "0.01ms");
+  // Batches are read ahead, so that an epoch may have some bytes of its neighbour.
+  const auto bytes_of = [](const Json& epoch, const char* member) { return epoch[member].get<int64_t>(); };
+  const int64_t read = bytes_of(cold["epochs"][0], "object_bytes") + bytes_of(cold["epochs"][1], "object_bytes");
+  const Json checks = cold["storage"]["checks"];
+  EXPECT_GT(bytes_of(cold["epochs"][0], "object_bytes"), 0);
+  EXPECT_EQ(cold["epochs"][0]["object_cache_bytes"], 0);
+  EXPECT_GT(checks["images"]["seconds"], 0.0);
+  EXPECT_FALSE(checks.contains("cache_blocks"));
+  EXPECT_FALSE(checks.contains("records")) << "tar files have none";
+  EXPECT_LE(read, checks["images"]["bytes"]) << "each image is compared";
+  EXPECT_GE(cold["storage"]["bytes"], checks["images"]["bytes"]);
+
+  setenv("MLBENCH_OBJECT_CACHE", (folder_ / "objects").c_str(), 1);
+  for (const char* name : {"filled", "warm"}) {
+    const Json record = train(name, "s3://bucket/data", "0.01ms");
+    const Json& second = record["epochs"][1];
+    EXPECT_EQ(second["object_bytes"], 0) << name;
+    EXPECT_GT(bytes_of(second, "object_cache_bytes"), 0) << name;
+    EXPECT_GE(record["storage"]["cache_bytes"], second["object_cache_bytes"]);
+    EXPECT_GT(record["storage"]["checks"]["cache_blocks"]["bytes"], 0);
+  }
+  for (const char* name : {"AWS_ENDPOINT_URL_S3", "MLBENCH_OBJECT_CACHE"}) unsetenv(name);
+}
+
 // ---- secrets --------------------------------------------------------------------------------------------------------
 
 constexpr const char* kToken = "FwoGZXIvYXdzEB/+a==";

@@ -454,7 +454,10 @@ Record build_record(const spec::RunSpec& spec, const RunProgress& progress) {
   if (record.exchange) record.exchange->staleness = staleness_of(spools);
   record.evaluations = evaluations_of(rank0, times);
   record.epochs = epochs_of(rank0, times);
-  tell_read_bytes(spools.ranks, record.epochs, record.storage);
+  record.ring = tell_feed(spools.ranks, record.epochs, record.storage);
+  if (!host_sees_passes(record)) {
+    for (Epoch& epoch : record.epochs) epoch.accelerator_utilisation.reset();
+  }
   record.goal = goal_of(spec, rank0, times, record.evaluations, record.epochs);
   if (record.goal && record.data.official != true) record.goal->target_loss.reset();
   if (const auto moment = goal_moment(rank0); moment && record.goal) {

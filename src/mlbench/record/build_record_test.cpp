@@ -421,8 +421,8 @@ TEST_F(BuildRecord, StorageIsThatOfAllRanks) {
 TEST_F(BuildRecord, ReadsFromAnObjectStoreAreThoseOfAllRanks) {
   one_finished_segment();
   const auto end_of = [](int64_t bytes) {
-    return Json{{"event", "end"},        {"end_ns", 2},         {"objects", 12},         {"object_bytes", bytes},
-                {"object_requests", 30}, {"object_retries", 1}, {"object_cache_hits", 5}};
+    return Json{{"event", "end"},        {"end_ns", 2},         {"objects", 12},          {"object_bytes", bytes},
+                {"object_requests", 30}, {"object_retries", 1}, {"object_cache_hits", 5}, {"object_cache_bytes", 70}};
   };
   write_spool(folder_.path(), 1, 0, {step_record(0, 15, kSecond)}, {end_of(1000)});
   write_spool(folder_.path(), 1, 1, {step_record(0, 15, kSecond)}, {end_of(200)});
@@ -432,6 +432,7 @@ TEST_F(BuildRecord, ReadsFromAnObjectStoreAreThoseOfAllRanks) {
   EXPECT_EQ(storage["requests"], 60);
   EXPECT_EQ(storage["retries"], 2);
   EXPECT_EQ(storage["cache_hits"], 10);
+  EXPECT_EQ(storage["cache_bytes"], 140);
 }
 
 TEST_F(BuildRecord, BadImagesAreCountedOnceOverRanksAndSegments) {
@@ -636,6 +637,92 @@ TEST_F(BuildRecord, BytesReadAreSumsOverRanksWhereAllSaySo) {
   EXPECT_FALSE(record["epochs"][0].contains("device_read_bytes")) << "rank 1 does not say";
   EXPECT_EQ(record["epochs"][0]["call_read_bytes"], 14);
   EXPECT_FALSE(record["storage"].contains("device_read_bytes"));
+}
+
+TEST_F(BuildRecord, AnEpochHasTheBytesOfStoreAndCacheAndTheRingOfAllRanks) {
+  one_finished_segment();
+  const auto ring = [](int64_t takes, int64_t waits, double mean_fill, int64_t min_fill) {
+    return Json{{"capacity", 3}, {"takes", takes}, {"waits", waits}, {"mean_fill", mean_fill}, {"min_fill", min_fill}};
+  };
+  const auto write = [&](int64_t rank, const Json& of_epoch, const Json& of_segment) {
+    Json epoch = {{"event", "epoch"}, {"end_ns", 1},       {"step", 10},
+                  {"epoch", 1},       {"object_bytes", 7}, {"object_cache_bytes", 5}};
+    Json end = {{"event", "end"}, {"end_ns", 2}};
+    if (!of_epoch.is_null()) epoch["ring"] = of_epoch;
+    if (!of_segment.is_null()) end["ring"] = of_segment;
+    write_spool(folder_.path(), 1, rank, {step_record(0, 10, kSecond)}, {epoch, end},
+                micros("2026-01-31T12:00:01.000000Z"));
+  };
+  write(0, ring(10, 1, 2.5, 0), ring(30, 1, 2.5, 0));
+  write(1, ring(30, 0, 2.9, 2), ring(10, 0, 0.5, 1));
+  Json record = build();
+  const Json epoch = record["epochs"][0];
+  EXPECT_EQ(epoch["object_bytes"], 14);
+  EXPECT_EQ(epoch["object_cache_bytes"], 10);
+  EXPECT_EQ(epoch["ring"]["takes"], 40);
+  EXPECT_EQ(epoch["ring"]["waits"], 1);
+  EXPECT_DOUBLE_EQ(epoch["ring"]["mean_fill"].get<double>(), 2.8);
+  EXPECT_EQ(epoch["ring"]["min_fill"], 0);
+  EXPECT_EQ(record["ring"]["capacity"], 3);
+  EXPECT_DOUBLE_EQ(record["ring"]["mean_fill"].get<double>(), 2.0);
+  EXPECT_TRUE(epoch["accelerator_utilisation"].is_number());
+  if (SchemaValidator::missing().empty()) {
+    EXPECT_EQ(SchemaValidator("run.schema.json").complaint(record), "");
+  }
+
+  write(1, {{"capacity", "many"}}, nullptr);
+  record = build();
+  EXPECT_FALSE(record["epochs"][0].contains("ring")) << "rank 1 says nothing that can be read";
+  EXPECT_EQ(record["ring"], nullptr);
+  EXPECT_EQ(record["epochs"][0]["object_bytes"], 14);
+}
+
+TEST_F(BuildRecord, AnEpochsUtilisationIsThatOfItsSteps) {
+  one_finished_segment();
+  const auto step = [](uint64_t number, uint64_t epoch, int64_t waits_ns) {
+    StepRecord record = step_record(number, 1, kSecond);
+    record.epoch = epoch;
+    record.kinds_ns = {};
+    record.kinds_ns[static_cast<size_t>(StepKind::kBatchLoad)] = waits_ns;
+    record.kinds_ns[static_cast<size_t>(StepKind::kForward)] = 100;
+    record.kinds_ns[static_cast<size_t>(StepKind::kBackward)] = 200;
+    record.kinds_ns[static_cast<size_t>(StepKind::kAggregate)] = 5000;
+    return record;
+  };
+  const auto ends = [](int64_t epoch) {
+    return Json{{"event", "epoch"}, {"end_ns", epoch}, {"step", epoch}, {"epoch", epoch}};
+  };
+  write_spool(folder_.path(), 1, 0, {step(0, 0, 900), step(1, 1, 0), step(2, 2, 100)}, {ends(1), ends(2)});
+  Json epochs = build()["epochs"];
+  ASSERT_EQ(epochs.size(), 2U);
+  EXPECT_DOUBLE_EQ(epochs[0]["accelerator_utilisation"].get<double>(), 0.25);
+  EXPECT_DOUBLE_EQ(epochs[1]["accelerator_utilisation"].get<double>(), 1.0);
+
+  const Json begin = {{"event", "begin"}, {"effective", {{"name", "torch"}, {"device", "cuda:0"}}}};
+  write_spool(folder_.path(), 1, 0, {step(0, 0, 900), step(1, 1, 0)}, {begin, ends(1)});
+  EXPECT_FALSE(build()["epochs"][0].contains("accelerator_utilisation")) << "the host sees no end of a pass";
+  spec_.emulated_step_s = 0.1;
+  EXPECT_TRUE(build()["epochs"][0].contains("accelerator_utilisation"));
+}
+
+TEST_F(BuildRecord, ChecksAreSumsOverRanksUnlessOneWasKilled) {
+  one_finished_segment();
+  const auto write = [&](int64_t rank, const std::vector<Json>& events) {
+    write_spool(folder_.path(), 1, rank, {step_record(0, 15, kSecond)}, events);
+  };
+  const auto end = [](const Json& checks) {
+    Json event = {{"event", "end"}, {"end_ns", 2}};
+    if (!checks.is_null()) event["checks"] = checks;
+    return event;
+  };
+  const auto checked = [](int64_t bytes, double seconds) { return Json{{"bytes", bytes}, {"seconds", seconds}}; };
+  write(0, {end({{"images", checked(100, 0.5)}, {"records", checked(7000, 2)}})});
+  write(1, {end({{"images", checked(50, 0.25)}})});
+  EXPECT_EQ(build()["storage"]["checks"], (Json{{"images", checked(150, 0.75)}, {"records", checked(7000, 2.0)}}));
+  write(1, {end(nullptr)});
+  EXPECT_EQ(build()["storage"]["checks"]["images"], checked(100, 0.5)) << "it compared nothing";
+  write(1, {});
+  EXPECT_FALSE(build()["storage"].contains("checks")) << "it was killed";
 }
 
 TEST_F(BuildRecord, StepsByStalenessAreSumsOverRanks) {

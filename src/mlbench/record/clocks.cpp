@@ -34,6 +34,16 @@ spec::NamedNumbers seconds_by_kind(const Clocks& clocks) {
   return seconds;
 }
 
+std::optional<double> accelerator_utilisation(const spec::NamedNumbers& steps_s) {
+  const auto waits = spec::find_number(steps_s, "batch_load");
+  if (!waits) return std::nullopt;
+  double passes = 0;
+  for (const char* kind : {"fwd_pass", "comp_loss", "backprop"}) {
+    passes += spec::find_number(steps_s, kind).value_or(0);
+  }
+  return passes > 0 ? std::optional(passes / (passes + *waits)) : std::nullopt;
+}
+
 std::optional<std::vector<double>> waited_for_data_s(const std::vector<std::vector<RankSpool>>& ranks) {
   std::vector<double> waited_s;
   for (const auto& segments : ranks) {

@@ -33,6 +33,10 @@ Clocks derive_clocks(const std::vector<RankSpool>& segments_of_one_rank, const M
 // Seconds by the names of the step kinds.
 spec::NamedNumbers seconds_by_kind(const Clocks& clocks);
 
+// The share of time in which an accelerator did not wait for data (docs/rules.md): fwd_pass, comp_loss and backprop
+// over these and batch_load. Empty where batch_load is not known, or passes took no time.
+std::optional<double> accelerator_utilisation(const spec::NamedNumbers& steps_s);
+
 // `batch_load` of each rank, of all its segments; empty where a rank recorded no steps.
 std::optional<std::vector<double>> waited_for_data_s(const std::vector<std::vector<RankSpool>>& ranks);
 

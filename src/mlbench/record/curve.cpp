@@ -67,23 +67,13 @@ std::optional<BestValue> best_of(const spec::GoalSpec& goal, const std::vector<E
   return best;
 }
 
-// The sum of a member over one event of each rank; empty where a rank did not say it.
-std::optional<int64_t> sum_of(const std::vector<Json>& events, const Member<int64_t>& member) {
-  int64_t sum = 0;
-  for (const Json& event : events) {
-    const auto value = find(event, member);
-    if (!value) return std::nullopt;
-    sum += *value;
-  }
-  return events.empty() ? std::nullopt : std::optional(sum);
-}
-
-// The last word of a rank in a segment, which says what the rank had read. Null where there is none: it was killed.
-Json last_word_of(const RankSpool& spool) {
-  for (auto event = spool.events.rbegin(); event != spool.events.rend(); ++event) {
-    if (is(*event, EventKind::kEnd) || is(*event, EventKind::kFailure)) return *event;
-  }
-  return {};
+// How an accelerator was used in the steps that the segment has of an epoch, behind which so many epochs were done.
+std::optional<double> utilisation_in(const RankSpool& segment, double epochs_done) {
+  const auto found = std::ranges::equal_range(
+      segment.steps, epochs_done, {}, [](const StepRecord& record) { return static_cast<double>(record.epoch) + 1; });
+  RankSpool steps;
+  steps.steps.assign(found.begin(), found.end());
+  return accelerator_utilisation(seconds_by_kind(derive_clocks({std::move(steps)})));
 }
 
 }  // namespace
@@ -160,37 +150,9 @@ std::vector<Epoch> epochs_of(const std::vector<RankSpool>& segments, const std::
         epoch.segment = static_cast<int64_t>(i) + 1;
         epoch.gradient_norm = find(event, member::kGradientNorm);
         if (epoch.gradient_norm) epoch.clipped_steps = find(event, member::kClippedSteps);
+        if (epoch.epoch) epoch.accelerator_utilisation = utilisation_in(segments[i], *epoch.epoch);
         return epoch;
       });
-}
-
-void tell_read_bytes(const std::vector<std::vector<RankSpool>>& ranks, std::vector<Epoch>& epochs, Storage& storage) {
-  for (Epoch& epoch : epochs) {
-    std::vector<Json> ends;
-    for (const auto& segments : ranks) {
-      ends.emplace_back();
-      if (epoch.segment.value_or(0) < 1 || *epoch.segment > std::ssize(segments)) continue;
-      for (const Json& event : events_of(segments[static_cast<size_t>(*epoch.segment - 1)], EventKind::kEpoch)) {
-        if (find(event, member::kEpoch) == epoch.epoch) ends.back() = event;
-      }
-    }
-    epoch.device_read_bytes = sum_of(ends, member::kDeviceReadBytes);
-    epoch.call_read_bytes = sum_of(ends, member::kCallReadBytes);
-  }
-  std::vector<Json> words;
-  for (const auto& segments : ranks) {
-    for (const RankSpool& spool : segments) {
-      words.push_back(last_word_of(spool));
-      // Each rank lists the same, so that one that says it is enough.
-      if (!storage.objects) storage.objects = find(words.back(), member::kObjects);
-    }
-  }
-  storage.device_read_bytes = sum_of(words, member::kDeviceReadBytes);
-  storage.call_read_bytes = sum_of(words, member::kCallReadBytes);
-  storage.bytes = sum_of(words, member::kObjectBytes);
-  storage.requests = sum_of(words, member::kObjectRequests);
-  storage.retries = sum_of(words, member::kObjectRetries);
-  storage.cache_hits = sum_of(words, member::kObjectCacheHits);
 }
 
 BadImages bad_images_of(const std::vector<std::vector<RankSpool>>& ranks, int64_t allowed) {

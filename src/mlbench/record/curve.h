@@ -40,10 +40,6 @@ std::optional<Goal> goal_of(const spec::RunSpec& spec, const std::vector<RankSpo
                             const std::vector<SegmentTimes>& times, const std::vector<Evaluation>& evaluations,
                             const std::vector<Epoch>& epochs);
 
-// Adds what all ranks have read: in each of the `epochs`, and in all segments to `storage`. `ranks` are their spools by
-// segment. A sum of which a rank does not say its part stays empty.
-void tell_read_bytes(const std::vector<std::vector<RankSpool>>& ranks, std::vector<Epoch>& epochs, Storage& storage);
-
 // What all ranks met in all segments, where `allowed` images may be impossible to decode. An image counts once.
 BadImages bad_images_of(const std::vector<std::vector<RankSpool>>& ranks, int64_t allowed);
 

@@ -28,10 +28,16 @@ constexpr MemberRow kMemberRows[] = {
     {"call_read_bytes", kInteger, "bytes", "the same of what read() and its like returned; recv() is not in it"},
     {"objects", kInteger, "", "that an object store lists for the data; absent of data on disk"},
     {"object_bytes", kInteger, "bytes",
-     "of objects, from the store, since this process began; what came twice counts twice"},
+     "of objects, from the store: of the epoch, or at the end since this process began; what came twice counts twice"},
     {"object_requests", kInteger, "", "to the store, lists and repeated ones included"},
     {"object_retries", kInteger, "", "of these: repeated after a failure that may pass"},
     {"object_cache_hits", kInteger, "", "reads of blocks that the cache of objects had"},
+    {"object_cache_bytes", kInteger, "bytes", "the same as object_bytes, of what the cache of objects gave"},
+    {"ring", kObject, "",
+     "how full the ring of batches that are decoded ahead was, as in the record: of the epoch, or of the segment at "
+     "its "
+     "end; absent where there is none"},
+    {"checks", kObject, "", "bytes and seconds of checksums since this process began, as in the record"},
     {"split", kText, "", "train | test"},
     {"metrics", kObject, "", "value by metric, of all ranks"},
     {"train_loss", kNumber, "", "mean over the epoch's samples, of all ranks"},
@@ -81,8 +87,9 @@ constexpr std::string_view kBeginAlways[] = {"effective", "versions", "comm_stac
 constexpr std::string_view kBeginSometimes[] = {
     "start_step", "last_step", "steps_per_epoch", "samples_before", "parameters", "storage", "notes"};
 constexpr std::string_view kEpochAlways[] = {"step", "epoch"};
-constexpr std::string_view kEpochSometimes[] = {"train_ns",      "train_loss",        "metrics",        "gradient_norm",
-                                                "clipped_steps", "device_read_bytes", "call_read_bytes"};
+constexpr std::string_view kEpochSometimes[] = {
+    "train_ns",          "train_loss",      "metrics",      "gradient_norm",      "clipped_steps",
+    "device_read_bytes", "call_read_bytes", "object_bytes", "object_cache_bytes", "ring"};
 constexpr std::string_view kEvaluationAlways[] = {"step", "duration_ns"};
 constexpr std::string_view kEvaluationSometimes[] = {"epoch", "samples", "split", "train_ns", "metrics", "cadence"};
 constexpr std::string_view kCheckpointAlways[] = {"step"};
@@ -95,14 +102,27 @@ constexpr std::string_view kOperationsAlways[] = {"step", "operations"};
 constexpr std::string_view kCollectiveAlways[] = {"row"};
 constexpr std::string_view kPairsAlways[] = {"matrix"};
 constexpr std::string_view kEndAlways[] = {"step", "reason"};
-constexpr std::string_view kEndSometimes[] = {
-    "weights_sha256",  "samples",           "peak_rss",         "loss_scale", "skipped_steps",
-    "staleness",       "device_read_bytes", "call_read_bytes",  "objects",    "object_bytes",
-    "object_requests", "object_retries",    "object_cache_hits"};
+constexpr std::string_view kEndSometimes[] = {"weights_sha256",
+                                              "samples",
+                                              "peak_rss",
+                                              "loss_scale",
+                                              "skipped_steps",
+                                              "staleness",
+                                              "device_read_bytes",
+                                              "call_read_bytes",
+                                              "objects",
+                                              "object_bytes",
+                                              "object_requests",
+                                              "object_retries",
+                                              "object_cache_hits",
+                                              "object_cache_bytes",
+                                              "ring",
+                                              "checks"};
 constexpr std::string_view kFailureAlways[] = {"kind", "operation", "message"};
 constexpr std::string_view kFailureSometimes[] = {
-    "step",         "sequence_number", "device_read_bytes", "call_read_bytes",  "objects",
-    "object_bytes", "object_requests", "object_retries",    "object_cache_hits"};
+    "step",         "sequence_number", "device_read_bytes", "call_read_bytes",   "objects",
+    "object_bytes", "object_requests", "object_retries",    "object_cache_hits", "object_cache_bytes",
+    "ring",         "checks"};
 
 constexpr EventRow kEventRows[] = {
     {EventKind::kPrepared, "prepared", "the data set can be read", kPreparedAlways, {}},

@@ -49,6 +49,10 @@ Record record_from_json(const Json& json, const std::string& where) {
   return record;
 }
 
+bool host_sees_passes(const Record& record) {
+  return record.emulated_step_s || !record.effective || !record.effective->device.starts_with("cuda");
+}
+
 int64_t segment_count(const Record& record) { return std::max<int64_t>(1, std::ssize(record.segments)); }
 
 }  // namespace mlbench::record

@@ -17,6 +17,7 @@
 #include "mlbench/base/json.h"
 #include "mlbench/record/bfloat16_speed.h"
 #include "mlbench/record/collectives.h"
+#include "mlbench/record/feed.h"
 #include "mlbench/spec/communication.h"
 #include "mlbench/spec/fields.h"
 #include "mlbench/spec/task.h"
@@ -191,8 +192,9 @@ struct Storage {
   std::string kind;  // "local"; "data nfs, run local"; "not known"
   std::string data, run, endpoint;
   std::optional<int64_t> objects, bytes;  // of an object store; `bytes` and those below are of all ranks
-  std::optional<int64_t> requests, retries, cache_hits;
+  std::optional<int64_t> requests, retries, cache_hits, cache_bytes;
   std::optional<int64_t> device_read_bytes, call_read_bytes;  // as of an epoch, but of the whole training
+  std::optional<Checks> checks;                               // of all ranks
   Json others = nullptr;
 };
 
@@ -299,6 +301,9 @@ struct Epoch {
   // By all ranks: fetched from devices or other machines, and returned by calls that read. Empty where a rank's kernel
   // does not say.
   std::optional<int64_t> device_read_bytes, call_read_bytes;
+  std::optional<int64_t> object_bytes, object_cache_bytes;  // of an object store, and of its cache
+  std::optional<double> accelerator_utilisation;            // rank 0's (clocks.h)
+  std::optional<Ring> ring;                                 // of all ranks
   Json others = nullptr;
 };
 
@@ -365,6 +370,7 @@ struct Record {
   // How long each rank's steps waited for data; empty in records of earlier programs, of custom runs, and where a rank
   // recorded no steps.
   std::optional<std::vector<double>> waited_for_data_s;
+  std::optional<Ring> ring;  // of all ranks and segments; empty where batches are not decoded ahead
   std::optional<Exchange> exchange;
   Throughput throughput;
   Utilisation utilisation;
@@ -390,6 +396,9 @@ Json to_json(const std::vector<Record>& records);
 // archives of others hold less. A former name of a framework is read as the present one (spec/former_names.h). `where`
 // begins the error: the path of a file.
 Record record_from_json(const Json& json, const std::string& where);
+
+// Whether the host sees when the passes of a step end: all but those of real steps on a GPU.
+bool host_sees_passes(const Record& record);
 
 // How many segments a run's folder may hold: those of its record, at least 1.
 int64_t segment_count(const Record& record);

@@ -202,6 +202,32 @@ void describe(V& v, T& data) {
   v.others(data.others);
 }
 
+template <typename V, Either<Ring> T>
+void describe(V& v, T& ring) {
+  v.field("capacity", ring.capacity);
+  v.field("takes", ring.takes);
+  v.field("waits", ring.waits);
+  v.field("mean_fill", ring.mean_fill);
+  v.field("min_fill", ring.min_fill);
+  v.others(ring.others);
+}
+
+template <typename V, Either<CheckedBytes> T>
+void describe(V& v, T& checked) {
+  v.field("bytes", checked.bytes);
+  v.field("seconds", checked.seconds);
+  v.others(checked.others);
+}
+
+template <typename V, Either<Checks> T>
+void describe(V& v, T& checks) {
+  v.structure("images", checks.images, kOmitted);
+  v.structure("objects", checks.objects, kOmitted);
+  v.structure("cache_blocks", checks.cache_blocks, kOmitted);
+  v.structure("records", checks.records, kOmitted);
+  v.others(checks.others);
+}
+
 template <typename V, Either<Storage> T>
 void describe(V& v, T& storage) {
   v.field("kind", storage.kind);
@@ -213,8 +239,10 @@ void describe(V& v, T& storage) {
   v.field("requests", storage.requests, kOmitted);
   v.field("retries", storage.retries, kOmitted);
   v.field("cache_hits", storage.cache_hits, kOmitted);
+  v.field("cache_bytes", storage.cache_bytes, kOmitted);
   v.field("device_read_bytes", storage.device_read_bytes, kOmitted);
   v.field("call_read_bytes", storage.call_read_bytes, kOmitted);
+  v.structure("checks", storage.checks, kOmitted);
   v.others(storage.others);
 }
 
@@ -328,6 +356,10 @@ void describe(V& v, T& epoch) {
   v.field("clipped_steps", epoch.clipped_steps, kOmitted);
   v.field("device_read_bytes", epoch.device_read_bytes, kOmitted);
   v.field("call_read_bytes", epoch.call_read_bytes, kOmitted);
+  v.field("object_bytes", epoch.object_bytes, kOmitted);
+  v.field("object_cache_bytes", epoch.object_cache_bytes, kOmitted);
+  v.field("accelerator_utilisation", epoch.accelerator_utilisation, kOmitted);
+  v.structure("ring", epoch.ring, kOmitted);
   v.others(epoch.others);
 }
 
@@ -412,6 +444,7 @@ void describe(V& v, T& record) {
   v.structure("clocks", record.clocks);
   v.field("steps_s", record.steps_s);
   v.field("waited_for_data_s", record.waited_for_data_s);
+  v.structure("ring", record.ring);
   v.structure("exchange", record.exchange);
   v.structure("throughput", record.throughput);
   v.structure("utilisation", record.utilisation);

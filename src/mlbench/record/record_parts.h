@@ -1,6 +1,6 @@
 #pragma once
 
-// What the makers of a record's parts share. Only build_record.cpp and curve.cpp include this header.
+// What the makers of a record's parts share. Only build_record.cpp, curve.cpp and feed.cpp include this header.
 
 #include <algorithm>
 #include <iterator>

@@ -105,9 +105,14 @@ Record full_record() {
   Epoch& epoch = record.epochs.emplace_back();
   epoch.gradient_norm = 1;
   epoch.clipped_steps = 1;
-  epoch.device_read_bytes = epoch.call_read_bytes = 1;
-  record.storage.requests = record.storage.retries = record.storage.cache_hits = 1;
+  epoch.device_read_bytes = epoch.call_read_bytes = epoch.object_bytes = epoch.object_cache_bytes = 1;
+  epoch.accelerator_utilisation = 1;
+  epoch.ring.emplace();
+  record.ring.emplace();
+  record.storage.requests = record.storage.retries = record.storage.cache_hits = record.storage.cache_bytes = 1;
   record.storage.device_read_bytes = record.storage.call_read_bytes = 1;
+  const CheckedBytes checked{1, 1};
+  record.storage.checks = Checks{.images = checked, .objects = checked, .cache_blocks = checked, .records = checked};
   record.operations.emplace_back();
   record.energy.emplace().hosts.emplace_back();
   record.custom.emplace().declared.emplace();

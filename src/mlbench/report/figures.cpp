@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mlbench/base/text.h"
+#include "mlbench/record/clocks.h"
 #include "mlbench/report/collectives/result.h"
 #include "mlbench/report/draw/table.h"
 #include "mlbench/spec/communication.h"
@@ -49,17 +50,6 @@ std::string collectives_words(const std::vector<record::CollectiveRow>& rows, in
   std::string words = counted(std::ssize(rows), "row");
   if (forms > 0) words += fmt::format(", {:.3g} GB/s", bandwidth / forms);
   return words + fmt::format(", {} wrong", wrong);
-}
-
-std::optional<double> accelerator_utilisation(const record::Record& record) {
-  const bool gpu = record.effective && record.effective->device.starts_with("cuda");
-  const auto waits = spec::find_number(record.steps_s, "batch_load");
-  if ((gpu && !record.emulated_step_s) || !waits) return std::nullopt;
-  double passes = 0;
-  for (const char* kind : {"fwd_pass", "comp_loss", "backprop"}) {
-    passes += spec::find_number(record.steps_s, kind).value_or(0);
-  }
-  return passes > 0 ? std::optional(passes / (passes + *waits)) : std::nullopt;
 }
 
 std::vector<std::string> labels_of(const record::Record& record) {
@@ -111,6 +101,11 @@ int64_t bad_images_of(const record::Record& record) {
   return record.data.bad_images ? record.data.bad_images->count : 0;
 }
 
+std::optional<double> empty_share(const std::optional<record::Ring>& ring) {
+  if (!ring || ring->takes <= 0) return std::nullopt;
+  return static_cast<double>(ring->waits) / static_cast<double>(ring->takes);
+}
+
 bool reached_goal(const record::Record& record) { return record.goal && record.goal->reached; }
 
 bool ended_at_goal(const record::Record& record) { return !record.limits.to_the_end && record.division != "custom"; }
@@ -157,7 +152,10 @@ RunFigures figures_of(const record::Record& record) {
   figures.train_legacy_s = record.clocks.train_legacy_s;
   figures.wall_s = record.clocks.wall_s;
   figures.samples_per_s = record.throughput.samples_per_s;
-  figures.accelerator_utilisation = accelerator_utilisation(record);
+  if (record::host_sees_passes(record)) {
+    figures.accelerator_utilisation = record::accelerator_utilisation(record.steps_s);
+  }
+  figures.ring_empty_share = empty_share(record.ring);
   if (const double train_s = figures.train_s.value_or(0); train_s > 0) {
     const auto share = [&](const std::optional<double>& seconds) {
       return seconds ? std::optional(*seconds / train_s) : std::nullopt;

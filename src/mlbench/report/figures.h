@@ -17,6 +17,9 @@ std::optional<double> number(const Json& document, const char* pointer);
 // The text at `pointer`; "" when it is absent, null or no text.
 std::string text(const Json& document, const char* pointer);
 
+// The share of takes that found the ring empty; empty without a ring.
+std::optional<double> empty_share(const std::optional<record::Ring>& ring);
+
 // Whether a run ends when it reaches its goal, so that the times of the whole run are its times to the goal.
 // Precondition: the run reached its goal.
 bool ended_at_goal(const record::Record& record);
@@ -72,6 +75,8 @@ struct RunFigures {
   // The share of time in which rank 0's accelerator did not wait for data (docs/rules.md). Empty for real steps on a
   // GPU, since the host does not see when its passes end.
   std::optional<double> accelerator_utilisation;
+  // The share of steps, of all ranks, that found no batch ready in the ring of those decoded ahead.
+  std::optional<double> ring_empty_share;
   // The energy of all hosts of the ranks, by all their programs; empty where a host's is not known.
   std::optional<double> energy_joules, energy_to_goal_joules;
   // The goal's metric at its last evaluation, "Prec@1 84.21". For collectives: "160 rows, 3.21 GB/s, 0 wrong".

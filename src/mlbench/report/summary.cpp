@@ -15,6 +15,7 @@
 #include "mlbench/report/collectives/table.h"
 #include "mlbench/report/draw/section.h"
 #include "mlbench/report/draw/step_words.h"
+#include "mlbench/report/feed.h"
 #include "mlbench/report/study/scaling.h"
 #include "mlbench/report/study/study.h"
 
@@ -323,17 +324,6 @@ std::optional<Section> operations_section(const Record& record) {
   return Section{fmt::format("{}, {}", record.name, heading), {}, std::move(table)};
 }
 
-// "emulated step of 0.15 s, 93 % used; read from devices: 1.2 GB, by calls: not known".
-std::string accelerator_words(const Record& record, const RunFigures& figures) {
-  if (!record.emulated_step_s) return "";
-  const auto bytes = [](const std::optional<int64_t>& read) {
-    return read ? format_bytes(static_cast<uint64_t>(*read)) : "not known";
-  };
-  return fmt::format("emulated step of {:g} s, {} used; read from devices: {}, by calls: {}", *record.emulated_step_s,
-                     format_percent(figures.accelerator_utilisation), bytes(record.storage.device_read_bytes),
-                     bytes(record.storage.call_read_bytes));
-}
-
 // "n1, n2, n3 and 5 more".
 std::string host_words(std::vector<std::string> names) {
   constexpr size_t kMostHosts = 3;
@@ -427,6 +417,8 @@ Section run_section(const Record& record) {
     line("throughput", rate);
   }
   line("accelerator", accelerator_words(record, figures));
+  line("ring", ring_words(record));
+  line("checksums", checks_words(record));
   line("energy", energy_words(record, figures));
   line("exchange", exchange_words(record));
   line("weights", record.weights_sha256);
@@ -450,7 +442,7 @@ std::string operations_table(const Record& record) {
 
 std::string run_details(const Record& record, const TableStyle& style) {
   std::vector<Section> sections = {run_section(record)};
-  for (auto* part : {kinds_section, operations_section, evaluations_section}) {
+  for (auto* part : {kinds_section, operations_section, feed_section, evaluations_section}) {
     if (std::optional<Section> section = part(record)) sections.push_back(std::move(*section));
   }
   const auto result = collectives_of(record);

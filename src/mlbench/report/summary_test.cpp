@@ -153,6 +153,45 @@ TEST(RunDetails, SayHowAnEmulatedAcceleratorWasFed) {
                               "not known\n"));
 }
 
+TEST(RunDetails, SayHowStepsWereFed) {
+  RecordJson record = make_record("r-2", 2, 40, 5400, false);
+  EXPECT_THAT(run_details(record), AllOf(Not(HasSubstr("ring")), Not(HasSubstr("checksums")), Not(HasSubstr("fed"))));
+  const Json ring = {{"capacity", 3}, {"takes", 1200}, {"waits", 2}, {"mean_fill", 2.875}, {"min_fill", 0}};
+  record["ring"] = ring;
+  record["storage"] = {{"kind", "data s3, run local"},
+                       {"objects", 12},
+                       {"bytes", 0},
+                       {"checks",
+                        {{"images", {{"bytes", 12'000'000}, {"seconds", 0.0123}}},
+                         {"cache_blocks", {{"bytes", 8'000'000}, {"seconds", 0.002}}}}}};
+  record["effective"] = {{"name", "native"}, {"device", "cpu"}, {"decoding_threads", 2}};
+  const Json epoch = {{"epoch", 1},
+                      {"train_loss", 1.0},
+                      {"metrics", Json::object()},
+                      {"train_s", 1.0},
+                      {"step", 10},
+                      {"segment", 1},
+                      {"ring", ring},
+                      {"accelerator_utilisation", 0.97},
+                      {"object_bytes", 0},
+                      {"object_cache_bytes", 1'500'000}};
+  record["epochs"] = Json::array({epoch});
+  const std::string text = run_details(record);
+  EXPECT_THAT(text,
+              HasSubstr("  ring        3 batches; empty for 2 of 1,200 steps; 2.88 ready in the mean, 0 at least\n"));
+  EXPECT_THAT(text,
+              HasSubstr("  checksums   SHA-256 of images: 12 MB in 0.012 s; CRC-32C of the cache's blocks: 8.0 MB "
+                        "in 0.002 s\n"));
+  EXPECT_THAT(text, HasSubstr("How steps were fed, by epoch"));
+  EXPECT_THAT(text, testing::ContainsRegex("1 +97 % +1,200 +2 +2.88 +0 +3 +not known +not known +0 B +1.5 MB\n"));
+  record["storage"]["objects"] = nullptr;
+  record["epochs"][0].erase("object_bytes");
+  EXPECT_THAT(run_details(record), Not(HasSubstr("from its cache")));
+  record["emulated_step_s"] = 0.15;
+  record["storage"]["objects"] = 12;
+  EXPECT_THAT(run_details(record), HasSubstr("by calls: not known, from the store: 0 B, from its cache: not known\n"));
+}
+
 TEST(RunDetails, StandOnAPage) {
   RecordJson record = make_record("r-2", 2, 40, 5400, true);
   record["task"] = "a|b";

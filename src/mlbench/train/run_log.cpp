@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mlbench/base/build_info.h"
+#include "mlbench/base/clock.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/log.h"
 #include "mlbench/base/or_null.h"
@@ -20,6 +21,7 @@
 #include "mlbench/objects/object_store.h"
 #include "mlbench/record/bfloat16_speed.h"
 #include "mlbench/record/events.h"
+#include "mlbench/record/feed.h"
 #include "mlbench/spec/split.h"
 
 namespace mlbench::train {
@@ -83,20 +85,54 @@ void add_read_bytes(Json& event, const std::optional<ReadBytes>& before) {
 void add_counters(Json& event, const objects::Counters& counters) {
   add_members(event, {member::kObjects(counters.objects), member::kObjectBytes(counters.bytes),
                       member::kObjectRequests(counters.requests), member::kObjectRetries(counters.retries),
-                      member::kObjectCacheHits(counters.cache_hits)});
+                      member::kObjectCacheHits(counters.cache_hits), member::kObjectCacheBytes(counters.cache_bytes)});
+}
+
+// Adds nothing where there is no ring, or nothing was taken from it.
+void add_ring(Json& event, const data::RingCounts& counts) {
+  if (counts.takes == 0) return;
+  add_members(event, {member::kRing(record::to_json(record::Ring{
+                         .capacity = counts.capacity,
+                         .takes = counts.takes,
+                         .waits = counts.waits,
+                         .mean_fill = static_cast<double>(counts.fills) / static_cast<double>(counts.takes),
+                         .min_fill = counts.min_fill}))});
+}
+
+// Adds what comparing checksums has cost this process so far.
+void add_checks(Json& event, const dataset::PreparedDataset& data, const objects::ObjectStore* store) {
+  CheckCost images;
+  for (const dataset::CachedSplit& split : data.splits()) {
+    if (split.stored != nullptr) images += split.stored->images_checked->so_far();
+  }
+  const objects::Counters counters = store != nullptr ? store->counters() : objects::Counters();
+  const auto told = [](const CheckCost& cost) {
+    return cost.bytes > 0 ? std::optional(record::CheckedBytes{cost.bytes, to_seconds(cost.ns)}) : std::nullopt;
+  };
+  const Json checks = record::to_json(record::Checks{.images = told(images),
+                                                     .objects = told(counters.checked),
+                                                     .cache_blocks = told(counters.cache_checked),
+                                                     .records = told(data.records_checked())});
+  if (!checks.empty()) add_members(event, {member::kChecks(checks)});
 }
 
 }  // namespace
 
 RunLog::RunLog(const TrainContext& context, const data::BatchPlan& plan, const track::StepClock& clock)
-    : c_(context), plan_(plan), clock_(clock), told_loss_scale_(context.optimizer.loss_scale()) {}
+    : c_(context),
+      plan_(plan),
+      clock_(clock),
+      told_loss_scale_(context.optimizer.loss_scale()),
+      store_(store_of(context.data)) {}
 
 void RunLog::begin(int64_t step, int64_t last_step) {
   read_at_epoch_ = read_bytes_so_far();
-  const auto store = store_of(c_.data);
-  c_.recorder.on_last_word([store, before = read_at_epoch_](Json& event) {
+  if (store_ != nullptr) objects_at_epoch_ = store_->counters();
+  c_.recorder.on_last_word([store = store_, data = c_.data, ring = ring_, before = read_at_epoch_](Json& event) {
     add_read_bytes(event, before);
     if (store != nullptr) add_counters(event, store->counters());
+    add_ring(event, ring->so_far());
+    add_checks(event, data, store.get());
   });
   Json effective = c_.framework.effective();
   effective.update(c_.optimizer.effective());
@@ -109,9 +145,9 @@ void RunLog::begin(int64_t step, int64_t last_step) {
   versions.update(c_.comm.versions());
   const auto lies_on = [](const std::string& folder) { return text_or_null(storage_kind(folder)); };
   Json storage = {{"data", lies_on(c_.run.cache_dir)}, {"run", lies_on(c_.run.run_dir)}};
-  if (store != nullptr) {
-    storage["data"] = store->kind();
-    storage["endpoint"] = store->endpoint();
+  if (store_ != nullptr) {
+    storage["data"] = store_->kind();
+    storage["endpoint"] = store_->endpoint();
   }
   Json event = make_event(EventKind::kBegin,
                           {member::kStartStep(step), member::kStorage(storage),
@@ -157,6 +193,12 @@ void RunLog::epoch(int64_t step, const MetricSet* metrics) {
     norm_sum_ = 0;
   }
   add_read_bytes(event, std::exchange(read_at_epoch_, read_bytes_so_far()));
+  if (store_ != nullptr) {
+    const objects::Counters before = std::exchange(objects_at_epoch_, store_->counters());
+    add_members(event, {member::kObjectBytes(objects_at_epoch_.bytes - before.bytes),
+                        member::kObjectCacheBytes(objects_at_epoch_.cache_bytes - before.cache_bytes)});
+  }
+  add_ring(event, ring_->since_last());
   c_.recorder.event(std::move(event));
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -13,6 +14,8 @@
 #include "mlbench/base/read_bytes.h"
 #include "mlbench/data/bad_sample.h"
 #include "mlbench/data/plan.h"
+#include "mlbench/data/ring_gauge.h"
+#include "mlbench/objects/object_store.h"
 #include "mlbench/track/recorder.h"
 #include "mlbench/track/step_clock.h"
 #include "mlbench/train/evaluation.h"
@@ -25,6 +28,9 @@ class RunLog {
  public:
   // `clock` is the run's train clock. The arguments must outlive the log.
   RunLog(const TrainContext& context, const data::BatchPlan& plan, const track::StepClock& clock);
+
+  // Where the run's loader tells how full its ring is.
+  const std::shared_ptr<data::RingGauge>& ring() const { return ring_; }
 
   void begin(int64_t step, int64_t last_step);
   // Records the step with number sample.step (from 0), which has just ended. Throws the recorder's first error, if
@@ -55,8 +61,12 @@ class RunLog {
   const data::BatchPlan& plan_;
   const track::StepClock& clock_;
   double told_loss_scale_;
-  int64_t bad_images_ = 0;                  // that bad_image() told
-  std::optional<ReadBytes> read_at_epoch_;  // when the current epoch began, or the segment within it
+  int64_t bad_images_ = 0;  // that bad_image() told
+  const std::shared_ptr<data::RingGauge> ring_ = std::make_shared<data::RingGauge>();
+  const std::shared_ptr<const objects::ObjectStore> store_;  // where samples come from; null: from a disk
+  // These are of when the current epoch began, or the segment within it.
+  std::optional<ReadBytes> read_at_epoch_;
+  objects::Counters objects_at_epoch_;
   // Sums over the current epoch, as far as this segment has seen it.
   int64_t normed_steps_ = 0, clipped_steps_ = 0;
   double norm_sum_ = 0;

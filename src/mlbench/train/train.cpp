@@ -32,7 +32,8 @@ using record::SpanKind;
 
 // The run's batches, from the one that follows `steps_done` steps.
 std::unique_ptr<data::TrainLoader> make_loader(const TrainContext& context, const data::Workload& workload,
-                                               int64_t steps_done, data::BadSampleRule bad) {
+                                               int64_t steps_done, data::BadSampleRule bad,
+                                               std::shared_ptr<data::RingGauge> ring) {
   data::LoaderOptions options;
   options.rank = context.comm.rank();
   options.first_step = steps_done;
@@ -40,6 +41,7 @@ std::unique_ptr<data::TrainLoader> make_loader(const TrainContext& context, cons
   options.threads = std::max(context.decoding_threads, 1);
   options.cores = context.other_cores;
   options.bad = std::move(bad);
+  options.ring = std::move(ring);
   auto loader = workload.make_train_loader(options);
   return context.wrap_loader ? context.wrap_loader(std::move(loader)) : std::move(loader);
 }
@@ -161,7 +163,7 @@ TrainRun::TrainRun(const TrainContext& context)
       stop_rule_(context, clock_, plan_, start_),
       profile_(context),
       log_(context, plan_, clock_),
-      loader_(make_loader(context, workload_, step_, bad_rule())),
+      loader_(make_loader(context, workload_, step_, bad_rule(), log_.ring())),
       evaluation_loader_(
           workload_.make_eval_loader({context.run.workers, context.comm.rank(), std::max(context.decoding_threads, 1),
                                       context.other_cores, bad_rule()})),
