@@ -13,7 +13,7 @@ BucketSchedule::BucketSchedule(const FlatLayout& layout, const std::vector<Bucke
     : elements_(buckets.size()), order_(buckets.size()) {
   std::iota(order_.begin(), order_.end(), size_t{0});
   for (const FlatRange& range : layout.ranges) {
-    if (!range.trainable) continue;
+    if (!range.trainable || range.count == 0) continue;
     const auto bucket = std::ranges::find_if(buckets, [&](const Bucket& one) {
       return range.offset >= one.offset && range.offset + range.count <= one.offset + one.count;
     });
@@ -22,7 +22,6 @@ BucketSchedule::BucketSchedule(const FlatLayout& layout, const std::vector<Bucke
     tensors_.push_back({range.offset, range.count, index});
     elements_[index] += range.count;
   }
-  MLBENCH_CHECK(std::ranges::all_of(elements_, [](int64_t count) { return count > 0; }), "a bucket without gradients");
   std::ranges::sort(tensors_, {}, &Tensor::offset);
   found_.reserve(buckets.size());
   begin();
@@ -32,6 +31,9 @@ void BucketSchedule::begin() {
   missing_ = elements_;
   found_.clear();
   gone_ = 0;
+  for (size_t bucket = 0; bucket < missing_.size(); ++bucket) {
+    if (missing_[bucket] == 0) found_.push_back(static_cast<int64_t>(bucket));
+  }
 }
 
 void BucketSchedule::ready(int64_t first, int64_t count) {

@@ -15,11 +15,11 @@ namespace mlbench::optim {
 
 class BucketSchedule {
  public:
-  // The order is that of `buckets` until another one is set. Precondition: they have every trainable tensor once,
-  // undivided.
+  // The order is that of `buckets` until another one is set. Precondition: they have every trainable tensor that
+  // has elements once, undivided.
   BucketSchedule(const FlatLayout& layout, const std::vector<Bucket>& buckets);
 
-  // Begins a step: nothing is final, and no bucket has been sent.
+  // Begins a step: no element is final, and no bucket has been sent. A bucket without elements may be sent at once.
   void begin();
   // The elements [first, first + count) of the flat gradient are final. Each element may be reported once.
   void ready(int64_t first, int64_t count);

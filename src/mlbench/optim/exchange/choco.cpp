@@ -50,6 +50,7 @@ void ChocoExchange::decode(const at::Tensor& payload) {
   coder_.absorb(0, std::span(&payload, 1), decoded_);
 }
 
+// One rank encodes, too, so that the time of its coder is in its step.
 uint64_t ChocoExchange::after_update(FlatTensors& tensors) {
   if (!mixes_behind_this_update()) return 0;
   const at::Tensor difference = at::sub(tensors.parameters, copy_);

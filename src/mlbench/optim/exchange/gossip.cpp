@@ -19,7 +19,7 @@ GossipExchange::GossipExchange(const ExchangeContext& context, const GossipOptio
 uint64_t GossipExchange::bytes_per_mixing() const { return bytes_ * graph_.mixing(0).to.size(); }
 
 uint64_t GossipExchange::after_update(FlatTensors& tensors) {
-  if (!mixes_behind_this_update()) return 0;
+  if (comm_.size() == 1 || !mixes_behind_this_update()) return 0;
   const Mixing mixing = graph_.mixing(rounds_++);
   mix(mixing, comm_.rank(), exchange_with(comm_, mixing.to, mixing.from, tensors.parameters, kGossipTag),
       tensors.parameters);

@@ -94,6 +94,17 @@ TEST(BucketSchedule, FollowsTheOrderThatWasSet) {
   EXPECT_THAT(those_that_may_go(schedule), ElementsAre(2, 0));
 }
 
+TEST(BucketSchedule, ABucketWithoutElementsGoesAtOnce) {
+  const FlatLayout layout = layout_of({3, 0, 5});
+  BucketSchedule schedule(layout, tensor_buckets(layout));
+  EXPECT_THAT(found_in(schedule), ElementsAre(1));
+  schedule.ready(layout.ranges[2].offset, 5);
+  EXPECT_THAT(those_that_may_go(schedule), ElementsAre(0, 1));
+  schedule.ready_all();
+  EXPECT_THAT(those_that_may_go(schedule), ElementsAre(2));
+  EXPECT_THAT(found_in(schedule), ElementsAre(1, 0, 2));
+}
+
 TEST(BucketSchedule, RefusesWhatCannotBe) {
   const FlatLayout layout = layout_of({3, 20});
   EXPECT_THROW(BucketSchedule(layout, {{0, 10}}), InternalError) << "a tensor in no bucket";
@@ -330,7 +341,7 @@ INSTANTIATE_TEST_SUITE_P(Mpirun, Overlap,
 
 // Buckets of a size, one per tensor, one for all; in each third step one rank has no samples.
 TEST_P(Overlap, GivesTheBitsOfTheSameBucketsOneAfterTheOther) {
-  const FlatLayout layout = layout_of({400, 7, 1, 5000, 33, 70'001});
+  const FlatLayout layout = layout_of({400, 7, 0, 1, 5000, 33, 70'001, 0});
   for (const auto& [bucket_mb, by_layer] : {std::pair{0.001, false}, {0.05, false}, {0.0, true}, {0.0, false}}) {
     for (const int size : GetParam().sizes) {
       SCOPED_TRACE(fmt::format("{} MiB, by layer {}, {} ranks", bucket_mb, by_layer, size));
