@@ -221,15 +221,32 @@ void check_framework(const spec::RunSpec& run, const Json& catalog) {
 }
 
 void check_algorithm(const spec::RunSpec& run, const Json& catalog) {
-  const spec::Algorithm algorithm = spec::algorithm_of(run.task.task.optimizer);
+  const spec::OptimizerSpec& optimizer = run.task.task.optimizer;
+  const spec::Algorithm algorithm = spec::algorithm_of(optimizer);
+  std::vector<std::string> options;
+  bool all_listed = true;  // a worker of another build may not list them
+  const auto add = [&](const Json& rows) {
+    all_listed = all_listed && rows.is_array();
+    for (const Json& row : rows) options.push_back(row.value("name", ""));
+  };
   const auto check = [&](const char* table, const char* chooses, const std::string& given) {
+    options.emplace_back(chooses);
+    const Json rows = catalog.value(table, Json::array());
     std::vector<std::string> valid;
-    for (const Json& row : catalog.value(table, Json::array())) valid.push_back(row.value("name", ""));
-    if (!valid.empty()) spec::check_name(chooses, given, valid);  // a worker of another build may not list them
+    for (const Json& row : rows) valid.push_back(row.value("name", ""));
+    if (!valid.empty()) spec::check_name(chooses, given, valid);
+    const auto row = std::ranges::find(valid, given);
+    add(row == valid.end() ? Json() : rows[static_cast<size_t>(row - valid.begin())].value("options", Json()));
   };
   check("rules", "rule", algorithm.rule);
-  check("coders", "compression", algorithm.coder);
+  add(catalog.value("step_options", Json()));
   check("patterns", "pattern", algorithm.pattern);
+  check("coders", "compression", algorithm.coder);
+  if (!all_listed) return;
+  for (const auto& [key, value] : optimizer.options.items()) {
+    if (std::ranges::find(options, key) != options.end()) continue;
+    throw UserError(fmt::format("optimizer '{}' has no option '{}'{}", optimizer.name, key, valid_text(key, options)));
+  }
 }
 
 spec::Communication communication_of(const spec::RunOptions& options, const Json& catalog, const std::string& backend) {

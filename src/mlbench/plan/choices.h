@@ -43,7 +43,8 @@ void check_image_options(const spec::RunOptions& options, const std::string& dat
 // convolution or profile, a kind of layer of its model, sparse rows, or a decoder for the metrics of its task.
 void check_framework(const spec::RunSpec& run, const Json& catalog);
 
-// Throws UserError where the task's optimizer has a rule, coder or pattern that the catalog does not list.
+// Throws UserError where the task's optimizer has a rule, coder or pattern that the catalog does not list, or an option
+// that none of the three has.
 void check_algorithm(const spec::RunSpec& run, const Json& catalog);
 
 // How ranks communicate. Throws UserError for settings that the back end does not have.

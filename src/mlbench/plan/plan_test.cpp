@@ -118,6 +118,25 @@ TEST_F(Plan, AnAlgorithmThatIsNotThereIsRefusedBeforeDataArePrepared) {
   EXPECT_EQ(error(), "no error");
 }
 
+TEST_F(Plan, AnOptionThatTheAlgorithmLacksIsRefusedBeforeDataArePrepared) {
+  const auto row = [](const char* name, const std::vector<std::string>& options) {
+    Json listed = Json::array();
+    for (const std::string& option : options) listed.push_back({{"name", option}});
+    return Json{{"name", name}, {"options", std::move(listed)}};
+  };
+  options_.overrides = {"optimizer.compression=top_k", "optimizer.sahre=0.1"};
+  facts_.catalog["rules"] = Json::array({row("sgd", {"momentum", "dampening", "nesterov", "weight_decay"})});
+  facts_.catalog["coders"] = Json::array({row("none", {}), row("top_k", {"share"})});
+  facts_.catalog["patterns"] = Json::array({row("centralized", {"by_layer", "bucket_mb", "overlap"})});
+  EXPECT_EQ(error(), "no error") << "a worker that lists no options of steps";
+  facts_.catalog["step_options"] = row("", {"clip_norm"})["options"];
+  EXPECT_THAT(error(), HasSubstr("has no option 'sahre': did you mean 'share'? valid: rule, momentum, "));
+  options_.overrides[1] = "optimizer.share=0.1";
+  EXPECT_EQ(error(), "no error");
+  options_.overrides[0] = "optimizer.compression=none";
+  EXPECT_THAT(error(), HasSubstr("has no option 'share'"));
+}
+
 TEST_F(Plan, WhatAFrameworkHasNotIsRefusedBeforeDataArePrepared) {
   Json& rows = facts_.catalog["frameworks"];
   rows[0].update({{"profile", false}, {"precisions", {"float32", "bf16"}}, {"devices", {"cpu", "cuda"}}});
