@@ -394,6 +394,10 @@ std::vector<spec::RunSpec> plan_runs(const RunOptions& given, const PlanFacts& f
     throw UserError(
         "--fixed-batch has no goal to end at: say when to stop with --max-steps, --max-epochs or --max-time");
   }
+  if (options.fixed_batch && !options.checkpoint_every.empty()) {
+    throw UserError(
+        "--fixed-batch measures throughput and keeps no weights: leave out --checkpoint-every, or --fixed-batch");
+  }
 
   if (engine.facts().in_images) {
     common.cache_dir = exec::kImageCache;

@@ -563,6 +563,10 @@ TEST_F(Plan, DivisionsOpenAndThroughput) {
   EXPECT_EQ(plan_runs(options_, facts_).front().division, "throughput");
   options_.max_steps = "";
   EXPECT_THAT(error(), HasSubstr("--max-steps, --max-epochs or --max-time"));
+  options_.max_steps = "10";
+  options_.checkpoint_every = "5";
+  EXPECT_THAT(error(), HasSubstr("keeps no weights: leave out --checkpoint-every"));
+  options_.checkpoint_every = "";
   options_.to_the_end = true;
   EXPECT_THAT(error(), HasSubstr("has no goal: leave out --to-the-end"));
 }
