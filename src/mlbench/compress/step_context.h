@@ -8,8 +8,8 @@ namespace mlbench::compress {
 struct StepContext {
   int64_t step = 0;  // from 0
   double lr = 0;     // the learning rate, the same on all ranks
-  // The weight of this rank in the mean over all ranks: its samples (or target tokens) over those of the step. The
-  // gradient of this rank is `share` times that of the mean over its own samples; 0: it has none.
+  // The weight of this rank in the mean over all ranks: its samples (or target tokens) over those of the step, or 0
+  // where it has none. Its gradient over `share` is what its samples alone say of the sum of all ranks' gradients.
   double share = 1;
 };
 

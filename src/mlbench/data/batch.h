@@ -21,8 +21,8 @@ struct Batch {
   double relative_length = 1;  // of the step's sequences; 1 where all are alike
 
   double share_of(const BatchView& part) const { return static_cast<double>(part.weight) / divisor; }
-  // The weight of this rank in the step's mean.
-  double share() const { return static_cast<double>(weight) / (divisor * sum_divisor); }
+  // The weight of this rank in the step's mean. Those of all ranks sum to 1, whatever losses are divided by.
+  double share() const { return static_cast<double>(weight) / static_cast<double>(global_weight); }
 };
 
 }  // namespace mlbench::data

@@ -21,6 +21,7 @@
 namespace mlbench::data {
 namespace {
 
+using ::testing::DoubleNear;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -268,6 +269,20 @@ TEST_P(TextWorkload, PrefetchesResumesAndWeighsAlike) {
       }
     }
     EXPECT_EQ(weights, global_weights) << workers;
+  }
+}
+
+TEST_P(TextWorkload, SharesOfTheRanksSumToOneWhateverDividesTheLoss) {
+  const bool columns = std::string(GetParam().batching) == "columns";
+  for (const std::string_view divisor : spec::kLossDivisors) {
+    task_.loss_divisor = columns ? "weight" : divisor;
+    const auto workload = make_workload(task_, *data_, 3, 7);
+    std::vector<double> shares(static_cast<size_t>(workload->plan().steps_per_epoch()));
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      const auto loader = workload->make_train_loader({.rank = rank, .prefetch = 0});
+      for (double& share : shares) share += loader->next().share();
+    }
+    EXPECT_THAT(shares, Each(DoubleNear(1, 1e-12))) << divisor;
   }
 }
 
