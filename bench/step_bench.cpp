@@ -19,6 +19,7 @@
 
 #include "fixed_batches.h"
 #include "measured.h"
+#include "mlbench/base/build_info.h"
 #include "mlbench/base/environment.h"
 #include "mlbench/base/errors.h"
 #include "mlbench/base/heap.h"
@@ -156,7 +157,8 @@ int run(const Options& chosen) {
   framework->forward(batch.view, model.judged);
   const double last_loss = framework->loss();
   const double step = median(step_s);
-  fmt::print("{}\n", Json{{"model", model.name},
+  fmt::print("{}\n", Json{{"commit", build_info().git_describe},
+                          {"model", model.name},
                           {"size", chosen.size},
                           {"parameters", options.model.parameter_count()},
                           {"threads", chosen.threads},
