@@ -114,7 +114,7 @@ void scale_points(std::vector<SweepPoint>& points, const std::vector<SweepAnswer
   }
 }
 
-void note_labels(Sweep& sweep) {
+void note_labels(Sweep& sweep, const std::vector<const record::Record*>& compared) {
   const auto any = [&](const auto& predicate) { return std::ranges::any_of(sweep.nodes, predicate); };
   if (any([](const SweepPoint& point) { return point.crowded && point.efficiency; })) {
     sweep.notes.emplace_back(
@@ -128,7 +128,7 @@ void note_labels(Sweep& sweep) {
   }
   const bool several =
       std::ranges::any_of(sweep.settings, [](const auto& one) { return one.request.setting.inter_op > 1; });
-  if (several) {
+  if (several && std::ranges::count(compared, "torch", &record::Record::framework) > 0) {
     sweep.notes.emplace_back(
         "inter-op: a training step of framework torch launches no operation on that pool, so what it seems to change "
         "there is noise");
@@ -222,7 +222,7 @@ Sweep analyse_sweep(const std::vector<SweepAnswer>& settings, const std::vector<
   for (SweepPoint& point : sweep.settings) {
     if (point.time) point.bottleneck = bottleneck_of(*point.time);
   }
-  note_labels(sweep);
+  note_labels(sweep, compared);
   add_comparison_notes(compared, sweep.notes);
   return sweep;
 }

@@ -161,6 +161,15 @@ TEST(Sweep, OneHostIsNoCluster) {
   EXPECT_THAT(sweep.notes, Contains(HasSubstr("in brackets")));
 }
 
+TEST(Sweep, TorchAloneHasNoUseForInterOpThreads) {
+  std::vector<SweepAnswer> answers = {setting_answer({1, 1, 2}, 1000)};
+  record::Record& record = answers[0].records[0];
+  record.framework = "torch";
+  EXPECT_THAT(analyse_sweep(answers, {}).notes, Contains(HasSubstr("launches no operation on that pool")));
+  record.framework = "tensorflow";
+  EXPECT_THAT(analyse_sweep(answers, {}).notes, Not(Contains(HasSubstr("launches no operation on that pool"))));
+}
+
 TEST(Sweep, WhatDiffersInMoreThanWorkersHasNoEfficiency) {
   std::vector<SweepAnswer> answers = three_nodes();
   answers[2].records[0].backend = answers[2].records[0].comm_stack = "mpi";
